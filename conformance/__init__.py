@@ -1,0 +1,1 @@
+"""What is asserted: one folder per area of the catalogue, one test per requirement."""
