@@ -1,0 +1,151 @@
+"""Allure results: one ``*-result.json`` per requirement, by Allure's own model, for those who already run Allure.
+
+Allure has no waiver and no warning: both pass with the verdict as a parameter, a tag and in the message.
+Server address and context stay out: an Allure page is often published more widely than the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from fixtures.record import Level, Report, Result, TargetKind, Verdict
+from reports import view
+from reports.text import NAME_LIMIT, link_parts, one_line, visible
+
+if TYPE_CHECKING:
+    from allure_commons.model2 import TestResult  # type: ignore[import-untyped]
+
+MAX_SUBJECTS = 1_000
+
+_STATUS = {
+    Verdict.PASSED: "passed",
+    Verdict.FAILED: "failed",
+    Verdict.WARNED: "passed",
+    Verdict.WAIVED: "passed",
+    Verdict.NOT_APPLICABLE: "skipped",
+    Verdict.INCONCLUSIVE: "broken",
+    Verdict.ERROR: "broken",
+}
+_SEVERITY = {Level.MUST: "critical", Level.SHOULD: "minor"}
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``."""
+    from allure_commons.logger import AllureFileLogger  # type: ignore[import-untyped]  # slow to import, needed here alone
+
+    logger = AllureFileLogger(folder)
+    for index, result in enumerate(report.results):
+        item = _item(report, result)
+        if result.subjects:
+            name = f"{_digest(f'{report.run.id} {result.id} {index}')}-attachment.txt"
+            logger.report_attached_data(_table(result), name)
+            item.attachments = [_attachment(name)]
+        logger.report_result(item)
+    logger.report_attached_data(_environment(report), "environment.properties")
+
+
+def _item(report: Report, result: Result) -> TestResult:
+    from allure_commons import model2
+
+    moment = view.started(report)
+    start = round(moment.timestamp() * 1000) if moment else 0
+    target = view.TARGET_NAME[report.target.kind]
+    labels = {
+        "epic": _name(result.area),
+        "feature": _name(f"{result.id} {result.title}"),
+        "suite": _name(result.area),
+        "severity": _SEVERITY[result.level],
+        "framework": "gpu-conformance",
+        "host": target,
+    }
+    tags = [result.level.value, result.access.value, result.verdict.value, target]
+    digest = _digest(result.id)
+    return model2.TestResult(
+        uuid=_digest(f"{report.run.id} {result.id}"),
+        historyId=digest,
+        testCaseId=digest,
+        fullName=_name(f"gpu-conformance.{result.area}.{result.id}"),
+        name=_name(f"{result.id} {result.title}"),
+        status=_STATUS[result.verdict],
+        statusDetails=model2.StatusDetails(message=visible(f"{view.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
+        stage="finished",
+        description=_description(report, result),
+        parameters=[
+            model2.Parameter(name=name, value=value, excluded=True)
+            for name, value in (
+                ("verdict", view.WORD[result.verdict]),
+                ("judged", str(result.judged)),
+                ("total", str(result.total)),
+                ("reason", _name(result.reason_code)),
+            )
+            if value
+        ],
+        labels=[model2.Label(name=n, value=v) for n, v in labels.items()] + [model2.Label(name="tag", value=tag) for tag in tags],
+        links=[
+            model2.Link(type="link", url=url, name=url)
+            for reference in result.references[:20]
+            for _, url in link_parts(one_line(reference))
+            if url
+        ],
+        start=start,  # the record has no start per requirement: all begin with the run
+        stop=start + round(result.duration_seconds * 1000),
+    )
+
+
+def _description(report: Report, result: Result) -> str:
+    """Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text."""
+    parts = [view.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
+    return "\n\n".join(_plain(visible(part)) for part in parts if part)
+
+
+def _plain(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _trace(result: Result) -> str:
+    return "\n".join(view.subject_sentence(subject) for subject in view.troubled(result)[:20])
+
+
+def _table(result: Result) -> str:
+    subjects = view.ordered_subjects(result)
+    columns = ("observed", "expected", "source", "message")
+    rows = [
+        [view.WORD[s.verdict], view.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
+        for s in subjects[:MAX_SUBJECTS]
+    ]
+    text = tabulate(rows, headers=["verdict", "subject", *columns], tablefmt="simple", disable_numparse=True)
+    left = len(subjects) - len(rows) + result.subjects_omitted
+    return f"{text}\n\n{left} more subjects are not listed.\n" if left else f"{text}\n"
+
+
+def _attachment(name: str) -> object:
+    from allure_commons import model2
+
+    return model2.Attachment(name="subjects", source=name, type="text/plain")
+
+
+def _environment(report: Report) -> str:
+    """Java properties: what was judged, without addresses or names of the cluster."""
+    facts = {
+        "target": view.TARGET_NAME[report.target.kind],
+        "kubernetes": report.target.kubernetes_version,
+        "suite": f"{report.suite.name} {report.suite.version}",
+        "run": report.run.id,
+        "verdict": view.OVERALL[report.verdict],
+        "exitCode": str(report.exit_code),
+    }
+    if report.target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
+        facts |= {"warning": view.banner(report.target)}
+    return "".join(f"{key}={_name(value, 1_000)}\n" for key, value in facts.items() if value).replace("\\", "\\\\")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _name(text: str, limit: int = NAME_LIMIT) -> str:
+    return one_line(text, limit)

@@ -1,0 +1,116 @@
+"""CTRF 1.0, the Common Test Report Format (ctrf.io, ``ctrf.schema.json``): one test per requirement.
+
+Where CTRF has no word the test is ``other``: inconclusive and error are neither a pass nor a failure. ``rawStatus``
+keeps the suite's own verdict, ``extra`` what CTRF has no field for.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from fixtures.record import Report, Result, TargetKind, Verdict
+from reports import view
+from reports.text import NAME_LIMIT, one_line, visible
+
+MAX_SUBJECTS = 20
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "gpu-conformance")
+_STATUS = {
+    Verdict.PASSED: "passed",
+    Verdict.FAILED: "failed",
+    Verdict.WARNED: "passed",
+    Verdict.WAIVED: "passed",
+    Verdict.NOT_APPLICABLE: "skipped",
+    Verdict.INCONCLUSIVE: "other",
+    Verdict.ERROR: "other",
+}
+
+
+def render(report: Report) -> str:
+    """The whole document, indented."""
+    return json.dumps(_document(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def _document(report: Report) -> dict[str, object]:
+    moment = view.started(report)
+    start = round(moment.timestamp() * 1000) if moment else 0
+    duration = _milliseconds(report.run.duration_seconds)
+    tests = [_test(result) for result in report.results]
+    statuses = [test["status"] for test in tests]
+    document: dict[str, object] = {
+        "reportFormat": "CTRF",
+        "specVersion": "1.0.0",
+        "reportId": str(uuid.uuid5(_NAMESPACE, _name(report.run.id))),
+        "generatedBy": "gpu-conformance",
+        "results": {
+            "tool": {"name": _name(report.suite.name) or "gpu-conformance", "version": _name(report.suite.version)},
+            "summary": {
+                "tests": len(tests),
+                **{status: statuses.count(status) for status in ("passed", "failed", "skipped", "pending", "other")},
+                "suites": len(view.by_area(report.results)),
+                "start": start,
+                "stop": start + duration,
+                "duration": duration,
+                "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)},
+            },
+            "tests": tests,
+            "environment": {
+                "reportName": f"GPU conformance ({view.target_words(report.target)})",
+                "testEnvironment": view.TARGET_NAME[report.target.kind],
+                "extra": _environment(report),
+            },
+        },
+    }
+    if moment:
+        document["timestamp"] = moment.isoformat().replace("+00:00", "Z")
+    return document
+
+
+def _environment(report: Report) -> dict[str, object]:
+    target = report.target
+    extra: dict[str, object] = {
+        "targetKind": target.kind.value,
+        "kubernetesVersion": _name(target.kubernetes_version),
+        "clusterUid": _name(target.cluster_uid),
+        "run": _name(report.run.id),
+        "policyDigest": _name(report.run.policy_digest),
+    }
+    if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
+        extra |= {"scenario": _name(target.scenario), "defects": [_name(d) for d in target.defects]}
+    return extra
+
+
+def _test(result: Result) -> dict[str, object]:
+    troubled = view.troubled(result)
+    test: dict[str, object] = {
+        "id": str(uuid.uuid5(_NAMESPACE, _name(result.id))),
+        "name": _name(f"{result.id} {result.title}"),
+        "status": _STATUS[result.verdict],
+        "rawStatus": result.verdict.value,
+        "duration": _milliseconds(result.duration_seconds),
+        "suite": [_name(result.area) or "none"],
+        "type": "conformance",
+        "tags": [result.level.value, result.access.value],
+        "labels": {"id": _name(result.id), "level": result.level.value, "access": result.access.value},
+        "extra": {
+            "verdict": result.verdict.value,
+            "reasonCode": _name(result.reason_code),
+            "judged": result.judged,
+            "total": result.total,
+            "subjects": [view.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]],
+            "subjectsNotShown": max(0, len(troubled) - MAX_SUBJECTS) + result.subjects_omitted,
+            "remediation": visible(result.remediation),
+        },
+    }
+    if result.message:
+        test["message"] = visible(result.message)
+    return test
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _name(text: str) -> str:
+    return one_line(text, NAME_LIMIT)

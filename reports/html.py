@@ -1,0 +1,181 @@
+"""The HTML report: one self-contained file that loads nothing and runs only its own script.
+
+The page carries its style and script inline; the Content-Security-Policy allows exactly those two by their
+SHA-256 and nothing else, so markup smuggled into a name could not run even if escaping failed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from fixtures.record import InventoryRow, Report, Result, SubjectResult, Verdict
+from reports import view
+from reports.text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+MAX_TROUBLED_SHOWN = 100
+MAX_OTHERS_SHOWN = 20
+MAX_INVENTORY_SHOWN = 250
+MAX_SOURCES_SHOWN = 12
+MAX_REQUESTS_SHOWN = 200
+MAX_RESIDUE_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One requirement as the page shows it. ``hidden`` counts subjects of the record that the page leaves out."""
+
+    anchor: str
+    area: int
+    result: Result
+    subjects: list[SubjectResult]
+    hidden: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Fields of the subjects table that at least one shown subject fills."""
+        return [name for name in ("observed", "expected", "source", "message") if any(getattr(s, name) for s in self.subjects)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """One area: its counts and its rows."""
+
+    index: int
+    counts: view.AreaRow
+    rows: list[Row]
+
+    @property
+    def bar(self) -> list[tuple[str, float, float]]:
+        """(verdict, x, width) of the stacked bar, in percent."""
+        at, parts = 0.0, []
+        for verdict in (Verdict.PASSED, *view.ATTENTION, Verdict.NOT_APPLICABLE):
+            width = 100 * self.counts.counts[verdict] / self.counts.requirements
+            if width:
+                parts.append((verdict.value, round(at, 2), round(width, 2)))
+            at += width
+        return parts
+
+
+def render(report: Report) -> str:
+    """The whole page. Pure: the same report gives the same bytes."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finish,
+    )
+    environment.filters["name"] = lambda text: one_line(text, NAME_LIMIT)
+    environment.filters["cell"] = lambda text: visible(text, CELL_LIMIT)
+    environment.filters["links"] = lambda text: link_parts(visible(text, CELL_LIMIT))
+    environment.filters["seconds"] = view.duration_words
+    environment.filters["size"] = view.size_words
+    environment.filters["thousands"] = lambda number: f"{number:,}"
+    style, script = _source("style.css"), _source("script.js")
+    areas = _areas(report)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        style=Markup(style),  # noqa: S704 - our own file, not text from a cluster
+        script=Markup(script),  # noqa: S704
+        csp=_policy(style, script),
+        areas=areas,
+        rows=[row for area in areas for row in area.rows],
+        attention=_attention(report, areas),
+        counts=view.counts(report),
+        verdicts=list(Verdict),
+        levels=sorted({r.level for r in report.results}),
+        word=view.WORD,
+        subject_word={**view.WORD, Verdict.NOT_APPLICABLE: "not judged"},
+        overall=view.OVERALL[report.verdict],
+        exit_meaning=view.exit_meaning(report.exit_code),
+        banner=view.banner(report.target),
+        target_name=view.TARGET_NAME[report.target.kind],
+        started=_started(report),
+        inventory=_inventory(report)[:MAX_INVENTORY_SHOWN],
+        sources=_sources(report),
+        requests=sorted(report.requests.by_verb_and_resource.items(), key=lambda item: (-item[1], item[0]))[:MAX_REQUESTS_SHOWN],
+        residue=report.residue[:MAX_RESIDUE_SHOWN],
+    )
+
+
+def _finish(value: object) -> object:
+    """Every expression of the template passes here: plain strings are made visible, markup of our own is kept."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _source(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8").strip()
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'; frame-src 'none'; object-src 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _areas(report: Report) -> list[Area]:
+    anchors: set[str] = set()
+    grouped = view.by_area(report.results)
+    return [
+        Area(index=index, counts=counts, rows=[_row(result, index, anchors) for result in grouped[counts.area]])
+        for index, counts in enumerate(view.areas(report))
+    ]
+
+
+def _row(result: Result, area: int, anchors: set[str]) -> Row:
+    shown = []
+    troubled = others = 0
+    for subject in view.ordered_subjects(result):
+        if subject.verdict in view.ATTENTION:
+            troubled += 1
+            if troubled <= MAX_TROUBLED_SHOWN:
+                shown.append(subject)
+        else:
+            others += 1
+            if others <= MAX_OTHERS_SHOWN:
+                shown.append(subject)
+    hidden = len(result.subjects) - len(shown) + result.subjects_omitted
+    return Row(anchor=_anchor(result.id, anchors), area=area, result=result, subjects=shown, hidden=hidden)
+
+
+def _anchor(identifier: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", identifier)[:80] or "requirement"
+    anchor, number = plain, 2
+    while anchor in taken:
+        anchor, number = f"{plain}-{number}", number + 1
+    taken.add(anchor)
+    return anchor
+
+
+def _attention(report: Report, areas: list[Area]) -> list[Row]:
+    by_result = {id(row.result): row for area in areas for row in area.rows}
+    return [by_result[id(result)] for result in view.attention(report)]
+
+
+def _started(report: Report) -> str:
+    moment = view.started(report)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else one_line(report.run.started_at, NAME_LIMIT)
+
+
+def _inventory(report: Report) -> list[InventoryRow]:
+    """Rows that need a look first: not judged, then with a message, then by the order of the record."""
+    return sorted(report.inventory, key=lambda row: (row.judged, not row.message))
+
+
+def _sources(report: Report) -> list[str]:
+    return list(dict.fromkeys(source for row in report.inventory for source in row.sources))[:MAX_SOURCES_SHOWN]

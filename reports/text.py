@@ -1,0 +1,120 @@
+"""Text that came from a cluster, made fit to be shown.
+
+Names, labels and logs are hostile: they may carry terminal escapes, bidirectional overrides, markup,
+megabytes, or credentials. Every writer passes what it shows through here first; each writer then
+escapes for its own format.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAME_LIMIT = 300
+CELL_LIMIT = 1_000
+TEXT_LIMIT = 4_000
+
+# C0 (but newline and tab), DEL, C1, zero-width and bidirectional controls, line/paragraph separators,
+# byte order mark, interlinear and tag characters, lone surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_XML_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")
+_PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)')
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{16,}")
+_USERINFO = re.compile(r"(?<=://)[^/@\s\"]{1,256}(?=@)")
+_URL = re.compile(r"https?://[^\s<>\"'`\\^{}|]+")
+_TRAILING = ".,;:!?)]"
+
+
+def redact(text: str) -> str:
+    """Replace what can only be a credential: tokens in JWT form, private keys, bearer values, passwords in URLs."""
+    if "eyJ" in text:
+        text = _JWT.sub("[redacted token]", text)
+    if "PRIVATE KEY-----" in text:
+        text = _PRIVATE_KEY.sub("[redacted private key]", text)
+    if "earer " in text or "EARER " in text:
+        text = _BEARER.sub(r"\1[redacted]", text)
+    if "://" in text and "@" in text:
+        text = _USERINFO.sub("[redacted]", text)
+    return text
+
+
+def clip(text: str, limit: int) -> str:
+    """At most ``limit`` characters of ``text``; what was left out is counted, never dropped in silence."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+
+
+def visible(text: str, limit: int = TEXT_LIMIT) -> str:
+    """``text`` clipped and redacted, with every character that could move, hide or reorder text spelled out."""
+    text = redact(clip(text, limit))
+    return _UNSAFE.sub(_spell, text) if _UNSAFE.search(text) else text
+
+
+def one_line(text: str, limit: int = CELL_LIMIT) -> str:
+    """:func:`visible` text on one line, runs of white space folded."""
+    return visible(" ".join(clip(text, limit).split()), limit + 64)
+
+
+def ascii_only(text: str) -> str:
+    """``text`` in ASCII: the field's signs by their usual spelling, anything else as an escape."""
+    if text.isascii():
+        return text
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def xml_legal(text: str) -> str:
+    """``text`` without the characters XML 1.0 cannot carry (section 2.2, Char)."""
+    return _XML_ILLEGAL.sub("", text)
+
+
+def without_surrogates(text: str) -> str:
+    """``text`` with lone surrogates spelled out, so that it can be written as UTF-8."""
+    return _SURROGATE.sub(_spell, text)
+
+
+def link_parts(text: str) -> list[tuple[str, str]]:
+    """Split ``text`` to (words, target): target is the http(s) address or "" for plain words."""
+    parts: list[tuple[str, str]] = []
+    at = 0
+    for match in _URL.finditer(text):
+        url = match.group().rstrip(_TRAILING)
+        if len(url) <= len("https://"):
+            continue
+        if match.start() > at:
+            parts.append((text[at : match.start()], ""))
+        parts.append((url, url))
+        at = match.start() + len(url)
+    if at < len(text):
+        parts.append((text[at:], ""))
+    return parts
+
+
+def _spell(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ASCII = str.maketrans(
+    {
+        "≥": ">=",
+        "≤": "<=",
+        "≠": "!=",
+        "×": "x",
+        "→": "->",
+        "…": "...",
+        "–": "-",
+        "—": "-",
+        "·": "-",
+        "“": '"',
+        "”": '"',
+        "‘": "'",
+        "’": "'",
+        "\u00a0": " ",
+    }
+)

@@ -1,0 +1,200 @@
+"""What every writer says the same way: words for verdicts, exit codes and targets, and counts per area."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from fixtures.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
+from reports.text import NAME_LIMIT, one_line, visible
+
+WORD: dict[Verdict, str] = {
+    Verdict.PASSED: "passed",
+    Verdict.FAILED: "failed",
+    Verdict.WARNED: "warned",
+    Verdict.WAIVED: "waived",
+    Verdict.NOT_APPLICABLE: "not applicable",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.ERROR: "error",
+}
+
+OVERALL: dict[Verdict, str] = {
+    Verdict.PASSED: "Conformant",
+    Verdict.FAILED: "Not conformant",
+    Verdict.WARNED: "Conformant with warnings",
+    Verdict.WAIVED: "Conformant with waivers",
+    Verdict.NOT_APPLICABLE: "Nothing judged",
+    Verdict.INCONCLUSIVE: "Inconclusive",
+    Verdict.ERROR: "Error",
+}
+
+ATTENTION = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WARNED, Verdict.WAIVED)
+"""Verdicts a reader has to look at, most urgent first."""
+
+SUBJECT_ORDER = (*ATTENTION, Verdict.NOT_APPLICABLE, Verdict.PASSED)
+
+EXIT_MEANING: dict[int, str] = {
+    0: "conformant: no gating requirement failed",
+    1: "not conformant: at least one gating requirement failed",
+    2: "interrupted before the run was complete",
+    3: "internal error of the suite",
+    4: "usage error: an option, policy, waiver file or kubeconfig is wrong",
+    5: "nothing was selected, so nothing was judged",
+    10: "inconclusive: at least one requirement could not be judged",
+    11: "residue: something the run created or changed could not be restored",
+}
+
+TARGET_NAME: dict[TargetKind, str] = {
+    TargetKind.LIVE: "live cluster",
+    TargetKind.SNAPSHOT: "snapshot",
+    TargetKind.SIMULATED: "simulated cluster",
+    TargetKind.LOCAL: "local control plane",
+}
+
+
+class AreaRow(msgspec.Struct, kw_only=True):
+    """Counts of one area: requirements by verdict, and subjects judged of those seen."""
+
+    area: str
+    counts: dict[Verdict, int]
+    judged: int
+    total: int
+
+    @property
+    def requirements(self) -> int:
+        """Number of requirements in the area."""
+        return sum(self.counts.values())
+
+
+def exit_meaning(code: int) -> str:
+    """What an exit code says (DESIGN.md, "Exit codes")."""
+    return EXIT_MEANING.get(code, "not an exit code of this suite")
+
+
+def banner(target: Target) -> str:
+    """The warning every output carries when the target is not a live cluster; "" when it is one."""
+    if target.kind is TargetKind.SIMULATED:
+        return f"SIMULATED CLUSTER: {simulation(target)}. This is not a real cluster's result."
+    if target.kind is TargetKind.LOCAL:
+        return f"LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; {simulation(target)}. This is not a real cluster's result."
+    if target.kind is TargetKind.SNAPSHOT:
+        return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."
+    return ""
+
+
+def simulation(target: Target) -> str:
+    """``scenario x, defects y`` of a target whose nodes are simulated."""
+    scenario = one_line(target.scenario, NAME_LIMIT) or "not named"
+    defects = ", ".join(one_line(d, NAME_LIMIT) for d in target.defects[:50]) or "none"
+    return f"scenario {scenario}, defects {defects}"
+
+
+def counts(report: Report) -> dict[Verdict, int]:
+    """Requirements by verdict, counted from the results themselves so that no view can disagree with its rows."""
+    return _tally(report.results)
+
+
+def areas(report: Report) -> list[AreaRow]:
+    """One row per area in the order of first appearance."""
+    grouped = by_area(report.results)
+    return [
+        AreaRow(area=area, counts=_tally(results), judged=sum(r.judged for r in results), total=sum(r.total for r in results))
+        for area, results in grouped.items()
+    ]
+
+
+def by_area(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results grouped by area, areas and results in the order they came."""
+    grouped: dict[str, list[Result]] = {}
+    for result in results:
+        grouped.setdefault(result.area, []).append(result)
+    return grouped
+
+
+def attention(report: Report) -> list[Result]:
+    """Results a reader has to look at, most urgent first, else in the order of the report."""
+    rank = {verdict: index for index, verdict in enumerate(ATTENTION)}
+    return sorted((r for r in report.results if r.verdict in rank), key=lambda r: rank[r.verdict])
+
+
+def ordered_subjects(result: Result) -> list[SubjectResult]:
+    """Subjects, those that need attention first; otherwise in the order of the record."""
+    rank = {verdict: index for index, verdict in enumerate(SUBJECT_ORDER)}
+    return sorted(result.subjects, key=lambda s: rank[s.verdict])
+
+
+def troubled(result: Result) -> list[SubjectResult]:
+    """Subjects that need attention, most urgent first."""
+    rank = {verdict: index for index, verdict in enumerate(ATTENTION)}
+    return sorted((s for s in result.subjects if s.verdict in rank), key=lambda s: rank[s.verdict])
+
+
+def subject_name(subject: SubjectResult, limit: int = NAME_LIMIT) -> str:
+    """``kind namespace/name``, safe to show."""
+    path = f"{one_line(subject.namespace, limit)}/{one_line(subject.name, limit)}" if subject.namespace else one_line(subject.name, limit)
+    return f"{one_line(subject.kind, limit)} {path}".strip()
+
+
+def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
+    """One line about a subject: its name, what was observed and expected, and the message."""
+    parts = []
+    if subject.observed:
+        parts.append(f"observed {one_line(subject.observed, limit)}")
+    if subject.expected:
+        parts.append(f"expected {one_line(subject.expected, limit)}")
+    detail = ", ".join(parts)
+    if subject.message:
+        detail = f"{detail}: {one_line(subject.message, limit)}" if detail else one_line(subject.message, limit)
+    if subject.source:
+        detail = f"{detail} [{one_line(subject.source, limit)}]" if detail else f"[{one_line(subject.source, limit)}]"
+    name = subject_name(subject)
+    return f"{name}: {detail}" if detail else name
+
+
+def started(report: Report) -> datetime | None:
+    """When the run started, in UTC; None when the record does not say so in RFC 3339."""
+    try:
+        moment = datetime.fromisoformat(report.run.started_at)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def target_words(target: Target) -> str:
+    """``simulated cluster, scenario x, defects y``: the target in one phrase for plain outputs."""
+    name = TARGET_NAME[target.kind]
+    return f"{name}, {simulation(target)}" if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL) else name
+
+
+def size_words(size: int) -> str:
+    """``size`` bytes in words: ``512 B``, ``1.4 MB`` (decimal units)."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def duration_words(seconds: float) -> str:
+    """``seconds`` for people: ``12 ms``, ``3.4 s``, ``2 min 05 s``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02d} s"
+
+
+def advice(result: Result, limit: int = 600) -> str:
+    """What to do about a result: its remediation, or its message when the record has none."""
+    return visible(result.remediation or result.message, limit)
+
+
+def _tally(results: Iterable[Result]) -> dict[Verdict, int]:
+    tally = dict.fromkeys(Verdict, 0)
+    for result in results:
+        tally[result.verdict] += 1
+    return tally

@@ -1,0 +1,325 @@
+"""A rich report for the tests of the writers: every verdict, every kind of target, and hostile text on demand."""
+
+from __future__ import annotations
+
+from fixtures.record import (
+    Access,
+    InventoryRow,
+    Level,
+    Report,
+    Requests,
+    Result,
+    Run,
+    SubjectResult,
+    Suite,
+    Target,
+    TargetKind,
+    Verdict,
+)
+
+HOSTILE = {
+    "script": "<script>window.pwned=1</script>",
+    "attribute": '"><img src=x onerror="window.pwned=2">',
+    "single": "'><svg/onload=window.pwned=3>",
+    "cdata": "]]><!--",
+    "ansi": "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J",
+    "rtl": "gpu\u202egnp.exe\u2066x",
+    "template": "{{ 7*7 }}{% raw %}",
+    "markdown": "| a | `b` [x](javascript:alert(1)) @someone ![i](http://x.example/i.png)",
+    "newlines": "one\r\ntwo\u2028three\x00\x0b",
+    "hebrew": "שלום-gpu",
+    "surrogate": "bad\ud800name",
+}
+
+NODES = [f"gpu-{i:03d}" for i in range(8)]
+NFD = "label feature.node.kubernetes.io/pci-0302_10de.present"
+OPERATOR = "label nvidia.com/gpu.present"
+CAPACITY = "capacity nvidia.com/gpu"
+
+
+def subject(name: str, verdict: Verdict = Verdict.PASSED, *, kind: str = "node", namespace: str = "", **text: str) -> SubjectResult:
+    return SubjectResult(kind=kind, namespace=namespace, name=name, verdict=verdict, **text)
+
+
+def result(id: str, verdict: Verdict, subjects: list[SubjectResult] | None = None, **fields: object) -> Result:
+    """A result whose counts follow from its subjects unless given."""
+    subjects = subjects or []
+    judged = sum(s.verdict in (Verdict.PASSED, Verdict.FAILED) for s in subjects)
+    values: dict[str, object] = {
+        "title": f"Requirement {id}",
+        "area": id.split("-")[0],
+        "level": Level.MUST,
+        "access": Access.READ,
+        "judged": judged,
+        "total": len(subjects),
+        "duration_seconds": 0.012,
+    }
+    return Result(id=id, verdict=verdict, subjects=subjects, **(values | fields))  # type: ignore[arg-type]
+
+
+def report(results: list[Result], *, kind: TargetKind = TargetKind.LIVE, verdict: Verdict = Verdict.PASSED, exit_code: int = 0) -> Report:
+    """A report around ``results``; the summary is counted."""
+    summary = {v.value: sum(r.verdict is v for r in results) for v in Verdict}
+    simulated = kind in (TargetKind.SIMULATED, TargetKind.LOCAL)
+    return Report(
+        suite=Suite(version="0.1.0"),
+        target=Target(
+            kind=kind,
+            server="https://10.0.0.1:6443",
+            context="admin@gpu-prod",
+            cluster_uid="0f1c7a52-6f1e-4b1e-9d0a-3a2b1c0d9e8f",
+            kubernetes_version="v1.36.2",
+            scenario="h100-8x" if simulated else "",
+            defects=["untainted-node", "half-gang"] if simulated else [],
+        ),
+        run=Run(
+            id="20261121T103000Z-7f3a",
+            started_at="2026-11-21T10:30:00Z",
+            duration_seconds=83.4,
+            command="pytest conformance --policy policy.yaml",
+            policy_digest="sha256:9b74c9897bac770ffc029102a200c5de",
+        ),
+        verdict=verdict,
+        exit_code=exit_code,
+        summary=summary,
+        results=results,
+        inventory=[
+            InventoryRow(
+                node=name,
+                sources=[NFD, OPERATOR, CAPACITY][: 3 if i < 6 else 2],
+                product="NVIDIA-H100-80GB-HBM3",
+                capacity={"nvidia.com/gpu": "8"} if i < 6 else {},
+                judged=i < 7,
+                message="" if i < 6 else ("no capacity although the operator labelled it" if i == 6 else "cordoned: not judged"),
+            )
+            for i, name in enumerate(NODES)
+        ],
+        requests=Requests(
+            count=42, bytes=18_400_000, by_verb_and_resource={"LIST nodes": 2, "LIST pods": 20, "CREATE pods": 12, "WATCH pods": 8}
+        ),
+    )
+
+
+def sample_report(kind: TargetKind = TargetKind.SIMULATED) -> Report:
+    """A failed run with every verdict among 14 requirements of 7 areas."""
+    taint = "a taint of the allowed keys with NoSchedule or NoExecute"
+    results = [
+        result(
+            "INV-01",
+            Verdict.PASSED,
+            [subject(n, observed="3 of 3 sources", expected="all sources agree", source=NFD) for n in NODES[:6]],
+            title="Independent sources agree on which nodes carry accelerators",
+            rationale="A node that one agent has lost sight of is capacity nobody can use and nobody misses.",
+        ),
+        result(
+            "INV-02",
+            Verdict.INCONCLUSIVE,
+            [*[subject(n) for n in NODES[:7]], subject(NODES[7], Verdict.INCONCLUSIVE, message="cordoned, so no pod could be placed on it")],
+            title="Every accelerator node was judged",
+            reason_code="Undecided",
+            message="node gpu-007: cordoned, so no pod could be placed on it",
+            remediation="Uncordon gpu-007 or allow cordoned nodes in the policy (scope.allowCordoned).",
+        ),
+        result(
+            "FENCE-01",
+            Verdict.FAILED,
+            [
+                subject(
+                    "gpu-003",
+                    Verdict.FAILED,
+                    observed="no taint",
+                    expected=taint,
+                    source="node.spec.taints",
+                    message="any pod without a device request can be placed here and starve GPU jobs of CPU and memory",
+                ),
+                subject("gpu-005", Verdict.FAILED, observed="nvidia.com/gpu:PreferNoSchedule", expected=taint, source="node.spec.taints"),
+                *[
+                    subject(n, observed="nvidia.com/gpu=present:NoSchedule", expected=taint, source="node.spec.taints")
+                    for n in NODES
+                    if n not in ("gpu-003", "gpu-005")
+                ],
+            ],
+            title="Every accelerator node carries a fencing taint",
+            reason_code="NonConformant",
+            message="node gpu-003: any pod without a device request can be placed here (and 1 more)",
+            rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes.",
+            remediation="kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule --overwrite",
+            references=[
+                "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/",
+                "Policy section fencing.taintKeys",
+                "javascript:alert(1)",
+            ],
+        ),
+        result(
+            "FENCE-05",
+            Verdict.PASSED,
+            [subject("cpu-probe", kind="pod", namespace="gpu-conformance-7f3a", observed="Pending, Unschedulable", expected="Pending")],
+            title="A CPU-only pod without toleration stays Pending",
+            access=Access.WORKLOAD,
+            duration_seconds=6.2,
+        ),
+        result(
+            "FENCE-10",
+            Verdict.WARNED,
+            [
+                subject(
+                    "gpu-002",
+                    Verdict.FAILED,
+                    observed="nvidia.com/gpu-driver-upgrade since 49 h",
+                    expected="at most 24 h",
+                    source="node.spec.taints[].timeAdded",
+                )
+            ],
+            title="No temporary taint outlives the policy's age",
+            level=Level.SHOULD,
+            message="node gpu-002: startup taint is 49 h old",
+            remediation="Find out why the upgrade of gpu-002 stopped.",
+        ),
+        result(
+            "REQ-02",
+            Verdict.WAIVED,
+            [
+                subject(
+                    "trainer",
+                    Verdict.WAIVED,
+                    kind="Job",
+                    namespace="team-a",
+                    observed="limits 8, requests 4",
+                    expected="requests == limits",
+                )
+            ],
+            title="Every pod template asks for whole devices with request == limit",
+            reason_code="Waived",
+            message="waived until 2026-12-31 by platform@example.com: migration in progress",
+        ),
+        result(
+            "REQ-03",
+            Verdict.PASSED,
+            [subject(n, observed="6 of 8", expected="at most allocatable") for n in NODES],
+            title="Bound pods hold at most what the node can allocate",
+        ),
+        result(
+            "PSA-03",
+            Verdict.PASSED,
+            [subject("team-a", kind="namespace")],
+            title="The API refuses the root CUDA pod",
+            access=Access.DRY_RUN,
+            duration_seconds=0.31,
+        ),
+        result(
+            "PSA-04",
+            Verdict.ERROR,
+            title="The compliant non-root pod runs and sees its device",
+            access=Access.WORKLOAD,
+            reason_code="ApiError",
+            message="create pods: 500 Internal Server Error: etcdserver: request timed out",
+            duration_seconds=31.0,
+        ),
+        result(
+            "GANG-02",
+            Verdict.FAILED,
+            [
+                subject(
+                    "train-0",
+                    Verdict.FAILED,
+                    kind="PodGroup",
+                    namespace="team-a",
+                    observed="2 of 4 pods bound",
+                    expected="all or none",
+                    source="watch pods",
+                    message="half a gang holds 16 devices and trains nothing",
+                )
+            ],
+            title="A gang that does not fit holds no device",
+            access=Access.WORKLOAD,
+            message="PodGroup team-a/train-0: half a gang holds 16 devices and trains nothing",
+            remediation="Set the scheduler name of the template to a gang scheduler and minMember to the number of workers.",
+            duration_seconds=18.9,
+        ),
+        result(
+            "DRA-01",
+            Verdict.NOT_APPLICABLE,
+            title="ResourceSlices cover every device",
+            reason_code="NoDraDriver",
+            message="no DeviceClass exists and the policy does not expect DRA",
+        ),
+        result(
+            "DRA-02",
+            Verdict.NOT_APPLICABLE,
+            title="A claim is allocated and released",
+            access=Access.WORKLOAD,
+            reason_code="NoDraDriver",
+            message="no DeviceClass exists",
+        ),
+        result(
+            "OBS-01",
+            Verdict.PASSED,
+            [subject(n, observed="8 of 8 devices have series") for n in NODES[:6]],
+            title="Every device has its utilisation series",
+            level=Level.SHOULD,
+        ),
+        result(
+            "OBS-04",
+            Verdict.PASSED,
+            [subject("dcgm-exporter", kind="DaemonSet", namespace="gpu-operator")],
+            title="The exporter runs on every accelerator node",
+            subjects_omitted=120,
+            judged=121,
+            total=121,
+        ),
+    ]
+    return report(results, kind=kind, verdict=Verdict.FAILED, exit_code=1)
+
+
+def hostile_report() -> Report:
+    """A report in which every free text is hostile."""
+    results = [
+        result(
+            f"REQ-{i:02d}",
+            Verdict.FAILED,
+            [
+                SubjectResult(
+                    kind=text, namespace=text, name=text, verdict=Verdict.FAILED, observed=text, expected=text, source=text, message=text
+                )
+            ],
+            title=text,
+            area=text,
+            reason_code=text,
+            message=text,
+            rationale=text,
+            remediation=text,
+            references=[text, f"https://example.com/{text}", f"javascript:{text}"],
+        )
+        for i, text in enumerate(HOSTILE.values())
+    ]
+    made = report(results, kind=TargetKind.SIMULATED, verdict=Verdict.FAILED, exit_code=1)
+    texts = list(HOSTILE.values())
+    made.target.server = made.target.context = made.target.cluster_uid = made.target.kubernetes_version = " ".join(texts)
+    made.target.scenario, made.target.defects = texts[0], texts
+    made.run.id = made.run.command = made.run.policy_digest = made.run.started_at = " ".join(texts)
+    made.inventory = [InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t) for t in texts]
+    made.requests.by_verb_and_resource = {t: 1 for t in texts}
+    made.residue = texts
+    return made
+
+
+def large_report(requirements: int = 1_000, subjects: int = 100) -> Report:
+    """``requirements`` results of ``subjects`` subjects each."""
+    results = [
+        result(
+            f"A{i % 12:02d}-{i:04d}",
+            Verdict.FAILED if i % 10 == 0 else Verdict.PASSED,
+            [
+                subject(
+                    f"node-{j:05d}",
+                    Verdict.FAILED if i % 10 == 0 and j < 30 else Verdict.PASSED,
+                    observed="560.35.03",
+                    expected="570.*",
+                    source="label nvidia.com/cuda.driver-version.full",
+                )
+                for j in range(subjects)
+            ],
+        )
+        for i in range(requirements)
+    ]
+    return report(results, verdict=Verdict.FAILED, exit_code=1)
