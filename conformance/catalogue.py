@@ -1,0 +1,69 @@
+"""All requirements: the ``catalogue.yaml`` of every area folder, checked when it is read."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from conformance.requirement import Requirement
+
+FOLDER = Path(__file__).parent
+
+
+class CatalogueError(Exception):
+    """A catalogue file is malformed. One line naming file and entry."""
+
+
+class Area(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One area: its id prefix, its title, its requirements in order."""
+
+    area: str
+    title: str
+    requirements: list[Requirement]
+
+
+class Catalogue:
+    """Requirements by id, in the order of areas and of files."""
+
+    def __init__(self, areas: list[Area]) -> None:
+        self.areas = areas
+        self.by_id = {requirement.id: requirement for area in areas for requirement in area.requirements}
+
+    def get(self, id_: str) -> Requirement:
+        """The requirement of an id. Raises :class:`CatalogueError` naming the nearest known id."""
+        found = self.by_id.get(id_)
+        if found is None:
+            near = difflib.get_close_matches(id_.upper(), self.by_id, n=1, cutoff=0.5)
+            raise CatalogueError(f"unknown requirement {id_!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        return found
+
+
+ORDER = ("INV", "FENCE", "REQ", "PSA", "ISO", "OPS", "ADV", "MIG", "SHARE", "GANG", "DRA", "NET", "OBS", "HW", "UPG", "SCALE", "PLAT")
+
+
+def load_catalogue(folder: Path = FOLDER) -> Catalogue:
+    """Read every ``*/catalogue.yaml`` below ``folder``. Raises :class:`CatalogueError`."""
+    areas = [_load(path) for path in sorted(folder.glob("*/catalogue.yaml"))]
+    areas.sort(key=lambda area: (ORDER.index(area.area) if area.area in ORDER else len(ORDER), area.area))
+    ids = [requirement.id for area in areas for requirement in area.requirements]
+    if doubled := {id_ for id_ in ids if ids.count(id_) > 1}:
+        raise CatalogueError(f"catalogue: {', '.join(sorted(doubled))} stated twice")
+    return Catalogue(areas)
+
+
+def _load(path: Path) -> Area:
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        area = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), Area)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise CatalogueError(f"{where}: {error}") from error
+    for requirement in area.requirements:
+        problems = requirement.problems()
+        if requirement.area != area.area:
+            problems.append(f"it belongs to another area than {area.area}")
+        if problems:
+            raise CatalogueError(f"{where}: {requirement.id}: {problems[0]}")
+    return area

@@ -1,0 +1,170 @@
+"""What the owner of a cluster expects of it. Every field has a default that suits an NVIDIA cluster.
+
+One struct per section; the structs are the schema. Globs are shell patterns (``nvidia.com/mig-*``).
+Durations are seconds unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Base of the sections: an unknown key is an error."""
+
+
+class Accelerators(Section, frozen=True, kw_only=True):
+    """Which resources are devices and which nodes are accelerator nodes."""
+
+    resources: list[str] = [
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-*",
+        "nvidia.com/pgpu",
+        "amd.com/*",
+        "gpu.intel.com/*",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron*",
+    ]
+    """Device resource names (globs)."""
+    node_labels: list[str] = [
+        "feature.node.kubernetes.io/pci-10de.present=true",
+        "feature.node.kubernetes.io/pci-0302_10de.present=true",
+        "feature.node.kubernetes.io/pci-0300_10de.present=true",
+        "feature.node.kubernetes.io/amd-gpu=true",
+        "nvidia.com/gpu.present=true",
+    ]
+    """Labels that say by themselves that a node has an accelerator."""
+    expected_nodes: list[str] = []
+    expected_count: int | None = None
+    allow_not_judged: list[str] = []
+    """Names (globs) of accelerator nodes that may be cordoned or NotReady."""
+
+
+class Fence(Section, frozen=True, kw_only=True):
+    """Taint fencing (FENCE)."""
+
+    taint_keys: list[str] = ["nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "sku"]
+    """Keys of which one must be on every accelerator node (globs)."""
+    allowed_namespaces: list[str] = []
+    """Namespaces whose pods may run on accelerator nodes without a device (globs), besides infrastructure ones."""
+
+
+class Tenants(Section, frozen=True, kw_only=True):
+    """Who is a tenant, and what tenants may do."""
+
+    namespaces: list[str] = ["*"]
+    """Tenant namespaces (globs); infrastructure namespaces are never tenants."""
+    infrastructure: list[str] = [
+        "kube-*",
+        "*-operator",
+        "*-system",
+        "openshift-*",
+        "gke-*",
+        "gmp-*",
+        "nvidia-*",
+        "monitoring",
+        "cert-manager",
+        "local-path-storage",
+        "node-feature-discovery",
+        "nvsentinel",
+        "gpu-conformance*",
+    ]
+    """Namespaces of the platform itself (globs)."""
+    pod_security: str = "restricted"
+    """Level each tenant namespace must enforce at least, and its device pods must satisfy."""
+    pod_security_exceptions: dict[str, str] = {}
+    """Another level for single tenants: namespace → privileged, baseline or restricted."""
+    ipc_lock: list[str] = []
+    """Tenants (globs) whose RDMA pods may add the capability IPC_LOCK."""
+    isolated: list[str] = []
+    """Tenants (globs) who must not share a device with others."""
+
+
+class Requests(Section, frozen=True, kw_only=True):
+    """Requests, limits and quotas (REQ)."""
+
+    approved: list[str] = []
+    """Approved device resource names (globs); empty means those of ``accelerators.resources``."""
+    quota_required: bool = True
+
+
+class Operators(Section, frozen=True, kw_only=True):
+    """Operator and agents (OPS)."""
+
+    expected_agents: list[str] | None = None
+    """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None takes those that are installed."""
+    image_tags_forbidden: list[str] = ["latest"]
+
+
+class Advertisement(Section, frozen=True, kw_only=True):
+    """Advertisement by the device plugin, MIG and sharing (ADV, MIG, SHARE)."""
+
+    max_label_age_hours: float = 0
+    """Oldest GFD timestamp; 0 does not judge age (GFD writes it at its start only)."""
+    mig_pending_minutes: float = 30
+    max_replicas: int = 16
+
+
+class Gang(Section, frozen=True, kw_only=True):
+    """Gang scheduling (GANG)."""
+
+    required: bool | None = None
+    """Whether a gang scheduler must be there; None: when multi-pod device jobs exist."""
+    adapters: list[str] = []
+    """Adapters to judge (volcano, kueue); empty means all that are detected."""
+    partial_minutes: float = 10
+
+
+class Network(Section, frozen=True, kw_only=True):
+    """RDMA and GPUDirect (NET)."""
+
+    resources: list[str] = [
+        "rdma/*",
+        "nvidia.com/hostdev*",
+        "nvidia.com/rdma*",
+        "nvidia.com/mlnxnics",
+        "vpc.amazonaws.com/efa",
+        "openshift.io/*",
+    ]
+    """RDMA resource names (globs)."""
+    accepted: list[str] = ["GDR_ENGAGED"]
+    """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
+    min_bus_bandwidth: float | None = None
+    """GB/s of the largest size of a two-node all-reduce; None: not judged but must be measured."""
+    nodes: int = 2
+    image: str = "nvcr.io/nvidia/pytorch:25.09-py3"
+    command: str = ""
+    """Shell command of one rank group; empty runs the suite's own all-reduce under torchrun."""
+
+
+class Probes(Section, frozen=True, kw_only=True):
+    """Pods that the suite creates."""
+
+    image: str = "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04"
+    cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+    start_seconds: float = 180
+    """Deadline for a pod that should run."""
+    window_seconds: float = 30
+    """How long an absence (stays Pending, binds nothing) is watched, at least."""
+    run_as_user: int = 1000
+    tolerations: list[dict[str, str]] = []
+    """Further tolerations of probe pods, beside those for the pool's fence taint."""
+    pull_secrets: list[str] = []
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """The whole policy."""
+
+    accelerators: Accelerators = Accelerators()
+    fence: Fence = Fence()
+    tenants: Tenants = Tenants()
+    requests: Requests = Requests()
+    operators: Operators = Operators()
+    advertisement: Advertisement = Advertisement()
+    gang: Gang = Gang()
+    network: Network = Network()
+    probes: Probes = Probes()
+    required: list[str] = []
+    """Requirements that must judge something: nothing to judge is a failure."""

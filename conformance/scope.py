@@ -1,0 +1,211 @@
+"""Which nodes, pods and namespaces the requirements are about: the snapshot seen through the policy.
+
+Sources of "this node has an accelerator" are independent and kept apart (INV-01): labels of agents,
+capacity keys, ResourceSlices and the policy's own list.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+
+from conformance.policy import Policy
+from fixtures import quantity
+from fixtures.evidence import Subject
+from fixtures.models import Container, Node, Pod, PodSpec, Taint, Toleration
+from fixtures.snapshot import Snapshot
+
+
+@lru_cache(maxsize=256)
+def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(glob) for glob in globs) if globs else r"(?!)")
+
+
+def matches(name: str, globs: Iterable[str]) -> bool:
+    """Whether a name matches any of the shell patterns."""
+    return _pattern(tuple(globs)).match(name) is not None
+
+
+def whole(value: str | int | float | None) -> int:
+    """A device quantity as a whole number; what is no whole number counts as 0 (REQ-01/02 judge that)."""
+    if value is None:
+        return 0
+    try:
+        return quantity.as_int(value)
+    except quantity.QuantityError:
+        return 0
+
+
+class Scope:
+    """Questions about a snapshot that several requirements ask. Computed once, on first use."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self._devices: dict[str, bool] = {}
+
+    # -- resources -------------------------------------------------------------------------------------
+
+    def is_device(self, resource: str) -> bool:
+        """Whether a resource name is a device by the policy."""
+        known = self._devices.get(resource)
+        if known is None:
+            known = self._devices[resource] = matches(resource, self.policy.accelerators.resources)
+        return known
+
+    def is_rdma(self, resource: str) -> bool:
+        """Whether a resource name is an RDMA resource by the policy."""
+        return matches(resource, self.policy.network.resources)
+
+    def device_requests(self, container: Container) -> dict[str, str | int | float]:
+        """Device quantities a container asks for: its requests, and limits that were not copied yet."""
+        resources = container.resources
+        asked = {**(resources.limits or {}), **(resources.requests or {})}
+        return {name: value for name, value in asked.items() if self.is_device(name)}
+
+    def devices_of(self, spec: PodSpec) -> dict[str, int]:
+        """Devices a pod holds: sum of containers and sidecars, or the largest init container, whichever is more."""
+        held: dict[str, int] = {}
+        for container in spec.containers:
+            for name, value in self.device_requests(container).items():
+                held[name] = held.get(name, 0) + whole(value)
+        for container in spec.init_containers or ():
+            for name, value in self.device_requests(container).items():
+                count = whole(value)
+                held[name] = held.get(name, 0) + count if container.restart_policy == "Always" else max(held.get(name, 0), count)
+        return held
+
+    def asks_device(self, spec: PodSpec) -> bool:
+        """Whether a pod asks for a device, by resource or by claim."""
+        return bool(spec.resource_claims) or any(self.device_requests(container) for container in spec.every_container())
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def sources(self) -> dict[str, dict[str, bool]]:
+        """Per node: each source that could name it, and whether it does (``{node: {source: yes}}``)."""
+        labels = [text.partition("=") for text in self.policy.accelerators.node_labels]
+        expected = set(self.policy.accelerators.expected_nodes)
+        sliced = self._sliced_nodes
+        table: dict[str, dict[str, bool]] = {}
+        for node in self.snapshot.nodes:
+            row = {f"label {key}": node.metadata.label.get(key) == value for key, _, value in labels}
+            row["capacity"] = any(self.is_device(name) and whole(value) > 0 for name, value in node.status.capacity.items())
+            if sliced is not None:
+                row["ResourceSlice"] = node.name in sliced
+            if expected:
+                row["policy"] = node.name in expected
+            if any(row.values()):
+                table[node.name] = row
+        for name in expected - table.keys():
+            table[name] = {"policy": True}
+        return table
+
+    @cached_property
+    def _sliced_nodes(self) -> set[str] | None:
+        listing = self.snapshot.listing("resource.k8s.io/resourceslices")
+        if not listing.collected or listing.trouble or not listing.items:
+            return None
+        nodes = set()
+        for item in listing.items:
+            spec = item.get("spec") or {}
+            if not str(spec.get("driver")).startswith("compute-domain") and spec.get("nodeName"):
+                nodes.add(str(spec["nodeName"]))
+        return nodes
+
+    @cached_property
+    def accelerator_nodes(self) -> list[Node]:
+        """Nodes that any source calls an accelerator node, in order of name."""
+        return [node for node in sorted(self.snapshot.nodes, key=lambda n: n.name) if node.name in self.sources]
+
+    @cached_property
+    def usable_nodes(self) -> list[Node]:
+        """Accelerator nodes that are Ready and not cordoned."""
+        return [node for node in self.accelerator_nodes if self.why_not_judged(node) == ""]
+
+    def why_not_judged(self, node: Node) -> str:
+        """Why an accelerator node cannot be judged by probes (cordoned, NotReady), or empty."""
+        if node.spec.unschedulable:
+            return "cordoned"
+        return "" if node.ready else "NotReady"
+
+    def device_capacity(self, node: Node) -> dict[str, int]:
+        """Device resources with their capacity, zero entries included."""
+        return {name: whole(value) for name, value in node.status.capacity.items() if self.is_device(name)}
+
+    def device_allocatable(self, node: Node) -> dict[str, int]:
+        """Device resources with their allocatable, zero entries included."""
+        return {name: whole(value) for name, value in node.status.allocatable.items() if self.is_device(name)}
+
+    @cached_property
+    def held(self) -> dict[str, dict[str, int]]:
+        """Extended resources held by bound pods: ``{node: {resource: units}}``, devices and RDMA alike."""
+        table: dict[str, dict[str, int]] = {}
+        for node_name, pods in self.snapshot.pods_by_node.items():
+            row: dict[str, int] = {}
+            for pod in pods:
+                for name, count in self._extended(pod.spec).items():
+                    row[name] = row.get(name, 0) + count
+            table[node_name] = row
+        return table
+
+    def _extended(self, spec: PodSpec) -> dict[str, int]:
+        held: dict[str, int] = {}
+        for container in spec.containers:
+            for name, value in (container.resources.requests or {}).items():
+                if "/" in name:
+                    held[name] = held.get(name, 0) + whole(value)
+        for container in spec.init_containers or ():
+            for name, value in (container.resources.requests or {}).items():
+                if "/" in name:
+                    held[name] = max(held.get(name, 0), whole(value))
+        return held
+
+    def free(self, node: Node, resource: str) -> int:
+        """Units of a resource on a node that no bound pod holds, at the time of the snapshot."""
+        return whole(node.status.allocatable.get(resource)) - self.held.get(node.name, {}).get(resource, 0)
+
+    def fence_taints(self, node: Node) -> list[Taint]:
+        """Taints of a node whose key is an allowed fence key, whatever their effect."""
+        return [taint for taint in node.spec.taints if matches(taint.key, self.policy.fence.taint_keys)]
+
+    def tolerations_for(self, node: Node) -> list[Toleration]:
+        """Tolerations of exactly the fence taints of a node, for probe pods."""
+        return [Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect) for taint in self.fence_taints(node)]
+
+    # -- namespaces and pods ---------------------------------------------------------------------------
+
+    def is_tenant(self, namespace: str) -> bool:
+        """Whether a namespace is a tenant's."""
+        tenants = self.policy.tenants
+        return matches(namespace, tenants.namespaces) and not matches(namespace, tenants.infrastructure)
+
+    def is_infrastructure(self, namespace: str) -> bool:
+        """Whether a namespace belongs to the platform."""
+        return matches(namespace, self.policy.tenants.infrastructure)
+
+    @cached_property
+    def device_pods(self) -> list[Pod]:
+        """Pods that ask for a device and are not finished, infrastructure ones included."""
+        return [pod for pod in self.snapshot.pods if not pod.finished and self.asks_device(pod.spec)]
+
+    @cached_property
+    def tenant_device_pods(self) -> list[Pod]:
+        """Device pods in tenant namespaces."""
+        return [pod for pod in self.device_pods if self.is_tenant(pod.namespace)]
+
+
+def subject(obj: Node | Pod | object, kind: str = "") -> Subject:
+    """The subject of a finding for an object: ``Node gpu-0``, ``Pod team-a/train-0``."""
+    meta = obj.metadata  # type: ignore[union-attr]
+    return Subject(kind or type(obj).__name__, meta.name, meta.namespace)
+
+
+def daemonset_pods(pods: Iterable[Pod], namespace: str, name: str) -> Iterator[Pod]:
+    """Pods owned by a DaemonSet."""
+    for pod in pods:
+        owner = pod.controller
+        if pod.namespace == namespace and owner is not None and owner.kind == "DaemonSet" and owner.name == name:
+            yield pod
