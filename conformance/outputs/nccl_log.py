@@ -1,0 +1,209 @@
+"""Verdict over an NCCL log: which transport carried the run between nodes (facts 5.4a), and which directions were seen.
+
+A job's exit status, ``Connected all rings … GDR 1`` and ``Using network IB`` are never evidence on their own; channel lines are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from conformance.outputs.nccl_lines import Channel, Hca, NcclLog, parse
+
+__all__ = [
+    "FAILING_WARNINGS",
+    "GPU_DIRECT_CODES",
+    "UNDECIDABLE_CODES",
+    "Channel",
+    "Hca",
+    "NcclCode",
+    "NcclLog",
+    "NcclVerdict",
+    "Uncovered",
+    "judge",
+    "one_way_nodes",
+    "parse",
+    "silent_ranks",
+    "uncovered",
+]
+
+SOCKET_NETWORKS = frozenset({"Socket", "FastSocket"})
+_TCP_PROVIDERS = ("tcp", "sockets", "udp", "net")
+
+FAILING_WARNINGS: tuple[str, ...] = (
+    "mixed local Net device counts",
+    "async fatal event",
+    "Got completion",
+    "Call to ibv_",
+    "Unable to register memory",
+    "No IP interface found",
+    "Attempted to connect incompatible devices",
+    "Cuda failure",
+    "HIP failure",
+    "Failed to bind NVLink SHARP",
+    "Failed to initialize any NET plugin",
+    "Error: network ",
+    "GDR disabled on GDR-supported instance type",
+    "no socket interface found",
+    "Connection refused",
+    "failed to extend /dev/shm",
+    "No space left on device",
+)
+
+
+class NcclCode(StrEnum):
+    """What carried the traffic between nodes."""
+
+    GDR_ENGAGED = "GDR_ENGAGED"
+    PARTIAL_GDR = "PARTIAL_GDR"
+    RDMA_WITHOUT_GDR = "RDMA_WITHOUT_GDR"
+    SOCKET_FALLBACK = "SOCKET_FALLBACK"
+    MNNVL = "MNNVL"
+    TCPX_GPUDIRECT = "TCPX_GPUDIRECT"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    NO_EVIDENCE = "NO_EVIDENCE"
+
+
+GPU_DIRECT_CODES = frozenset({NcclCode.GDR_ENGAGED, NcclCode.MNNVL, NcclCode.TCPX_GPUDIRECT})
+UNDECIDABLE_CODES = frozenset({NcclCode.NOT_APPLICABLE, NcclCode.NO_EVIDENCE})
+
+
+class NcclVerdict(msgspec.Struct, frozen=True):
+    """``code`` says what carried the traffic, ``failures`` the warnings that fail the run whatever carried it."""
+
+    code: NcclCode
+    message: str
+    failures: tuple[str, ...]
+    facts: Mapping[str, object]
+
+    @property
+    def good(self) -> bool | None:
+        """Whether GPU memory travelled directly and nothing failed; ``None`` when the log cannot tell."""
+        if self.code in UNDECIDABLE_CODES:
+            return None
+        return self.code in GPU_DIRECT_CODES and not self.failures
+
+
+class Uncovered(msgspec.Struct, frozen=True, order=True):
+    """A rank pair of one channel seen from one side only: ``missing`` is ``send`` or ``receive``."""
+
+    channel: int
+    connection: int
+    src: int
+    dst: int
+    missing: str
+
+
+def uncovered(log: NcclLog, placement: Mapping[int, str] | None = None) -> list[Uncovered]:
+    """Rank pairs whose network channel was logged in one direction only, sorted.
+
+    Pairs within one node, by ``placement`` (rank → node) or, when it is not given, by the hosts the log itself shows, do not count.
+    """
+    where = log.placement if placement is None else placement
+    seen: dict[tuple[int, int, int, int], set[str]] = defaultdict(set)
+    for line in log.net_channels:
+        if line.kind == "NET" and line.direction and (where.get(line.src, "a?") != where.get(line.dst, "b?")):
+            seen[(line.channel, line.connection, line.src, line.dst)].add(line.direction)
+    return sorted(Uncovered(*pair, missing) for pair, directions in seen.items() for missing in {"send", "receive"} - directions)
+
+
+def one_way_nodes(log: NcclLog, placement: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
+    """Node pairs (from, to) with network channels from the first to the second and none back, sorted."""
+    where = log.placement if placement is None else placement
+    pairs = {
+        (where[line.src], where[line.dst])
+        for line in log.net_channels
+        if line.src in where and line.dst in where and where[line.src] != where[line.dst]
+    }
+    return sorted(pair for pair in pairs if pair[::-1] not in pairs)
+
+
+def silent_ranks(log: NcclLog, placement: Mapping[int, str]) -> list[int]:
+    """Ranks of ``placement`` that appear in no channel line, sorted: a channel lost from the log was not seen to be direct."""
+    spoken = {rank for line in log.channels for rank in (line.src, line.dst)}
+    return sorted(rank for rank in placement if rank not in spoken)
+
+
+def judge(log: NcclLog) -> NcclVerdict:
+    """The verdict function of facts 5.4a. Pure."""
+    net = log.net_channels
+    direct = [line for line in net if line.gdr]
+    sockets = [line for line in net if line.network in SOCKET_NETWORKS]
+    disabled = sorted({hca.index for hca in log.hcas if not hca.enabled and hca.network not in SOCKET_NETWORKS})
+    code, message = _code(log, len(direct), len(sockets), disabled)
+    failures = tuple(warning for warning in log.warnings if any(mark in warning for mark in FAILING_WARNINGS))
+    if failures:
+        message += f"; NCCL warned: {failures[0][:200]}"
+    facts: dict[str, object] = {
+        "nodes": log.nodes,
+        "hosts": list(log.hosts),
+        "ranks": log.ranks,
+        "networks": sorted({*log.networks, *(line.network for line in net)}),
+        "netChannels": len(net),
+        "gdrChannels": len(direct),
+        "socketChannels": len(sockets),
+        "p2pChannels": sum(line.via.startswith("P2P/") for line in log.channels),
+        "shmChannels": sum(line.via.startswith("SHM/") for line in log.channels),
+        "mnnvlChannels": len(log.mnnvl_channels),
+        "hcasWithoutGdr": disabled,
+        "railsSeen": sorted({line.device for line in net}),
+        "railsWithoutGdr": sorted({line.device for line in net if not line.gdr}),
+        "oneDirectionOnly": len(uncovered(log)),
+        "environment": dict(log.environment),
+        "versions": list(log.versions),
+        "warnings": len(log.warnings),
+    }
+    return NcclVerdict(code, message, failures, facts)
+
+
+def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple[NcclCode, str]:
+    total = len(log.net_channels)
+    nodes = log.nodes if log.nodes is not None else len(log.hosts)
+    socket_network = any(network in SOCKET_NETWORKS for network in log.networks)
+    if log.nodes == 1:
+        return NcclCode.NOT_APPLICABLE, "the run had one node: nothing travelled between nodes"
+    if sockets:
+        return NcclCode.SOCKET_FALLBACK, f"{sockets} of {total} network channels go via NET/{_socket_name(log)}"
+    if total and not direct and log.provider.startswith(_TCP_PROVIDERS):
+        return NcclCode.SOCKET_FALLBACK, f"libfabric provider {log.provider}: {total} network channels ride TCP"
+    if socket_network and nodes > 1 and not total and not log.mnnvl_channels:
+        return NcclCode.SOCKET_FALLBACK, f"{nodes} nodes and Using network {_socket_name(log)}"
+    if not total:
+        return _without_net_channels(log)
+    if direct == total and disabled:
+        return (
+            NcclCode.PARTIAL_GDR,
+            f"{direct} of {total} channels seen are direct, but GPU Direct RDMA is disabled for HCA {_words(disabled)}",
+        )
+    if direct == total:
+        return NcclCode.GDR_ENGAGED, f"all {total} network channels go via GDRDMA"
+    if direct:
+        rails = sorted({line.device for line in log.net_channels if not line.gdr})
+        return NcclCode.PARTIAL_GDR, f"{direct} of {total} network channels go via GDRDMA; without it: rail {_words(rails)}"
+    return NcclCode.RDMA_WITHOUT_GDR, f"0 of {total} network channels go via GDRDMA"
+
+
+def _without_net_channels(log: NcclLog) -> tuple[NcclCode, str]:
+    if log.mnnvl_channels:
+        return NcclCode.MNNVL, f"{len(log.mnnvl_channels)} channels go via multi-node NVLink, none via a network"
+    tcpx = next((network for network in log.networks if network.startswith(("FasTrak", "GPUDirectTCPX"))), "")
+    if tcpx:
+        return NcclCode.TCPX_GPUDIRECT, f"Using network {tcpx}: GPU-direct over TCP, not RDMA"
+    reasons = []
+    if log.environment.get("NCCL_IB_DISABLE") not in (None, "0"):
+        reasons.append(f"NCCL_IB_DISABLE={log.environment['NCCL_IB_DISABLE']} is set")
+    if log.networks:
+        reasons.append(f"Using network {', '.join(log.networks)}")
+    reasons.append("no network channel line and no nNodes: the log does not tell how traffic between nodes went")
+    return NcclCode.NO_EVIDENCE, "; ".join(reasons)
+
+
+def _socket_name(log: NcclLog) -> str:
+    return next((name for name in (*(line.network for line in log.net_channels), *log.networks) if name in SOCKET_NETWORKS), "Socket")
+
+
+def _words(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

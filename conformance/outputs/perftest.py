@@ -1,0 +1,167 @@
+"""Reader of perftest output: ``ib_write_bw``, ``ib_read_bw``, ``ib_send_bw`` (facts 5.6).
+
+Bandwidths are Gb/s. Only the lines about CUDA or ROCm prove that GPU memory was used. Their absence proves host memory when the output
+is whole (it ends with the closing rule); in a cut excerpt it proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from conformance.outputs.log_text import log_lines
+from conformance.outputs.unreadable import Unreadable
+
+_MIB_TO_GBIT = 2**20 * 8 / 1e9
+_TITLE = re.compile(r"\s{0,80}(RDMA_Write|RDMA_Read|Send|RDMA_Atomic) (?:Bidirectional )?(?:Post List )?BW Test")
+_HEADER = re.compile(r"\s{0,8}#bytes\s{1,24}#iterations\s.{0,80}?BW average\[(Gb/sec|MB/sec|MiB/sec)\]")
+_ROW = re.compile(
+    r"\s{0,8}(\d{1,12})\s{1,24}(\d{1,12})\s{1,24}(\d{1,9}(?:\.\d{1,9})?)\s{1,24}(\d{1,9}(?:\.\d{1,9})?)(?:\s{1,24}(\d{1,9}\.\d{1,12}))?\s*\Z"
+)
+_FIELD = re.compile(r"(Device|Link type|Transport type|Number of qps|Mtu)\s{1,24}:\s{1,24}(\S{1,64})")
+_RULE = re.compile(r"-{60,200}\s*\Z")
+_CUDA = re.compile(
+    r"initializing CUDA|Listing all CUDA devices|CUDA device \d{1,3}: PCIe address|creating CUDA Ctx|current CUDA Ctx"
+    r"|cuMemAlloc\(\) of a |allocated GPU buffer|deallocating GPU buffer|using DMA-BUF for GPU buffer"
+)
+_ROCM = re.compile(r"Using ROCm Device|ROCm (?:device|GPU)|hipMalloc|allocated \d{1,20} bytes of GPU buffer")
+_COMMAND = re.compile(r"--use_(cuda|rocm)\w{0,16}")
+_FAILURES = re.compile(
+    r"Couldn't allocate MR|ibv_reg_mr failed|Unable to find the Infiniband/RoCE device|DMA-BUF is not supported on this GPU"
+    r"|Couldn't (?:connect|get|create|read|initialize)|Failed to (?:complete|exchange|modify|open)"
+    r"|Completion with error|Cannot allocate memory"
+)
+
+
+class Memory(StrEnum):
+    """Where the payload lay."""
+
+    CUDA = "cuda"
+    ROCM = "rocm"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+class BandwidthRow(msgspec.Struct, frozen=True):
+    """One message size in bytes; peak and average in Gb/s."""
+
+    size: int
+    iterations: int
+    peak: float
+    average: float
+
+
+class Perftest(msgspec.Struct, frozen=True):
+    """One captured output, which may hold both sides of a loopback run."""
+
+    test: str
+    rows: tuple[BandwidthRow, ...]
+    memory: Memory
+    dmabuf: bool
+    devices: tuple[str, ...]
+    link_types: tuple[str, ...]
+    whole: bool
+    failures: tuple[str, ...]
+
+    @property
+    def best(self) -> BandwidthRow | None:
+        """The row of the largest size (the fastest of them); ``None`` without rows."""
+        return max(self.rows, key=lambda row: (row.size, row.average), default=None)
+
+
+class PerftestVerdict(msgspec.Struct, frozen=True):
+    """``code`` is GDR_MEASURED, HOST_MEMORY, MEMORY_UNKNOWN, BELOW_MINIMUM, NO_MEASUREMENT or FAILED."""
+
+    code: str
+    message: str
+    facts: Mapping[str, object]
+
+    @property
+    def good(self) -> bool | None:
+        """True when GPU memory was measured; ``None`` when the output does not show where the payload lay or it lay in the host."""
+        return None if self.code in ("HOST_MEMORY", "MEMORY_UNKNOWN") else self.code == "GDR_MEASURED"
+
+
+def parse(text: str) -> Perftest:
+    """Read a captured output.
+
+    Raises:
+        Unreadable: empty, binary or oversized text, or no line that perftest writes.
+    """
+    test, unit, after_rows = "", "", False
+    rows: list[BandwidthRow] = []
+    fields: dict[str, dict[str, None]] = {}
+    failures: list[str] = []
+    memory, asked, dmabuf, whole = Memory.HOST, False, False, False
+    for line in log_lines(text):
+        if title := _TITLE.match(line):
+            test, unit, after_rows, whole = title[1], "", False, False
+        elif header := _HEADER.match(line):
+            unit = header[1]
+        elif unit and (row := _ROW.match(line)):
+            scale = 1.0 if unit == "Gb/sec" else _MIB_TO_GBIT
+            rows.append(BandwidthRow(int(row[1]), int(row[2]), float(row[3]) * scale, float(row[4]) * scale))
+            after_rows = True
+        elif after_rows and _RULE.match(line):
+            whole = True
+        for name, value in _FIELD.findall(line):
+            fields.setdefault(name, {})[value] = None
+        if _CUDA.search(line):
+            memory = Memory.CUDA
+            dmabuf = dmabuf or "using DMA-BUF" in line
+        elif _ROCM.search(line):
+            memory = Memory.ROCM
+        asked = asked or bool(_COMMAND.search(line))
+        if _FAILURES.search(line):
+            failures.append(line.strip()[:300])
+    if not test and not rows and not failures and memory is Memory.HOST:
+        raise Unreadable("no line of a perftest bandwidth test found")
+    if memory is Memory.HOST and (asked or not whole):
+        memory = Memory.UNKNOWN
+    return Perftest(
+        test=test,
+        rows=tuple(rows),
+        memory=memory,
+        dmabuf=dmabuf,
+        devices=tuple(fields.get("Device", {})),
+        link_types=tuple(fields.get("Link type", {})),
+        whole=whole,
+        failures=tuple(failures),
+    )
+
+
+def judge(output: Perftest, *, minimum_gbits: float | None = None) -> PerftestVerdict:
+    """Verdict as GPUDirect RDMA evidence. ``minimum_gbits`` is the average Gb/s that the largest size must reach. Pure."""
+    best = output.best
+    facts: dict[str, object] = {
+        "test": output.test,
+        "largestBytes": best.size if best else None,
+        "gbits": round(best.average, 3) if best else None,
+        "peakGbits": round(max(row.average for row in output.rows), 3) if output.rows else None,
+        "memory": output.memory.value,
+        "dmabuf": output.dmabuf,
+        "devices": list(output.devices),
+        "linkTypes": list(output.link_types),
+        "rows": len(output.rows),
+        "whole": output.whole,
+    }
+    code, message = _code(output, best, minimum_gbits)
+    return PerftestVerdict(code, message, facts)
+
+
+def _code(output: Perftest, best: BandwidthRow | None, minimum: float | None) -> tuple[str, str]:
+    if output.failures:
+        return "FAILED", output.failures[0]
+    if best is None or best.average <= 0:
+        return "NO_MEASUREMENT", "no row with a bandwidth: the run measured nothing"
+    measured = f"{best.average:.2f} Gb/s at {best.size} bytes"
+    if minimum is not None and best.average < minimum:
+        return "BELOW_MINIMUM", f"{measured}, expected at least {minimum:g} Gb/s"
+    if output.memory is Memory.HOST:
+        return "HOST_MEMORY", f"{measured} from host memory: no evidence of GPUDirect RDMA"
+    if output.memory is Memory.UNKNOWN:
+        return "MEMORY_UNKNOWN", f"{measured}, but the output is not whole and holds no CUDA line: memory type unknown"
+    return "GDR_MEASURED", f"{measured} from {output.memory.value} memory"
