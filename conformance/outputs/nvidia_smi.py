@@ -24,6 +24,7 @@ _FAILED = re.compile(
     r"No devices (?:were )?found|couldn't communicate with the NVIDIA driver|Failed to initialize NVML|Driver/library version mismatch"
     r"|Unable to determine the device handle|GPU is lost"
 )
+_XML_START, _XML_END = "<nvidia_smi_log>", "</nvidia_smi_log>"
 _NONE = frozenset({"", "n/a", "none", "[n/a]", "not supported", "requested functionality has been deprecated"})
 
 
@@ -93,6 +94,12 @@ class GpuHealth(msgspec.Struct, frozen=True):
     mig_enabled: bool | None
     lost: bool
 
+    @property
+    def has_signal(self) -> bool:
+        """Whether any health signal was read; without one a GPU cannot be called healthy."""
+        numbers = (self.retired_single, self.retired_double, self.retired_pending, self.remap_pending, self.remap_failure)
+        return bool(self.recovery_action or self.lost) or any(value is not None for value in (*numbers, self.volatile_uncorrectable))
+
     def judge(self) -> tuple[Action, tuple[str, ...]]:
         """The strongest action that the signals ask for, and every reason, strongest first."""
         found: list[tuple[Action, str]] = []
@@ -123,13 +130,14 @@ class GpuHealth(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A ``-q`` output. ``attached`` is the number the header states."""
+    """A ``-q`` output. ``attached`` is the number the header states; ``cut`` XML was read up to where it ends."""
 
     driver: str
     cuda: str
     attached: int | None
     gpus: tuple[GpuHealth, ...]
     failures: tuple[str, ...]
+    cut: bool = False
 
 
 def parse_listing(text: str) -> Listing:
@@ -172,10 +180,10 @@ def parse_query(text: str) -> Query:
     """Read ``nvidia-smi -q``, as text or, where an ``nvidia_smi_log`` element is found, as XML; what stands around either is skipped.
 
     Raises:
-        Unreadable: empty, binary or oversized text, XML that is cut or malformed, or nothing that ``nvidia-smi -q`` prints.
+        Unreadable: empty, binary or oversized text, malformed XML, or nothing that ``nvidia-smi -q`` prints.
     """
     text = readable_text(text)
-    if "<nvidia_smi_log>" in text:
+    if _XML_START in text:
         return _parse_xml(text)
     header: dict[str, str] = {}
     gpus: list[tuple[str, dict[str, str]]] = []
@@ -218,14 +226,22 @@ def _normal(text: str) -> str:
 
 
 def _parse_xml(text: str) -> Query:
-    start, end = text.find("<nvidia_smi_log>"), text.find("</nvidia_smi_log>")
-    if end < start:
-        raise Unreadable("nvidia-smi XML is cut: no end of nvidia_smi_log")
+    end = text.find(_XML_END)
+    # from the root element on: without the document type there are no entities to expand
+    document = text[text.find(_XML_START) :] if end < 0 else text[text.find(_XML_START) : end + len(_XML_END)]
+    parser = ElementTree.XMLPullParser(events=("start",))
+    root: ElementTree.Element | None = None
+    cut = end < 0
     try:
-        # from the root element on: without the document type there are no entities to expand
-        root = ElementTree.fromstring(text[start : end + len("</nvidia_smi_log>")])
-    except (ElementTree.ParseError, ValueError, RecursionError) as error:
-        raise Unreadable(f"malformed nvidia-smi XML: {error}") from error
+        parser.feed(document)
+        for _, element in parser.read_events():
+            root = element if root is None else root
+    except (ElementTree.ParseError, ValueError) as error:
+        cut = True
+        if root is None:
+            raise Unreadable(f"malformed nvidia-smi XML: {error}") from error
+    if root is None or (root.find("gpu") is None and root.find("attached_gpus") is None):
+        raise Unreadable("nvidia-smi XML without a header or a GPU")
     gpus = []
     for gpu in root.findall("gpu"):
         values: dict[str, str] = {}
@@ -238,6 +254,7 @@ def _parse_xml(text: str) -> Query:
         int(attached) if re.fullmatch(r"\d{1,4}", attached) else None,
         tuple(gpus),
         (),
+        cut,
     )
 
 
