@@ -16,7 +16,7 @@ class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 class Accelerators(Section, frozen=True, kw_only=True):
     """Which resources are devices and which nodes are accelerator nodes."""
 
-    resources: list[str] = [
+    resources: tuple[str, ...] = (
         "nvidia.com/gpu",
         "nvidia.com/gpu.shared",
         "nvidia.com/mig-*",
@@ -26,37 +26,37 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "habana.ai/gaudi",
         "google.com/tpu",
         "aws.amazon.com/neuron*",
-    ]
+    )
     """Device resource names (globs)."""
-    node_labels: list[str] = [
+    node_labels: tuple[str, ...] = (
         "feature.node.kubernetes.io/pci-10de.present=true",
         "feature.node.kubernetes.io/pci-0302_10de.present=true",
         "feature.node.kubernetes.io/pci-0300_10de.present=true",
         "feature.node.kubernetes.io/amd-gpu=true",
         "nvidia.com/gpu.present=true",
-    ]
+    )
     """Labels that say by themselves that a node has an accelerator."""
-    expected_nodes: list[str] = []
+    expected_nodes: tuple[str, ...] = ()
     expected_count: int | None = None
-    allow_not_judged: list[str] = []
+    allow_not_judged: tuple[str, ...] = ()
     """Names (globs) of accelerator nodes that may be cordoned or NotReady."""
 
 
 class Fence(Section, frozen=True, kw_only=True):
     """Taint fencing (FENCE)."""
 
-    taint_keys: list[str] = ["nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "sku"]
+    taint_keys: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "sku")
     """Keys of which one must be on every accelerator node (globs)."""
-    allowed_namespaces: list[str] = []
+    allowed_namespaces: tuple[str, ...] = ()
     """Namespaces whose pods may run on accelerator nodes without a device (globs), besides infrastructure ones."""
 
 
 class Tenants(Section, frozen=True, kw_only=True):
     """Who is a tenant, and what tenants may do."""
 
-    namespaces: list[str] = ["*"]
+    namespaces: tuple[str, ...] = ("*",)
     """Tenant namespaces (globs); infrastructure namespaces are never tenants."""
-    infrastructure: list[str] = [
+    infrastructure: tuple[str, ...] = (
         "kube-*",
         "*-operator",
         "*-system",
@@ -70,22 +70,22 @@ class Tenants(Section, frozen=True, kw_only=True):
         "node-feature-discovery",
         "nvsentinel",
         "gpu-conformance*",
-    ]
+    )
     """Namespaces of the platform itself (globs)."""
     pod_security: str = "restricted"
     """Level each tenant namespace must enforce at least, and its device pods must satisfy."""
     pod_security_exceptions: dict[str, str] = {}
     """Another level for single tenants: namespace → privileged, baseline or restricted."""
-    ipc_lock: list[str] = []
+    ipc_lock: tuple[str, ...] = ()
     """Tenants (globs) whose RDMA pods may add the capability IPC_LOCK."""
-    isolated: list[str] = []
+    isolated: tuple[str, ...] = ()
     """Tenants (globs) who must not share a device with others."""
 
 
 class Requests(Section, frozen=True, kw_only=True):
     """Requests, limits and quotas (REQ)."""
 
-    approved: list[str] = []
+    approved: tuple[str, ...] = ()
     """Approved device resource names (globs); empty means those of ``accelerators.resources``."""
     quota_required: bool = True
 
@@ -93,9 +93,9 @@ class Requests(Section, frozen=True, kw_only=True):
 class Operators(Section, frozen=True, kw_only=True):
     """Operator and agents (OPS)."""
 
-    expected_agents: list[str] | None = None
+    expected_agents: tuple[str, ...] | None = None
     """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None takes those that are installed."""
-    image_tags_forbidden: list[str] = ["latest"]
+    image_tags_forbidden: tuple[str, ...] = ("latest",)
 
 
 class Advertisement(Section, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class Gang(Section, frozen=True, kw_only=True):
 
     required: bool | None = None
     """Whether a gang scheduler must be there; None: when multi-pod device jobs exist."""
-    adapters: list[str] = []
+    adapters: tuple[str, ...] = ()
     """Adapters to judge (volcano, kueue); empty means all that are detected."""
     partial_minutes: float = 10
 
@@ -120,16 +120,16 @@ class Gang(Section, frozen=True, kw_only=True):
 class Network(Section, frozen=True, kw_only=True):
     """RDMA and GPUDirect (NET)."""
 
-    resources: list[str] = [
+    resources: tuple[str, ...] = (
         "rdma/*",
         "nvidia.com/hostdev*",
         "nvidia.com/rdma*",
         "nvidia.com/mlnxnics",
         "vpc.amazonaws.com/efa",
         "openshift.io/*",
-    ]
+    )
     """RDMA resource names (globs)."""
-    accepted: list[str] = ["GDR_ENGAGED"]
+    accepted: tuple[str, ...] = ("GDR_ENGAGED",)
     """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
     min_bus_bandwidth: float | None = None
     """GB/s of the largest size of a two-node all-reduce; None: not judged but must be measured."""
@@ -149,9 +149,9 @@ class Probes(Section, frozen=True, kw_only=True):
     window_seconds: float = 30
     """How long an absence (stays Pending, binds nothing) is watched, at least."""
     run_as_user: int = 1000
-    tolerations: list[dict[str, str]] = []
+    tolerations: tuple[dict[str, str], ...] = ()
     """Further tolerations of probe pods, beside those for the pool's fence taint."""
-    pull_secrets: list[str] = []
+    pull_secrets: tuple[str, ...] = ()
 
 
 class Policy(Section, frozen=True, kw_only=True):
@@ -166,5 +166,5 @@ class Policy(Section, frozen=True, kw_only=True):
     gang: Gang = Gang()
     network: Network = Network()
     probes: Probes = Probes()
-    required: list[str] = []
+    required: tuple[str, ...] = ()
     """Requirements that must judge something: nothing to judge is a failure."""
