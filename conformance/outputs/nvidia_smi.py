@@ -229,13 +229,14 @@ def _parse_xml(text: str) -> Query:
     end = text.find(_XML_END)
     # from the root element on: without the document type there are no entities to expand
     document = text[text.find(_XML_START) :] if end < 0 else text[text.find(_XML_START) : end + len(_XML_END)]
-    parser = ElementTree.XMLPullParser(events=("start",))
+    parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(events=("start",))
     root: ElementTree.Element | None = None
     cut = end < 0
     try:
         parser.feed(document)
-        for _, element in parser.read_events():
-            root = element if root is None else root
+        for event in parser.read_events():
+            if root is None and isinstance(event[-1], ElementTree.Element):
+                root = event[-1]
     except (ElementTree.ParseError, ValueError) as error:
         cut = True
         if root is None:

@@ -1,0 +1,297 @@
+"""Readers of scheduling messages and of Kubernetes events, from the default scheduler, Volcano, Kueue and the kubelet (facts 2.6, 4.8).
+
+Counts of an unschedulable message are nodes, and reasons overlap: their sum may exceed the number of nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from conformance.outputs.unreadable import Unreadable, readable_text
+from conformance.outputs.yaml_text import Json, load_objects, looks_like_json, mapping, sequence, text_of
+
+_HEAD = re.compile(
+    r"(?:\d{1,7}/(?P<total>\d{1,7}) nodes are (?:available|unavailable)|all nodes are (?:available|unavailable)): (?P<rest>\S.*)",
+    re.DOTALL,
+)
+_ITEM = re.compile(r"(\d{1,7}) (?=\S)")
+_TAINT_OLD = re.compile(r"node\(s\) had (?:untolerated )?taint \{(?P<key>[^:}\s]{1,317}): ?(?P<value>[^}]{0,63})\}")
+_INSUFFICIENT = re.compile(r"Insufficient (?P<resource>[\w./-]{1,253})")
+_GANG = re.compile(r"(?P<short>\d{1,6})/(?P<total>\d{1,6}) tasks in gang unschedulable")
+_QUOTA = re.compile(
+    r"insufficient (?:unused )?quota for (?P<resource>[\w./-]{1,253}) in flavor (?P<flavor>[\w.-]{1,253})"
+    r"(?:.{0,160}?(?P<more>\d{1,12}) more needed)?"
+)
+_TOO_LARGE = re.compile(r"maximum request size for shared resources is 1|at most 1 nvidia\.com/gpu can be requested")
+_AGE = r"(?:<unknown>|<invalid>|\.\.\.|(?:\d{1,6}[smhdy]){1,4}(?: \(x\d{1,6} over (?:\d{1,6}[smhdy]){1,4}\))?)"
+_DESCRIBE = re.compile(
+    r"\s{0,8}(?P<type>Normal|Warning)\s{1,32}(?P<reason>[A-Z]\w{1,63})\s{1,32}"
+    rf"{_AGE}\s{{1,32}}(?P<source>[\w.-]{{1,128}})\s{{1,32}}(?P<message>\S.*)\Z"
+)
+_DESCRIBE_BARE = re.compile(r"\s{0,8}(?P<type>Normal|Warning)\s{1,32}(?P<reason>[A-Z]\w{1,63})\s{1,32}(?P<message>\S.*)\Z")
+_GET = re.compile(
+    rf"(?:[a-z0-9-]{{1,63}}\s{{1,32}})?{_AGE}\s{{1,32}}(?P<type>Normal|Warning)\s{{1,32}}(?P<reason>[A-Z]\w{{1,63}})"
+    r"\s{1,64}(?P<object>[a-z0-9.]{1,128}/[\w.:-]{1,253})\s{1,64}(?P<message>\S.*)\Z"
+)
+_CUSTOM = re.compile(
+    r"(?P<type>Normal|Warning)\s{1,32}(?P<reason>[A-Z]\w{1,63})\s{1,32}"
+    r"(?P<object>[a-z0-9][a-z0-9./-]{2,252})\s{2,64}(?P<message>\S.*)\Z"
+)
+_DOCUMENT = re.compile(r"^ {0,4}(?:- )?(?:kind: (?:Event|List|EventList|Pod|PodList)|items:) *$", re.MULTILINE)
+_MARKDOWN_ROW = re.compile(r"\s{0,8}\|(?P<object>[^|]{1,300})\|(?P<reason>[^|]{1,100})\|(?P<message>[^|]{1,2000})\|\s*\Z")
+
+
+class ReasonKind(StrEnum):
+    """What a reason of an unschedulable message is about."""
+
+    TAINT = "untolerated taint"
+    INSUFFICIENT = "insufficient resource"
+    AFFINITY = "node affinity or selector"
+    CORDONED = "cordoned"
+    POD_AFFINITY = "pod affinity"
+    TOPOLOGY_SPREAD = "topology spread"
+    TOO_MANY_PODS = "too many pods"
+    DRA = "dynamic resource allocation"
+    VOLUME = "volume"
+    RESOURCE_FIT = "resource fit"
+    OTHER = "other"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One reason. ``detail`` is the resource for INSUFFICIENT, the taint ``key`` or ``key=value`` for TAINT where the wording names it."""
+
+    count: int
+    text: str
+    kind: ReasonKind
+    detail: str = ""
+
+
+class Unschedulable(msgspec.Struct, frozen=True):
+    """``0/<total> nodes are available: <reasons>. <postfilter>``. ``total`` is ``None`` for Volcano's ``all nodes are unavailable``."""
+
+    total: int | None
+    reasons: tuple[Reason, ...]
+    postfilter: str
+
+    def about(self, kind: ReasonKind) -> tuple[Reason, ...]:
+        """Reasons of one kind."""
+        return tuple(reason for reason in self.reasons if reason.kind is kind)
+
+    @property
+    def insufficient(self) -> dict[str, int]:
+        """Resource name → nodes that are short of it."""
+        return {reason.detail: reason.count for reason in self.reasons if reason.kind is ReasonKind.INSUFFICIENT}
+
+
+class EventKind(StrEnum):
+    """What an event or message says, across the systems that this module reads."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    GANG_UNSCHEDULABLE = "GangUnschedulable"
+    GANG_READY = "GangReady"
+    QUOTA_PENDING = "QuotaPending"
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    EVICTED = "Evicted"
+    ADMISSION_FAILED = "AdmissionFailed"
+    AUTOSCALER = "Autoscaler"
+    OTHER = "Other"
+
+
+class ParsedEvent(msgspec.Struct, frozen=True):
+    """One event. Fields that its form does not carry are ``""``; ``unschedulable`` is set where the message has that grammar."""
+
+    type: str
+    reason: str
+    object: str
+    source: str
+    message: str
+    kind: EventKind
+    unschedulable: Unschedulable | None = None
+
+
+def classify(text: str) -> tuple[ReasonKind, str]:
+    """Kind and detail of one reason's text, in the wordings of all supported releases (facts 2.6)."""
+    if "had untolerated taint" in text or ("had taint" in text and "didn't tolerate" in text) or "had taints that the pod" in text:
+        match = _TAINT_OLD.search(text)
+        value = match["value"].strip() if match else ""
+        return ReasonKind.TAINT, (f"{match['key']}={value}" if value else match["key"]) if match else ""
+    if match := _INSUFFICIENT.search(text):
+        return ReasonKind.INSUFFICIENT, match["resource"].rstrip(".")
+    for marks, kind in _MARKS:
+        if any(mark in text for mark in marks):
+            return kind, ""
+    return ReasonKind.OTHER, ""
+
+
+_MARKS: tuple[tuple[tuple[str, ...], ReasonKind], ...] = (
+    (("pod affinity", "pod anti-affinity", "anti-affinity rules"), ReasonKind.POD_AFFINITY),
+    (("node affinity", "node selector", "node(s) didn't match Pod's node"), ReasonKind.AFFINITY),
+    (("were unschedulable",), ReasonKind.CORDONED),
+    (("topology spread",), ReasonKind.TOPOLOGY_SPREAD),
+    (("Too many pods",), ReasonKind.TOO_MANY_PODS),
+    (("cannot allocate all claims", "resourceclaim", "dynamic resource", "claim"), ReasonKind.DRA),
+    (("volume", "PersistentVolume"), ReasonKind.VOLUME),
+    (("resource fit failed",), ReasonKind.RESOURCE_FIT),
+)
+
+
+def parse_unschedulable(message: str) -> Unschedulable:
+    """Read a scheduler's message; text before its head is skipped.
+
+    Raises:
+        Unreadable: the text holds no ``0/N nodes are available: …`` (nor ``all nodes are unavailable: …``).
+    """
+    match = _HEAD.search(message[:65536])
+    if match is None:
+        raise Unreadable("no '0/N nodes are available' message found")
+    rest = match["rest"]
+    cut = _sentence_end(rest)
+    body, postfilter = rest[:cut], rest[cut:].lstrip(". ").strip()
+    reasons = []
+    for count, text in _items(body):
+        kind, detail = classify(text)
+        reasons.append(Reason(count, text, kind, detail))
+    return Unschedulable(int(match["total"]) if match["total"] else None, tuple(reasons), postfilter)
+
+
+def _sentence_end(text: str) -> int:
+    """Index of the full stop that ends the reasons: followed by a blank or by nothing, and not inside braces of a taint."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "{") - (character == "}" and depth > 0)
+        if character == "." and not depth and (index + 1 == len(text) or text[index + 1] in " \n"):
+            return index
+    return len(text)
+
+
+def _items(body: str) -> Iterable[tuple[int, str]]:
+    """``<n> <text>`` separated by ``, ``; a comma that no number follows belongs to the text."""
+    current: tuple[int, str] | None = None
+    for part in body.split(", "):
+        match = _ITEM.match(part)
+        if match:
+            if current is not None:
+                yield current
+            current = (int(match[1]), part[match.end() :].strip())
+        elif current is not None:
+            current = (current[0], f"{current[1]}, {part.strip()}")
+    if current is not None:
+        yield current
+
+
+def event_of(type_: str, reason: str, object_: str, source: str, message: str) -> ParsedEvent:
+    """Classify one event by its reason and message."""
+    message = " ".join(message.split())
+    unschedulable = parse_unschedulable(message) if _HEAD.search(message) else None
+    return ParsedEvent(type_, reason, object_, source, message, _event_kind(reason, message, unschedulable), unschedulable)
+
+
+def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) -> EventKind:
+    if reason in ("UnexpectedAdmissionError", "TopologyAffinityError") or reason.startswith("OutOf") or _TOO_LARGE.search(message):
+        return EventKind.ADMISSION_FAILED
+    if _GANG.search(message):
+        return EventKind.GANG_UNSCHEDULABLE
+    if _QUOTA.search(message) or "queue resource quota insufficient" in message:
+        return EventKind.QUOTA_PENDING
+    if reason in ("NotTriggerScaleUp", "TriggeredScaleUp"):
+        return EventKind.AUTOSCALER
+    if unschedulable is not None or reason == "FailedScheduling":
+        return EventKind.UNSCHEDULABLE
+    if message.startswith("pod group is ready") or (reason == "Scheduled" and "gang" in message):
+        return EventKind.GANG_READY
+    for name, kind in (
+        ("QuotaReserved", EventKind.QUOTA_RESERVED),
+        ("Admitted", EventKind.ADMITTED),
+        ("Evict", EventKind.EVICTED),
+        ("Evicted", EventKind.EVICTED),
+        ("Preempted", EventKind.EVICTED),
+    ):
+        if reason == name:
+            return kind
+    return EventKind.OTHER
+
+
+def gang_shortage(message: str) -> tuple[int, int] | None:
+    """(unschedulable, tasks) of Volcano's ``3/6 tasks in gang unschedulable``; ``None`` for other text."""
+    match = _GANG.search(message.replace("**", ""))
+    return (int(match["short"]), int(match["total"])) if match else None
+
+
+def quota_shortage(message: str) -> tuple[str, str, int | None] | None:
+    """(resource, flavor, more needed) of Kueue's insufficient-quota message; ``None`` for other text."""
+    match = _QUOTA.search(message)
+    return (match["resource"], match["flavor"], int(match["more"]) if match["more"] else None) if match else None
+
+
+def parse_events(text: str) -> list[ParsedEvent]:
+    """Events from plain messages, ``kubectl describe``, ``kubectl get events`` columns, or a JSON or YAML Event or List.
+
+    Raises:
+        Unreadable: empty, binary or oversized text, or not one event or scheduling message in it.
+    """
+    text = readable_text(text)
+    found = _from_objects(text)
+    if found is None:
+        found = [event for line in text.split("\n") if (event := _from_line(line[:8192])) is not None]
+    if not found:
+        raise Unreadable("no event or scheduling message found")
+    return found
+
+
+def _from_line(line: str) -> ParsedEvent | None:
+    line = line.replace("**", "").rstrip()
+    if line.startswith("#"):
+        return None
+    if match := _DESCRIBE.match(line):
+        return event_of(match["type"], match["reason"], "", match["source"], match["message"])
+    if match := _GET.match(line) or _CUSTOM.match(line):
+        return event_of(match["type"], match["reason"], match["object"], "", match["message"])
+    if match := _DESCRIBE_BARE.match(line):
+        return event_of(match["type"], match["reason"], "", "", match["message"])
+    if match := _MARKDOWN_ROW.match(line):
+        event = event_of("", match["reason"].strip(), match["object"].strip(), "", match["message"])
+        return event if event.kind is not EventKind.OTHER or event.reason in ("Schedulable", "Unschedulable") else None
+    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line):
+        return event_of("", "", "", "", line)
+    return None
+
+
+def _from_objects(text: str) -> list[ParsedEvent] | None:
+    """Events of a JSON or YAML document; ``None`` when the text is not one."""
+    if not looks_like_json(text) and not _DOCUMENT.search(text):
+        return None
+    try:
+        objects = load_objects(text)
+    except Unreadable:
+        return None
+    return [event for item in objects for event in _from_object(item)]
+
+
+def _from_object(item: Json) -> Iterable[ParsedEvent]:
+    about = mapping(item.get("involvedObject") or item.get("regarding"))
+    name = f"{text_of(about.get('kind'))}/{text_of(about.get('name'))}".strip("/").lower()
+    if item.get("kind") == "Pod":
+        yield from _from_pod(item)
+        return
+    message = text_of(item.get("message")) or text_of(item.get("note"))
+    if not message:
+        return
+    source = text_of(mapping(item.get("source")).get("component")) or text_of(item.get("reportingController"))
+    reporter = source or text_of(item.get("reportingComponent"))
+    yield event_of(text_of(item.get("type")), text_of(item.get("reason")), name, reporter, message)
+
+
+def _from_pod(pod: Json) -> Iterable[ParsedEvent]:
+    """What a Pod's status says in place of its events: why it is not scheduled, why the kubelet refused it."""
+    status = mapping(pod.get("status"))
+    name = f"pod/{text_of(mapping(pod.get('metadata')).get('name'))}"
+    if message := text_of(status.get("message")):
+        yield event_of("Warning", text_of(status.get("reason")), name, "", message)
+    for condition in map(mapping, sequence(status.get("conditions"))):
+        if condition.get("type") == "PodScheduled" and text_of(condition.get("status")).lower() == "false":
+            yield event_of("Warning", text_of(condition.get("reason")), name, "", text_of(condition.get("message")))

@@ -1,0 +1,168 @@
+"""Reader of ResourceSlices: devices by driver and type, and completeness of pools (facts 3.2, 3.6).
+
+A pool is complete only when the slices of its newest generation number ``resourceSliceCount``; older generations are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.yaml_text import Json, load_objects, mapping, sequence, text_of
+
+
+class SliceDevice(msgspec.Struct, frozen=True):
+    """One device. ``attributes`` are text, by the name published."""
+
+    name: str
+    attributes: Mapping[str, str]
+    taints: int = 0
+
+    @property
+    def type(self) -> str:
+        """The driver's ``type`` attribute: ``gpu``, ``mig``, ``vfio``, ``channel``, ``daemon``; ``""`` when it is absent."""
+        return self.attribute("type")
+
+    def attribute(self, name: str) -> str:
+        """An attribute by its name without domain; ``""`` when it is absent."""
+        return next((value for key, value in self.attributes.items() if key == name or key.endswith(f"/{name}")), "")
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """One ResourceSlice. ``incomplete`` says why it cannot be counted (``""`` when it can): text left out, fields missing."""
+
+    name: str
+    api_version: str
+    driver: str
+    node: str
+    pool: str
+    generation: int
+    expected_slices: int
+    devices: tuple[SliceDevice, ...]
+    incomplete: str
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """One pool of one driver, in its newest generation."""
+
+    driver: str
+    name: str
+    generation: int
+    slices: int
+    expected_slices: int
+    stale_slices: int
+    devices: tuple[SliceDevice, ...]
+    incomplete: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether every slice of the newest generation is there and could be read."""
+        return not self.incomplete and self.slices == self.expected_slices
+
+    @property
+    def types(self) -> dict[str, int]:
+        """Devices by type."""
+        return dict(Counter(device.type or "?" for device in self.devices))
+
+
+def parse(text: str) -> list[Slice]:
+    """ResourceSlices of a JSON or YAML text (one object, a List, several documents; v1, v1beta2 and v1beta1 with ``basic``).
+
+    Raises:
+        Unreadable: empty, binary or oversized text, malformed JSON or YAML, or no ResourceSlice in it.
+    """
+    slices = [_slice(item) for item in load_objects(text) if _is_slice(item)]
+    if not slices:
+        raise Unreadable("no ResourceSlice found")
+    return slices
+
+
+def slices_of(objects: Iterable[Json]) -> list[Slice]:
+    """Slices of decoded objects; objects of other kinds are left out."""
+    return [_slice(item) for item in objects if _is_slice(item)]
+
+
+def _is_slice(item: Json) -> bool:
+    spec = mapping(item.get("spec"))
+    return item.get("kind") == "ResourceSlice" or ("kind" not in item and "driver" in spec and "pool" in spec)
+
+
+def _slice(item: Json) -> Slice:
+    spec = mapping(item.get("spec"))
+    pool = mapping(spec.get("pool"))
+    raw = spec.get("devices")
+    devices = [_device(entry) for entry in sequence(raw) if isinstance(entry, dict) and entry.get("name")]
+    reasons = []
+    if raw is not None and len(devices) != len(sequence(raw)):
+        reasons.append("devices are abbreviated")
+    if not text_of(spec.get("driver")) or not text_of(pool.get("name")):
+        reasons.append("driver or pool name is missing")
+    generation, expected = _whole(pool.get("generation")), _whole(pool.get("resourceSliceCount"))
+    if generation is None or expected is None:
+        reasons.append("pool generation or resourceSliceCount is missing")
+    if raw is None and "sharedCounters" not in spec:
+        reasons.append("no devices and no counters")
+    return Slice(
+        name=text_of(mapping(item.get("metadata")).get("name")),
+        api_version=text_of(item.get("apiVersion")),
+        driver=text_of(spec.get("driver")),
+        node=text_of(spec.get("nodeName")),
+        pool=text_of(pool.get("name")),
+        generation=generation or 0,
+        expected_slices=expected or 0,
+        devices=tuple(devices),
+        incomplete="; ".join(reasons),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _device(entry: Json) -> SliceDevice:
+    body = mapping(entry.get("basic")) or entry
+    attributes: dict[str, str] = {}
+    for name, value in mapping(body.get("attributes")).items():
+        typed = mapping(value)
+        attributes[str(name)] = next((text_of(typed[kind]) for kind in ("string", "version", "int", "bool") if kind in typed), "")
+    return SliceDevice(text_of(entry.get("name")), attributes, len(sequence(body.get("taints"))))
+
+
+def pools(slices: Iterable[Slice]) -> list[Pool]:
+    """Pools by driver and name, sorted; each in its newest generation."""
+    groups: dict[tuple[str, str], list[Slice]] = defaultdict(list)
+    for entry in slices:
+        groups[(entry.driver, entry.pool)].append(entry)
+    result = []
+    for (driver, name), members in sorted(groups.items()):
+        newest = max(entry.generation for entry in members)
+        current = [entry for entry in members if entry.generation == newest]
+        result.append(
+            Pool(
+                driver=driver,
+                name=name,
+                generation=newest,
+                slices=len(current),
+                expected_slices=max(entry.expected_slices for entry in current),
+                stale_slices=len(members) - len(current),
+                devices=tuple(device for entry in current for device in entry.devices),
+                incomplete="; ".join(dict.fromkeys(entry.incomplete for entry in current if entry.incomplete)),
+            )
+        )
+    return result
+
+
+def pool_problems(pool: Pool) -> list[str]:
+    """What is wrong with a pool: slices missing, device names or UUIDs published twice. What was left out of the text is not a problem."""
+    problems = []
+    if not pool.incomplete and pool.slices != pool.expected_slices:
+        problems.append(f"{pool.slices} of {pool.expected_slices} slices of generation {pool.generation}")
+    for what, values in (
+        ("device name", [device.name for device in pool.devices]),
+        ("UUID", [uuid for device in pool.devices if (uuid := device.attribute("uuid"))]),
+    ):
+        problems += [f"{what} {value} is published {count} times" for value, count in sorted(Counter(values).items()) if count > 1]
+    return problems

@@ -1,0 +1,129 @@
+"""Kubernetes objects out of captured text: JSON, YAML (one or several documents, Lists), with shell prompts and cut ends around them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from conformance.outputs.unreadable import Unreadable, readable_text
+
+Json = dict[str, Any]
+MAX_ALIASES = 64
+_LEADING = re.compile(r"\A(?:[ \t]*(?:[#$][^\n]*)?\n)*[ \t]*")
+_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load_objects(text: str) -> list[Json]:
+    """The objects (mappings with ``kind`` or anything else that is a mapping) of a JSON or YAML text, Lists unpacked.
+
+    Lines before the first that looks like a document (``$ kubectl …``, notes) are skipped; a lone ``...`` line that stands for omitted
+    text, which YAML would take for the end of the document, is dropped.
+
+    Raises:
+        Unreadable: empty, binary or oversized text, or neither JSON nor YAML with a mapping in it.
+    """
+    text = readable_text(text)
+    stripped = _LEADING.sub("", text, count=1)
+    documents: list[Any]
+    if stripped[:1] in "{[":
+        try:
+            documents = [json.loads(stripped)]
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"malformed JSON: {_first_line(error)}") from error
+    else:
+        documents = _load_yaml(text)
+    objects = [item for document in documents for item in _unpack(document)]
+    if not objects:
+        raise Unreadable("neither a JSON nor a YAML object found")
+    return objects
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether the first character after comment and prompt lines opens a JSON object or list."""
+    return _LEADING.sub("", text, count=1)[:1] in ("{", "[")
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _load_yaml(text: str) -> list[Any]:
+    lines = text.split("\n")
+    start = next((number for number, line in enumerate(lines) if _opens(line)), None)
+    if start is None:
+        raise Unreadable("neither a JSON nor a YAML object found")
+    kept = [line for line in lines[start:] if line.strip() != "..." and not line.startswith(("$ ", "```"))]
+    try:
+        loader = _LOADER("\n".join(kept))
+        try:
+            documents = []
+            while loader.check_data():
+                documents.append(_bounded(loader))
+            return documents
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, OverflowError) as error:
+        raise Unreadable(f"malformed YAML: {_first_line(error)}") from error
+
+
+def _bounded(loader: Any) -> Any:
+    node = loader.get_node()
+    shared: dict[int, int] = {}
+    if node is not None:
+        _count_shared(node, shared)
+    return loader.construct_document(node) if node is not None else None
+
+
+def _count_shared(node: Any, shared: dict[int, int]) -> None:
+    """Refuse documents in which aliases repeat collections: printed objects have none, and they grow exponentially."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if not isinstance(current, yaml.CollectionNode):
+            continue
+        count = shared[id(current)] = shared.get(id(current), 0) + 1
+        if count > 1:
+            if sum(shared.values()) - len(shared) > MAX_ALIASES:
+                raise ValueError("too many YAML aliases")
+            continue
+        for child in current.value:
+            stack.extend(child if isinstance(child, tuple) else (child,))
+
+
+def _opens(line: str) -> bool:
+    word = line.removeprefix("- ").partition(":")[0]
+    return (
+        bool(word) and ":" in line and word.replace("_", "").replace("-", "").isalnum() and word[:1].isalpha() and not line.startswith("#")
+    )
+
+
+def _unpack(document: Any) -> Iterator[Json]:
+    if isinstance(document, Mapping):
+        items = document.get("items")
+        if isinstance(items, list):
+            yield from (item for item in items if isinstance(item, dict))
+        elif isinstance(document, dict):
+            yield document
+    elif isinstance(document, list):
+        yield from (item for item in document if isinstance(item, dict))
+
+
+def mapping(value: Any) -> Json:
+    """``value`` when it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    """``value`` when it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """``value`` as text: ``""`` for ``None`` and collections, ``true``/``false`` for booleans."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None or isinstance(value, dict | list) else str(value)
