@@ -6,7 +6,11 @@ Durations are seconds unless the name says otherwise.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+PodSecurityLevel = Literal["privileged", "baseline", "restricted"]
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -72,9 +76,9 @@ class Tenants(Section, frozen=True, kw_only=True):
         "gpu-conformance*",
     )
     """Namespaces of the platform itself (globs)."""
-    pod_security: str = "restricted"
+    pod_security: PodSecurityLevel = "restricted"
     """Level each tenant namespace must enforce at least, and its device pods must satisfy."""
-    pod_security_exceptions: dict[str, str] = {}
+    pod_security_exceptions: dict[str, PodSecurityLevel] = {}
     """Another level for single tenants: namespace → privileged, baseline or restricted."""
     ipc_lock: tuple[str, ...] = ()
     """Tenants (globs) whose RDMA pods may add the capability IPC_LOCK."""

@@ -1,0 +1,49 @@
+# Two commands matter: `make conformance` and `make test`. Both bring their own tools (no root, no system install).
+SHELL := /bin/sh
+PYTHON ?= python3
+UV := .tools/bin/uv
+BIN := .venv/bin
+STAMP := .venv/.installed
+JOBS ?= 2
+ARGS ?=
+
+.PHONY: help setup conformance test lint matrix bench lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-script-location --target .tools uv
+
+$(STAMP): requirements.lock pyproject.toml | $(UV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
+	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+setup: $(STAMP) ## prepare the locked environment only
+
+conformance: $(STAMP) ## judge the embedded simulated cluster (ARGS="--kubeconfig FILE" for a live one)
+	@$(BIN)/python -m pytest conformance $(ARGS)
+
+test: $(STAMP) ## run the project's own tests
+	@$(BIN)/python -m pytest tests -n $(JOBS) $(ARGS)
+
+lint: $(STAMP) ## ruff, mypy, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exactly its requirements red
+	@$(BIN)/gpu-conformance matrix --json out/matrix.json
+
+bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
+	@$(BIN)/python -m tests.bench.bench
+
+lock: $(UV) ## renew requirements.lock from pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml
+
+clean: ## remove environment and outputs
+	rm -rf .venv .tools out

@@ -1,0 +1,51 @@
+"""``gpu-conformance list`` and ``gpu-conformance explain ID``."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+import msgspec
+from tabulate import tabulate
+
+from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.cli.arguments import Parser, complain
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print all requirements, or one of them."""
+    parser = Parser(prog="gpu-conformance")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    listing = commands.add_parser("list", help="list the requirements")
+    listing.add_argument("--json", action="store_true")
+    explain = commands.add_parser("explain", help="explain one requirement")
+    explain.add_argument("id")
+    explain.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    try:
+        catalogue = load_catalogue()
+        if arguments.command == "list":
+            requirements = list(catalogue.by_id.values())
+            if arguments.json:
+                print(json.dumps(msgspec.to_builtins(requirements), indent=2))
+            else:
+                rows = [(r.id, r.level, r.access, r.title) for r in requirements]
+                print(tabulate(rows, headers=("id", "level", "access", "title")))
+            return 0
+        requirement = catalogue.get(arguments.id.upper())
+    except CatalogueError as error:
+        return complain("gpu-conformance", error)
+    if arguments.json:
+        print(json.dumps(msgspec.to_builtins(requirement), indent=2))
+        return 0
+    print(f"{requirement.id}  {requirement.title}")
+    print(f"{requirement.level}, access {requirement.access}\n")
+    for heading, text in (("why", requirement.rationale), ("what to do", requirement.remediation)):
+        print(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
+    print("reads: " + (", ".join([*requirement.reads, *requirement.optional_reads]) or "nothing"))
+    print("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
+    print("references:")
+    for reference in requirement.references:
+        print(f"  {reference}")
+    return 0

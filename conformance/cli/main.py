@@ -1,0 +1,58 @@
+"""The console script ``gpu-conformance``: everything that is not a run of pytest."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from conformance.version import VERSION
+
+COMMANDS = {
+    "list": ("conformance.cli.explain", "list the requirements"),
+    "explain": ("conformance.cli.explain", "what a requirement asserts, why, and how to meet it"),
+    "inspect": ("conformance.cli.inspect", "judge one captured output by itself"),
+    "simulate": ("conformance.cli.simulate", "serve the simulated cluster and print a kubeconfig"),
+    "matrix": ("conformance.cli.matrix", "prove that each defect turns exactly its requirements red"),
+    "diff": ("conformance.cli.reports", "compare two reports"),
+    "report": ("conformance.cli.reports", "write the views of a report again"),
+    "cleanup": ("conformance.cli.cleanup", "remove what a killed run left in a cluster"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its modules are imported only then. Returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] and arguments[0] in COMMANDS:
+        module = importlib.import_module(COMMANDS[arguments[0]][0])
+        try:
+            return int(module.main(arguments))
+        except KeyboardInterrupt:
+            return 2
+        except BrokenPipeError:  # `gpu-conformance list | head`
+            sys.stderr.close()
+            return 0
+    width = max(map(len, COMMANDS))
+    epilog = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="gpu-conformance",
+        description="Conformance suite for GPU clusters. A run is pytest: `pytest conformance --kubeconfig FILE`.",
+        epilog=f"commands:\n{epilog}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gpu-conformance {VERSION}")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    return _parse(parser, arguments)
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    try:
+        parser.parse_args(arguments)
+    except SystemExit as error:
+        return 4 if error.code else 0
+    return 4
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""``gpu-conformance diff A B`` and ``gpu-conformance report DIR``: views of records, no cluster needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli.arguments import Parser, complain
+from reports.diff import compare, regressions, render
+from reports.write import ReportError, load, write_all
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit 0, or 1 when the second report has a regression against the first, 4 when a file is no report."""
+    parser = Parser(prog="gpu-conformance")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    diff = commands.add_parser("diff", help="compare two reports (files or run folders)")
+    diff.add_argument("before", type=Path)
+    diff.add_argument("after", type=Path)
+    report = commands.add_parser("report", help="write HTML and all other views of a report again")
+    report.add_argument("folder", type=Path)
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.command == "report":
+            write_all(load(arguments.folder), arguments.folder)
+            print(arguments.folder / "report.html")
+            return 0
+        difference = compare(load(arguments.before), load(arguments.after))
+    except ReportError as error:
+        return complain("gpu-conformance", error)
+    print(render(difference))
+    return 1 if regressions(difference) else 0

@@ -1,0 +1,47 @@
+"""``gpu-conformance simulate SCENARIO``: serve the simulated cluster until interrupted, so that kubectl works."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from fixtures.simulator.embedded import EmbeddedCluster
+
+from conformance.cli.arguments import Parser, complain
+from fixtures.simulator.scenario import ScenarioError, defect_names, scenario_names
+
+
+def main(argv: Sequence[str]) -> int:
+    """Start the cluster, print its kubeconfig's path, wait for Ctrl-C or SIGTERM."""
+    parser = Parser(prog="gpu-conformance simulate")
+    parser.add_argument("command")
+    parser.add_argument("scenario", nargs="?", help="SCENARIO[:key=value][,DEFECT...]")
+    parser.add_argument("--folder", metavar="DIR", help="where the kubeconfig goes; default: a temporary folder")
+    parser.add_argument("--list", action="store_true", help="list scenarios and defects")
+    arguments = parser.parse_args(argv)
+    if arguments.list:
+        print("scenarios:", *scenario_names(), sep="\n  ")
+        print("defects:", *defect_names(), sep="\n  ")
+        return 0
+    if not arguments.scenario:
+        return complain(parser.prog, f"name a scenario: {', '.join(scenario_names())}")
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-") as temporary:
+        folder = Path(arguments.folder or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            cluster = EmbeddedCluster.start(arguments.scenario, folder)
+        except ScenarioError as error:
+            return complain(parser.prog, error)
+        print(f"simulated cluster {arguments.scenario} at {cluster.server}")
+        print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
+        try:
+            ended.wait()
+        finally:
+            cluster.stop()
+    return 0

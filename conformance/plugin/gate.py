@@ -1,0 +1,57 @@
+"""From results to one verdict and one exit code (DESIGN.md, "Exit codes"). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import IntEnum
+
+from fixtures.record import Level, Result, Verdict
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the suite; 0 to 5 are pytest's own."""
+
+    CONFORMANT = 0
+    NOT_CONFORMANT = 1
+    INTERRUPTED = 2
+    INTERNAL_ERROR = 3
+    USAGE = 4
+    NOTHING_SELECTED = 5
+    INCONCLUSIVE = 10
+    RESIDUE = 11
+
+
+def summarise(results: Iterable[Result]) -> dict[str, int]:
+    """Number of results per verdict; every verdict is a key."""
+    counts = Counter(result.verdict for result in results)
+    return {str(verdict): counts[verdict] for verdict in Verdict}
+
+
+def decide(results: list[Result], *, strict: bool, required: Iterable[str], pytest_exit: int, residue: bool) -> tuple[Verdict, ExitCode]:
+    """Overall verdict and exit code.
+
+    Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
+    pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required.
+    """
+    verdict, code = _judge(results, strict, frozenset(required))
+    if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
+        verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
+    elif not results:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.NOTHING_SELECTED
+    if residue:
+        code = ExitCode.RESIDUE
+    return verdict, code
+
+
+def _judge(results: list[Result], strict: bool, required: frozenset[str]) -> tuple[Verdict, ExitCode]:
+    gating = [result for result in results if strict or result.level is Level.MUST or result.id in required]
+    if any(result.verdict is Verdict.ERROR for result in results):
+        return Verdict.ERROR, ExitCode.INTERNAL_ERROR
+    if any(result.verdict is Verdict.FAILED for result in results):
+        return Verdict.FAILED, ExitCode.NOT_CONFORMANT
+    if any(result.verdict is Verdict.INCONCLUSIVE for result in gating):
+        return Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
+    if results and all(result.verdict is Verdict.NOT_APPLICABLE for result in results):
+        return Verdict.NOT_APPLICABLE, ExitCode.INCONCLUSIVE
+    return Verdict.PASSED, ExitCode.CONFORMANT

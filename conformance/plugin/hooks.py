@@ -1,0 +1,393 @@
+"""The order of things in a run: open the target, read it once, judge, report, decide."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import tempfile
+import time
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import pytest
+
+from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.needs import Needs
+from conformance.plugin import progress
+from conformance.plugin.gate import ExitCode, decide, summarise
+from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
+from conformance.plugin.opening import Handover, open_target, reopen
+from conformance.plugin.options import add_options, read_options
+from conformance.plugin.state import STATE, State
+from conformance.policy_file import digest
+from conformance.requirement import Requirement
+from conformance.scope import Scope
+from conformance.version import VERSION
+from fixtures import ownership
+from fixtures.collect import collect
+from fixtures.evidence import Evidence, Inconclusive, NotApplicable
+from fixtures.record import Access, InventoryRow, Level, Report, Requests, Result, Run, Suite, Verdict
+from fixtures.snapshot import Snapshot
+from fixtures.trouble import ApiTrouble
+
+WORKER_KEY = "gpu_conformance"
+RESULT_ATTRIBUTE = "gpu_conformance_result"
+GROUP = "gpu-conformance-workload"
+"""xdist group of everything that asks the cluster something: these run one after the other on one worker."""
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITES = (ROOT / "conformance", ROOT / "chaos")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options of the suite."""
+    add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read catalogue and options. Runs before xdist decides how tests are spread."""
+    config.addinivalue_line("markers", "requirement(id): the requirement of the catalogue that this test judges")
+    if config.option.help or config.option.collectonly or not _selects_suite(config):
+        return
+    worker = getattr(config, "workerinput", {})
+    try:
+        catalogue = load_catalogue()
+    except CatalogueError as error:
+        raise pytest.UsageError(str(error)) from None
+    options = read_options(config, catalogue)
+    if worker:
+        handover = msgspec.json.decode(worker[WORKER_KEY].encode(), type=Handover)
+        state = State(catalogue, options, handover.run_id, str(worker["workerid"]))
+        state.opened = reopen(handover)
+        state.snapshot = Snapshot.load(Path(handover.snapshot_file))
+        state.lock_file = handover.snapshot_file + ".lock"
+        if state.opened.cluster is not None:
+            state.opened.cluster.learn_versions(state.snapshot.versions)
+        state.needs = _needs(catalogue.by_id.values(), state)
+    else:
+        state = State(catalogue, options, ownership.new_run_id())
+    config.stash[STATE] = state
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "loadgroup"  # so that the group of workload requirements stays on one worker
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a run like Ctrl-C: fixtures are torn down, nothing of the run stays behind."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _selects_suite(config: pytest.Config) -> bool:
+    """Whether the arguments name the suite: the project's own tests start no target."""
+    for argument in config.args:
+        path = Path(str(argument).partition("::")[0])
+        path = path if path.is_absolute() else config.invocation_params.dir / path
+        path = path.resolve()
+        if any(suite == path or suite in path.parents or path in suite.parents for suite in SUITES):
+            return True
+    return False
+
+
+def _state(config: pytest.Config) -> State | None:
+    return config.stash.get(STATE, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Open the target; under xdist also read it, because workers get the snapshot from here."""
+    state = _state(session.config)
+    if state is None or state.worker:
+        return
+    state.opened = open_target(state.options, state.run_id)
+    if getattr(session.config.option, "tx", None):
+        selected = [r for r in state.catalogue.by_id.values() if _in_level(r, state)]
+        _read_cluster(state, selected)
+        folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
+        file = folder / "snapshot.msgpack"
+        state.snapshot.save(file)
+        state.opened.handover.snapshot_file = str(file)
+        session.config.add_cleanup(lambda: _remove(folder))
+
+
+def _remove(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink(missing_ok=True)
+    folder.rmdir()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Hand the target and the snapshot to an xdist worker."""
+    state = _state(node.config)  # type: ignore[attr-defined]
+    if state is not None:
+        node.workerinput[WORKER_KEY] = msgspec.json.encode(state.opened.handover).decode()  # type: ignore[attr-defined]
+
+
+def _in_level(requirement: Requirement, state: State) -> bool:
+    return state.options.level is Level.SHOULD or requirement.level is Level.MUST
+
+
+def _needs(requirements: Iterable[Requirement], state: State) -> Needs:
+    """What the requirements within level and access do to the cluster: resource keys and verbs to the ids that need them."""
+    reads: dict[str, list[str]] = {}
+    writes: dict[str, list[str]] = {}
+    for requirement in requirements:
+        if _in_level(requirement, state) and requirement.access.rank <= state.options.access.rank:
+            for key in (*requirement.reads, *requirement.optional_reads):
+                reads.setdefault(key, []).append(requirement.id)
+            for right in requirement.writes:
+                writes.setdefault(right, []).append(requirement.id)
+    return Needs(reads=reads, writes=writes)
+
+
+def _read_cluster(state: State, requirements: list[Requirement]) -> None:
+    """Read what the requirements need, once. Trouble with one kind is the listing's; without discovery there is no run."""
+    state.needs = _needs(requirements, state)
+    if state.opened.offline is not None:
+        state.snapshot = state.opened.offline
+        return
+    assert state.opened.cluster is not None
+    try:
+        state.snapshot = collect(
+            state.opened.cluster, ["nodes", "pods", "namespaces", *state.needs.reads], version=state.opened.target.kubernetes_version
+        )
+    except ApiTrouble as trouble:
+        pytest.exit(f"gpu-conformance: the cluster could not be read: {trouble.message}", returncode=ExitCode.INCONCLUSIVE)
+    state.opened.target.cluster_uid = state.snapshot.cluster_uid
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tie each test to its requirement, leave out what the level leaves out, keep probes together."""
+    state = _state(config)
+    if state is None:
+        return
+    left_out = []
+    seen: dict[str, str] = {}
+    for item in items:
+        mark = item.get_closest_marker("requirement")
+        if mark is None:
+            if _inside_conformance(item):
+                raise pytest.UsageError(f"{item.nodeid}: a test of the suite must carry @requirement(ID)")
+            continue
+        try:
+            requirement = state.catalogue.get(str(mark.args[0]))
+        except CatalogueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+        if requirement.id in seen:
+            raise pytest.UsageError(f"{requirement.id} is judged twice: {seen[requirement.id]} and {item.nodeid}")
+        seen[requirement.id] = item.nodeid
+        item.stash[REQUIREMENT] = requirement
+        if requirement.access is not Access.READ:
+            item.add_marker(pytest.mark.xdist_group(GROUP))
+        if not _in_level(requirement, state):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    order = list(state.catalogue.by_id)
+    items.sort(key=lambda item: order.index(item.stash[REQUIREMENT].id) if REQUIREMENT in item.stash else len(order))
+
+
+def _inside_conformance(item: pytest.Item) -> bool:
+    return SUITES[0] in item.path.parents
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Read the cluster before the first requirement, then see whether this one can be judged at all."""
+    state = _state(item.config)
+    requirement = item.stash.get(REQUIREMENT, None)
+    if state is None or requirement is None:
+        return
+    if not state.has_snapshot:
+        _read_cluster(state, [other.stash[REQUIREMENT] for other in item.session.items if REQUIREMENT in other.stash])
+    check_preconditions(requirement, state)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn what the requirement found into its result, and the result into pytest's outcome."""
+    report = yield
+    state = _state(item.config)
+    requirement = item.stash.get(REQUIREMENT, None)
+    if state is None or requirement is None or not _concludes(call):
+        return report
+    error = call.excinfo.value if call.excinfo is not None else None
+    if error is not None and not isinstance(error, Exception):
+        return report
+    result = conclude(requirement, item.stash.get(EVIDENCE, None) or Evidence(), error, call.duration, state)
+    setattr(report, RESULT_ATTRIBUTE, msgspec.json.encode(result).decode())
+    if result.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
+        report.outcome, report.longrepr = "passed", None
+    elif result.verdict is Verdict.NOT_APPLICABLE:
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"{result.reason_code}: {result.message}")
+    else:
+        report.outcome = "failed"
+        if result.verdict is not Verdict.ERROR or isinstance(error, (NotApplicable, Inconclusive)):
+            report.longrepr = failure_text(result)
+    return report
+
+
+def _concludes(call: pytest.CallInfo[None]) -> bool:
+    """The call phase concludes a requirement; so does a setup that failed."""
+    return call.when == "call" or (call.when == "setup" and call.excinfo is not None)
+
+
+class Recorder:
+    """Takes the results out of test reports, in the process that writes the record."""
+
+    def __init__(self, config: pytest.Config, state: State) -> None:
+        self._config = config
+        self._state = state
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the result and show it."""
+        text = getattr(report, RESULT_ATTRIBUTE, None)
+        if text is None:
+            return
+        result = msgspec.json.decode(text.encode(), type=Result)
+        self._state.results[result.id] = result
+        progress.show(self._config, result, len(self._state.results), self._state.planned)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Know how many requirements are to come."""
+        self._state.planned = sum(REQUIREMENT in item.stash for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
+        """Know how many requirements are to come, from a worker's collection."""
+        self._state.planned = len(ids)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Say what is judged, loudly when it is simulated."""
+    state = _state(config)
+    if state is None or state.worker or not state.is_open:
+        return None
+    config.pluginmanager.register(Recorder(config, state), "gpu-conformance-recorder")
+    progress.prepare(config)
+    return progress.header(state)
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Count verdicts by their names. Progress is shown a line per requirement, so letters are empty."""
+    text = getattr(report, RESULT_ATTRIBUTE, None)
+    if text is None:
+        return None
+    verdict = msgspec.json.decode(text.encode(), type=Result).verdict
+    return str(verdict), "", ""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Look for what the run left behind, write the reports, set the exit code."""
+    state = _state(session.config)
+    if state is None or state.worker or not state.is_open:
+        return
+    _sweep(state)
+    results = sorted(state.results.values(), key=lambda result: list(state.catalogue.by_id).index(result.id))
+    verdict, code = decide(
+        results,
+        strict=state.options.strict,
+        required=state.required,
+        pytest_exit=int(exitstatus),
+        residue=bool(state.residue),
+    )
+    session.exitstatus = int(code)
+    state.report_folder = (
+        Path(state.options.report_dir) if state.options.report_dir else session.config.invocation_params.dir / "out" / state.run_id
+    )
+    report = Report(
+        suite=Suite(version=VERSION),
+        target=state.opened.target,
+        run=Run(
+            id=state.run_id,
+            started_at=datetime.fromtimestamp(state.started, UTC).isoformat(timespec="seconds"),
+            duration_seconds=round(time.time() - state.started, 3),
+            command=shlex.join(["pytest", *session.config.invocation_params.args]),
+            policy_digest=digest(state.opened.policy),
+        ),
+        verdict=verdict,
+        exit_code=int(code),
+        summary=summarise(results),
+        inventory=_inventory(state),
+        results=results,
+        requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
+        residue=state.residue,
+    )
+    session.config.stash[progress.REPORT] = report
+    _write(state, report)
+
+
+def _write(state: State, report: Report) -> None:
+    from reports.write import ReportError, write_all  # imported late: jinja2 and friends are not needed before
+
+    assert state.report_folder is not None
+    try:
+        write_all(report, state.report_folder)
+        if not state.options.report_dir:
+            _point_latest(state.report_folder)
+    except ReportError as error:
+        raise pytest.UsageError(f"--report-dir: {error}") from None
+
+
+def _point_latest(folder: Path) -> None:
+    """``out/latest`` is a link to the newest run's folder, swapped in one step."""
+    link = folder.parent / "latest"
+    fresh = folder.parent / f".latest-{folder.name}"
+    fresh.symlink_to(folder.name)
+    fresh.replace(link)
+
+
+def _sweep(state: State) -> None:
+    """Remove what an interrupted worker could not. What then remains is residue (exit code 11)."""
+    cluster = state.opened.cluster
+    if cluster is None or state.options.access is Access.READ:
+        return
+    try:
+        left = ownership.remove(cluster, ownership.find(cluster, state.run_id))
+        state.residue += [str(item) for item in left]
+    except ApiTrouble as trouble:
+        if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):
+            state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")
+
+
+def _inventory(state: State) -> list[InventoryRow]:
+    if not state.has_snapshot or state.snapshot.listing("nodes").trouble or not state.snapshot.listing("nodes").collected:
+        return []
+    scope = Scope(state.snapshot, state.opened.policy)
+    rows = []
+    for name, sources in sorted(scope.sources.items()):
+        node = state.snapshot.node_by_name.get(name)
+        rows.append(
+            InventoryRow(
+                node=name,
+                sources=[source for source, yes in sources.items() if yes],
+                product=node.metadata.label.get("nvidia.com/gpu.product", "") if node else "",
+                capacity={key: str(count) for key, count in scope.device_capacity(node).items()} if node else {},
+                judged=node is not None and not scope.why_not_judged(node),
+                message=scope.why_not_judged(node) if node else "no such node",
+            )
+        )
+    return rows
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table of areas and what needs attention."""
+    state = _state(config)
+    report = config.stash.get(progress.REPORT, None)
+    if state is not None and report is not None and state.report_folder is not None:
+        progress.summary(terminalreporter, report, state.report_folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the embedded cluster."""
+    state = _state(config)
+    if state is not None and state.is_open:
+        state.opened.close()

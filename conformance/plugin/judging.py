@@ -1,0 +1,159 @@
+"""The fixtures a requirement gets, and how what it found becomes a result."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.needs import Needs
+from conformance.plugin.state import STATE, State
+from conformance.policy import Policy
+from conformance.requirement import Requirement
+from conformance.scope import Scope
+from fixtures.cluster import Cluster
+from fixtures.evidence import Evidence, Inconclusive, NotApplicable
+from fixtures.probes.workspace import Workspace
+from fixtures.record import Access, Result, SubjectResult, TargetKind, Verdict
+from fixtures.snapshot import Snapshot
+
+EVIDENCE = pytest.StashKey[Evidence]()
+REQUIREMENT = pytest.StashKey[Requirement]()
+
+
+def _state(request: pytest.FixtureRequest) -> State:
+    return request.config.stash[STATE]
+
+
+@pytest.fixture
+def judge(request: pytest.FixtureRequest) -> Evidence:
+    """Takes the findings of the requirement: ``judge(check(scope))``."""
+    evidence = Evidence()
+    request.node.stash[EVIDENCE] = evidence
+    return evidence
+
+
+@pytest.fixture(scope="session")
+def policy(request: pytest.FixtureRequest) -> Policy:
+    """What the owner expects of the cluster."""
+    return _state(request).opened.policy
+
+
+@pytest.fixture(scope="session")
+def snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    """The cluster as it was read once."""
+    return _state(request).snapshot
+
+
+@pytest.fixture(scope="session")
+def scope(snapshot: Snapshot, policy: Policy) -> Scope:
+    """The snapshot seen through the policy."""
+    return Scope(snapshot, policy)
+
+
+@pytest.fixture(scope="session")
+def now(snapshot: Snapshot) -> float:
+    """When the snapshot was taken, Unix seconds: ages are judged against it."""
+    return snapshot.taken_at
+
+
+@pytest.fixture(scope="session")
+def needs(request: pytest.FixtureRequest) -> Needs:
+    """What the selected requirements do to the cluster."""
+    return _state(request).needs
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The API of the cluster. Not applicable for a saved snapshot."""
+    opened = _state(request).opened
+    if opened.cluster is None:
+        raise NotApplicable("NoCluster", "a saved snapshot answers no questions")
+    return opened.cluster
+
+
+@pytest.fixture(scope="session")
+def _workspace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Workspace]:
+    state = _state(request)
+    workspace = Workspace(cluster, state.run_id, state.worker)
+    yield workspace
+    workspace.close()
+    state.residue += workspace.residue
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, _workspace: Workspace) -> Iterator[Workspace]:
+    """Where the requirement creates things; cleared after it. One requirement at a time over all workers."""
+    with Path(_state(request).lock_file).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # devices are shared by all workers: probes must not compete for them
+        yield _workspace
+        _workspace.clear()
+
+
+def check_preconditions(requirement: Requirement, state: State) -> None:
+    """Raise why a requirement cannot be judged: beyond the ceiling of access, or what it reads is missing."""
+    if state.opened.target.kind is TargetKind.SNAPSHOT and requirement.access is not Access.READ:
+        raise NotApplicable("SnapshotTarget", "a saved snapshot can answer read requirements only")
+    if requirement.access.rank > state.options.access.rank:
+        raise NotApplicable("AboveAccess", f"needs access {requirement.access}, the run's ceiling is {state.options.access}")
+    for key in requirement.reads:
+        listing = state.snapshot.listing(key)
+        if listing.trouble:
+            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+        if not listing.served:
+            raise NotApplicable("NotServed", f"the cluster does not serve {key}")
+        if not listing.collected and state.snapshot.offline:
+            raise NotApplicable("NotInSnapshot", f"the snapshot holds no {key}")
+    for key in requirement.optional_reads:
+        if (listing := state.snapshot.listing(key)).trouble:
+            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+
+
+def conclude(requirement: Requirement, evidence: Evidence, error: BaseException | None, seconds: float, state: State) -> Result:
+    """The result of a requirement: from its findings, or from what it raised."""
+    required = requirement.id in state.required
+    judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
+    if isinstance(error, NotApplicable):
+        verdict = Verdict.FAILED if required else Verdict.NOT_APPLICABLE
+        judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
+    elif isinstance(error, Inconclusive):
+        # what was found bad before the trouble stays found; what was found good proves nothing any more
+        if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED):
+            judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
+    elif error is not None:
+        text = f"{type(error).__name__}: {error}"
+        judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
+    return Result(
+        id=requirement.id,
+        title=requirement.title,
+        area=requirement.area,
+        level=requirement.level,
+        access=requirement.access,
+        verdict=judgement.verdict,
+        reason_code=judgement.reason_code,
+        message=judgement.message,
+        judged=judgement.judged,
+        total=judgement.total,
+        duration_seconds=round(seconds, 3),
+        subjects=judgement.subjects,
+        subjects_omitted=judgement.subjects_omitted,
+        rationale=requirement.rationale,
+        remediation=requirement.remediation,
+        references=requirement.references,
+    )
+
+
+def failure_text(result: Result) -> str:
+    """What pytest prints of a requirement that did not pass: at most ten subjects."""
+    lines = [f"{result.id} {result.title}", f"{result.verdict} {result.reason_code}: {result.message}"]
+    lines += [f"  {_line(subject)}" for subject in result.subjects[:10] if subject.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)]
+    lines.append(f"remediation: {result.remediation}")
+    return "\n".join(lines)
+
+
+def _line(subject: SubjectResult) -> str:
+    path = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
+    text = subject.message or f"observed {subject.observed}, expected {subject.expected}"
+    return f"{subject.kind} {path}: {text}"

@@ -1,0 +1,136 @@
+"""Opens what is judged: a live cluster, a saved snapshot or the embedded simulated cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from fixtures.simulator.embedded import EmbeddedCluster
+
+from conformance.plugin.options import Options
+from conformance.policy import Policy
+from conformance.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.cluster import SIMULATED_MARK, Cluster
+from fixtures.models import Json
+from fixtures.record import Target, TargetKind
+from fixtures.simulator.scenario import ScenarioError
+from fixtures.snapshot import Snapshot
+from fixtures.snapshot_files import SnapshotError, load_files
+from fixtures.trouble import ClusterUnreachable
+
+DEFAULT_SCENARIO = "healthy"
+
+
+class Handover(msgspec.Struct, kw_only=True):
+    """What a worker needs to judge the same target as the controller; travels as JSON."""
+
+    target: Target
+    run_id: str
+    kubeconfig: str = ""
+    context: str | None = None
+    in_cluster: bool = False
+    snapshot_file: str = ""
+    policy: Json = {}
+
+
+class Opened:
+    """The target of a run. ``cluster`` is None for a saved snapshot."""
+
+    def __init__(self, target: Target, cluster: Cluster | None, policy: Policy, handover: Handover) -> None:
+        self.target = target
+        self.cluster = cluster
+        self.policy = policy
+        self.handover = handover
+        self.embedded: EmbeddedCluster | None = None
+        self.offline: Snapshot | None = None
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def close(self) -> None:
+        """End the embedded cluster and drop temporary files."""
+        if self.embedded is not None:
+            self.embedded.stop()
+        if self.folder is not None:
+            self.folder.cleanup()
+
+
+def open_target(options: Options, run_id: str) -> Opened:
+    """Open the target the options name. Raises :class:`pytest.UsageError` with one line when it cannot be had."""
+    try:
+        document = read_policy_file(Path(options.policy)) if options.policy else {}
+        if options.snapshot:
+            return _open_snapshot(options, run_id, document)
+        if options.kubeconfig or options.in_cluster:
+            return _open_live(options, run_id, document)
+        return _open_simulated(options, run_id, document)
+    except (ClusterUnreachable, ScenarioError, SnapshotError, PolicyError) as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def reopen(handover: Handover) -> Opened:
+    """Open the controller's target in a worker."""
+    cluster = None
+    if handover.in_cluster:
+        cluster = Cluster.in_cluster()
+    elif handover.kubeconfig:
+        cluster = Cluster.from_kubeconfig(Path(handover.kubeconfig), handover.context)
+    return Opened(handover.target, cluster, build_policy(handover.policy), handover)
+
+
+def _open_live(options: Options, run_id: str, document: Json) -> Opened:
+    cluster = Cluster.in_cluster() if options.in_cluster else Cluster.from_kubeconfig(Path(options.kubeconfig), options.context)
+    target = _target(cluster, TargetKind.LIVE)
+    handover = Handover(
+        target=target,
+        run_id=run_id,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        in_cluster=options.in_cluster,
+        policy=document,
+    )
+    return Opened(target, cluster, build_policy(document), handover)
+
+
+def _open_snapshot(options: Options, run_id: str, document: Json) -> Opened:
+    snapshot = load_files(Path(options.snapshot))
+    target = Target(kind=TargetKind.SNAPSHOT, server=options.snapshot, cluster_uid=snapshot.cluster_uid)
+    opened = Opened(target, None, build_policy(document), Handover(target=target, run_id=run_id, policy=document))
+    opened.offline = snapshot
+    return opened
+
+
+def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
+    folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
+    embedded = None
+    try:
+        embedded = EmbeddedCluster.start(options.simulate or DEFAULT_SCENARIO, Path(folder.name))
+        cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
+        target = _target(cluster, TargetKind.SIMULATED)
+        target.scenario, target.defects = embedded.scenario, list(embedded.defects)
+        policy = build_policy(embedded.policy, document)
+        handover = Handover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
+        opened = Opened(target, cluster, policy, handover)
+    except BaseException:
+        if embedded is not None:
+            embedded.stop()
+        folder.cleanup()
+        raise
+    opened.embedded, opened.folder = embedded, folder
+    return opened
+
+
+def _target(cluster: Cluster, kind: TargetKind) -> Target:
+    version = cluster.probe()
+    simulated = SIMULATED_MARK in version
+    return Target(
+        kind=TargetKind.SIMULATED if simulated else kind,
+        server=cluster.server,
+        context=cluster.context,
+        kubernetes_version=version,
+    )
+
+
+def _document(policy: Policy) -> Json:
+    document: Json = msgspec.to_builtins(policy)
+    return document

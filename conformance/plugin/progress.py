@@ -1,0 +1,76 @@
+"""What a run shows on the terminal: what is judged, a line per requirement, the summary at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.plugin.state import State
+from fixtures.record import Report, Result, TargetKind, Verdict
+
+REPORT = pytest.StashKey[Report]()
+
+_COLOUR = {
+    Verdict.PASSED: {"green": True},
+    Verdict.FAILED: {"red": True, "bold": True},
+    Verdict.ERROR: {"red": True, "bold": True},
+    Verdict.INCONCLUSIVE: {"yellow": True, "bold": True},
+    Verdict.WARNED: {"yellow": True},
+    Verdict.WAIVED: {"cyan": True},
+    Verdict.NOT_APPLICABLE: {"light": True},
+}
+_WORD = {Verdict.NOT_APPLICABLE: "n/a"}
+
+
+def header(state: State) -> list[str]:
+    """Lines above the run."""
+    target = state.opened.target
+    lines = []
+    if target.kind is TargetKind.SIMULATED:
+        defects = f", defects {', '.join(target.defects)}" if target.defects else ""
+        scenario = f"scenario {target.scenario}{defects}" if target.scenario else "reached by kubeconfig"
+        lines.append(f"*** SIMULATED CLUSTER ({scenario}): the results are not a real cluster's ***")
+        if not (state.options.simulate or state.options.kubeconfig):
+            lines.append("no target was named: judging the embedded cluster (see --kubeconfig, --in-cluster, --snapshot, --simulate)")
+    version = f", Kubernetes {target.kubernetes_version}" if target.kubernetes_version else ""
+    lines.append(f"target: {target.kind} {target.server}{version}")
+    lines.append(f"run: {state.run_id}, access up to {state.options.access}")
+    return lines
+
+
+def prepare(config: pytest.Config) -> None:
+    """Let pytest print neither file names nor percentages: a line per requirement says more."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.showfspath = False
+        reporter._show_progress_info = False
+
+
+def show(config: pytest.Config, result: Result, count: int, planned: int) -> None:
+    """One requirement's line."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.option.verbose < 0:
+        return
+    place = f"{count:3}/{planned}" if planned else f"{count:3}"
+    judged = f"{result.judged}/{result.total}"
+    reporter.ensure_newline()
+    reporter.write(f"{place} {result.id:<9}")
+    reporter.write(f"{_WORD.get(result.verdict, str(result.verdict)):<13}", **_COLOUR[result.verdict])
+    reporter.write_line(f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}")
+
+
+def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path) -> None:
+    """The table of areas, then what needs attention, then the verdict."""
+    from reports.terminal import summary as render  # imported late: rich is not needed before
+
+    writer = reporter._tw
+    reporter.write_line("")
+    reporter.write(render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder)))
+
+
+def _shown(folder: Path) -> str:
+    try:
+        return str(folder.relative_to(Path.cwd()) / "report.html")
+    except ValueError:
+        return str(folder / "report.html")

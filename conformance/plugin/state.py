@@ -1,0 +1,74 @@
+"""What hooks and fixtures of one run share, kept in pytest's stash."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import Catalogue
+from conformance.needs import Needs
+from conformance.plugin.opening import Opened
+from conformance.plugin.options import Options
+from fixtures.record import Result
+from fixtures.snapshot import Snapshot
+
+
+class State:
+    """One run, in one process. Workers have their own; results travel in test reports."""
+
+    def __init__(self, catalogue: Catalogue, options: Options, run_id: str, worker: str = "") -> None:
+        self.catalogue = catalogue
+        self.options = options
+        self.run_id = run_id
+        self.worker = worker
+        self.started = time.time()
+        self.results: dict[str, Result] = {}
+        self.residue: list[str] = []
+        self.planned = 0
+        self.report_folder: Path | None = None
+        self.needs = Needs(reads={}, writes={})
+        self._opened: Opened | None = None
+        self._snapshot: Snapshot | None = None
+        self.lock_file = ""
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Ids that must judge something, from the options and the policy."""
+        return frozenset((*self.options.require, *self.opened.policy.required))
+
+    @property
+    def opened(self) -> Opened:
+        """The target. Raises RuntimeError before it was opened: a mistake of the plugin's."""
+        if self._opened is None:
+            raise RuntimeError("the target is not open yet")
+        return self._opened
+
+    @opened.setter
+    def opened(self, value: Opened) -> None:
+        self._opened = value
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the target was opened."""
+        return self._opened is not None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot. Raises RuntimeError before it was taken."""
+        if self._snapshot is None:
+            raise RuntimeError("the cluster was not read yet")
+        return self._snapshot
+
+    @snapshot.setter
+    def snapshot(self, value: Snapshot) -> None:
+        self._snapshot = value
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the cluster was read."""
+        return self._snapshot is not None
+
+
+STATE = pytest.StashKey[State]()

@@ -1,0 +1,5 @@
+"""Registers the plugin; nothing else."""
+
+from __future__ import annotations
+
+pytest_plugins = ["conformance.plugin"]
