@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import sys
 from collections.abc import Sequence
 
+from conformance.cli.arguments import Parser, complain
 from conformance.version import VERSION
 
 COMMANDS = {
@@ -34,23 +36,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.close()
             return 0
     width = max(map(len, COMMANDS))
-    epilog = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    if arguments[:1] and not arguments[0].startswith("-"):
+        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+        return complain(
+            "gpu-conformance",
+            f"no command {arguments[0]!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(COMMANDS)}"),
+        )
+    parser = Parser(
         prog="gpu-conformance",
+        usage="gpu-conformance COMMAND ...",
         description="Conformance suite for GPU clusters. A run is pytest: `pytest conformance --kubeconfig FILE`.",
-        epilog=f"commands:\n{epilog}",
+        epilog="commands:\n" + "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gpu-conformance {VERSION}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
-    return _parse(parser, arguments)
-
-
-def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
-    try:
-        parser.parse_args(arguments)
-    except SystemExit as error:
-        return 4 if error.code else 0
+    parser.parse_args(arguments)
+    parser.print_help()
     return 4
 
 

@@ -1,0 +1,70 @@
+"""``gpu-conformance matrix``: the proof that no requirement passes vacuously."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.cli.arguments import Parser, complain
+from conformance.matrix import Matrix, MatrixError, run_matrix
+from fixtures.simulator.scenario import ScenarioError, defect_names, load_defect, load_scenario, scenario_names
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit 0 when every bar holds, 1 when not, 4 for a wrong name."""
+    parser = Parser(prog="gpu-conformance matrix")
+    parser.add_argument("command")
+    parser.add_argument("--json", metavar="FILE", help="write the matrix there")
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="these scenarios and defects only")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs at a time (they mostly wait)")
+    arguments = parser.parse_args(argv)
+    try:
+        catalogue = load_catalogue()
+        scenarios = [name for name in scenario_names() if load_scenario(name).fleet is None]
+        defects = defect_names()
+        if arguments.only:
+            for name in arguments.only:
+                if name not in scenarios:
+                    load_defect(name)
+            scenarios = [name for name in scenarios if name in arguments.only]
+            defects = [name for name in defects if name in arguments.only]
+        for name in defects:
+            for id_ in load_defect(name).trips:
+                catalogue.get(id_)
+        started = time.monotonic()
+        matrix = run_matrix(scenarios, defects, catalogue.by_id, jobs=max(arguments.jobs, 1), tell=_tell)
+    except (CatalogueError, ScenarioError) as error:
+        return complain(parser.prog, error)
+    except MatrixError as error:
+        print(error, file=sys.stderr)
+        return 3
+    if arguments.json:
+        path = Path(arguments.json)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(matrix), indent=2) + b"\n")
+    return _conclude(matrix, time.monotonic() - started, partial=bool(arguments.only))
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _conclude(matrix: Matrix, seconds: float, *, partial: bool) -> int:
+    detected = sum(row.detected for row in matrix.defects)
+    alarms = sum(len(row.false_alarms) for row in matrix.scenarios)
+    print(
+        f"\n{detected} of {len(matrix.defects)} defects detected exactly, {alarms} false alarms in {len(matrix.scenarios)} scenarios, {seconds:.0f} s"
+    )
+    if partial:
+        return 0 if detected == len(matrix.defects) and not alarms else 1
+    if matrix.without_defect:
+        print(f"without a defect: {', '.join(matrix.without_defect)}")
+    if matrix.never_judged:
+        print(f"judged by no healthy scenario: {', '.join(matrix.never_judged)}")
+    return 0 if matrix.holds else 1

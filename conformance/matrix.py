@@ -1,0 +1,129 @@
+"""The detection matrix: every healthy scenario is green, every defect turns exactly its requirements red.
+
+Each row is one run of the suite, as a user would start it, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import msgspec
+
+from fixtures.record import Report, Verdict, decode_report
+from fixtures.simulator.scenario import load_defect
+
+RED = (Verdict.FAILED, Verdict.WARNED)
+NOT_GREEN = (*RED, Verdict.INCONCLUSIVE, Verdict.ERROR)
+ROW_SECONDS = 240.0
+ROOT = Path(__file__).resolve().parent
+
+
+class MatrixError(Exception):
+    """A row gave no report. The message holds the end of what the run printed."""
+
+
+class ScenarioRow(msgspec.Struct, rename="camel", kw_only=True):
+    """A healthy scenario: everything that is not green is a false alarm."""
+
+    name: str
+    verdict: Verdict
+    false_alarms: list[str]
+    judged: list[str]
+
+
+class DefectRow(msgspec.Struct, rename="camel", kw_only=True):
+    """A defect: the ids it names, the ids that turned red, the ids that could not be judged."""
+
+    name: str
+    scenario: str
+    expected: list[str]
+    red: list[str]
+    undecided: list[str]
+    detected: bool
+
+
+class Matrix(msgspec.Struct, rename="camel", kw_only=True):
+    """The whole matrix. ``never_judged`` are requirements that no healthy scenario judges."""
+
+    scenarios: list[ScenarioRow]
+    defects: list[DefectRow]
+    requirements: int
+    without_defect: list[str]
+    never_judged: list[str]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bars hold: all detected, no false alarm, nothing without defect or never judged."""
+        return (
+            all(row.detected for row in self.defects)
+            and not any(row.false_alarms for row in self.scenarios)
+            and not self.without_defect
+            and not self.never_judged
+        )
+
+
+def run_matrix(
+    scenarios: Iterable[str], defects: Iterable[str], requirements: Iterable[str], *, jobs: int, tell: Callable[[str], None]
+) -> Matrix:
+    """Run all rows, ``jobs`` at a time. Raises :class:`MatrixError` when a row gives no report."""
+    known = list(requirements)
+    plans = {name: load_defect(name) for name in defects}
+    healthy: list[ScenarioRow] = []
+    broken: list[DefectRow] = []
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(_scenario_row, name): name for name in scenarios}
+        futures |= {pool.submit(_defect_row, name, plan.scenario, plan.trips): name for name, plan in plans.items()}
+        for done, future in enumerate(as_completed(futures), 1):
+            row = future.result()
+            if isinstance(row, ScenarioRow):
+                healthy.append(row)
+                state = f"false alarms: {', '.join(row.false_alarms)}" if row.false_alarms else "green"
+            else:
+                broken.append(row)
+                state = "detected" if row.detected else f"NOT as stated: expected {row.expected}, red {row.red}"
+            tell(f"{done:3}/{len(futures)} {row.name:<44} {state}")
+    tripped = {id_ for plan in plans.values() for id_ in plan.trips}
+    judged = {id_ for row in healthy for id_ in row.judged}
+    return Matrix(
+        scenarios=sorted(healthy, key=lambda row: row.name),
+        defects=sorted(broken, key=lambda row: row.name),
+        requirements=len(known),
+        without_defect=[id_ for id_ in known if id_ not in tripped],
+        never_judged=[id_ for id_ in known if id_ not in judged] if healthy else [],
+    )
+
+
+def _scenario_row(name: str) -> ScenarioRow:
+    report = _run(name)
+    return ScenarioRow(
+        name=name,
+        verdict=report.verdict,
+        false_alarms=[result.id for result in report.results if result.verdict in NOT_GREEN],
+        judged=[result.id for result in report.results if result.verdict is Verdict.PASSED and result.judged],
+    )
+
+
+def _defect_row(name: str, scenario: str, trips: list[str]) -> DefectRow:
+    report = _run(f"{scenario},{name}")
+    red = [result.id for result in report.results if result.verdict in RED]
+    undecided = [result.id for result in report.results if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR)]
+    return DefectRow(
+        name=name, scenario=scenario, expected=sorted(trips), red=sorted(red), undecided=undecided, detected=sorted(red) == sorted(trips)
+    )
+
+
+def _run(simulate: str) -> Report:
+    """One run of the suite against a simulated cluster; its record."""
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-matrix-") as folder:
+        command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT.parent / "pyproject.toml"), str(ROOT)]
+        command += ["--simulate", simulate, "--report-dir", folder]
+        done = subprocess.run(command, cwd=ROOT.parent, capture_output=True, text=True, timeout=ROW_SECONDS, check=False)
+        report = Path(folder) / "report.json"
+        if not report.is_file():
+            raise MatrixError(f"{simulate}: no report (exit {done.returncode}): {(done.stdout + done.stderr)[-1500:]}")
+        return decode_report(report.read_bytes())
