@@ -44,6 +44,8 @@ class Accelerators(Section, frozen=True, kw_only=True):
     expected_count: int | None = None
     allow_not_judged: tuple[str, ...] = ()
     """Names (globs) of accelerator nodes that may be cordoned or NotReady."""
+    allow_busy: bool = True
+    """Whether nodes with no free device may be left to the requirements that only read."""
 
 
 class Fence(Section, frozen=True, kw_only=True):
@@ -53,6 +55,8 @@ class Fence(Section, frozen=True, kw_only=True):
     """Keys of which one must be on every accelerator node (globs)."""
     allowed_namespaces: tuple[str, ...] = ()
     """Namespaces whose pods may run on accelerator nodes without a device (globs), besides infrastructure ones."""
+    affinity: dict[str, str] = {}
+    """Labels by which workloads select accelerator nodes; empty takes each pool's product label."""
 
 
 class Tenants(Section, frozen=True, kw_only=True):
@@ -92,6 +96,8 @@ class Requests(Section, frozen=True, kw_only=True):
     approved: tuple[str, ...] = ()
     """Approved device resource names (globs); empty means those of ``accelerators.resources``."""
     quota_required: bool = True
+    autoscaled: list[str] = []
+    """Resources (globs) that nodes not there yet would offer: pending pods may ask for them."""
 
 
 class Operators(Section, frozen=True, kw_only=True):
