@@ -75,7 +75,7 @@ def test_parse_is_exact(text: str | int | float, value: Fraction) -> None:
         "1e",
         "1ee3",
         "0x1",
-        "١",
+        "\u0661",
         "1\n",
         True,
         "nan",
@@ -86,12 +86,11 @@ def test_what_is_no_quantity_is_refused_in_the_servers_words(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["1e999999999", "9" * 5000, "1e-99999999999"])
-def test_hostile_sizes_end_quickly(text: str) -> None:
-    try:
-        assert parse(text) <= Fraction(1, 10**9)
-    except QuantityError as error:
-        assert "numeric" in str(error)
+def test_hostile_sizes_end_quickly() -> None:
+    assert parse("1e-99999999999") == Fraction(1, 10**9)
+    for text in ("1e999999999", "9" * 5000):
+        with pytest.raises(QuantityError, match="numeric"):
+            parse(text)
 
 
 @pytest.mark.parametrize(
