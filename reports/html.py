@@ -22,7 +22,10 @@ from reports.text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 TEMPLATES = Path(__file__).with_name("templates")
 
 MAX_TROUBLED_SHOWN = 100
-MAX_OTHERS_SHOWN = 20
+MAX_OTHERS_SHOWN = 5
+MAX_ALSO_NAMED = 100
+MIN_SHARING = 3
+MAX_WORD = 48
 MAX_INVENTORY_SHOWN = 250
 MAX_SOURCES_SHOWN = 12
 MAX_REQUESTS_SHOWN = 200
@@ -31,18 +34,32 @@ MAX_RESIDUE_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One requirement as the page shows it. ``hidden`` counts subjects of the record that the page leaves out."""
+    """One requirement as the page shows it.
+
+    ``subjects`` have a table row each, ``also`` are named in a sentence by verdict, ``hidden`` counts the rest.
+    """
 
     anchor: str
     area: int
     result: Result
     subjects: list[SubjectResult]
+    also: dict[Verdict, list[SubjectResult]]
     hidden: int
 
     @property
     def columns(self) -> list[str]:
         """Fields of the subjects table that at least one shown subject fills."""
-        return [name for name in ("observed", "expected", "source", "message") if any(getattr(s, name) for s in self.subjects)]
+        filled = [name for name in ("observed", "expected", "source", "message") if any(getattr(s, name) for s in self.subjects)]
+        return [name for name in filled if name not in self.common]
+
+    @property
+    def common(self) -> dict[str, str]:
+        """What all subjects of a longer table share, said once above it instead of in every row."""
+        if len(self.subjects) < MIN_SHARING:
+            return {}
+        first = self.subjects[0]
+        names = ("observed", "expected", "source")
+        return {n: getattr(first, n) for n in names if getattr(first, n) and len({getattr(s, n) for s in self.subjects}) == 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +94,19 @@ def render(report: Report) -> str:
     )
     environment.filters["name"] = lambda text: one_line(text, NAME_LIMIT)
     environment.filters["cell"] = lambda text: visible(text, CELL_LIMIT)
+    environment.filters["unbroken"] = lambda text: len(text) > MAX_WORD and max(map(len, text[:CELL_LIMIT].split()), default=0) > MAX_WORD
     environment.filters["links"] = lambda text: link_parts(visible(text, CELL_LIMIT))
     environment.filters["seconds"] = view.duration_words
     environment.filters["size"] = view.size_words
     environment.filters["thousands"] = lambda number: f"{number:,}"
     style, script = _source("style.css"), _source("script.js")
     areas = _areas(report)
-    return environment.get_template("report.html.j2").render(
+    return environment.get_template(
+        "report.html.j2"
+    ).render(
         report=report,
-        style=Markup(style),  # noqa: S704 - our own file, not text from a cluster
-        script=Markup(script),  # noqa: S704
+        style=Markup(style),  # our own file, not text from a cluster
+        script=Markup(script),
         csp=_policy(style, script),
         areas=areas,
         rows=[row for area in areas for row in area.rows],
@@ -138,7 +158,8 @@ def _areas(report: Report) -> list[Area]:
 
 
 def _row(result: Result, area: int, anchors: set[str]) -> Row:
-    shown = []
+    shown: list[SubjectResult] = []
+    also: dict[Verdict, list[SubjectResult]] = {}
     troubled = others = 0
     for subject in view.ordered_subjects(result):
         if subject.verdict in view.ATTENTION:
@@ -149,8 +170,10 @@ def _row(result: Result, area: int, anchors: set[str]) -> Row:
             others += 1
             if others <= MAX_OTHERS_SHOWN:
                 shown.append(subject)
-    hidden = len(result.subjects) - len(shown) + result.subjects_omitted
-    return Row(anchor=_anchor(result.id, anchors), area=area, result=result, subjects=shown, hidden=hidden)
+            elif others <= MAX_OTHERS_SHOWN + MAX_ALSO_NAMED:
+                also.setdefault(subject.verdict, []).append(subject)
+    hidden = len(result.subjects) - len(shown) - sum(map(len, also.values())) + result.subjects_omitted
+    return Row(anchor=_anchor(result.id, anchors), area=area, result=result, subjects=shown, also=also, hidden=hidden)
 
 
 def _anchor(identifier: str, taken: set[str]) -> str:

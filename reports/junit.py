@@ -97,7 +97,9 @@ def _run_case(root: ET.Element, report: Report) -> None:
     if report.results and not report.residue:
         return
     suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
-    case = ET.SubElement(suite, "testcase", classname="gpu-conformance.run", name="The run is complete and left nothing behind", time="0.000")
+    case = ET.SubElement(
+        suite, "testcase", classname="gpu-conformance.run", name="The run is complete and left nothing behind", time="0.000"
+    )
     problem = f"{len(report.residue)} objects left behind" if report.residue else "no requirement was judged"
     error = ET.SubElement(case, "error", message=f"{problem}; exit code {report.exit_code}", type="residue" if report.residue else "empty")
     error.text = "\n".join(_name(item) for item in report.residue[:MAX_SUBJECTS]) or view.exit_meaning(report.exit_code)

@@ -21,7 +21,7 @@ _SIGN = {
     Verdict.FAILED: "❌",
     Verdict.WARNED: "⚠️",
     Verdict.WAIVED: "🏳️",
-    Verdict.NOT_APPLICABLE: "➖",
+    Verdict.NOT_APPLICABLE: "\u2796",
     Verdict.INCONCLUSIVE: "❔",
     Verdict.ERROR: "💥",
 }

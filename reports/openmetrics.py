@@ -68,7 +68,8 @@ def render(report: Report, *, openmetrics: bool = False) -> str:
     lines: list[str] = []
     for name, text, samples in families:
         lines += [f"# HELP {PREFIX}_{name} {text}", f"# TYPE {PREFIX}_{name} gauge"]
-        lines += dict.fromkeys(f"{PREFIX}_{name}{{{_labels(labels)}}} {_number(value)}" for labels, value in samples)
+        series = {f"{PREFIX}_{name}{{{_labels(labels)}}}": _number(value) for labels, value in samples}  # a repeated series voids the file
+        lines += [f"{key} {value}" for key, value in series.items()]
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ _UNSAFE = re.compile(
 _XML_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")
-_PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)')
+_PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=")|\Z)')
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{16,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"]{1,256}(?=@)")
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{}|]+")
@@ -102,19 +102,19 @@ def _spell(match: re.Match[str]) -> str:
 
 _ASCII = str.maketrans(
     {
-        "≥": ">=",
-        "≤": "<=",
-        "≠": "!=",
-        "×": "x",
-        "→": "->",
-        "…": "...",
-        "–": "-",
-        "—": "-",
-        "·": "-",
-        "“": '"',
-        "”": '"',
-        "‘": "'",
-        "’": "'",
+        "\u2265": ">=",
+        "\u2264": "<=",
+        "\u2260": "!=",
+        "\u00d7": "x",
+        "\u2192": "->",
+        "\u2026": "...",
+        "\u2013": "-",
+        "\u2014": "-",
+        "\u00b7": "-",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2018": "'",
+        "\u2019": "'",
         "\u00a0": " ",
     }
 )

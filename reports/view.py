@@ -78,7 +78,8 @@ def banner(target: Target) -> str:
     if target.kind is TargetKind.SIMULATED:
         return f"SIMULATED CLUSTER: {simulation(target)}. This is not a real cluster's result."
     if target.kind is TargetKind.LOCAL:
-        return f"LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; {simulation(target)}. This is not a real cluster's result."
+        nodes = f"simulated GPU nodes, {simulation(target)}"
+        return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result."
     if target.kind is TargetKind.SNAPSHOT:
         return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."
     return ""
@@ -138,7 +139,13 @@ def subject_name(subject: SubjectResult, limit: int = NAME_LIMIT) -> str:
 
 
 def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
-    """One line about a subject: its name, what was observed and expected, and the message."""
+    """One line about a subject: its name, then :func:`subject_detail`."""
+    name, detail = subject_name(subject), subject_detail(subject, limit)
+    return f"{name}: {detail}" if detail else name
+
+
+def subject_detail(subject: SubjectResult, limit: int = 400) -> str:
+    """What was observed and expected of a subject, the message and the source, on one line."""
     parts = []
     if subject.observed:
         parts.append(f"observed {one_line(subject.observed, limit)}")
@@ -149,8 +156,7 @@ def subject_sentence(subject: SubjectResult, limit: int = 400) -> str:
         detail = f"{detail}: {one_line(subject.message, limit)}" if detail else one_line(subject.message, limit)
     if subject.source:
         detail = f"{detail} [{one_line(subject.source, limit)}]" if detail else f"[{one_line(subject.source, limit)}]"
-    name = subject_name(subject)
-    return f"{name}: {detail}" if detail else name
+    return detail
 
 
 def started(report: Report) -> datetime | None:

@@ -114,7 +114,10 @@ def sample_report(kind: TargetKind = TargetKind.SIMULATED) -> Report:
         result(
             "INV-02",
             Verdict.INCONCLUSIVE,
-            [*[subject(n) for n in NODES[:7]], subject(NODES[7], Verdict.INCONCLUSIVE, message="cordoned, so no pod could be placed on it")],
+            [
+                *[subject(n) for n in NODES[:7]],
+                subject(NODES[7], Verdict.INCONCLUSIVE, message="cordoned, so no pod could be placed on it"),
+            ],
             title="Every accelerator node was judged",
             reason_code="Undecided",
             message="node gpu-007: cordoned, so no pod could be placed on it",
@@ -298,7 +301,7 @@ def hostile_report() -> Report:
     made.target.scenario, made.target.defects = texts[0], texts
     made.run.id = made.run.command = made.run.policy_digest = made.run.started_at = " ".join(texts)
     made.inventory = [InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t) for t in texts]
-    made.requests.by_verb_and_resource = {t: 1 for t in texts}
+    made.requests.by_verb_and_resource = dict.fromkeys(texts, 1)
     made.residue = texts
     return made
 

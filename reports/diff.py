@@ -1,0 +1,223 @@
+"""Two runs compared by (requirement id, subject): before and after an upgrade, or this run and its baseline.
+
+A requirement that only one of the runs knows is named, and never blamed on the cluster. A subject that a run counted
+but did not keep cannot be called fixed or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from fixtures.record import Level, Report, Result, SubjectResult, Verdict
+from reports import view
+from reports.text import NAME_LIMIT, one_line
+
+
+class Bucket(StrEnum):
+    """What became of a (requirement, subject) pair, most urgent first."""
+
+    NEW_FAILURE = "new failure"
+    NEW_INCONCLUSIVE = "became inconclusive"
+    STILL_FAILING = "still failing"
+    FIXED = "fixed"
+    WAIVED = "now waived"
+    SUBJECT_GONE = "subject gone"
+    REQUIREMENT_ADDED = "requirement added"
+    REQUIREMENT_REMOVED = "requirement removed"
+    REQUIREMENT_CHANGED = "requirement changed"
+
+
+class Change(msgspec.Struct, kw_only=True, frozen=True):
+    """One difference. ``subject`` is "" when it is about the requirement as a whole; ``gating`` when it can fail a gate."""
+
+    bucket: Bucket
+    requirement: str
+    title: str
+    level: Level
+    subject: str = ""
+    old: Verdict | None = None
+    new: Verdict | None = None
+    message: str = ""
+    gating: bool = False
+
+
+class Side(msgspec.Struct, kw_only=True, frozen=True):
+    """What the head of a comparison says about one run."""
+
+    run: str
+    target: str
+    cluster_uid: str
+    kubernetes_version: str
+    verdict: Verdict
+    exit_code: int
+
+
+class Difference(msgspec.Struct, kw_only=True, frozen=True):
+    """All changes from ``old`` to ``new``, in the order of the new report, removed requirements last."""
+
+    old: Side
+    new: Side
+    changes: list[Change]
+
+    def of(self, bucket: Bucket) -> list[Change]:
+        """The changes of one bucket."""
+        return [change for change in self.changes if change.bucket is bucket]
+
+
+_BAD = (Verdict.FAILED, Verdict.WARNED)
+_UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
+_WORST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WAIVED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
+
+_State = tuple[Verdict, str]  # verdict and one sentence
+
+
+def compare(old: Report, new: Report) -> Difference:
+    """What changed from ``old`` to ``new``."""
+    before = {result.id: result for result in old.results}
+    after = {result.id: result for result in new.results}
+    changes: list[Change] = []
+    for result in after.values():
+        known = before.get(result.id)
+        changes += _compare(known, result) if known else [_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict)]
+    changes += [_whole(Bucket.REQUIREMENT_REMOVED, r, old=r.verdict) for r in before.values() if r.id not in after]
+    return Difference(old=_side(old), new=_side(new), changes=changes)
+
+
+def regressions(difference: Difference) -> list[Change]:
+    """Changes that make the new run worse where a gate looks: what failed or became undecidable since."""
+    return [change for change in difference.changes if change.gating]
+
+
+def render(difference: Difference) -> str:
+    """The comparison as plain text, most urgent first; one line per change."""
+    lines = [f"old: {_side_line(difference.old)}", f"new: {_side_line(difference.new)}"]
+    if difference.old.cluster_uid != difference.new.cluster_uid:
+        lines.append("NOTE: the cluster UIDs differ; these may be two different clusters.")
+    if difference.old.target != difference.new.target:
+        lines.append("NOTE: the kinds of target differ.")
+    for bucket in Bucket:
+        changes = difference.of(bucket)
+        if changes:
+            lines += ["", f"{bucket.value} ({len(changes)})"]
+            lines += [f"  {_line(change)}" for change in changes]
+    if not difference.changes:
+        lines += ["", "no difference"]
+    worse = len(regressions(difference))
+    lines += ["", f"{worse} regressions" if worse != 1 else "1 regression"]
+    return "\n".join(lines) + "\n"
+
+
+def _compare(old: Result, new: Result) -> Iterator[Change]:
+    if (old.title, old.level) != (new.title, new.level):
+        was = f"was {old.level.value}: {old.title}"
+        yield _whole(Bucket.REQUIREMENT_CHANGED, new, old=old.verdict, new=new.verdict, message=was)
+    before, after = _states(old), _states(new)
+    for key in dict.fromkeys([*after, *before]):
+        change = _change(new, key, before.get(key), after.get(key))
+        if change:
+            yield change
+
+
+def _change(new: Result, key: str, old: _State | None, state: _State | None) -> Change | None:
+    was = old[0] if old else None
+    if state is None:
+        return _vanished(new, key, was)
+    verdict, message = state
+    bucket: Bucket | None = None
+    if verdict in _BAD:
+        bucket = Bucket.STILL_FAILING if was in _BAD else Bucket.NEW_FAILURE
+    elif verdict in _UNSURE:
+        bucket = None if was in _UNSURE else Bucket.NEW_INCONCLUSIVE
+    elif verdict is Verdict.WAIVED:
+        bucket = None if was is Verdict.WAIVED else Bucket.WAIVED
+    elif was in _BAD:
+        bucket = Bucket.FIXED
+    return _made(bucket, new, key, was, verdict, message) if bucket else None
+
+
+def _vanished(new: Result, key: str, was: Verdict | None) -> Change | None:
+    """A pair the new run does not list. Only what was failing is worth a line."""
+    if was not in _BAD or (new.verdict in _UNSURE and not new.subjects):  # the requirement itself says it was not judged
+        return None
+    if not key:  # the requirement as a whole: its subjects say more, unless it is well now
+        return None if new.verdict in (*_BAD, *_UNSURE) else _made(Bucket.FIXED, new, key, was, new.verdict, "")
+    if new.subjects_omitted:
+        message = f"not among the subjects kept in the new report ({new.subjects_omitted} omitted)"
+        return _made(Bucket.FIXED if new.verdict is Verdict.PASSED else Bucket.STILL_FAILING, new, key, was, None, message)
+    return _made(Bucket.SUBJECT_GONE, new, key, was, None, "")
+
+
+def _made(bucket: Bucket, result: Result, key: str, old: Verdict | None, new: Verdict | None, message: str) -> Change:
+    gating = (bucket is Bucket.NEW_FAILURE and result.verdict in (Verdict.FAILED, Verdict.ERROR)) or (
+        bucket is Bucket.NEW_INCONCLUSIVE and result.level is Level.MUST
+    )
+    return Change(
+        bucket=bucket,
+        requirement=result.id,
+        title=result.title,
+        level=result.level,
+        subject=key,
+        old=old,
+        new=new,
+        message=message,
+        gating=gating,
+    )
+
+
+def _whole(bucket: Bucket, result: Result, *, old: Verdict | None = None, new: Verdict | None = None, message: str = "") -> Change:
+    return Change(
+        bucket=bucket, requirement=result.id, title=result.title, level=result.level, old=old, new=new, message=message or result.message
+    )
+
+
+def _states(result: Result) -> dict[str, _State]:
+    """Verdict by subject; the worst when a subject appears twice. "" stands for the requirement when no subject explains it."""
+    states: dict[str, _State] = {}
+    for subject in result.subjects:
+        key = _key(subject)
+        if key not in states or _WORST.index(subject.verdict) < _WORST.index(states[key][0]):
+            states[key] = (subject.verdict, view.subject_detail(subject))
+    explained = {
+        Verdict.FAILED: _BAD,
+        Verdict.WARNED: _BAD,
+        Verdict.INCONCLUSIVE: _UNSURE,
+        Verdict.ERROR: _UNSURE,
+        Verdict.WAIVED: (Verdict.WAIVED, *_BAD),
+    }.get(result.verdict)
+    if result.verdict is Verdict.WAIVED:
+        states = {key: (Verdict.WAIVED if v in _BAD else v, text) for key, (v, text) in states.items()}
+    if explained and not any(verdict in explained for verdict, _ in states.values()):
+        states[""] = (result.verdict, result.message)
+    return states
+
+
+def _key(subject: SubjectResult) -> str:
+    return f"{subject.kind} {subject.namespace}/{subject.name}" if subject.namespace else f"{subject.kind} {subject.name}"
+
+
+def _side(report: Report) -> Side:
+    return Side(
+        run=report.run.id,
+        target=view.target_words(report.target),
+        cluster_uid=report.target.cluster_uid,
+        kubernetes_version=report.target.kubernetes_version,
+        verdict=report.verdict,
+        exit_code=report.exit_code,
+    )
+
+
+def _side_line(side: Side) -> str:
+    version = one_line(side.kubernetes_version, NAME_LIMIT) or "unknown"
+    return (
+        f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {view.OVERALL[side.verdict]}, exit code {side.exit_code}"
+    )
+
+
+def _line(change: Change) -> str:
+    words = " -> ".join(view.WORD[v] if v else "none" for v in (change.old, change.new))
+    name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""
+    message = f": {one_line(change.message, 400)}" if change.message else ""
+    return f"{one_line(change.requirement, NAME_LIMIT)} {change.level.value}{name} ({words}){message}"

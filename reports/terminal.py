@@ -1,0 +1,169 @@
+"""The summary at the end of a run on a terminal: what was judged, counts per area, what needs attention, the verdict.
+
+With ``colour`` it is drawn by rich with box lines; without, it is plain ASCII, fit for logs and files. Text from the
+cluster cannot move the cursor, set the title or colour anything: control characters are spelled out.
+"""
+
+from __future__ import annotations
+
+import io
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from fixtures.record import Report, Result, Verdict
+from reports import view
+from reports.text import NAME_LIMIT, ascii_only, one_line, visible
+
+MIN_WIDTH = 60
+MAX_SUBJECTS = 3
+MAX_ROWS = 200
+
+_STYLE = {
+    Verdict.PASSED: "green",
+    Verdict.FAILED: "bold red",
+    Verdict.WARNED: "yellow",
+    Verdict.WAIVED: "magenta",
+    Verdict.NOT_APPLICABLE: "dim",
+    Verdict.INCONCLUSIVE: "cyan",
+    Verdict.ERROR: "bold magenta",
+}
+_COLUMN = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
+_SHORT = {
+    Verdict.PASSED: "pass",
+    Verdict.FAILED: "fail",
+    Verdict.WARNED: "warn",
+    Verdict.WAIVED: "waiv",
+    Verdict.NOT_APPLICABLE: "n.a.",
+    Verdict.INCONCLUSIVE: "inc.",
+    Verdict.ERROR: "err.",
+}
+FULL_WORDS_WIDTH = 100
+
+
+def summary(report: Report, *, width: int, colour: bool, report_path: str) -> str:
+    """The whole summary, ending in a newline. ``width`` is in columns; the last line names verdict, exit code and path."""
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=max(width, MIN_WIDTH),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        force_jupyter=False,
+        _environ={},
+    )
+    for line in _header(report, colour):
+        console.print(line)
+    console.print()
+    console.print(_areas(report, colour, _COLUMN if width >= FULL_WORDS_WIDTH else _SHORT))
+    rows = view.attention(report)
+    if rows:
+        console.print()
+        console.print(_findings(rows[:MAX_ROWS], colour))
+    if len(rows) > MAX_ROWS:
+        console.print(f"... and {len(rows) - MAX_ROWS} more requirements; see the report.")
+    if report.residue:
+        console.print()
+        console.print(_residue(report, colour))
+    console.print()
+    console.print(_last_line(report, report_path, colour), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _header(report: Report, colour: bool) -> list[Text]:
+    target = report.target
+    cluster = one_line(target.context or target.server or target.cluster_uid, NAME_LIMIT) or "not named"
+    version = one_line(target.kubernetes_version, NAME_LIMIT) or "unknown"
+    nodes = f", {len(report.inventory)} accelerator nodes" if report.inventory else ""
+    took = view.duration_words(report.run.duration_seconds)
+    lines = [
+        f"Cluster {cluster} ({view.TARGET_NAME[target.kind]}), Kubernetes {version}{nodes}",
+        f"Run {one_line(report.run.id, NAME_LIMIT)}, {took}, {report.requests.count} requests, "
+        f"{view.size_words(report.requests.bytes)} received",
+    ]
+    texts = [_plain(line, 2_000, colour) for line in lines]
+    warning = view.banner(target)
+    if warning:
+        banner = _plain(warning, 2_000, colour)
+        banner.stylize("bold black on yellow")
+        texts.insert(0, banner)
+    return texts
+
+
+def _areas(report: Report, colour: bool, words: dict[Verdict, str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if colour else box.ASCII2, pad_edge=not colour, show_footer=True, safe_box=not colour)
+    rows, counts = view.areas(report), view.counts(report)
+    table.add_column("area", "all", overflow="fold", max_width=20)
+    for verdict in Verdict:
+        table.add_column(words[verdict], _count(verdict, counts[verdict]), justify="right", no_wrap=True, min_width=len(words[verdict]))
+    table.add_column("judged/total", f"{sum(r.judged for r in rows)}/{sum(r.total for r in rows)}", justify="right", no_wrap=True)
+    for row in rows:
+        cells = [_count(verdict, row.counts[verdict]) for verdict in Verdict]
+        table.add_row(_plain(one_line(row.area, 40), 100, colour), *cells, Text(f"{row.judged}/{row.total}"))
+    return table
+
+
+def _count(verdict: Verdict, number: int) -> Text:
+    return Text(str(number), style=_STYLE[verdict] if number else "dim")
+
+
+def _findings(rows: list[Result], colour: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if colour else box.ASCII2, pad_edge=not colour, show_lines=not colour, safe_box=not colour)
+    table.add_column("id", overflow="fold", max_width=14)
+    table.add_column("level", no_wrap=True, min_width=6)
+    table.add_column("verdict", no_wrap=True, min_width=12)
+    table.add_column("where and what to do", overflow="fold", ratio=1)
+    for result in rows:
+        table.add_row(
+            _plain(one_line(result.id, 40), 100, colour),
+            Text(result.level.value),
+            Text(view.WORD[result.verdict], style=_STYLE[result.verdict]),
+            Group(*(_plain(line, 2_000, colour) for line in _explanation(result))),
+        )
+    return table
+
+
+def _explanation(result: Result) -> list[str]:
+    lines = [one_line(result.title, NAME_LIMIT)]
+    troubled = view.troubled(result)
+    if result.message and (not troubled or result.verdict is Verdict.WAIVED):
+        lines.append(one_line(result.message, 400))
+    lines += [f"- {view.subject_sentence(subject, 160)}" for subject in troubled[:MAX_SUBJECTS]]
+    if len(troubled) > MAX_SUBJECTS:
+        lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
+    if result.remediation:
+        lines.append(f"Do: {visible(result.remediation, 400)}")
+    return lines
+
+
+def _residue(report: Report, colour: bool) -> Text:
+    lines = [f"RESIDUE: {len(report.residue)} left behind (run gpu-conformance cleanup)"]
+    lines += [f"- {one_line(item, NAME_LIMIT)}" for item in report.residue[:20]]
+    if len(report.residue) > 20:
+        lines.append(f"- and {len(report.residue) - 20} more")
+    text = _plain("\n".join(lines), 10_000, colour)
+    text.stylize("bold red")
+    return text
+
+
+def _last_line(report: Report, report_path: str, colour: bool) -> Text:
+    line = Text()
+    line.append(view.OVERALL[report.verdict].upper(), style=_STYLE[report.verdict])
+    if view.banner(report.target):
+        line.append(f" [{view.TARGET_NAME[report.target.kind]}]")
+    line.append(f", exit code {report.exit_code} ({view.exit_meaning(report.exit_code)}), report ")
+    line.append(_plain(report_path, 2_000, colour))
+    return line
+
+
+def _plain(text: str, limit: int, colour: bool) -> Text:
+    """Text for a cell; made ASCII before layout when not in colour, so that escapes do not break the lines of a table."""
+    shown = visible(text, limit)
+    return Text(shown if colour else ascii_only(shown))

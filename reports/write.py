@@ -1,0 +1,129 @@
+"""A report folder: written whole or not at all, and read back.
+
+``report.json`` is the source of truth and is written first; every other file is a view of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from fixtures.record import SCHEMA_VERSION, Report, decode_report, encode_report
+from reports import allure, ctrf, html, junit, markdown, openmetrics
+from reports.text import one_line, redact, without_surrogates
+
+JSON_NAME = "report.json"
+ALLURE_NAME = "allure-results"
+
+_WRITERS: dict[str, Callable[[Report], str]] = {
+    "report.html": html.render,
+    "junit.xml": junit.render,
+    "ctrf.json": ctrf.render,
+    "report.md": markdown.render,
+    "metrics.prom": openmetrics.render,
+}
+
+
+class ReportError(Exception):
+    """A report that cannot be read or written. The message is one line that says which file and why."""
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    schema_version: str
+
+
+def write_all(report: Report, folder: Path) -> None:
+    """Write every format of ``report`` to ``folder``, made when missing; files of an earlier run there are replaced.
+
+    Raises ``ReportError`` when a file could not be written; the others are written all the same.
+    """
+    problems: list[str] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / JSON_NAME, to_json(report))
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot write the report: {error.strerror or error}") from error
+    for name, render in _WRITERS.items():
+        try:
+            write_atomically(folder / name, render(report).encode("utf-8", "backslashreplace"))
+        except Exception as error:  # one broken view must not cost the reader the others
+            problems.append(f"{name}: {type(error).__name__}: {one_line(str(error), 300)}")
+    try:
+        _write_allure(report, folder / ALLURE_NAME)
+    except Exception as error:
+        problems.append(f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}")
+    if problems:
+        raise ReportError(f"{folder}: not every format could be written: {'; '.join(problems)}")
+
+
+def load(folder_or_file: Path) -> Report:
+    """Read ``report.json``, given itself or its folder. Raises ``ReportError`` with one line."""
+    path = folder_or_file / JSON_NAME if folder_or_file.is_dir() else folder_or_file
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ReportError(f"{path}: cannot read the report: {error.strerror or error}") from error
+    try:
+        version = msgspec.json.decode(data, type=_Version).schema_version
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: not a report.json: {one_line(str(error), 300)}") from error
+    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({SCHEMA_VERSION})")
+    try:
+        return decode_report(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: not a report.json of schema {one_line(version, 40)}: {one_line(str(error), 300)}") from error
+
+
+def to_json(report: Report) -> bytes:
+    """``report.json``: credentials redacted, lone surrogates (not UTF-8) spelled out, otherwise the record as it is."""
+    try:
+        data = encode_report(report)
+    except UnicodeEncodeError:
+        data = encode_report(msgspec.convert(_encodable(msgspec.to_builtins(report)), Report))
+    text = data.decode()
+    redacted = redact(text)
+    return data if redacted == text else redacted.encode()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` beside ``path`` and rename it there, so that no reader ever sees half a file. Raises ``OSError``."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_allure(report: Report, folder: Path) -> None:
+    """Fill a fresh folder and swap it in: results of an earlier run would be counted twice."""
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        temporary.chmod(0o755)
+        allure.write(report, temporary)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.replace(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fixtures.record import Report, TargetKind, Verdict
+from reports import html
+from tests.reports.sample_report import HOSTILE, NODES, hostile_report, large_report, report, result, sample_report, subject
+
+VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}
+
+
+class Document(HTMLParser):
+    """Elements with their attributes, and whether tags close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs), f"repeated attribute in {tag}"
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def words(self) -> str:
+        return " ".join("".join(self.text).split())
+
+
+def rows(document: Document) -> list[dict[str, str]]:
+    return [a for a in document.all("details") if "req" in a["class"]]
+
+
+def test_every_requirement_has_one_row_with_its_verdict_level_and_area() -> None:
+    document = Document(html.render(sample_report()))
+    made = rows(document)
+    assert [r["id"] for r in made] == [r.id for r in sample_report().results]
+    assert [r["data-verdict"] for r in made] == [r.verdict.value for r in sample_report().results]
+    assert {r["data-level"] for r in made} == {"MUST", "SHOULD"}
+    assert [r["data-area"] for r in made if r["id"].startswith("FENCE")] == ["1", "1", "1"]
+    assert not any("open" in r or "hidden" in r for r in made)
+
+
+def test_page_is_self_contained() -> None:
+    for made in (sample_report(), hostile_report()):
+        text = html.render(made)
+        document = Document(text)
+        assert not document.all("link") + document.all("img") + document.all("iframe")
+        assert not any("src" in a or "srcset" in a or "style" in a for _, a in document.elements)
+        style = re.search(r"<style>(.*?)</style>", text, re.S)
+        assert style
+        assert "url(" not in style.group(1)
+        assert "@import" not in style.group(1)
+        assert not any(name.startswith("on") for _, a in document.elements for name in a)
+
+
+def test_policy_allows_the_inline_style_and_script_alone() -> None:
+    text = html.render(sample_report())
+    policy = next(a["content"] for a in Document(text).all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    for tag, directive in (("style", "style-src"), ("script", "script-src")):
+        [content] = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert directives[directive] == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (
+            TargetKind.SIMULATED,
+            "SIMULATED CLUSTER: scenario h100-8x, defects untainted-node, half-gang. This is not a real cluster's result.",
+        ),
+        (TargetKind.LOCAL, "LOCAL CONTROL PLANE: real Kubernetes processes with simulated GPU nodes"),
+        (TargetKind.SNAPSHOT, "SNAPSHOT: judged offline"),
+    ],
+)
+def test_target_that_is_not_a_live_cluster_is_named_loudly(kind: TargetKind, words: str) -> None:
+    document = Document(html.render(sample_report(kind)))
+    assert document.words.count(words) == 2  # at the top and in the footer
+    [banner] = [a for a in document.all("p") if "banner" in a.get("class", "")]
+    assert banner["role"] == "note"
+
+
+def test_live_cluster_has_no_banner() -> None:
+    document = Document(html.render(sample_report(TargetKind.LIVE)))
+    assert not [a for a in document.all("p") if "banner" in a.get("class", "")]
+    assert "SIMULATED" not in document.words
+
+
+def test_simulated_target_is_in_the_title() -> None:
+    assert "<title>Not conformant (simulated cluster)" in html.render(sample_report())
+
+
+def test_row_tells_observed_expected_source_remediation_and_reason() -> None:
+    words = Document(html.render(sample_report())).words
+    for expected in (
+        "no taint",
+        "a taint of the allowed keys with NoSchedule or NoExecute",
+        "node.spec.taints",
+        "kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule --overwrite",
+        "A soft or missing taint lets ordinary pods occupy accelerator nodes.",
+        "NonConformant",
+        "6 requirements",
+    )[:-1]:
+        assert expected in words
+    assert "Exit code 1 not conformant: at least one gating requirement failed" in words
+    assert (
+        "14 requirements on a simulated cluster: 6 passed, 2 failed, 1 warned, 1 waived, 2 not applicable, 1 inconclusive, 1 error."
+        in words
+    )
+
+
+def test_omitted_subjects_are_counted() -> None:
+    words = Document(html.render(sample_report())).words
+    assert "120 more subjects are not shown here; 120 of them are counted but not kept in report.json." in words
+
+
+def test_many_subjects_keep_the_failed_ones_first_and_name_the_rest() -> None:
+    subjects = [subject(f"n{i:04d}") for i in range(300)] + [subject(f"bad{i:03d}", Verdict.FAILED) for i in range(130)]
+    text = html.render(report([result("REQ-01", Verdict.FAILED, subjects)]))
+    assert text.count('<td class="v failed">') == html.MAX_TROUBLED_SHOWN
+    assert text.count('<td class="v passed">') == html.MAX_OTHERS_SHOWN
+    assert text.index("bad000") < text.index("n0000")
+    words = Document(text).words
+    assert "Also passed: n0005, n0006" in words
+    assert "225 more subjects are not shown here; report.json lists them." in words  # 30 failed, 195 passed
+
+
+def test_only_http_references_become_links() -> None:
+    references = [
+        "https://example.com/a?b=1&c=2",
+        "see http://example.com/x.",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//evil.example",
+        "https://",
+    ]
+    document = Document(html.render(report([result("A-1", Verdict.PASSED, [subject("n")], references=references)])))
+    links = [a for a in document.all("a") if not a["href"].startswith("#")]
+    assert [a["href"] for a in links] == ["https://example.com/a?b=1&c=2", "http://example.com/x"]
+    assert all(a["rel"] == "noopener noreferrer" for a in links)
+
+
+def test_hostile_text_stays_text() -> None:
+    document = Document(html.render(hostile_report()))
+    assert len(document.all("script")) == 1
+    assert len(document.all("svg")) > 0
+    assert not document.all("img")
+    assert all(re.match(r"https?://|#", a["href"]) for a in document.all("a"))
+    joined = "".join(document.text)
+    for name in ("script", "attribute", "single", "cdata", "template", "hebrew"):
+        assert HOSTILE[name] in joined
+    assert "49" not in re.findall(r"\b49\b", joined)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", joined)
+    assert "\\x1b[31mred" in joined
+    assert "gpu\\u202egnp.exe" in joined
+
+
+def test_megabyte_names_do_not_make_a_megabyte_page() -> None:
+    huge = "x" * 1_000_000
+    made = report(
+        [
+            result(
+                "A-1",
+                Verdict.FAILED,
+                [subject(huge, Verdict.FAILED, observed=huge, message=huge)],
+                title=huge,
+                message=huge,
+                remediation=huge,
+            )
+        ]
+    )
+    text = html.render(made)
+    assert len(text) < 100_000
+    assert "(999,700 more characters)" in text
+
+
+def test_ids_of_elements_are_unique_even_when_requirement_ids_collide() -> None:
+    made = report([result("A 1", Verdict.PASSED), result("A/1", Verdict.PASSED), result("", Verdict.PASSED), result("é", Verdict.PASSED)])
+    ids = [a["id"] for _, a in Document(html.render(made)).elements if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_ordinary_report_is_below_300_kb() -> None:
+    results = [
+        result(
+            f"A{i % 16:02d}-{i:03d}",
+            Verdict.FAILED if i % 9 == 0 else Verdict.PASSED,
+            [
+                subject(n, observed="nvidia.com/gpu=present:NoSchedule", expected="a taint of the allowed keys", source="node.spec.taints")
+                for n in NODES
+            ],
+            rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes. " * 2,
+            remediation="kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule --overwrite",
+            references=["https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"],
+        )
+        for i in range(115)
+    ]
+    assert len(html.render(report(results)).encode()) < 300_000
+
+
+def test_empty_report_says_so() -> None:
+    words = Document(html.render(report([], verdict=Verdict.NOT_APPLICABLE, exit_code=5))).words
+    assert "Nothing judged" in words
+    assert "No requirement was judged in this run." in words
+    assert "nothing was selected" in words
+
+
+def test_residue_is_an_alarm() -> None:
+    made = sample_report()
+    made.residue = ["Namespace gpu-conformance-7f3a"]
+    words = Document(html.render(made)).words
+    assert "Residue: 1 left behind" in words
+    assert "Namespace gpu-conformance-7f3a" in words
+
+
+def test_inventory_is_a_matrix_of_nodes_and_sources() -> None:
+    text = html.render(sample_report())
+    table = text[text.index('<table class="inventory">') :]
+    table = table[: table.index("</table>")]
+    assert table.count('<th scope="row">') == len(NODES)
+    assert table.count('class="src"') == 3
+    assert table.count('class="yes"') == 6 * 3 + 2 * 2
+    assert table.count('class="no"') == 2
+    assert table.index("gpu-007") < table.index("gpu-000"), "what was not judged comes first"
+
+
+def test_render_is_pure() -> None:
+    made: Report = sample_report()
+    assert html.render(made) == html.render(sample_report())
+
+
+def test_a_large_report_renders_within_seconds() -> None:
+    assert html.render(large_report(200, 100)).count('<details class="req') == 200
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_reach_contrast_aa(scheme: int) -> None:
+    style = Path(html.TEMPLATES, "style.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.S)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    pairs = [(fore, back) for fore in ("ink", "muted", "accent") for back in ("bg", "card", "soft")]
+    pairs += [(v.value, back) for v in Verdict for back in ("card", f"{v.value}-bg")]
+    pairs += [("ink", f"{v.value}-bg") for v in Verdict]
+    weak = {
+        pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs if contrast(colours[pair[0]], colours[pair[1]]) < 4.5
+    }
+    assert weak == {}

@@ -1,0 +1,257 @@
+"""JUnit, CTRF, metrics, Allure and the JSON Schema: what other programs read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+
+from fixtures.record import Report, Verdict, encode_report
+from reports import allure, ctrf, junit, openmetrics
+from reports.schema import SCHEMA_FILE, report_schema, schema_text
+from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
+
+REPORTS = pytest.mark.parametrize("made", [sample_report(), hostile_report(), report([])], ids=["sample", "hostile", "empty"])
+
+
+def test_committed_schema_is_fresh() -> None:
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), "run: python -m reports.schema"
+
+
+def test_a_real_report_satisfies_the_schema_and_a_wrong_one_does_not() -> None:
+    schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(encode_report(sample_report()))
+    jsonschema.validate(document, schema)
+    for path, value in (("exitCode", "one"), ("verdict", "great"), ("results", {}), ("summary", None)):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(document | {path: value}, schema)
+
+
+def test_schema_speaks_camel_case() -> None:
+    definitions = report_schema()["$defs"]
+    assert {"schemaVersion", "exitCode"} <= set(definitions["Report"]["properties"])
+    assert "subjectsOmitted" in definitions["Result"]["properties"]
+    assert definitions["Target"]["properties"]["kind"] == {"$ref": "#/$defs/TargetKind"}
+
+
+def cases(made: Report) -> dict[str, ET.Element]:
+    root = ET.fromstring(junit.render(made))
+    return {case.get("name", "").split()[0]: case for case in root.iter("testcase")}
+
+
+@REPORTS
+def test_junit_is_wellformed_and_adds_up(made: Report) -> None:
+    root = ET.fromstring(junit.render(made))
+    assert root.tag == "testsuites"
+    suites = root.findall("testsuite")
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
+        assert int(root.get(attribute, "-1")) == len(list(root.iter(tag)))
+        for suite in suites:
+            assert int(suite.get(attribute, "-1")) == len(list(suite.iter(tag)))
+
+
+@pytest.mark.parametrize(
+    ("identifier", "tag"),
+    [
+        ("FENCE-01", "failure"),
+        ("PSA-04", "error"),
+        ("INV-02", "error"),
+        ("DRA-01", "skipped"),
+        ("REQ-02", "system-out"),
+        ("FENCE-10", "system-out"),
+        ("INV-01", ""),
+    ],
+)
+def test_junit_maps_verdicts(identifier: str, tag: str) -> None:
+    case = cases(sample_report())[identifier]
+    assert [child.tag for child in case] == ["properties", *([tag] if tag else [])]
+
+
+def test_junit_properties_and_failure_text() -> None:
+    case = cases(sample_report())["FENCE-01"]
+    properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert properties == {
+        "id": "FENCE-01",
+        "level": "MUST",
+        "access": "read",
+        "verdict": "failed",
+        "judged": "8",
+        "total": "8",
+        "reasonCode": "NonConformant",
+    }
+    failure = case.find("failure")
+    assert failure is not None
+    assert "node gpu-003: observed no taint, expected a taint" in (failure.text or "")
+    assert "What to do: kubectl taint nodes" in (failure.text or "")
+    assert "waived until 2026-12-31" in (cases(sample_report())["REQ-02"].findtext("system-out") or "")
+
+
+def test_junit_names_the_simulated_target() -> None:
+    root = ET.fromstring(junit.render(sample_report()))
+    assert "simulated cluster, scenario h100-8x" in root.get("name", "")
+
+
+def test_junit_of_an_empty_run_and_of_residue_is_red() -> None:
+    assert len(list(ET.fromstring(junit.render(report([], exit_code=5))).iter("error"))) == 1
+    made = report([result("A-1", Verdict.PASSED)], exit_code=11)
+    made.residue = ["Namespace x"]
+    [error] = ET.fromstring(junit.render(made)).iter("error")
+    assert error.text == "Namespace x"
+
+
+def test_junit_has_no_illegal_characters() -> None:
+    text = junit.render(hostile_report())
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", text)
+    assert "<![CDATA[" not in text
+    text.encode("utf-8")
+
+
+@REPORTS
+def test_ctrf_counts_and_shape(made: Report) -> None:
+    document = json.loads(ctrf.render(made))
+    assert (document["reportFormat"], document["specVersion"]) == ("CTRF", "1.0.0")
+    summary, tests = document["results"]["summary"], document["results"]["tests"]
+    assert summary["tests"] == len(tests) == len(made.results)
+    assert sum(summary[s] for s in ("passed", "failed", "skipped", "pending", "other")) == len(tests)
+    assert summary["stop"] >= summary["start"]
+    for test in tests:
+        assert test["name"]
+        assert isinstance(test["duration"], int)
+        assert test["suite"]
+
+
+def test_ctrf_statuses_and_extra() -> None:
+    document = json.loads(ctrf.render(sample_report()))
+    tests = {t["labels"]["id"]: t for t in document["results"]["tests"]}
+    assert {i: tests[i]["status"] for i in ("INV-01", "FENCE-01", "FENCE-10", "REQ-02", "DRA-01", "INV-02", "PSA-04")} == {
+        "INV-01": "passed",
+        "FENCE-01": "failed",
+        "FENCE-10": "passed",
+        "REQ-02": "passed",
+        "DRA-01": "skipped",
+        "INV-02": "other",
+        "PSA-04": "other",
+    }
+    assert tests["REQ-02"]["rawStatus"] == "waived"
+    assert tests["FENCE-01"]["extra"]["judged"] == 8
+    assert document["timestamp"] == "2026-11-21T10:30:00Z"
+    assert document["results"]["environment"]["extra"]["defects"] == ["untainted-node", "half-gang"]
+
+
+SERIES = re.compile(r'^[a-z_]+\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} [0-9.]+$')
+
+
+@REPORTS
+def test_metrics_parse_line_by_line_and_never_repeat_a_series(made: Report) -> None:
+    text = openmetrics.render(made)
+    assert text.endswith("\n")
+    assert "# EOF" not in text
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(SERIES.match(line) for line in samples)
+    names = [line.rsplit(" ", 1)[0] for line in samples]
+    assert len(names) == len(set(names))
+
+
+def test_metrics_values() -> None:
+    lines = openmetrics.render(sample_report()).splitlines()
+    assert 'gpu_conformance_requirement{id="FENCE-01",area="FENCE",level="MUST",verdict="failed",target="simulated"} 1' in lines
+    assert 'gpu_conformance_requirements{verdict="failed",target="simulated"} 2' in lines
+    assert 'gpu_conformance_exit_code{target="simulated"} 1' in lines
+    assert 'gpu_conformance_conformant{target="simulated"} 0' in lines
+    assert 'gpu_conformance_subjects_judged{id="INV-02",target="simulated"} 7' in lines
+    assert 'gpu_conformance_last_run_timestamp_seconds{target="simulated"} 1795257083.4' in lines
+    assert not any("gpu-003" in line for line in lines), "no label per node"
+
+
+def test_openmetrics_mode_ends_with_eof() -> None:
+    assert openmetrics.render(sample_report(), openmetrics=True).endswith("# EOF\n")
+
+
+def test_repeated_requirement_ids_do_not_void_the_metrics() -> None:
+    text = openmetrics.render(report([result("A-1", Verdict.PASSED), result("A-1", Verdict.PASSED)]))
+    assert text.count('gpu_conformance_subjects_judged{id="A-1"') == 1
+
+
+def allure_results(made: Report, folder: Path) -> dict[str, dict[str, object]]:
+    allure.write(made, folder)
+    loaded = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*-result.json")]
+    assert len(loaded) == len(made.results)
+    return {item["name"].split()[0]: item for item in loaded}
+
+
+def labels(item: dict[str, object]) -> dict[str, str]:
+    assert isinstance(item["labels"], list)
+    return {label["name"]: label["value"] for label in item["labels"] if label["name"] != "tag"}
+
+
+def test_allure_results(tmp_path: Path) -> None:
+    items = allure_results(sample_report(), tmp_path)
+    assert {i: items[i]["status"] for i in ("INV-01", "FENCE-01", "FENCE-10", "REQ-02", "DRA-01", "INV-02", "PSA-04")} == {
+        "INV-01": "passed",
+        "FENCE-01": "failed",
+        "FENCE-10": "passed",
+        "REQ-02": "passed",
+        "DRA-01": "skipped",
+        "INV-02": "broken",
+        "PSA-04": "broken",
+    }
+    item = items["FENCE-01"]
+    assert labels(item)["epic"] == "FENCE"
+    assert labels(item)["severity"] == "critical"
+    assert labels(items["FENCE-10"])["severity"] == "minor"
+    assert {"name": "judged", "value": "8", "excluded": True} in item["parameters"]  # type: ignore[operator]
+    assert "SIMULATED CLUSTER" in str(item["description"])
+    assert isinstance(item["attachments"], list)
+    table = (tmp_path / item["attachments"][0]["source"]).read_text(encoding="utf-8")
+    assert re.search(r"failed +node gpu-003 +no taint +a taint of the allowed keys", table)
+    assert [link["url"] for link in item["links"]] == [  # type: ignore[attr-defined]
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
+    ]
+
+
+def test_allure_history_ids_are_stable_between_runs(tmp_path: Path) -> None:
+    later = sample_report()
+    later.run.id = "another"
+    one, two = allure_results(sample_report(), tmp_path / "1"), allure_results(later, tmp_path / "2")
+    assert all(one[i]["historyId"] == two[i]["historyId"] for i in one)
+    assert all(one[i]["uuid"] != two[i]["uuid"] for i in one)
+
+
+def test_allure_keeps_addresses_out(tmp_path: Path) -> None:
+    allure_results(sample_report(), tmp_path)
+    written = "".join(file.read_text(encoding="utf-8") for file in tmp_path.iterdir())
+    assert "10.0.0.1" not in written
+    assert "admin@gpu-prod" not in written
+    environment = (tmp_path / "environment.properties").read_text(encoding="utf-8")
+    assert "target=simulated cluster\n" in environment
+    assert "warning=SIMULATED CLUSTER" in environment
+    assert not (tmp_path / "executor.json").exists()
+
+
+def test_allure_takes_hostile_text(tmp_path: Path) -> None:
+    allure_results(hostile_report(), tmp_path)
+    assert all(line.count("=") >= 1 for line in (tmp_path / "environment.properties").read_text(encoding="utf-8").splitlines())
+    for file in tmp_path.glob("*-result.json"):
+        assert "<script" not in json.loads(file.read_text(encoding="utf-8"))["description"]
+
+
+def test_megabyte_names_are_clipped_everywhere(tmp_path: Path) -> None:
+    huge = "x" * 1_000_000
+    made = report([result("A-1", Verdict.FAILED, [subject(huge, Verdict.FAILED, observed=huge, message=huge)], title=huge, message=huge)])
+    allure.write(made, tmp_path)
+    sizes = [len(junit.render(made)), len(ctrf.render(made)), len(openmetrics.render(made))]
+    sizes += [file.stat().st_size for file in tmp_path.iterdir()]
+    assert max(sizes) < 50_000
+
+
+def test_a_hundred_thousand_subjects_are_written_within_seconds() -> None:
+    made = large_report()
+    root = ET.fromstring(junit.render(made))
+    assert root.get("failures") == "100"
+    assert json.loads(ctrf.render(made))["results"]["summary"]["failed"] == 100
+    assert openmetrics.render(made).count("gpu_conformance_requirement{") == 1_000

@@ -1,0 +1,150 @@
+"""Terminal and Markdown: what people read without a browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fixtures.record import TargetKind, Verdict
+from reports import markdown, terminal
+from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
+
+
+def plain(made: object = None, width: int = 110) -> str:
+    return terminal.summary(made or sample_report(), width=width, colour=False, report_path="out/x/report.html")  # type: ignore[arg-type]
+
+
+def test_summary_without_colour_is_ascii_within_the_width() -> None:
+    for width in (80, 110, 200):
+        for made in (sample_report(), hostile_report()):
+            lines = plain(made, width).splitlines()
+            assert all(line.isascii() for line in lines)
+            assert all(len(line) <= width for line in lines[:-1])
+            assert "\x1b" not in "\n".join(lines)
+
+
+def test_summary_names_cluster_version_and_simulation() -> None:
+    lines = plain().splitlines()
+    assert lines[0] == "SIMULATED CLUSTER: scenario h100-8x, defects untainted-node, half-gang. This is not a real cluster's result."
+    assert lines[1] == "Cluster admin@gpu-prod (simulated cluster), Kubernetes v1.36.2, 8 accelerator nodes"
+    assert "SIMULATED" not in plain(sample_report(TargetKind.LIVE))
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_summary_has_a_row_per_area_and_a_total() -> None:
+    table = {cells(line)[0]: cells(line)[1:] for line in plain().splitlines() if line.startswith("| ")}
+    assert table["area"] == ["passed", "failed", "warned", "waived", "n.a.", "inconclusive", "error", "judged/total"]
+    assert table["FENCE"] == ["1", "1", "1", "0", "0", "0", "0", "10/10"]
+    assert table["DRA"] == ["0", "0", "0", "0", "2", "0", "0", "0/0"]
+    assert table["all"] == ["6", "2", "1", "1", "2", "1", "1", "160/162"]
+
+
+def test_summary_keeps_every_column_on_a_narrow_terminal() -> None:
+    table = {cells(line)[0]: cells(line)[1:] for line in plain(width=80).splitlines() if line.startswith("| ")}
+    assert table["area"] == ["pass", "fail", "warn", "waiv", "n.a.", "inc.", "err.", "judged/total"]
+    assert table["all"] == ["6", "2", "1", "1", "2", "1", "1", "160/162"]
+
+
+def test_summary_lists_only_what_needs_attention_most_urgent_first() -> None:
+    text = plain()
+    found = re.findall(r"^\| ([A-Z]+-\d+) +\| (MUST|SHOULD) +\| ([a-z ]+?) +\|", text, re.M)
+    assert found == [
+        ("FENCE-01", "MUST", "failed"),
+        ("GANG-02", "MUST", "failed"),
+        ("PSA-04", "MUST", "error"),
+        ("INV-02", "MUST", "inconclusive"),
+        ("FENCE-10", "SHOULD", "warned"),
+        ("REQ-02", "MUST", "waived"),
+    ]
+    folded = " ".join(text.replace("|", " ").split())
+    assert "Do: kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule --overwrite" in folded
+    assert "INV-01" not in text
+
+
+def test_summary_shows_three_subjects_and_counts_the_rest() -> None:
+    subjects = [subject(f"n{i}", Verdict.FAILED, observed="a", expected="b") for i in range(12)]
+    text = plain(report([result("A-1", Verdict.FAILED, subjects)]))
+    assert re.findall(r"- (node n\d+)", text) == ["node n0", "node n1", "node n2"]
+    assert "- and 9 more" in text
+
+
+def test_last_line_is_verdict_exit_code_and_path() -> None:
+    last = plain().splitlines()[-1]
+    assert last == (
+        "NOT CONFORMANT [simulated cluster], exit code 1 (not conformant: at least one gating requirement failed), report out/x/report.html"
+    )
+
+
+def test_residue_is_named() -> None:
+    made = sample_report()
+    made.residue = ["Namespace a\x1b[2J", *[f"Pod {i}" for i in range(30)]]
+    text = plain(made)
+    assert "RESIDUE: 31 left behind" in text
+    assert "- Namespace a\\x1b[2J" in text
+    assert "- and 11 more" in text
+
+
+def test_coloured_summary_carries_no_escape_of_the_cluster() -> None:
+    text = terminal.summary(hostile_report(), width=100, colour=True, report_path="r")
+    stripped = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "\x1b[" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", stripped)
+    assert "\\x1b" in stripped
+    assert "[bold]" not in plain(report([result("A-1", Verdict.FAILED, title="x")]))
+
+
+def test_markup_of_the_console_library_is_not_interpreted() -> None:
+    text = plain(report([result("A-1", Verdict.FAILED, title="[bold red]x[/] :smile:")]))
+    assert "[bold red]x[/] :smile:" in text
+
+
+def test_summary_of_an_empty_run() -> None:
+    assert plain(report([], verdict=Verdict.NOT_APPLICABLE, exit_code=5)).splitlines()[-1].startswith("NOTHING JUDGED, exit code 5")
+
+
+def test_summary_of_a_thousand_requirements_is_bounded() -> None:
+    text = plain(large_report())
+    assert len(text.splitlines()) < 3_000
+
+
+def test_markdown_has_verdict_banner_areas_and_findings() -> None:
+    text = markdown.render(sample_report())
+    lines = text.splitlines()
+    assert lines[0].endswith("GPU conformance: Not conformant")
+    assert any(line.startswith("> **SIMULATED CLUSTER&#58; scenario h100-8x") for line in lines)
+    assert "| FENCE | 1 | 1 | 1 | 0 | 0 | 0 | 0 | 10 / 10 |" in lines
+    assert text.count("<details>") == text.count("</details>") == 6
+    assert text.index("FENCE-01") < text.index("REQ-02")
+
+
+def test_markdown_escapes_what_github_would_interpret() -> None:
+    text = markdown.render(hostile_report())
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "@someone" not in text
+    assert "](" not in text
+    assert "://" not in text
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.count("|") for line in table} == {10}
+
+
+@pytest.mark.parametrize(
+    "made", [large_report(2_000, 3), report([result(f"A-{i}", Verdict.FAILED, area=f"{i}" * 90, message="m" * 400) for i in range(500)])]
+)
+def test_markdown_stays_below_64_kb_and_counts_what_it_leaves_out(made: object) -> None:
+    text = markdown.render(made)  # type: ignore[arg-type]
+    assert len(text.encode()) < 64_000
+    assert re.search(r"\*\*\d+ more requirements need attention", text)
+
+
+def test_markdown_with_hostile_megabytes_stays_small() -> None:
+    huge = "|" * 1_000_000
+    made = report(
+        [result("A-1", Verdict.FAILED, [subject(huge, Verdict.FAILED)] * 4, title=huge, area=huge, message=huge, remediation=huge)]
+    )
+    made.target.kubernetes_version = huge
+    assert len(markdown.render(made).encode()) < 64_000

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from fixtures.record import Report, Verdict
+from reports import html, write
+from reports.write import ReportError, load, write_all
+from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
+
+NAMES = {"report.json", "report.html", "junit.xml", "ctrf.json", "report.md", "metrics.prom", "allure-results"}
+
+
+def test_writes_every_format_and_nothing_else(tmp_path: Path) -> None:
+    write_all(sample_report(), tmp_path / "out" / "run")
+    folder = tmp_path / "out" / "run"
+    assert {entry.name for entry in folder.iterdir()} == NAMES
+    assert all(entry.stat().st_size for entry in folder.iterdir())
+    assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o644
+    assert len(list((folder / "allure-results").glob("*-result.json"))) == 14
+
+
+def test_written_report_loads_as_it_was(tmp_path: Path) -> None:
+    write_all(sample_report(), tmp_path)
+    assert load(tmp_path) == sample_report()
+    assert load(tmp_path / "report.json") == sample_report()
+
+
+def test_second_run_replaces_the_first(tmp_path: Path) -> None:
+    write_all(sample_report(), tmp_path)
+    write_all(report([result("A-1", Verdict.PASSED)]), tmp_path)
+    assert {entry.name for entry in tmp_path.iterdir()} == NAMES
+    assert len(list((tmp_path / "allure-results").glob("*-result.json"))) == 1
+    assert [r.id for r in load(tmp_path).results] == ["A-1"]
+
+
+def test_hostile_report_is_written_whole(tmp_path: Path) -> None:
+    write_all(hostile_report(), tmp_path)
+    document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    titles = [r["title"] for r in document["results"]]
+    assert "<script>window.pwned=1</script>" in titles, "the record keeps the text as it was"
+    assert "bad\\ud800name" in titles, "what is not UTF-8 is spelled out"
+    assert len(load(tmp_path).results) == len(titles)
+
+
+def test_credentials_do_not_reach_the_files(tmp_path: Path) -> None:
+    token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n-----END PRIVATE KEY-----"
+    leaky = subject("pod", Verdict.FAILED, observed=f"env TOKEN={token}", message=key)
+    write_all(report([result("A-1", Verdict.FAILED, [leaky], message=token)]), tmp_path)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            written = file.read_text(encoding="utf-8")
+            assert "c2lnbmF0dXJl" not in written, file
+            assert "MIIEvQIBADAN" not in written, file
+    load(tmp_path)
+
+
+def test_one_broken_view_does_not_cost_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Report) -> str:
+        raise ValueError("no\nsuch thing")
+
+    monkeypatch.setitem(write._WRITERS, "report.html", broken)
+    with pytest.raises(ReportError, match=r"report\.html: ValueError: no such thing") as caught:
+        write_all(sample_report(), tmp_path)
+    assert "\n" not in str(caught.value)
+    assert {entry.name for entry in tmp_path.iterdir()} == NAMES - {"report.html"}
+
+
+def test_failed_write_keeps_the_earlier_file_and_no_debris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "report.html"
+    target.write_text("earlier")
+
+    def full(self: Path, other: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write.write_atomically(target, b"later")
+    assert target.read_text() == "earlier"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportError, match="cannot write the report"):
+        write_all(sample_report(), tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot read the report: No such file"),
+        (b"", "not a report.json"),
+        (b"\xff\xfe", "not a report.json"),
+        (b"[]", "not a report.json"),
+        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.0\)"),
+        (b'{"schemaVersion": "1.0"}', "not a report.json of schema 1.0: .*suite"),
+        (b'{"suite": {}}', "schemaVersion"),
+    ],
+)
+def test_what_is_not_a_report_is_refused_in_one_line(tmp_path: Path, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(ReportError, match=words) as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "report.json" in str(caught.value)
+
+
+def test_later_minor_schema_with_unknown_fields_still_loads(tmp_path: Path) -> None:
+    write_all(sample_report(), tmp_path)
+    document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    (tmp_path / "report.json").write_text(json.dumps(document | {"schemaVersion": "1.7", "later": True}), encoding="utf-8")
+    assert load(tmp_path).results == sample_report().results
+
+
+@pytest.mark.skipif(os.environ.get("CI_SLOW") == "1", reason="a slow machine says nothing about speed")
+def test_a_hundred_thousand_subjects_are_written_within_seconds(tmp_path: Path) -> None:
+    start = time.monotonic()
+    write_all(large_report(), tmp_path)
+    assert time.monotonic() - start < 60
+    assert (tmp_path / "report.html").stat().st_size < 10_000_000
+    assert html.MAX_OTHERS_SHOWN < 100
