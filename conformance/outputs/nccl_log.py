@@ -16,6 +16,7 @@ from conformance.outputs.nccl_lines import Channel, Hca, NcclLog, parse
 __all__ = [
     "FAILING_WARNINGS",
     "GPU_DIRECT_CODES",
+    "SOCKET_NETWORKS",
     "UNDECIDABLE_CODES",
     "Channel",
     "Hca",

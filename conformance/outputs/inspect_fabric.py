@@ -1,0 +1,59 @@
+"""Inspections of what a run over the fabric printed: NCCL log, nccl-tests table, perftest output."""
+
+from __future__ import annotations
+
+from conformance.outputs import nccl_log, nccl_tests, perftest
+from conformance.outputs.inspection import Inspection, InspectionFinding, Judged
+
+MAX_FINDINGS = 200
+
+
+def inspect_nccl_log(text: str) -> Inspection:
+    """``nccl-log``. Codes: those of :class:`~conformance.outputs.nccl_log.NcclCode`. Raises ``Unreadable``."""
+    log = nccl_log.parse(text)
+    verdict = nccl_log.judge(log)
+    findings = [InspectionFinding("NCCL WARN", Judged.BAD, warning[:500]) for warning in verdict.failures]
+    findings += [InspectionFinding("NCCL WARN", Judged.UNDECIDABLE, text[:500]) for text in log.warnings if text not in verdict.failures]
+    findings += [
+        InspectionFinding(f"HCA {hca.index} {hca.name}", Judged.BAD, "GPU Direct RDMA Disabled", "disabled", "enabled")
+        for hca in log.hcas
+        if not hca.enabled and hca.network not in nccl_log.SOCKET_NETWORKS
+    ]
+    if log.environment.get("NCCL_IB_DISABLE") not in (None, "0"):
+        value = log.environment["NCCL_IB_DISABLE"]
+        findings.append(
+            InspectionFinding("environment", Judged.UNDECIDABLE, f"NCCL_IB_DISABLE={value}: InfiniBand is off by configuration")
+        )
+    for line in log.net_channels:
+        if not line.gdr:
+            where = f"channel {line.channel:02d}/{line.connection} {line.src} -> {line.dst} [{line.direction}]"
+            findings.append(InspectionFinding(where, Judged.BAD, "no GPUDirect RDMA", f"via {line.via}", "via NET/…/GDRDMA"))
+    # an excerpt lacks most of the other side's lines: worth telling, not a verdict (NET-05 asks it of whole logs)
+    for pair in nccl_log.uncovered(log):
+        where = f"channel {pair.channel:02d}/{pair.connection} {pair.src} -> {pair.dst}"
+        findings.append(InspectionFinding(where, Judged.UNDECIDABLE, f"no [{pair.missing}] line", "one direction only", "send and receive"))
+    judged = Judged.of(verdict.good)
+    return Inspection("nccl-log", judged, verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
+
+
+def inspect_nccl_tests(text: str) -> Inspection:
+    """``nccl-tests``. Codes: those of :class:`~conformance.outputs.nccl_tests.NcclTestsCode`. Raises ``Unreadable``."""
+    run = nccl_tests.parse(text)
+    verdict = nccl_tests.judge(run)
+    findings = [
+        InspectionFinding(f"{row.size} bytes {place}", Judged.BAD, "wrong values", f"{half.wrong:g}", "0")
+        for row in run.rows
+        for place, half in (("out-of-place", row.out_of_place), ("in-place", row.in_place))
+        if half is not None and half.wrong and not run.error_column
+    ]
+    if verdict.good is not True:
+        findings.append(InspectionFinding("run", Judged.of(verdict.good), verdict.message))
+    return Inspection("nccl-tests", Judged.of(verdict.good), verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
+
+
+def inspect_perftest(text: str) -> Inspection:
+    """``ib-write-bw``, judged as evidence of GPUDirect RDMA. Raises ``Unreadable``."""
+    output = perftest.parse(text)
+    verdict = perftest.judge(output)
+    findings = [InspectionFinding("perftest", Judged.BAD, failure) for failure in output.failures]
+    return Inspection("ib-write-bw", Judged.of(verdict.good), verdict.code, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
