@@ -1,0 +1,131 @@
+"""INV-01: the independent sources that call a node an accelerator node, and whether they agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from conformance.scope import Scope, whole
+from fixtures.evidence import Finding, Subject, bad, not_judged, ok
+from fixtures.models import Node
+
+ADVERTISED = "advertised"
+"""Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
+
+NFD = "NFD label"
+"""Labels that Node Feature Discovery derives from PCI: one source, whatever device class the label names."""
+
+_NFD_PREFIX = "feature.node.kubernetes.io/"
+_VENDOR_OF_PCI = {"10de": "nvidia.com", "1002": "amd.com", "amd": "amd.com", "1da3": "habana.ai"}
+_PCI = re.compile(r"feature\.node\.kubernetes\.io/(?:pci-(?:[0-9a-f]{4}_)?)?([0-9a-z]{3,4})[.-]")
+_WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
+_OPERANDS = "nvidia.com/gpu.deploy.operands"
+
+
+def source_of(name: str) -> str:
+    """The independent source that a column of ``Scope.sources`` belongs to."""
+    if name in ("capacity", "ResourceSlice"):
+        return ADVERTISED
+    return NFD if name.startswith(f"label {_NFD_PREFIX}") else name
+
+
+def rows(scope: Scope) -> dict[str, dict[str, bool]]:
+    """``{node: {source: yes}}`` over the sources in use here, without those that cannot know the node's vendor.
+
+    A label that no node of the cluster carries is a source that is not installed, and says nothing. Advertisement
+    always counts: devices that nobody offers are what INV-01 is there to find.
+    """
+    merged: dict[str, dict[str, bool]] = {}
+    for name, columns in scope.sources.items():
+        row = merged.setdefault(name, {ADVERTISED: False})
+        for column, yes in columns.items():
+            source = source_of(column)
+            row[source] = row.get(source, False) or yes
+    in_use = {ADVERTISED} | {source for row in merged.values() for source, yes in row.items() if yes}
+    by_name = scope.snapshot.node_by_name
+    return {
+        name: {source: yes for source, yes in row.items() if source in in_use and (yes or _knows(source, by_name.get(name), scope))}
+        for name, row in merged.items()
+    }
+
+
+def _knows(source: str, node: Node | None, scope: Scope) -> bool:
+    """Whether a source that does not name the node could have: a vendor's label says nothing about another vendor's node."""
+    if not source.startswith("label ") or node is None:
+        return True
+    domain = source.removeprefix("label ").partition("/")[0]
+    vendors = vendors_of(node, scope)
+    return not vendors or any(domain == vendor or domain.endswith(f".{vendor}") for vendor in vendors) or "." not in domain
+
+
+def vendors_of(node: Node, scope: Scope) -> set[str]:
+    """Vendor domains that a node's PCI labels and device resources name (``nvidia.com``)."""
+    found = {".".join(name.partition("/")[0].split(".")[-2:]) for name in scope.device_capacity(node)}
+    for label, value in node.metadata.label.items():
+        if value == "true" and (match := _PCI.match(label)) and match[1] in _VENDOR_OF_PCI:
+            found.add(_VENDOR_OF_PCI[match[1]])
+    return found
+
+
+def check_agreement(scope: Scope) -> Iterator[Finding]:
+    """One finding per node that any source names, and one for the number of nodes where the policy states it."""
+    table = rows(scope)
+    everywhere = "labels, capacity, ResourceSlices and policy"
+    if not table and scope.policy.accelerators.expected_count != 0:
+        nodes = len(scope.snapshot.nodes)
+        yield bad(
+            Subject("Cluster", "accelerator nodes"),
+            f"0 of {nodes} nodes",
+            "at least one",
+            everywhere,
+            "no source calls any node an accelerator node, so nothing about devices can be judged",
+        )
+    for name, row in sorted(table.items()):
+        yield _judge(scope, name, row)
+    expected = scope.policy.accelerators.expected_count
+    if expected is not None:
+        found = sum(name in scope.snapshot.node_by_name for name in table)
+        subject = Subject("Cluster", "accelerator nodes")
+        if found == expected:
+            yield ok(subject, str(found), str(expected), "policy accelerators.expectedCount")
+        else:
+            message = f"the policy expects {expected} accelerator nodes and the sources name {found}"
+            yield bad(subject, str(found), str(expected), "policy accelerators.expectedCount", message)
+
+
+def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
+    subject = Subject("Node", name)
+    node = scope.snapshot.node_by_name.get(name)
+    observed = ", ".join(f"{source}: {'yes' if yes else 'no'}" for source, yes in sorted(row.items()))
+    if node is None:
+        return bad(
+            subject,
+            "no such node",
+            "a node of this name",
+            "policy accelerators.expectedNodes",
+            "the policy expects this node and it is gone",
+        )
+    if not row[ADVERTISED] and (reason := _withheld(node)):
+        return not_judged(subject, reason, "node labels")
+    if len(row) < 2:
+        only = next(iter(row))
+        return not_judged(subject, f"one source only ({only}): there is nothing to compare it with", "node labels and status.capacity")
+    if all(row.values()):
+        return ok(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices")
+    yes, no = ([source for source, value in sorted(row.items()) if value is wanted] for wanted in (True, False))
+    if no == [ADVERTISED]:
+        zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
+        why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice names it"
+        message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
+    else:
+        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} do not: agents or workloads that trust either will differ"
+    return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
+
+
+def _withheld(node: Node) -> str:
+    """Why a node's devices are deliberately not offered to containers, or empty (facts 1.3)."""
+    labels = node.metadata.label
+    if labels.get(_OPERANDS) == "false":
+        return f"{_OPERANDS}=false: its owner keeps the agents off this node"
+    config = labels.get(_WORKLOAD_CONFIG, "")
+    return f"{_WORKLOAD_CONFIG}={config}: its devices go to virtual machines" if config.startswith("vm-") else ""

@@ -1,0 +1,107 @@
+"""INV-03: what the caller may do, asked of the API server itself (SelfSubjectAccessReview, authorization.k8s.io/v1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from conformance.needs import Needs
+from fixtures.cluster import Answer, Cluster
+from fixtures.evidence import Finding, Subject, bad, ok, undecided
+from fixtures.kinds import KINDS
+from fixtures.models import Json
+from fixtures.snapshot import Snapshot
+from fixtures.trouble import ApiTrouble
+
+PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_SOURCE = "SelfSubjectAccessReview"
+
+
+class Right(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """One verb on one resource, cluster-wide. ``subresource`` is empty for the resource itself."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    needed_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        resource = f"{self.group}/{self.resource}" if self.group else self.resource
+        return f"{self.verb} {resource}" + (f"/{self.subresource}" if self.subresource else "")
+
+    def review(self) -> Json:
+        """The SelfSubjectAccessReview that asks for it. No namespace means: in all of them."""
+        attributes = {"verb": self.verb, "group": self.group, "resource": self.resource}
+        if self.subresource:
+            attributes["subresource"] = self.subresource
+        return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """A right and what the API server answered. ``allowed`` is None when it gave no answer, ``reason`` says why."""
+
+    right: Right
+    allowed: bool | None
+    reason: str = ""
+
+
+def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
+    """Every right that the selected requirements need, once. Kinds that the cluster does not serve need none."""
+    found: dict[Right, list[str]] = {}
+    for key, ids in needs.reads.items():
+        if snapshot.listing(key).served:
+            found.setdefault(_right("list", key), []).extend(ids)
+    for text, ids in needs.writes.items():
+        verb, _, key = text.partition(" ")
+        found.setdefault(_right(verb, key), []).extend(ids)
+    return [msgspec.structs.replace(right, needed_by=tuple(dict.fromkeys(ids))) for right, ids in sorted(found.items())]
+
+
+def _right(verb: str, key: str) -> Right:
+    """``pods``, ``apps/daemonsets``, ``pods/log`` or ``group/plural/subresource``."""
+    head, _, tail = key.rpartition("/")
+    core_subresource = head and "/" not in head and "." not in head and key not in KINDS and head in KINDS
+    if core_subresource or head.count("/") == 1:
+        key, subresource = head, tail
+    else:
+        subresource = ""
+    group, _, resource = key.rpartition("/")
+    return Right(verb=verb, group=group, resource=resource, subresource=subresource)
+
+
+def ask_rights(cluster: Cluster, wanted: Iterable[Right]) -> Iterator[Review]:
+    """Ask the API server about each right. Reviews create nothing."""
+    for right in wanted:
+        try:
+            yield read_review(right, cluster.request("POST", PATH, body=right.review()))
+        except ApiTrouble as trouble:
+            yield Review(right=right, allowed=None, reason=trouble.message)
+
+
+def read_review(right: Right, answer: Answer) -> Review:
+    """What an answer to a review says."""
+    status = answer.json().get("status")
+    if not answer.ok:
+        return Review(right=right, allowed=None, reason=f"{answer.status} {answer.message}")
+    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+        return Review(right=right, allowed=None, reason="the answer has no status.allowed")
+    reason = str(status.get("evaluationError") or status.get("reason") or "")
+    return Review(right=right, allowed=status["allowed"], reason=reason[:300])
+
+
+def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
+    """One finding per right. A missing one names the requirements that cannot be judged without it."""
+    for review in reviews:
+        right = review.right
+        subject = Subject("right", str(right))
+        needed = ", ".join(right.needed_by)
+        if review.allowed:
+            yield ok(subject, "allowed", "allowed", _SOURCE)
+        elif review.allowed is None:
+            yield undecided(subject, f"the API server did not say whether this is allowed ({review.reason}); {needed} need it", _SOURCE)
+        else:
+            why = f" ({review.reason})" if review.reason else ""
+            message = f"the caller may not {right}{why}, so {needed} cannot be judged and are inconclusive"
+            yield bad(subject, "denied", "allowed", _SOURCE, message)
