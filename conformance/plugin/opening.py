@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from fixtures.simulator.embedded import EmbeddedCluster
 
 from conformance.plugin.options import Options
 from conformance.policy import Policy
@@ -19,6 +19,9 @@ from fixtures.simulator.scenario import ScenarioError
 from fixtures.snapshot import Snapshot
 from fixtures.snapshot_files import SnapshotError, load_files
 from fixtures.trouble import ClusterUnreachable
+
+if TYPE_CHECKING:
+    from fixtures.simulator.embedded import EmbeddedCluster
 
 DEFAULT_SCENARIO = "healthy"
 
@@ -101,6 +104,8 @@ def _open_snapshot(options: Options, run_id: str, document: Json) -> Opened:
 
 
 def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
+    from fixtures.simulator.embedded import EmbeddedCluster  # imported late: a live run does not need it
+
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
     embedded = None
     try:

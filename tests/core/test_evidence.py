@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.evidence import MAX_PASSED_KEPT, Evidence, Finding, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.record import Level, Verdict
+
+NODE = Subject("Node", "gpu-0")
+
+
+def judged(*findings: Finding, level: Level = Level.MUST, strict: bool = False, required: bool = False) -> tuple[Verdict, str, int, int]:
+    evidence = Evidence()
+    evidence(findings)
+    judgement = evidence.judgement(level, strict=strict, required=required)
+    return judgement.verdict, judgement.reason_code, judgement.judged, judgement.total
+
+
+def test_all_good_passes_with_counts() -> None:
+    assert judged(ok(NODE), ok(NODE)) == (Verdict.PASSED, "", 2, 2)
+
+
+def test_nothing_judged_never_passes() -> None:
+    assert judged() == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 0)
+    assert judged(not_judged(NODE, "cordoned")) == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 1)
+
+
+def test_nothing_judged_fails_when_the_policy_requires_it() -> None:
+    assert judged(required=True)[:2] == (Verdict.FAILED, "RequiredButNothingJudged")
+
+
+def test_one_bad_subject_fails_whatever_else_was_good() -> None:
+    assert judged(ok(NODE), bad(NODE, "untainted", "a taint"), undecided(NODE, "?")) == (Verdict.FAILED, "NonConformant", 2, 3)
+
+
+def test_a_should_warns_unless_strict_or_required() -> None:
+    finding = bad(NODE, "x", "y")
+    assert judged(finding, level=Level.SHOULD)[0] is Verdict.WARNED
+    assert judged(finding, level=Level.SHOULD, strict=True)[0] is Verdict.FAILED
+    assert judged(finding, level=Level.SHOULD, required=True)[0] is Verdict.FAILED
+
+
+def test_an_undecided_subject_makes_the_rest_inconclusive() -> None:
+    assert judged(ok(NODE), undecided(NODE, "log unreadable")) == (Verdict.INCONCLUSIVE, "Undecided", 1, 2)
+
+
+def test_the_message_names_the_first_subject_and_the_count() -> None:
+    evidence = Evidence()
+    evidence([bad(NODE, "no taint", "a taint"), bad(NODE, "no taint", "a taint")])
+    assert evidence.judgement(Level.MUST).message == "Node gpu-0: no taint, expected a taint (and 1 more)"
+
+
+def test_passed_subjects_are_capped_and_counted() -> None:
+    evidence = Evidence()
+    evidence(ok(Subject("Pod", f"p{n}", "ns")) for n in range(MAX_PASSED_KEPT + 50))
+    judgement = evidence.judgement(Level.MUST)
+    assert (judgement.judged, len(judgement.subjects), judgement.subjects_omitted) == (MAX_PASSED_KEPT + 50, MAX_PASSED_KEPT, 50)
+
+
+@given(st.lists(st.sampled_from(list(Outcome))))
+def test_a_pass_always_has_a_good_subject_and_nothing_else_but_not_judged(outcomes: list[Outcome]) -> None:
+    verdict, _, count, total = judged(*(Finding(NODE, outcome) for outcome in outcomes))
+    assert total == len(outcomes)
+    if verdict is Verdict.PASSED:
+        assert count > 0
+        assert set(outcomes) <= {Outcome.OK, Outcome.NOT_JUDGED}

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.plugin.gate import ExitCode, decide, summarise
+from fixtures.record import Access, Level, Result, Verdict
+
+
+def a_result(verdict: Verdict, level: Level = Level.MUST, id_: str = "FENCE-01") -> Result:
+    return Result(id=id_, title="t", area="FENCE", level=level, access=Access.READ, verdict=verdict)
+
+
+def code(*results: Result, strict: bool = False, required: tuple[str, ...] = (), pytest_exit: int = 0, residue: bool = False) -> int:
+    return int(decide(list(results), strict=strict, required=required, pytest_exit=pytest_exit, residue=residue)[1])
+
+
+PASSED = a_result(Verdict.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ((PASSED,), 0),
+        ((PASSED, a_result(Verdict.WARNED, Level.SHOULD)), 0),
+        ((PASSED, a_result(Verdict.NOT_APPLICABLE)), 0),
+        ((PASSED, a_result(Verdict.FAILED)), 1),
+        ((PASSED, a_result(Verdict.FAILED), a_result(Verdict.INCONCLUSIVE)), 1),
+        ((PASSED, a_result(Verdict.INCONCLUSIVE)), 10),
+        ((PASSED, a_result(Verdict.INCONCLUSIVE, Level.SHOULD)), 0),
+        ((PASSED, a_result(Verdict.ERROR)), 3),
+        ((a_result(Verdict.NOT_APPLICABLE),), 10),
+        ((), 5),
+    ],
+    ids=["passed", "warned", "some-na", "failed", "failed-over-inconclusive", "inconclusive", "should", "error", "all-na", "nothing"],
+)
+def test_exit_codes(results: tuple[Result, ...], expected: int) -> None:
+    assert code(*results) == expected
+
+
+def test_strict_and_required_make_an_undecided_should_gate() -> None:
+    result = a_result(Verdict.INCONCLUSIVE, Level.SHOULD, "OPS-08")
+    assert code(PASSED, result, strict=True) == ExitCode.INCONCLUSIVE
+    assert code(PASSED, result, required=("OPS-08",)) == ExitCode.INCONCLUSIVE
+
+
+def test_residue_outranks_everything_and_interruption_keeps_its_code() -> None:
+    assert code(a_result(Verdict.FAILED), residue=True) == ExitCode.RESIDUE
+    assert code(PASSED, pytest_exit=2) == ExitCode.INTERRUPTED
+    assert code(PASSED, pytest_exit=2, residue=True) == ExitCode.RESIDUE
+    assert code(PASSED, pytest_exit=3) == ExitCode.INTERNAL_ERROR
+
+
+def test_the_summary_names_every_verdict() -> None:
+    summary = summarise([PASSED, PASSED, a_result(Verdict.FAILED)])
+    assert summary["passed"] == 2
+    assert summary["failed"] == 1
+    assert set(summary) == {str(verdict) for verdict in Verdict}

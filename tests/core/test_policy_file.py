@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conformance.policy import Policy
+from conformance.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
+
+
+def complaint(tmp_path: Path, text: str | bytes) -> str:
+    path = tmp_path / "policy.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(PolicyError) as caught:
+        read_policy_file(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"policy {path}: ")
+
+
+def test_an_empty_file_is_the_default_policy(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("")
+    assert build_policy(read_policy_file(path)) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fence: {taintKey: [a]}", "unknown key fence.taintKey; did you mean 'taintKeys'?"),
+        ("fenc: {}", "unknown key fenc; did you mean 'fence'?"),
+        ("fence: {taintKeys: 3}", "fence.taintKeys: 3 is not of type 'array'"),
+        ("- a", "expected a mapping of sections, found list"),
+        ("1: 2", "every key must be text"),
+        ("tenants: {podSecurity: resticted}", "tenants.podSecurity: 'resticted' is not one of"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_path_and_the_nearest_key(tmp_path: Path, text: str, expected: str) -> None:
+    assert complaint(tmp_path, text).startswith(expected)
+
+
+def test_text_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "fence: [").startswith("not YAML")
+    assert complaint(tmp_path, b"\xff\xfe\x00") == "not text"
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="No such file"):
+        read_policy_file(tmp_path / "none.yaml")
+
+
+def test_later_documents_lie_over_earlier_ones_key_by_key() -> None:
+    policy = build_policy({"fence": {"taintKeys": ["a"]}, "gang": {"required": True}}, {"fence": {"taintKeys": ["b"]}})
+    assert policy.fence.taint_keys == ("b",)
+    assert policy.gang.required is True
+    assert digest(policy) != digest(Policy())
+
+
+def test_the_schema_is_a_schema_and_accepts_what_scenarios_say() -> None:
+    Draft202012Validator.check_schema(policy_schema())
