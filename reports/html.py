@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fixtures.record import InventoryRow, Report, Result, SubjectResult, Verdict
 from reports import view
@@ -21,8 +22,8 @@ from reports.text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 
 TEMPLATES = Path(__file__).with_name("templates")
 
-MAX_TROUBLED_SHOWN = 100
-MAX_OTHERS_SHOWN = 5
+MAX_OTHERS_SHOWN = 50
+MAX_PASSED_SHOWN = 5
 MAX_ALSO_NAMED = 100
 MIN_SHARING = 3
 MAX_WORD = 48
@@ -49,17 +50,17 @@ class Row:
     @property
     def columns(self) -> list[str]:
         """Fields of the subjects table that at least one shown subject fills."""
-        filled = [name for name in ("observed", "expected", "source", "message") if any(getattr(s, name) for s in self.subjects)]
-        return [name for name in filled if name not in self.common]
+        names, common = ("observed", "expected", "source", "message"), self.common
+        return [name for name in names if name not in common and any(getattr(s, name) for s in self.subjects)]
 
     @property
     def common(self) -> dict[str, str]:
-        """What all subjects of a longer table share, said once above it instead of in every row."""
+        """What all listed subjects share, said once above a longer table instead of in every row."""
         if len(self.subjects) < MIN_SHARING:
             return {}
-        first = self.subjects[0]
+        first, listed = self.subjects[0], [*self.subjects, *(s for more in self.also.values() for s in more)]
         names = ("observed", "expected", "source")
-        return {n: getattr(first, n) for n in names if getattr(first, n) and len({getattr(s, n) for s in self.subjects}) == 1}
+        return {n: getattr(first, n) for n in names if getattr(first, n) and all(getattr(s, n) == getattr(first, n) for s in listed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +93,8 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
         finalize=_finish,
     )
-    environment.filters["name"] = lambda text: one_line(text, NAME_LIMIT)
-    environment.filters["cell"] = lambda text: visible(text, CELL_LIMIT)
+    environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
+    environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
     environment.filters["unbroken"] = lambda text: len(text) > MAX_WORD and max(map(len, text[:CELL_LIMIT].split()), default=0) > MAX_WORD
     environment.filters["links"] = lambda text: link_parts(visible(text, CELL_LIMIT))
     environment.filters["seconds"] = view.duration_words
@@ -160,18 +161,15 @@ def _areas(report: Report) -> list[Area]:
 def _row(result: Result, area: int, anchors: set[str]) -> Row:
     shown: list[SubjectResult] = []
     also: dict[Verdict, list[SubjectResult]] = {}
-    troubled = others = 0
+    seen: Counter[Verdict] = Counter()
     for subject in view.ordered_subjects(result):
-        if subject.verdict in view.ATTENTION:
-            troubled += 1
-            if troubled <= MAX_TROUBLED_SHOWN:
-                shown.append(subject)
-        else:
-            others += 1
-            if others <= MAX_OTHERS_SHOWN:
-                shown.append(subject)
-            elif others <= MAX_OTHERS_SHOWN + MAX_ALSO_NAMED:
-                also.setdefault(subject.verdict, []).append(subject)
+        verdict = subject.verdict
+        seen[verdict] += 1
+        limit = MAX_PASSED_SHOWN if verdict is Verdict.PASSED else MAX_OTHERS_SHOWN
+        if seen[verdict] <= limit:
+            shown.append(subject)
+        elif seen[verdict] <= limit + MAX_ALSO_NAMED:
+            also.setdefault(verdict, []).append(subject)
     hidden = len(result.subjects) - len(shown) - sum(map(len, also.values())) + result.subjects_omitted
     return Row(anchor=_anchor(result.id, anchors), area=area, result=result, subjects=shown, also=also, hidden=hidden)
 

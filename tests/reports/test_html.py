@@ -142,14 +142,31 @@ def test_omitted_subjects_are_counted() -> None:
 
 
 def test_many_subjects_keep_the_failed_ones_first_and_name_the_rest() -> None:
-    subjects = [subject(f"n{i:04d}") for i in range(300)] + [subject(f"bad{i:03d}", Verdict.FAILED) for i in range(130)]
+    subjects = [subject(f"n{i:04d}") for i in range(300)] + [subject(f"bad{i:03d}", Verdict.FAILED) for i in range(180)]
     text = html.render(report([result("REQ-01", Verdict.FAILED, subjects)]))
-    assert text.count('<td class="v failed">') == html.MAX_TROUBLED_SHOWN
-    assert text.count('<td class="v passed">') == html.MAX_OTHERS_SHOWN
+    assert text.count('<td class="v failed">') == html.MAX_OTHERS_SHOWN
+    assert text.count('<td class="v passed">') == html.MAX_PASSED_SHOWN
     assert text.index("bad000") < text.index("n0000")
     words = Document(text).words
     assert "Also passed: n0005, n0006" in words
+    assert "Also failed: bad050, bad051" in words
     assert "225 more subjects are not shown here; report.json lists them." in words  # 30 failed, 195 passed
+
+
+def test_subjects_that_were_not_judged_say_why() -> None:
+    subjects = [subject(f"n{i}") for i in range(30)] + [subject(f"c{i}", Verdict.NOT_APPLICABLE, message=f"cordoned {i}") for i in range(8)]
+    words = Document(html.render(report([result("REQ-01", Verdict.PASSED, subjects)]))).words
+    assert all(f"cordoned {i}" in words for i in range(8))
+    assert "not judged" in words
+
+
+def test_what_all_subjects_share_is_said_once() -> None:
+    subjects = [subject(f"n{i}", observed=f"5{i}", expected="at least 570", source="label x") for i in range(4)]
+    text = html.render(report([result("REQ-01", Verdict.PASSED, subjects)]))
+    assert text.count("at least 570") == 1
+    assert all(f"<td>5{i}</td>" in text for i in range(4))
+    subjects[3].expected = "at least 580"
+    assert html.render(report([result("REQ-01", Verdict.PASSED, subjects)])).count("at least 570") == 3
 
 
 def test_only_http_references_become_links() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.record import Report, Verdict
-from reports import html, write
+from reports import write
 from reports.write import ReportError, load, write_all
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 
@@ -120,10 +119,8 @@ def test_later_minor_schema_with_unknown_fields_still_loads(tmp_path: Path) -> N
     assert load(tmp_path).results == sample_report().results
 
 
-@pytest.mark.skipif(os.environ.get("CI_SLOW") == "1", reason="a slow machine says nothing about speed")
 def test_a_hundred_thousand_subjects_are_written_within_seconds(tmp_path: Path) -> None:
     start = time.monotonic()
     write_all(large_report(), tmp_path)
     assert time.monotonic() - start < 60
     assert (tmp_path / "report.html").stat().st_size < 10_000_000
-    assert html.MAX_OTHERS_SHOWN < 100
