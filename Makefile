@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help setup conformance test lint matrix bench lock clean
+.PHONY: help setup conformance test lint matrix bench docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exa
 
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench
+
+docs: $(STAMP) ## write docs/requirements.md from the catalogue
+	@$(BIN)/gpu-conformance docs docs/requirements.md
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml
