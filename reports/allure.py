@@ -37,7 +37,7 @@ def write(report: Report, folder: Path) -> None:
 
     logger = AllureFileLogger(folder)  # type: ignore[no-untyped-call]
     for index, result in enumerate(report.results):
-        item = _item(report, result)
+        item = _item(report, result, index)
         if result.subjects:
             name = f"{_digest(f'{report.run.id} {result.id} {index}')}-attachment.txt"
             logger.report_attached_data(_table(result), name)  # type: ignore[no-untyped-call]
@@ -46,11 +46,11 @@ def write(report: Report, folder: Path) -> None:
     logger.report_attached_data(_environment(report), "environment.properties")  # type: ignore[no-untyped-call]
 
 
-def _item(report: Report, result: Result) -> TestResult:
+def _item(report: Report, result: Result, index: int) -> TestResult:
     from allure_commons import model2
 
     moment = view.started(report)
-    start = round(moment.timestamp() * 1000) if moment else 0
+    start = (round(moment.timestamp() * 1000) if moment else 0) + index
     target = view.TARGET_NAME[report.target.kind]
     labels = {
         "epic": _name(result.area),
@@ -89,7 +89,7 @@ def _item(report: Report, result: Result) -> TestResult:
             for _, url in link_parts(one_line(reference))
             if url
         ],
-        start=start,  # the record has no start per requirement: all begin with the run
+        start=start,  # the record has no start per requirement: milliseconds keep the order of the report
         stop=start + round(result.duration_seconds * 1000),
     )
 

@@ -25,7 +25,7 @@ _SIGN = {
     Verdict.INCONCLUSIVE: "❔",
     Verdict.ERROR: "💥",
 }
-_SPECIAL = re.compile(r"[\\`*_~\[\]#!()|<>&@$:]|\bwww\.")
+_SPECIAL = re.compile(r"[\\`*_~\[\]#|<>&@$]|:(?=\S)|\bwww\.", re.IGNORECASE)
 
 
 def render(report: Report) -> str:

@@ -115,7 +115,7 @@ def test_markdown_has_verdict_banner_areas_and_findings() -> None:
     text = markdown.render(sample_report())
     lines = text.splitlines()
     assert lines[0].endswith("GPU conformance: Not conformant")
-    assert any(line.startswith("> **SIMULATED CLUSTER&#58; scenario h100-8x") for line in lines)
+    assert any(line.startswith("> **SIMULATED CLUSTER: scenario h100-8x") for line in lines)
     assert "| FENCE | 1 | 1 | 1 | 0 | 0 | 0 | 0 | 10 / 10 |" in lines
     assert text.count("<details>") == text.count("</details>") == 6
     assert text.index("FENCE-01") < text.index("REQ-02")
