@@ -1,0 +1,1 @@
+"""Taint fencing: devices are for those who ask for them."""

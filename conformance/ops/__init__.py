@@ -1,0 +1,1 @@
+"""Operator and agents: what keeps devices advertised, configured and watched."""
