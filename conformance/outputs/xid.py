@@ -13,7 +13,7 @@ from conformance.outputs.unreadable import Unreadable
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})(?:, [^)]{0,64})?\):? {0,4}(\d{1,5})(?:,| |\Z)(.{0,1024})")
 _SXID = re.compile(r"nvidia-nvswitch\d{1,4}: SXid \(PCI:([0-9a-fA-F:.]{4,20})\): (\d{1,6}), (Fatal|Non-fatal)(.{0,1024})")
-_KERNEL = re.compile(r"\bNVRM\b|\bnvidia(?:-\w{1,16}|_\w{1,16})?\b|\bkernel: |\A(?:<\d{1,3}>)?\[ {0,12}\d{1,12}\.\d{1,9}\]")
+_KERNEL = re.compile(r"\bNVRM: |\bnvidia-\w{1,16}: |\bkernel: |\A(?:<\d{1,3}>)?\[ {0,12}\d{1,12}\.\d{1,9}\] ")
 _RECOVERY = re.compile(r"to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,64})\)")
 _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 

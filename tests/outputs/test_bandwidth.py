@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.outputs import nccl_tests, perftest
+from conformance.outputs.nccl_tests import NcclTestsCode
+from conformance.outputs.perftest import Memory
+from conformance.outputs.unreadable import Unreadable
+from tests.outputs.lookalikes import lookalike
+
+NEW = lookalike("nccl-tests-new")
+
+
+def code(text: str, **options: float) -> NcclTestsCode:
+    return nccl_tests.judge(nccl_tests.parse(text), **options).code  # type: ignore[arg-type]
+
+
+def test_a_new_table() -> None:
+    run = nccl_tests.parse(NEW)
+    row = nccl_tests.largest(run)
+    assert row is not None
+    assert (row.size, row.out_of_place.busbw, row.in_place and row.in_place.busbw) == (4194304, 150.0, 150.51)
+    assert (run.collective, run.ranks, run.wrong, run.out_of_bounds, run.average) == ("all_reduce", 4, 0, 0, 110.16)
+    assert run.rank_lines[3] == (3, "worker-1", "NVIDIA H100 80GB HBM3")
+    verdict = nccl_tests.judge(run, minimum_busbw=140, ranks=4)
+    assert (verdict.code, verdict.good) == (NcclTestsCode.OK, True)
+
+
+def test_the_average_decides_nothing() -> None:
+    assert code(NEW, minimum_busbw=150) is NcclTestsCode.OK
+    assert code(NEW, minimum_busbw=151) is NcclTestsCode.BELOW_MINIMUM
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("150.00       0", "150.00       3", NcclTestsCode.WRONG_VALUES),
+        ("values : 0 OK", "values : 2 FAILED", NcclTestsCode.WRONG_VALUES),
+        ("100.00  150.00", "100.00  180.00", NcclTestsCode.INCONSISTENT),
+        ("maxBytes 4194304", "maxBytes 8388608", NcclTestsCode.NO_MEASUREMENT),
+        ("# Out of bounds values : 0 OK\n", "", NcclTestsCode.INCOMPLETE),
+        ("100.00  150.00", "0.00  0.00", NcclTestsCode.NO_MEASUREMENT),
+        ("bandwidth    : 110.16", "bandwidth    : 110.16 FAILED", NcclTestsCode.BELOW_MINIMUM),
+    ],
+)
+def test_one_thing_wrong(old: str, new: str, expected: NcclTestsCode) -> None:
+    assert old in NEW
+    assert code(NEW.replace(old, new)) is expected
+
+
+def test_ranks() -> None:
+    assert code(NEW, ranks=16) is NcclTestsCode.RANKS_MISMATCH
+    lines = [line for line in NEW.splitlines() if "Rank " not in line or "Rank  0" in line]
+    alone = "\n".join(line for text in lines for line in ([text, text] if "Rank  0" in text else [text]))
+    assert code(alone) is NcclTestsCode.RANKS_MISMATCH
+
+
+def test_a_table_without_rows_is_a_missing_measurement() -> None:
+    text = "\n".join(line for line in NEW.splitlines() if line.startswith("#"))
+    assert code(text) is NcclTestsCode.NO_MEASUREMENT
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("8 2 float sum -1 1.0 2.0 3.0 0 1.1 2.1 3.1 0", ("sum", -1, 0.0)),
+        ("8 2 float sum 1.0 2.0 3.0 N/A 1.1 2.1 3.1 N/A", ("sum", None, None)),
+        ("8 2 float 1.2e+06 2.0 3.0 4e-07 1.1 2.1 3.1 0e+00", ("", None, 4e-07)),
+        ("8 2 float none 0 1.0 2.0 3.0 0", ("none", 0, 0.0)),
+        ("8 2 float sum -1 1 2 3 0 .1 .2 .3 .4 1 2 3 0 .1 .2 .3 .4", ("sum", -1, 0.0)),
+    ],
+)
+def test_rows_of_all_formats(line: str, expected: tuple[str, int | None, float | None]) -> None:
+    row = nccl_tests.parse_row(line)
+    assert row is not None
+    assert (row.redop, row.root, row.out_of_place.wrong) == expected
+    assert row.out_of_place.busbw == 3.0
+
+
+@pytest.mark.parametrize(
+    "line", ["", "8 2 float", "a b c d e f g", "8 2 float sum -1 x y z 0", "8 2 float sum -1 nan nan nan 0", "８ 2 float sum -1 1 2 3 0"]
+)
+def test_no_row(line: str) -> None:
+    assert nccl_tests.parse_row(line) is None
+
+
+def test_factors() -> None:
+    assert nccl_tests.factor("all_reduce_perf", 8) == 1.75
+    assert nccl_tests.factor("all_gather", 4) == 0.75
+    assert nccl_tests.factor("sendrecv", 4) == 1
+    assert nccl_tests.factor("hypercube", 4) is None
+
+
+def test_gpu_memory_by_its_lines() -> None:
+    output = perftest.parse(lookalike("ib-write-bw-cuda"))
+    assert (output.memory, output.dmabuf, output.devices, output.whole) == (Memory.CUDA, True, ("mlx5_2",), True)
+    verdict = perftest.judge(output, minimum_gbits=380)
+    assert (verdict.code, verdict.good) == ("GDR_MEASURED", True)
+    assert perftest.judge(output, minimum_gbits=395).code == "BELOW_MINIMUM"
+
+
+def test_host_memory_needs_a_whole_output() -> None:
+    text = lookalike("ib-write-bw-cuda")
+    host = text[text.index("-----") : text.index("deallocating")]
+    assert perftest.parse(host).memory is Memory.HOST
+    assert perftest.parse(host.rstrip().rstrip("-")).memory is Memory.UNKNOWN
+    assert perftest.parse("$ ib_write_bw --use_cuda=0 -d mlx5_2\n" + host).memory is Memory.UNKNOWN
+
+
+def test_failures_and_units() -> None:
+    failed = perftest.judge(perftest.parse("RDMA_Write BW Test\nCouldn't allocate MR\n"))
+    assert (failed.code, failed.good) == ("FAILED", False)
+    mebi = perftest.parse(" #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 8 5 1000.0 1000.0 0.1\n")
+    assert mebi.rows[0].average == pytest.approx(8.388608)
+
+
+@pytest.mark.parametrize("text", ["", "hello", "1 2 3 4"])
+def test_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable):
+        nccl_tests.parse(text)
+    with pytest.raises(Unreadable):
+        perftest.parse(text)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs import dcgm, job_log, nvidia_smi, xid
+from conformance.outputs.dcgm import State
+from conformance.outputs.nvidia_smi import Action
+from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.xid import XidClass
+from tests.outputs.lookalikes import lookalike
+
+
+def test_listing() -> None:
+    listing = nvidia_smi.parse_listing(lookalike("smi-list"))
+    assert [gpu.layout for gpu in listing.gpus] == [{"3g.20gb": 2}, {}]
+    assert listing.uuids[-1] == "GPU-11111111-2222-3333-4444-555555555556"
+    assert len(listing.uuids) == 3
+    assert nvidia_smi.listing_problems(listing) == []
+
+
+def test_listing_problems() -> None:
+    text = lookalike("smi-list")
+    impossible = text.replace("GPU 1:", "  MIG 1g.5gb     Device  2: (UUID: MIG-x0000)\nGPU 1:")
+    assert "no room for all 1 x 1g.5gb" in nvidia_smi.listing_problems(nvidia_smi.parse_listing(impossible))[0]
+    twice = nvidia_smi.parse_listing(text.replace("555556", "555555"))
+    assert nvidia_smi.listing_problems(twice) == ["UUID GPU-11111111-2222-3333-4444-555555555555 is listed 2 times"]
+    failed = nvidia_smi.parse_listing("Failed to initialize NVML: Driver/library version mismatch\n")
+    assert nvidia_smi.listing_problems(failed) == ["Failed to initialize NVML: Driver/library version mismatch"]
+
+
+def test_query_text() -> None:
+    query = nvidia_smi.parse_query(lookalike("smi-query"))
+    assert (query.driver, query.cuda, query.attached) == ("580.95.05", "13.0", 3)
+    healthy, draining, broken = query.gpus
+    assert healthy.judge() == (Action.HEALTHY, ())
+    assert (healthy.volatile_uncorrectable, healthy.remapped_uncorrectable, healthy.mig_enabled) == (0, 1, False)
+    action, reasons = draining.judge()
+    assert action is Action.RESET
+    assert any("Drain and Reset" in reason for reason in reasons)
+    assert any("In Progress" in reason for reason in reasons)
+    action, reasons = broken.judge()
+    assert action is Action.REPLACE
+    assert set(reasons) == {
+        "row remapping failed",
+        "2 uncorrectable ECC errors since reset",
+        "hw_slowdown active",
+        "hw_thermal_slowdown active",
+    }
+
+
+def test_query_xml_whole_and_cut() -> None:
+    text = lookalike("smi-query.xml")
+    (gpu,) = nvidia_smi.parse_query(text).gpus
+    assert gpu.judge()[0] is Action.REBOOT
+    assert (gpu.model, gpu.remap_pending, gpu.volatile_uncorrectable, gpu.mig_enabled) == ("NVIDIA A30", True, 4, True)
+    assert gpu.slowdowns == ("hw_power_brake_slowdown",)
+    cut = nvidia_smi.parse_query(text[: text.index("<remapped_row_unc>") + 10])
+    assert (cut.cut, len(cut.gpus), cut.gpus[0].remap_pending) == (True, 1, None)
+
+
+def test_xml_entities_are_not_expanded() -> None:
+    bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "AAAA">]>\n<nvidia_smi_log><gpu id="0"><uuid>&a;</uuid></gpu></nvidia_smi_log>'
+    query = nvidia_smi.parse_query(bomb)
+    assert query.cut
+    assert all("AAAA" not in gpu.uuid for gpu in query.gpus)
+
+
+def test_a_gpu_without_any_signal_is_not_healthy() -> None:
+    text = "Driver Version : 580.1\nAttached GPUs : 1\nGPU 00000000:1B:00.0\n    Product Name : NVIDIA L4\n"
+    result = inspect("nvidia-smi", text)
+    assert (result.verdict, result.reason_code) == ("undecidable", "NO_HEALTH_SIGNAL")
+
+
+def test_missing_gpu_is_noticed() -> None:
+    assert inspect("nvidia-smi", "Attached GPUs : 2\nGPU 00000000:1B:00.0\n    GPU Recovery Action : None\n").verdict == "undecidable"
+
+
+def test_dcgm_devices() -> None:
+    busy, leaking, instance = dcgm.parse(lookalike("dcgm"))
+    assert (busy.state, busy.pods, busy.xid) == (State.BUSY, (("team", "train-0", "cuda"),), 31)
+    assert (busy.temperature, busy.power, busy.memory_used, busy.activity) == (61, 640.5, 70000, 0.97)
+    assert (leaking.state, leaking.allocated, leaking.used_but_unallocated) == (State.IDLE, False, True)
+    assert (instance.host, instance.profile, instance.pods, instance.state) == ("node-2", "1g.10gb", (("ns", "mig-pod", "c"),), State.IDLE)
+
+
+def test_dcgm_inspection_notes_idle_and_leaking_devices() -> None:
+    result = inspect("dcgm-metrics", lookalike("dcgm"))
+    assert (result.verdict, result.reason_code) == ("good", "BUSY_ALLOCATED")
+    messages = [finding.message for finding in result.findings]
+    assert "allocated to ns/mig-pod and idle in this scrape" in messages
+    assert any(message.startswith("2048 MiB used, no pod named") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("series", "verdict", "code"),
+    [
+        ("DCGM_FI_DEV_XID_ERRORS", "bad", "XID_FATAL"),
+        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "bad", "ROW_REMAP_FAILED"),
+    ],
+)
+def test_dcgm_faults(series: str, verdict: str, code: str) -> None:
+    value = 79 if "XID" in series else 1
+    result = inspect("dcgm-metrics", f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a"}} 5\n{series}{{gpu="0",UUID="GPU-a"}} {value}\n')
+    assert (result.verdict, result.reason_code) == (verdict, code)
+
+
+def test_dcgm_undecidable() -> None:
+    assert inspect("dcgm-metrics", 'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a"} 5\n').reason_code == "NO_ACTIVITY"
+    text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 5\nDCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a"} 9999\n'
+    assert inspect("dcgm-metrics", text).reason_code == "XID_UNKNOWN"
+
+
+def test_label_escapes_and_exported_names() -> None:
+    (sample,) = dcgm.parse_samples('m{a="x\\"y,z=\\\\",b="}"} 1.5 1700000000000')
+    assert (sample.labels, sample.value) == ({"a": 'x"y,z=\\', "b": "}"}, 1.5)
+    (device,) = dcgm.parse('DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="U",pod="exporter",exported_pod="train",exported_namespace="t"} 1\n')
+    assert device.pods == (("t", "train", ""),)
+
+
+def test_kernel_log() -> None:
+    fault, recovered, link = xid.parse_kernel_log(lookalike("kernel"))
+    assert (fault.code, fault.pci, fault.klass, fault.action) == (31, "0000:3b:00", XidClass.APPLICATION, "RESTART_APP")
+    assert (recovered.code, recovered.klass) == (154, XidClass.INFO)
+    assert (link.code, link.klass) == (145, XidClass.INFO)
+    assert inspect("kernel-log", lookalike("kernel")).verdict == "good"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "klass", "sxid"),
+    [
+        ("NVRM: Xid (PCI:0000:ca:00): 79, GPU has fallen off the bus.", 79, XidClass.FATAL, False),
+        ("NVRM: Xid (0000:03:00): 13, pid=1, Graphics Exception", 13, XidClass.APPLICATION, False),
+        ("kernel: nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", 20034, XidClass.FATAL, True),
+        (
+            "NVRM: Xid (PCI:0000:ca:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+            154,
+            XidClass.FATAL,
+            False,
+        ),
+        ("NVRM: Xid (PCI:0000:ca:00): 777, what", 777, XidClass.UNKNOWN, False),
+    ],
+)
+def test_kernel_lines(line: str, code: int, klass: XidClass, sxid: bool) -> None:
+    (event,) = xid.parse_kernel_log(line)
+    assert (event.code, event.klass, event.sxid) == (code, klass, sxid)
+
+
+def test_a_log_without_xid_proves_nothing() -> None:
+    result = inspect("kernel-log", "[    1.5] NVRM: loading NVIDIA UNIX Kernel Module\n")
+    assert (result.verdict, result.reason_code) == ("undecidable", "NO_XID")
+
+
+def test_catalogue_rows_do_not_overlap() -> None:
+    codes = [code for _, _, text in xid._ROWS for code in xid._codes(text)]
+    assert len(codes) == len(set(codes))
+    assert {code for code, entry in xid.CATALOGUE.items() if entry.action == "RESET_GPU"} >= {46, 62, 64, 95, 109, 110, 119, 120, 140}
+    assert all(xid.lookup(code).klass is not XidClass.FATAL for code in xid.PLUGIN_IGNORES - {109})
+
+
+def test_job_logs() -> None:
+    assert job_log.parse_vector_add("[Vector addition of 5 elements]\n").passed is None
+    assert job_log.parse_vector_add("[Vector addition of 5 elements]\nFailed to allocate device vector A\n").passed is False
+    failed = "Changing the 'nvidia.com/mig.config.state' node label to 'failed'"
+    assert inspect("mig-manager-log", f'time="x" level=error msg="bad"\n{failed}').verdict == "bad"
+    assert inspect("mig-manager-log", "Walking MigConfig for MIG config").verdict == "undecidable"
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        nvidia_smi.parse_listing,
+        nvidia_smi.parse_query,
+        dcgm.parse,
+        xid.parse_kernel_log,
+        job_log.parse_vector_add,
+        job_log.parse_mig_manager,
+    ],
+)
+@pytest.mark.parametrize("text", ["", "\n\n", "hello world", "<nvidia_smi_log>", "\0"])
+def test_unreadable(reader: object, text: str) -> None:
+    assert callable(reader)
+    with pytest.raises(Unreadable):
+        reader(text)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.cli.inspect import KINDS, inspect, main
+from conformance.outputs.unreadable import Unreadable
+from tests.outputs.lookalikes import lookalike, path_of
+
+CASES = [
+    ("nccl-log", "nccl-gdr", 0, "GDR_ENGAGED"),
+    ("nccl-log", "nccl-socket", 1, "SOCKET_FALLBACK"),
+    ("nccl-log", "nccl-mnnvl", 0, "MNNVL"),
+    ("nccl-tests", "nccl-tests-new", 0, "OK"),
+    ("nvidia-smi", "smi-list", 0, "LISTED"),
+    ("nvidia-smi", "smi-query", 1, "REPLACE"),
+    ("nvidia-smi", "smi-query.xml", 1, "REBOOT"),
+    ("dcgm-metrics", "dcgm", 0, "BUSY_ALLOCATED"),
+    ("node", "node-describe", 1, "INCONSISTENT"),
+    ("events", "events-get", 1, "UNSCHEDULABLE"),
+    ("resourceslice", "slices.yaml", 1, "INCOMPLETE_POOL"),
+    ("podgroup", "podgroup.yaml", 0, "GANG_HELD"),
+    ("psa-rejection", "psa-rejection", 0, "REJECTED"),
+    ("kernel-log", "kernel", 0, "XID_NOT_FATAL"),
+    ("ib-write-bw", "ib-write-bw-cuda", 0, "GDR_MEASURED"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "exit_code", "code"), CASES, ids=[row[1] for row in CASES])
+def test_exit_code_and_json(kind: str, name: str, exit_code: int, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([kind, str(path_of(name)), "--json"]) == exit_code
+    out, err = capsys.readouterr()
+    printed = json.loads(out)
+    assert list(printed) == ["kind", "verdict", "reasonCode", "message", "facts", "findings"]
+    assert (printed["kind"], printed["reasonCode"]) == (kind, code)
+    assert isinstance(printed["facts"], dict)
+    assert isinstance(printed["findings"], list)
+    assert err == ""
+
+
+def test_undecidable_is_ten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    log.write_text("h:1:2 [0] NCCL INFO Using network IB\n")
+    assert main(["inspect", "nccl-log", str(log)]) == 10
+    assert "UNDECIDABLE NO_EVIDENCE" in capsys.readouterr().out
+
+
+def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nvidia-smi", str(path_of("smi-query"))]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("nvidia-smi: BAD REPLACE\nof 3 GPUs: 1 replace, 1 reset\n")
+    assert "row remapping failed" in out
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lookalike("nccl-gdr").encode())))
+    assert main(["nccl-log", "-"]) == 0
+    assert "GDR_ENGAGED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\0\1", bytes(range(128, 256)) * 20, b"nothing of the kind"])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_unreadable_files_are_four_with_one_line(kind: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    assert main([kind, str(file), "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nccl-logs", "x"], ["nccl-log", "/no/such/file"], ["nccl-log", "."], ["nccl-log", "a\0b"], ["nccl-log"], [], ["node", "x", "--wat"]],
+)
+def test_wrong_use_is_four_with_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 4
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_unknown_kind_names_the_nearest() -> None:
+    with pytest.raises(Unreadable, match="did you mean nccl-log"):
+        inspect("nccl-logs", "x")
+
+
+def test_captured_text_does_not_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log"
+    file.write_text("h:1:2 [0] NCCL WARN Cuda failure \x1b]0;owned\x07 \x9b31m\u202e\n")
+    assert main(["nccl-log", str(file)]) == 10
+    assert not any(not character.isprintable() for character in capsys.readouterr().out.replace("\n", ""))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from conformance.outputs import mig_geometry
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "A100 40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 80GB"),
+        ("NVIDIA-H100-PCIe", "H100 80GB"),
+        ("NVIDIA-H100-NVL", "H100 NVL 94GB"),
+        ("NVIDIA-GH200-480GB", "H100 96GB, GH200 96GB or H20 96GB"),
+        ("NVIDIA-GH200-144G-HBM3e", "GH200 144GB"),
+        ("NVIDIA-H200-NVL", "H200 141GB"),
+        ("NVIDIA-A30", "A30 24GB"),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "RTX PRO 6000 Blackwell 96GB"),
+    ],
+)
+def test_product_tables(product: str, name: str) -> None:
+    geometry = mig_geometry.geometry_of(product)
+    assert geometry is not None
+    assert geometry.name == name
+
+
+@pytest.mark.parametrize("product", ["", "NVIDIA-L4", "GRID-A100-40C", "NVIDIA-A100", "Tesla-T4", "NVIDIA-A100-SXM-64GB"])
+def test_products_without_a_table(product: str) -> None:
+    assert mig_geometry.geometry_of(product) is None
+    assert mig_geometry.max_instances(product, "1g.5gb") is None
+    assert mig_geometry.fits(product, {"1g.5gb": 99})[0], "what no table knows cannot be refused"
+
+
+def test_the_product_decides_the_maximum_of_a_profile() -> None:
+    assert mig_geometry.max_instances("NVIDIA-A100-SXM4-40GB", "1g.10gb") == 4
+    assert mig_geometry.max_instances(H100, "1g.10gb") == 7
+    assert mig_geometry.max_instances("NVIDIA-H200", "1g.35gb") == 4
+    assert mig_geometry.max_instances("NVIDIA-GB300", "1g.35gb") == 7
+    assert mig_geometry.max_instances(H100, "1g.5gb") == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "possible"),
+    [
+        ({"1g.10gb": 7}, True),
+        ({"1g.10gb": 8}, False),
+        ({"3g.40gb": 2}, True),
+        ({"3g.40gb": 2, "1g.10gb": 1}, False),
+        ({"4g.40gb": 1, "3g.40gb": 1}, True),
+        ({"3g.40gb": 1, "1g.10gb": 4}, True),
+        ({"2g.20gb": 3, "1g.20gb": 1}, True),
+        ({"2g.20gb": 3, "1g.10gb": 2}, False),
+        ({"7g.80gb": 1, "1g.10gb": 1}, False),
+        ({"1g.10gb+me": 1, "1g.10gb": 6}, True),
+        ({"1g.10gb+me": 2}, False),
+        ({"1g.5gb": 1}, False),
+        ({"1g.10gb": -1}, False),
+        ({}, True),
+    ],
+)
+def test_layouts_of_one_device(layout: dict[str, int], possible: bool) -> None:
+    fits, reason = mig_geometry.fits(H100, layout)
+    assert fits is possible
+    assert bool(reason) is not possible
+
+
+def test_layouts_of_a_node() -> None:
+    assert mig_geometry.fits_devices(H100, 2, {"4g.40gb": 2, "3g.40gb": 2})[0]
+    assert not mig_geometry.fits_devices(H100, 2, {"4g.40gb": 2, "3g.40gb": 2, "1g.10gb": 1})[0]
+    assert mig_geometry.fits_devices(H100, 8, {"1g.10gb": 16, "2g.20gb": 8, "3g.40gb": 8})[0]
+    assert not mig_geometry.fits_devices(H100, 10**9, {"1g.10gb": 10**9})[0]
+
+
+@pytest.mark.parametrize("geometry", mig_geometry.GEOMETRIES, ids=lambda geometry: geometry.name)
+def test_every_maximum_fits_and_one_more_does_not(geometry: mig_geometry.Geometry) -> None:
+    product = {"H100 96GB, GH200 96GB or H20 96GB": "GH200 96GB", "H100 NVL 94GB": "H100 NVL"}.get(geometry.name, geometry.name)
+    assert mig_geometry.geometry_of(product) is geometry
+    for profile, maximum in geometry.maxima.items():
+        compute, memory = mig_geometry.slices(geometry, profile)
+        assert mig_geometry.fits(product, {profile: maximum})[0], profile
+        assert not mig_geometry.fits(product, {profile: maximum + 1})[0], profile
+        assert compute * maximum <= geometry.compute_slices
+        assert memory * maximum <= geometry.memory_slices
+    layout = mig_geometry.config_layout(product, "all-balanced")
+    assert layout
+    assert mig_geometry.fits(product, layout)[0]
+
+
+def test_greedy_placement_agrees_with_a_search() -> None:
+    """On one device: every layout of plain profiles against trying all placements."""
+    geometry = mig_geometry.H100_80
+    plain = ["7g.80gb", "4g.40gb", "3g.40gb", "2g.20gb", "1g.20gb", "1g.10gb"]
+    starts = {"7g.80gb": [0], "4g.40gb": [0], "3g.40gb": [0, 4], "2g.20gb": [0, 2, 4], "1g.20gb": [0, 2, 4, 6], "1g.10gb": list(range(7))}
+
+    def search(items: list[str], used: frozenset[int]) -> bool:
+        if not items:
+            return True
+        memory = mig_geometry.slices(geometry, items[0])[1]
+        spans = [frozenset(range(start, start + memory)) for start in starts[items[0]]]
+        return any(not span & used and search(items[1:], used | span) for span in spans)
+
+    for counts in itertools.product(*(range(min(geometry.maxima[profile], 3) + 1) for profile in plain)):
+        layout = dict(zip(plain, counts, strict=True))
+        items = [profile for profile in plain for _ in range(layout[profile])]
+        if len(items) > 7:
+            continue
+        assert mig_geometry.fits(H100, layout)[0] is search(items, frozenset()), layout
+
+
+@pytest.mark.parametrize("profile", ["1g.10gb", "1g.10gb+me", "1g.24gb-me", "1g.24gb+me.all", "4g.96gb+gfx"])
+def test_profile_and_resource_names(profile: str) -> None:
+    name = mig_geometry.resource_name(profile)
+    assert name == "nvidia.com/mig-" + profile.replace("+", ".")
+    assert mig_geometry.profile_of(name) == profile
+    assert mig_geometry.profile_of(name + ".shared") == profile
+    assert mig_geometry.is_profile(profile)
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-", "nvidia.com/mig-big", "nvidia.com/mig-1g.10gb+me"])
+def test_no_profile(name: str) -> None:
+    assert mig_geometry.profile_of(name) is None
+
+
+def test_config_names() -> None:
+    assert mig_geometry.config_layout(H100, "all-balanced") == {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}
+    assert mig_geometry.config_layout("NVIDIA-A30", "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
+    assert mig_geometry.config_layout(H100, "all-1g.10gb.me") == {"1g.10gb+me": 1}
+    assert mig_geometry.config_layout(H100, "all-disabled") == {}
+    assert mig_geometry.config_layout(H100, "team-layout") is None
+    assert mig_geometry.config_layout(H100, "all-1g.5gb") is None
+    assert mig_geometry.config_layout("NVIDIA-L4", "all-balanced") is None

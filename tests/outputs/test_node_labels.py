@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs import node_labels, node_text
+from conformance.outputs.unreadable import Unreadable
+from tests.outputs.lookalikes import lookalike
+
+GPU = "nvidia.com/gpu"
+SHARED = "nvidia.com/gpu.shared"
+
+
+def labels(**parts: str) -> dict[str, str]:
+    base = {"gpu.count": "4", "gpu.product": "NVIDIA-A10", "gpu.replicas": "1", "gpu.sharing-strategy": "none"}
+    return {
+        f"nvidia.com/{name}": value
+        for name, value in (base | {key.replace("__", "."): value for key, value in parts.items()}).items()
+        if value
+    }
+
+
+def mixed(**parts: str) -> dict[str, str]:
+    base = {
+        "gpu__count": "2",
+        "gpu__product": "NVIDIA-H100-80GB-HBM3",
+        "gpu__replicas": "0",
+        "mig__strategy": "mixed",
+        "mig-1g.10gb__count": "14",
+        "mig-1g.10gb__replicas": "1",
+        "mig-1g.10gb__product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+    }
+    return labels(**(base | parts))
+
+
+def what(found: list[node_labels.Inconsistency]) -> list[str]:
+    return [item.what for item in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Tesla-T4-SHARED", ("Tesla-T4", "", False, True)),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", ("NVIDIA-A100-SXM4-40GB", "1g.5gb", False, True)),
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me", ("NVIDIA-H100-80GB-HBM3", "1g.10gb+me", False, False)),
+        ("NVIDIA-H100-80GB-HBM3-MIG-INVALID", ("NVIDIA-H100-80GB-HBM3", "", True, False)),
+        ("ACME-MIG-29", ("ACME-MIG-29", "", False, False)),
+        ("", ("", "", False, False)),
+    ],
+)
+def test_product_grammar(text: str, expected: tuple[str, str, bool, bool]) -> None:
+    product = node_labels.parse_product(text)
+    assert (product.model, product.mig_profile, product.mig_invalid, product.shared) == expected
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (labels(), {GPU: 4}),
+        (labels(gpu__replicas="0"), {GPU: 4}),
+        (labels(gpu__replicas=""), {GPU: 4}),
+        (labels(gpu__replicas="3", gpu__product="NVIDIA-A10-SHARED"), {GPU: 12}),
+        (labels(gpu__replicas="3"), {GPU: 0, SHARED: 12}),
+        (labels(mig__strategy="single", gpu__count="14", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), {GPU: 14}),
+        (labels(mig__strategy="single", gpu__count="0", gpu__replicas="0", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-INVALID"), {GPU: 0}),
+        (mixed(), {GPU: 0, "nvidia.com/mig-1g.10gb": 14}),
+        (mixed(**{"mig-1g.10gb__replicas": "2"}), {GPU: 0, "nvidia.com/mig-1g.10gb": 0, "nvidia.com/mig-1g.10gb.shared": 28}),
+        (mixed(**{"mig-1g.10gb__count": "7", "gpu__replicas": "1"}), {"nvidia.com/mig-1g.10gb": 7}),
+        (mixed(**{"mig-1g.10gb__count": "", "mig-1g.10gb__replicas": "", "mig-1g.10gb__product": "", "gpu__replicas": "1"}), {GPU: 2}),
+        (labels(gpu__product="GRID-A100-10C"), {}),
+        (labels(vgpu__present="true"), {}),
+        ({}, {}),
+        (labels(gpu__count="many"), {}),
+    ],
+)
+def test_expectations(node: dict[str, str], expected: dict[str, int]) -> None:
+    assert node_labels.expectations(node) == expected
+
+
+@pytest.mark.parametrize(
+    "node", [labels(), labels(gpu__replicas="3", **{"gpu__sharing-strategy": "mps"}), mixed(), mixed(**{"mig-1g.10gb__replicas": "2"})]
+)
+def test_what_is_expected_is_consistent_and_one_less_is_not(node: dict[str, str]) -> None:
+    expected = {name: str(units) for name, units in node_labels.expectations(node).items()}
+    assert node_labels.capacity_inconsistencies(node, expected) == []
+    for name, units in expected.items():
+        if units != "0":
+            short = expected | {name: str(int(units) - 1)}
+            assert what(node_labels.inconsistencies(node, short, short)) == [f"capacity {name}"]
+
+
+def test_capacity_disagreements_name_their_source() -> None:
+    (found,) = node_labels.capacity_inconsistencies(labels(), {GPU: "3"})
+    assert (found.observed, found.expected, found.source) == ("3", "4", "nvidia.com/gpu.count 4 x replicas 1")
+    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4", "nvidia.com/mig-1g.5gb": "1"})) == [
+        "capacity nvidia.com/mig-1g.5gb"
+    ]
+    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4", SHARED: "8"})) == [f"capacity {SHARED}"]
+    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4.5"})) == [f"capacity {GPU}", f"capacity {GPU}"]
+
+
+def test_partly_mig_node_is_bounded() -> None:
+    node = mixed(**{"mig-1g.10gb__count": "7", "gpu__replicas": "1"})
+    assert node_labels.capacity_inconsistencies(node, {GPU: "1", "nvidia.com/mig-1g.10gb": "7"}) == []
+    assert what(node_labels.capacity_inconsistencies(node, {GPU: "2", "nvidia.com/mig-1g.10gb": "7"})) == [f"capacity {GPU}"]
+    full = mixed(**{"mig-1g.10gb__count": "8", "gpu__replicas": "1"})
+    assert what(node_labels.capacity_inconsistencies(full, {GPU: "1", "nvidia.com/mig-1g.10gb": "8"})) == [f"capacity {GPU}"]
+
+
+def test_allocatable() -> None:
+    assert node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "8"}) == []
+    (fewer,) = node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "7"})
+    assert "1 unhealthy unit(s)" in fewer.source
+    (more,) = node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "9"})
+    assert "never above capacity" in more.source
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (labels(gpu__product="NVIDIA-A10-SHARED"), ["label nvidia.com/gpu.product"]),
+        (labels(gpu__replicas="4"), ["label nvidia.com/gpu.sharing-strategy"]),
+        (labels(**{"gpu__sharing-strategy": "mps"}), ["label nvidia.com/gpu.replicas"]),
+        (labels(gpu__count="4x"), ["label nvidia.com/gpu.count"]),
+        (labels(mig__strategy="double"), ["label nvidia.com/mig.strategy"]),
+        (labels(gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), ["label nvidia.com/gpu.product"]),
+        (labels(mig__strategy="single", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.5gb"), ["label nvidia.com/gpu.product"]),
+        (labels(mig__strategy="single", gpu__product="NVIDIA-H100-80GB-HBM3-MIG-INVALID"), ["label nvidia.com/gpu.product"]),
+        (mixed(mig__capable="false"), ["label nvidia.com/mig.capable"]),
+        (mixed(mig__strategy="single"), ["label nvidia.com/mig-1g.10gb.count"]),
+        (mixed(**{"mig-1g.10gb__product": "NVIDIA-H100-80GB-HBM3-MIG-2g.20gb"}), ["label nvidia.com/mig-1g.10gb.product"]),
+        (mixed(**{"mig-1g.10gb__count": "15"}), ["label nvidia.com/mig-*.count on 2 device(s)"]),
+        (
+            mixed(mig__config="all-2g.20gb", mig__config__state="success"),
+            ["label nvidia.com/mig-1g.10gb.count", "label nvidia.com/mig-2g.20gb.count"],
+        ),
+        (mixed(mig__config="all-2g.20gb", mig__config__state="failed"), []),
+        (mixed(mig__config="all-1g.10gb", mig__config__state="success"), []),
+        (labels(gpu__product="GRID-A10-8Q", gpu__replicas="-1"), ["label nvidia.com/gpu.replicas"]),
+    ],
+)
+def test_labels_against_each_other(node: dict[str, str], expected: list[str]) -> None:
+    assert what(node_labels.label_inconsistencies(node)) == expected
+
+
+def test_single_strategy_and_its_config() -> None:
+    node = labels(
+        mig__strategy="single",
+        gpu__count="13",
+        gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+        mig__config="all-1g.10gb",
+        mig__config__state="success",
+    )
+    assert what(node_labels.label_inconsistencies(node)) == ["label nvidia.com/gpu.count"]
+    assert what(node_labels.label_inconsistencies(node | {"nvidia.com/mig.config": "all-2g.20gb"})) == ["label nvidia.com/gpu.product"]
+
+
+def test_describe_of_two_nodes() -> None:
+    first, second = node_text.parse_nodes(lookalike("node-describe"))
+    assert (first.name, first.capacity, first.allocatable) == ("gpu-7", {GPU: "10"}, {GPU: "10"})
+    assert "nvidia.com/gpu-driver-upgrade-enabled" not in first.labels
+    assert second.allocatable == {GPU: "7"}
+    result = inspect("node", lookalike("node-describe"))
+    assert (result.verdict, result.reason_code) == ("bad", "INCONSISTENT")
+    assert result.message == "gpu-8: allocatable nvidia.com/gpu 7, expected 8 (capacity; 1 unhealthy unit(s))"
+
+
+def node_object(name: str, units: str, state: str = "") -> dict[str, object]:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels(mig__config__state=state)},
+        "status": {"capacity": {GPU: units}, "allocatable": {GPU: units}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "verdict", "code"),
+    [
+        (node_object("a", "4"), "good", "CONSISTENT"),
+        ({"kind": "List", "items": [node_object("a", "4"), node_object("b", "3")]}, "bad", "INCONSISTENT"),
+        (node_object("a", "4", state="rebooting"), "undecidable", "MIG_CONFIG_CHANGING"),
+        (node_object("a", "4", state="failed"), "bad", "INCONSISTENT"),
+        ({"kind": "Node", "metadata": {"name": "cpu", "labels": {"kubernetes.io/os": "linux"}}}, "undecidable", "NO_DEVICES"),
+        ({"kind": "Node", "metadata": {"name": "c"}, "status": {"capacity": {GPU: "4"}}}, "undecidable", "NO_DEVICE_COUNT"),
+        (labels(), "good", "CONSISTENT"),
+    ],
+)
+def test_objects(document: object, verdict: str, code: str) -> None:
+    result = inspect("node", json.dumps(document))
+    assert (result.verdict, result.reason_code) == (verdict, code)
+
+
+def test_yaml_node_and_cut_yaml() -> None:
+    text = (
+        "$ kubectl get node a -o yaml\napiVersion: v1\nkind: Node\nmetadata:\n  labels:\n    nvidia.com/gpu.count: '1'\n  ...\n"
+        "status:\n  capacity: {nvidia.com/gpu: 1}\n"
+    )
+    assert inspect("node", text).verdict == "good"
+
+
+@pytest.mark.parametrize(("units", "verdict"), [("8", "undecidable"), ("7", "bad")])
+def test_a_table_without_count_is_checked_for_divisibility(units: str, verdict: str) -> None:
+    text = f"NAME   GPU   REPLICAS   PRODUCT\nn-1    {units}     4          NVIDIA-L4-SHARED\n"
+    assert inspect("node", text).verdict == verdict
+
+
+@pytest.mark.parametrize("text", ["", "nothing here", "{", "[]", '{"a": 1}', "kind: Node\n  bad: [", "Capacity:\n  cpu: 4"])
+def test_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable):
+        node_text.parse_nodes(text)

@@ -1,0 +1,186 @@
+"""Every capture of the samples' index that the readers concern gets the verdict the index states, through ``inspect``."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from tests.samples import sample
+
+VERDICTS = [
+    ("nccl-log", "nccl-log-1", "good", "GDR_ENGAGED"),
+    ("nccl-log", "nccl-log-2", "undecidable", "NOT_APPLICABLE"),
+    ("nccl-log", "nccl-log-3", "bad", "SOCKET_FALLBACK"),
+    ("nccl-log", "nccl-log-4", "bad", "SOCKET_FALLBACK"),
+    ("nccl-log", "nccl-log-5", "undecidable", "NO_EVIDENCE"),
+    ("nccl-log", "nccl-log-6", "bad", "RDMA_WITHOUT_GDR"),
+    ("nccl-log", "nccl-log-7", "good", "GDR_ENGAGED"),
+    ("nccl-log", "nccl-log-8", "bad", "GDR_ENGAGED"),
+    ("nccl-log", "nccl-log-9", "undecidable", "NO_EVIDENCE"),
+    ("nccl-log", "nccl-log-10", "bad", "SOCKET_FALLBACK"),
+    ("nccl-log", "nccl-log-11", "bad", "PARTIAL_GDR"),
+    *(("nccl-tests", f"nccl-tests-{number}", "good", "OK") for number in range(1, 8)),
+    ("nccl-tests", "nccl-tests-8", "undecidable", "CORRECTNESS_NOT_CHECKED"),
+    ("ib-write-bw", "ib-write-bw-1", "undecidable", "MEMORY_UNKNOWN"),
+    ("ib-write-bw", "ib-write-bw-2", "undecidable", "HOST_MEMORY"),
+    ("ib-write-bw", "ib-write-bw-3", "undecidable", "HOST_MEMORY"),
+    *(("nvidia-smi", f"nvidia-smi-L-{number}", "good", "LISTED") for number in range(1, 4)),
+    ("nvidia-smi", "nvidia-smi-q-1", "good", "HEALTHY"),
+    ("nvidia-smi", "nvidia-smi-q-2", "bad", "REPLACE"),
+    ("nvidia-smi", "kops-secure-access-1", "good", "HEALTHY"),
+    *(("dcgm-metrics", f"dcgm-metrics-{number}", "good", "IDLE_UNALLOCATED") for number in range(1, 5)),
+    ("dcgm-metrics", "dcgm-metrics-5", "good", "BUSY_UNALLOCATED"),
+    ("kernel-log", "xid-dmesg-1", "bad", "XID_FATAL"),
+    ("kernel-log", "xid-dmesg-2", "bad", "XID_FATAL"),
+    ("node", "nodelabels-1", "good", "CONSISTENT"),
+    ("node", "nodelabels-vgpu-1", "undecidable", "NOT_APPLICABLE"),
+    ("node", "node-timeslice-1", "good", "CONSISTENT"),
+    ("node", "node-timeslice-2", "good", "CONSISTENT"),
+    ("node", "node-timeslice-3", "good", "CONSISTENT"),
+    ("node", "node-timeslice-4", "undecidable", "NO_DEVICE_COUNT"),
+    ("node", "node-timeslice-5", "undecidable", "NO_DEVICE_COUNT"),
+    *(("events", f"failedscheduling-{number}", "bad", "UNSCHEDULABLE") for number in range(1, 7)),
+    ("events", "unexpectedadmission-1", "bad", "ADMISSION_FAILED"),
+    ("events", "kueue-events-1", "good", "PLACED_AFTER_WAITING"),
+    ("events", "volcano-events-1", "good", "PLACED_AFTER_WAITING"),
+    ("events", "volcano-reason-1", "undecidable", "GANG_HELD"),
+    ("events", "volcano-reason-2", "undecidable", "GANG_HELD"),
+    ("podgroup", "volcano-podgroup-1", "good", "GANG_HELD"),
+    ("podgroup", "volcano-podgroup-2", "good", "TEARING_DOWN"),
+    ("podgroup", "volcano-podgroup-3", "good", "RUNNING"),
+    ("resourceslice", "resourceslice-1", "undecidable", "INCOMPLETE_TEXT"),
+    ("resourceslice", "resourceslice-2", "good", "COMPLETE"),
+    ("resourceslice", "resourceslice-3", "good", "COMPLETE"),
+    ("psa-rejection", "psa-rejection-1", "good", "REJECTED"),
+    ("psa-rejection", "psa-rejection-2", "good", "REJECTED"),
+    ("psa-rejection", "psa-rejection-3", "bad", "UNKNOWN_REASON"),
+    ("mig-manager-log", "mig-manager-log-1", "good", "SUCCESS"),
+    ("vectoradd", "cuda-vectoradd-1", "good", "TEST_PASSED"),
+    ("vectoradd", "dra-test-output-1", "good", "TEST_PASSED"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "verdict", "code"), VERDICTS, ids=[row[1] for row in VERDICTS])
+def test_index_verdict(kind: str, name: str, verdict: str, code: str) -> None:
+    result = inspect(kind, sample(name))
+    assert (result.kind, result.verdict, result.reason_code) == (kind, verdict, code)
+    assert result.message
+
+
+@pytest.mark.parametrize(
+    ("number", "busbw", "size", "average"),
+    [
+        (1, 386.56, 8 << 30, 373.187),
+        (2, 834.57, 8 << 30, 745.53),
+        (3, 810.41, 16 << 30, 688.487),
+        (4, 405.74, 16 << 30, 297.808),
+        (5, 437.79, 2 << 30, 52.9753),
+        (6, 483.05, 16 << 30, 156.742),
+        (7, 369.86, 16 << 30, 84.0569),
+        (8, 235.26, 8 << 30, 68.4048),
+    ],
+)
+def test_bandwidth_is_that_of_the_largest_size(number: int, busbw: float, size: int, average: float) -> None:
+    facts = inspect("nccl-tests", sample(f"nccl-tests-{number}")).facts
+    assert (facts["busbw"], facts["largestBytes"], facts["averageBusbw"]) == (busbw, size, average)
+    assert facts["wrong"] == (None if number == 8 else 0)
+
+
+@pytest.mark.parametrize(("number", "direct", "total"), [(1, 12, 12), (5, 0, 0), (6, 0, 4), (7, 3, 3), (8, 5, 5), (11, 1, 1)])
+def test_channels_counted(number: int, direct: int, total: int) -> None:
+    facts = inspect("nccl-log", sample(f"nccl-log-{number}")).facts
+    assert (facts["gdrChannels"], facts["netChannels"]) == (direct, total)
+
+
+def test_details_of_logs() -> None:
+    warned = inspect("nccl-log", sample("nccl-log-8"))
+    assert any(finding.verdict == "bad" and "register memory" in finding.message for finding in warned.findings)
+    assert any("NCCL_IB_DISABLE=1" in finding.message for finding in inspect("nccl-log", sample("nccl-log-9")).findings)
+    assert inspect("nccl-log", sample("nccl-log-11")).facts["hcasWithoutGdr"] == [5]
+
+
+def test_gpus_to_replace_and_to_reset() -> None:
+    actions = inspect("nvidia-smi", sample("nvidia-smi-q-2")).facts["actions"]
+    assert isinstance(actions, dict)
+    number = {action: [int(pci[:8], 16) for pci in pcis] for action, pcis in actions.items()}
+    assert number == {"replace": [1, 2, 6, 8], "reset": [4], "healthy": [3, 5, 7]}
+
+
+def test_one_gpu_in_the_pod_with_a_claim() -> None:
+    facts = inspect("nvidia-smi", sample("kops-secure-access-1")).facts
+    assert (facts["attachedGpus"], facts["gpus"], facts["recoveryActions"]) == (1, 1, ["None"])
+
+
+def test_listed_mig_layouts() -> None:
+    assert inspect("nvidia-smi", sample("nvidia-smi-L-1")).facts["layouts"] == [{"1g.10gb": 7}]
+    assert inspect("nvidia-smi", sample("nvidia-smi-L-2")).facts["layouts"] == [{"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}]
+    assert inspect("nvidia-smi", sample("nvidia-smi-L-3")).facts["layouts"] == [{"1g.12gb": 7}, {"1g.12gb": 7}]
+
+
+def test_metrics_of_devices() -> None:
+    devices = inspect("dcgm-metrics", sample("dcgm-metrics-5")).facts["devices"]
+    assert isinstance(devices, list)
+    parent, instance = devices
+    assert parent["uuid"] == instance["uuid"]
+    assert (instance["profile"], instance["instance"], instance["xid"]) == ("1g.5gb", "13", 0)
+    assert instance["activity"] == pytest.approx(0.9957, abs=1e-4)
+    (vgpu,) = inspect("dcgm-metrics", sample("dcgm-metrics-4")).facts["devices"]  # type: ignore[misc]
+    assert vgpu["vgpu"] is True
+    assert vgpu["activity"] == 0
+
+
+def test_expected_units() -> None:
+    def expected(name: str) -> object:
+        nodes = inspect("node", sample(name)).facts["acceleratorNodes"]
+        assert isinstance(nodes, list)
+        return nodes[0]["expected"]
+
+    assert expected("nodelabels-1") == {
+        "nvidia.com/gpu": 0,
+        "nvidia.com/mig-1g.10gb": 2,
+        "nvidia.com/mig-2g.20gb": 1,
+        "nvidia.com/mig-3g.40gb": 1,
+    }
+    assert expected("node-timeslice-1") == {"nvidia.com/gpu": 16}
+    assert expected("node-timeslice-2") == {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 16}
+    assert expected("node-timeslice-3") == {"nvidia.com/gpu": 6}
+
+
+def test_shared_and_exclusive_rows_of_a_table() -> None:
+    nodes = inspect("node", sample("node-timeslice-5")).facts["acceleratorNodes"]
+    assert isinstance(nodes, list)
+    assert [node["shared"] for node in nodes] == [True, False]
+
+
+def test_one_gpu_behind_four_units() -> None:
+    assert "1 device(s) x 4 replicas" in inspect("node", sample("node-timeslice-4")).message
+
+
+def test_pools_of_two_nodes() -> None:
+    facts = inspect("resourceslice", sample("resourceslice-2")).facts
+    pools = facts["pools"]
+    assert isinstance(pools, list)
+    assert [(pool["driver"], pool["devices"], pool["complete"]) for pool in pools] == [
+        ("compute-domain.nvidia.com", {"daemon": 1, "channel": 1}, True),
+        ("compute-domain.nvidia.com", {"channel": 1, "daemon": 1}, True),
+        ("gpu.nvidia.com", {"gpu": 8}, True),
+        ("gpu.nvidia.com", {"gpu": 8}, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "total", "reasons"),
+    [
+        (1, 1, [(1, "insufficient resource", "nvidia.com/pgpu")]),
+        (2, 3, [(1, "untolerated taint", "node-role.kubernetes.io/control-plane"), (2, "insufficient resource", "nvidia.com/gpu")]),
+        (3, 3, [(1, "untolerated taint", "node-role.kubernetes.io/control-plane"), (2, "insufficient resource", "nvidia.com/gpu")]),
+        (4, 9, [(9, "node affinity or selector", "")]),
+        (5, 1, [(1, "insufficient resource", "gpu.intel.com/i915")]),
+        (6, 3, [(1, "untolerated taint", ""), (2, "insufficient resource", "cpu"), (2, "insufficient resource", "memory")]),
+    ],
+)
+def test_reasons_of_unschedulable_pods(number: int, total: int, reasons: list[tuple[int, str, str]]) -> None:
+    messages = inspect("events", sample(f"failedscheduling-{number}")).facts["unschedulable"]
+    assert isinstance(messages, list)
+    assert messages[0]["total"] == total
+    assert [(reason["count"], reason["kind"], reason["detail"]) for reason in messages[0]["reasons"]] == reasons

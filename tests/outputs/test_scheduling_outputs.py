@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs import events, resource_slice, volcano
+from conformance.outputs.events import EventKind, ReasonKind
+from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.volcano import GangState
+from tests.outputs.lookalikes import lookalike
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "detail"),
+    [
+        ("node(s) had untolerated taint {nvidia.com/gpu: present}", ReasonKind.TAINT, "nvidia.com/gpu=present"),
+        (
+            "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }",
+            ReasonKind.TAINT,
+            "node-role.kubernetes.io/control-plane",
+        ),
+        ("node(s) had untolerated taint(s)", ReasonKind.TAINT, ""),
+        ("node(s) had taint {a: b}, that the pod didn't tolerate", ReasonKind.TAINT, "a=b"),
+        ("Insufficient amd.com/gpu", ReasonKind.INSUFFICIENT, "amd.com/gpu"),
+        ("node(s) didn't match Pod's node affinity/selector", ReasonKind.AFFINITY, ""),
+        ("node(s) were unschedulable", ReasonKind.CORDONED, ""),
+        ("node(s) didn't match pod anti-affinity rules", ReasonKind.POD_AFFINITY, ""),
+        ("node(s) didn't match pod topology spread constraints", ReasonKind.TOPOLOGY_SPREAD, ""),
+        ("Too many pods", ReasonKind.TOO_MANY_PODS, ""),
+        ("cannot allocate all claims", ReasonKind.DRA, ""),
+        ("resourceclaim not available on the node", ReasonKind.DRA, ""),
+        ("node(s) resource fit failed", ReasonKind.RESOURCE_FIT, ""),
+        ("node(s) felt unwell", ReasonKind.OTHER, ""),
+    ],
+)
+def test_reasons(text: str, kind: ReasonKind, detail: str) -> None:
+    assert events.classify(text) == (kind, detail)
+    message = events.parse_unschedulable(f"0/7 nodes are available: 3 {text}. preemption: 0/7 nodes are available: 7 No.")
+    assert [(reason.count, reason.kind, reason.text) for reason in message.reasons] == [(3, kind, text)]
+    assert (message.total, message.postfilter) == (7, "preemption: 0/7 nodes are available: 7 No.")
+
+
+def test_overlapping_counts_and_commas_inside_a_reason() -> None:
+    message = events.parse_unschedulable(
+        "0/3 nodes are available: 1 node(s) had taint {a: b.c}, that the pod didn't tolerate, 3 Insufficient cpu,"
+        " 3 Insufficient nvidia.com/gpu."
+    )
+    assert [reason.count for reason in message.reasons] == [1, 3, 3]
+    assert message.reasons[0].detail == "a=b.c"
+    assert message.insufficient == {"cpu": 3, "nvidia.com/gpu": 3}
+    assert len(message.about(ReasonKind.TAINT)) == 1
+
+
+def test_message_without_reasons() -> None:
+    with pytest.raises(Unreadable):
+        events.parse_unschedulable("pod has unbound immediate PersistentVolumeClaims")
+
+
+def test_columns_of_get_events() -> None:
+    first, second = events.parse_events(lookalike("events-get"))
+    assert (first.type, first.reason, first.object, first.kind) == ("Warning", "FailedScheduling", "pod/trainer-0", EventKind.UNSCHEDULABLE)
+    assert first.unschedulable is not None
+    assert [reason.kind for reason in first.unschedulable.reasons] == [ReasonKind.CORDONED, ReasonKind.INSUFFICIENT, ReasonKind.TAINT]
+    assert second.reason == "Scheduled"
+    assert inspect("events", lookalike("events-get")).verdict == "bad", "another pod's placement does not place this one"
+
+
+def test_a_pod_placed_later_is_good() -> None:
+    text = lookalike("events-get").replace("pod/other-0", "pod/trainer-0")
+    assert inspect("events", text).reason_code == "PLACED_AFTER_WAITING"
+
+
+def event(reason: str, message: str, name: str = "p", **more: object) -> dict[str, object]:
+    return {
+        "kind": "Event",
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "involvedObject": {"kind": "Pod", "name": name},
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "verdict", "code"),
+    [
+        ({"kind": "List", "items": [event("FailedScheduling", "0/1 nodes are available: 1 Too many pods.")]}, "bad", "UNSCHEDULABLE"),
+        (
+            event("UnexpectedAdmissionError", "Allocate failed: maximum request size for shared resources is 1; found 2"),
+            "bad",
+            "ADMISSION_FAILED",
+        ),
+        (event("OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu"), "bad", "ADMISSION_FAILED"),
+        (
+            event(
+                "Pending",
+                "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor f, 4 more needed",
+            ),
+            "undecidable",
+            "QUOTA_PENDING",
+        ),
+        (
+            event("Unschedulable", "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"),
+            "undecidable",
+            "GANG_HELD",
+        ),
+        (event("Pulled", "image pulled"), "undecidable", "NO_SCHEDULING_EVENT"),
+        (event("Scheduled", "Successfully assigned a/p to n"), "good", "PLACED"),
+        (
+            {
+                "kind": "Pod",
+                "metadata": {"name": "p"},
+                "status": {
+                    "conditions": [
+                        {
+                            "type": "PodScheduled",
+                            "status": "False",
+                            "reason": "Unschedulable",
+                            "message": "0/2 nodes are available: 2 Insufficient x.y/z.",
+                        }
+                    ]
+                },
+            },
+            "bad",
+            "UNSCHEDULABLE",
+        ),
+    ],
+)
+def test_event_objects(document: object, verdict: str, code: str) -> None:
+    result = inspect("events", json.dumps(document))
+    assert (result.verdict, result.reason_code) == (verdict, code)
+
+
+def test_yaml_events_of_both_apis() -> None:
+    text = (
+        "apiVersion: v1\nkind: List\nitems:\n- kind: Event\n  reason: FailedScheduling\n  regarding: {kind: Pod, name: x}\n"
+        "  reportingController: default-scheduler\n  note: '0/2 nodes are available: 2 Insufficient nvidia.com/gpu.'\n"
+    )
+    (found,) = events.parse_events(text)
+    assert (found.object, found.source, found.kind) == ("pod/x", "default-scheduler", EventKind.UNSCHEDULABLE)
+
+
+def test_quota_and_gang_numbers() -> None:
+    assert events.quota_shortage("insufficient unused quota for nvidia.com/gpu in flavor h100, 4 more needed") == (
+        "nvidia.com/gpu",
+        "h100",
+        4,
+    )
+    assert events.quota_shortage("insufficient quota for cpu in flavor f, request > maximum capacity (3)") == ("cpu", "f", None)
+    assert events.gang_shortage("**3/6** tasks in gang unschedulable") == (3, 6)
+    assert events.gang_shortage("fine") is None
+
+
+def test_slices_by_newest_generation() -> None:
+    slices = resource_slice.parse(lookalike("slices.yaml"))
+    (pool,) = resource_slice.pools(slices)
+    assert (pool.generation, pool.slices, pool.expected_slices, pool.stale_slices, pool.complete) == (3, 1, 2, 1, False)
+    assert pool.types == {"gpu": 1}
+    assert pool.devices[0].attribute("uuid") == "GPU-1"
+    result = inspect("resourceslice", lookalike("slices.yaml"))
+    assert (result.verdict, result.reason_code) == ("bad", "INCOMPLETE_POOL")
+
+
+def slice_object(**spec: object) -> dict[str, object]:
+    base = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": []}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": base | spec}
+
+
+DEVICE = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "gpu.nvidia.com/uuid": {"string": "GPU-1"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "verdict", "code"),
+    [
+        ({"devices": [DEVICE]}, "good", "COMPLETE"),
+        ({"devices": [DEVICE, DEVICE]}, "bad", "DUPLICATE"),
+        ({"devices": ["..."]}, "undecidable", "INCOMPLETE_TEXT"),
+        ({"devices": [DEVICE], "pool": {"name": "n"}}, "undecidable", "INCOMPLETE_TEXT"),
+        ({"devices": [DEVICE], "pool": {"name": "n", "generation": 1, "resourceSliceCount": 4}}, "bad", "INCOMPLETE_POOL"),
+        ({"devices": None}, "undecidable", "INCOMPLETE_TEXT"),
+        ({"devices": "wild", "pool": 7, "driver": []}, "undecidable", "INCOMPLETE_TEXT"),
+    ],
+)
+def test_slice_verdicts(spec: dict[str, object], verdict: str, code: str) -> None:
+    result = inspect("resourceslice", json.dumps(slice_object(**spec)))
+    assert (result.verdict, result.reason_code) == (verdict, code)
+
+
+def test_pod_group_by_newest_condition() -> None:
+    (group,) = volcano.parse(lookalike("podgroup.yaml"))
+    assert (group.state, group.min_member) == (GangState.HELD, 4)
+    assert group.newest is not None
+    assert group.newest.type == "Unschedulable"
+    assert group.members == {"Pending": 4}
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "verdict"),
+    [
+        (
+            {"phase": "Running", "conditions": [{"type": "Unschedulable", "status": "True", "message": "1/1 tasks in gang unschedulable"}]},
+            GangState.RUNNING,
+            "good",
+        ),
+        ({"phase": "Pending", "succeeded": 1}, GangState.TEARING_DOWN, "good"),
+        ({"phase": "Inqueue", "running": 2}, GangState.HELD, "bad"),
+        (
+            {"phase": "Pending", "conditions": [{"type": "Unschedulable", "status": "True", "message": "0/0 tasks in gang unschedulable"}]},
+            GangState.NOT_CREATED,
+            "undecidable",
+        ),
+        ({"phase": "Unknown"}, GangState.UNKNOWN, "bad"),
+        ({}, GangState.UNKNOWN, "bad"),
+        ({"phase": "Completed"}, GangState.COMPLETED, "good"),
+    ],
+)
+def test_pod_group_states(status: dict[str, object], state: GangState, verdict: str) -> None:
+    item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
+    assert volcano.group_of(item).state is state
+    assert inspect("podgroup", json.dumps(item)).verdict == verdict
+
+
+def test_psa_rejection() -> None:
+    result = inspect("psa-rejection", lookalike("psa-rejection"))
+    assert (result.verdict, result.facts["reasons"]) == ("good", ["host namespaces", "runAsNonRoot != true"])
+
+
+@pytest.mark.parametrize("kind", ["events", "resourceslice", "podgroup", "psa-rejection"])
+@pytest.mark.parametrize("text", ["", "hello", "{", "a: [b", "- - -", "kind: List\nitems:\n- x", "\0"])
+def test_unreadable(kind: str, text: str) -> None:
+    with pytest.raises(Unreadable):
+        inspect(kind, text)
