@@ -19,7 +19,8 @@ PREFIX = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 GPU_SHARED = "nvidia.com/gpu.shared"
 MIG_INVALID = "MIG-INVALID"
-_COUNT = re.compile(r"\d{1,9}\Z")
+_COUNT = re.compile(r"[0-9]{1,9}\Z")
+_UNITS = re.compile(r"[0-9]{1,18}\Z")  # a count times a factor
 _MIG_LABEL = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb(?:[.-][a-z]{1,8}(?:\.all)?)?)\.(count|replicas|product|sharing-strategy)\Z")
 
 
@@ -131,11 +132,10 @@ def _units(quantities: Mapping[str, str], where: str, malformed: list[str]) -> d
     for name, quantity in quantities.items():
         if not name.startswith(PREFIX):
             continue
-        number = _number(str(quantity))
-        if number is None:
-            malformed.append(f"{where} {name}")
+        if _UNITS.match(str(quantity)):
+            units[name] = int(quantity)
         else:
-            units[name] = number
+            malformed.append(f"{where} {name}")
     return units
 
 

@@ -29,7 +29,7 @@ CORPUS = {
     "mig-manager-log": ["kernel"],
     "vectoradd": ["kernel"],
 }
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 def judge(kind: str, text: str) -> None:
