@@ -28,10 +28,11 @@ def inspect_nccl_log(text: str) -> Inspection:
         if not line.gdr:
             where = f"channel {line.channel:02d}/{line.connection} {line.src} -> {line.dst} [{line.direction}]"
             findings.append(InspectionFinding(where, Judged.BAD, "no GPUDirect RDMA", f"via {line.via}", "via NET/…/GDRDMA"))
-    # an excerpt lacks most of the other side's lines: worth telling, not a verdict (NET-05 asks it of whole logs)
+    # an excerpt lacks most of the other side's lines: worth telling, a verdict only for a whole log
+    one_sided = Judged.BAD if log.whole else Judged.UNDECIDABLE
     for pair in nccl_log.uncovered(log):
         where = f"channel {pair.channel:02d}/{pair.connection} {pair.src} -> {pair.dst}"
-        findings.append(InspectionFinding(where, Judged.UNDECIDABLE, f"no [{pair.missing}] line", "one direction only", "send and receive"))
+        findings.append(InspectionFinding(where, one_sided, f"no [{pair.missing}] line", "one direction only", "send and receive"))
     judged = Judged.of(verdict.good)
     return Inspection("nccl-log", judged, verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
 

@@ -81,7 +81,10 @@ class Hca(msgspec.Struct, frozen=True):
 
 
 class NcclLog(msgspec.Struct, frozen=True):
-    """What a log says. ``nodes`` is the largest ``nNodes`` seen, ``None`` when no line states it; ``placement`` maps rank → host."""
+    """What a log says. ``nodes`` is the largest ``nNodes`` seen, ``None`` when no line states it; ``placement`` maps rank → host.
+
+    ``whole`` is true when every rank of the run printed its ``comm … nNodes`` line: then a line that is missing was not printed.
+    """
 
     lines: int
     channels: tuple[Channel, ...]
@@ -98,6 +101,7 @@ class NcclLog(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     error_paths: tuple[str, ...]
     mnnvl: bool
+    whole: bool = False
 
     @property
     def net_channels(self) -> tuple[Channel, ...]:
@@ -128,6 +132,7 @@ class _Reading:
         self.warnings: dict[str, None] = {}
         self.error_paths: list[str] = []
         self.mnnvl = False
+        self.comm_ranks: set[int] = set()
         self.recognised = 0
 
     def line(self, line: str) -> None:
@@ -184,6 +189,7 @@ class _Reading:
     def _message(self, text: str, host: str) -> None:
         if match := _COMM.search(text):
             self.nodes.append(int(match["nodes"]))
+            self.comm_ranks.add(int(match["rank"]))
             self.ranks.append(int(match["ranks"]))
             self.mnnvl = self.mnnvl or match["mnnvl"] == "1"
             if host:
@@ -239,4 +245,5 @@ def parse(text: str) -> NcclLog:
         warnings=tuple(reading.warnings),
         error_paths=tuple(reading.error_paths),
         mnnvl=reading.mnnvl,
+        whole=bool(reading.ranks) and len(reading.comm_ranks) == max(reading.ranks),
     )

@@ -152,6 +152,7 @@ def judge(log: NcclLog) -> NcclVerdict:
         "hcasWithoutGdr": disabled,
         "railsSeen": sorted({line.device for line in net}),
         "railsWithoutGdr": sorted({line.device for line in net if not line.gdr}),
+        "wholeLog": log.whole,
         "oneDirectionOnly": len(uncovered(log)),
         "environment": dict(log.environment),
         "versions": list(log.versions),
@@ -179,6 +180,10 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
             NcclCode.PARTIAL_GDR,
             f"{direct} of {total} channels seen are direct, but GPU Direct RDMA is disabled for HCA {_words(disabled)}",
         )
+    if direct == total and log.whole and (missing := uncovered(log)):
+        first = missing[0]
+        pair = f"channel {first.channel:02d}/{first.connection} {first.src} -> {first.dst} has no [{first.missing}] line"
+        return NcclCode.PARTIAL_GDR, f"{len(missing)} channel(s) were seen in one direction only: {pair}"
     if direct == total:
         return NcclCode.GDR_ENGAGED, f"all {total} network channels go via GDRDMA"
     if direct:

@@ -43,6 +43,17 @@ def test_one_direction_only_is_found() -> None:
     assert nccl_log.uncovered(log, {1: "x", 2: "x", 3: "x", 0: "y"}) == [], "a pair inside a node needs no network"
 
 
+def test_one_direction_only_fails_a_whole_log_and_not_an_excerpt() -> None:
+    comms = "".join(f"h{rank}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0\n" for rank in (0, 1))
+    one = channel(0, 1, "send", host="h0")
+    both = one + channel(0, 1, "receive")
+    assert code(one) is NcclCode.GDR_ENGAGED
+    assert code(comms + both) is NcclCode.GDR_ENGAGED
+    verdict = nccl_log.judge(nccl_log.parse(comms + one))
+    assert (verdict.code, verdict.good) == (NcclCode.PARTIAL_GDR, False)
+    assert "0 -> 1 has no [receive] line" in verdict.message
+
+
 def test_traffic_one_way_between_nodes_is_found() -> None:
     log = nccl_log.parse(channel(0, 1, "send") + channel(0, 1, "receive", host="h2"))
     assert nccl_log.uncovered(log) == []
