@@ -1,0 +1,1 @@
+"""GANG: all-or-nothing placement of multi-pod device jobs."""

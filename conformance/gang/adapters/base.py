@@ -1,0 +1,149 @@
+"""The contract of a gang scheduler's adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import zip_longest
+from typing import Any, Protocol
+
+import msgspec
+
+from conformance.scope import Scope
+from fixtures.models import Json
+from fixtures.probes.workspace import Workspace
+from fixtures.trouble import ApiTrouble
+from fixtures.watch import Observation
+
+RELEASE_SECONDS = 60.0
+GANG_LABEL = "gpu-conformance.io/gang"
+
+
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a gang scheduler is there and works. ``healthy`` is None when nothing shows it; ``reason`` is one clause."""
+
+    installed: bool
+    healthy: bool | None = None
+    reason: str = ""
+    source: str = ""
+
+
+class Guarantee(StrEnum):
+    """What a gang scheduler promises about a gang that does not fit."""
+
+    PLACEMENT = "placement"  # no pod is bound unless all can be
+    QUOTA = "quota"  # nothing is admitted beyond the quota; nodes are not looked at
+    EVICTION = "eviction"  # admitted by quota; what does not become ready in time is taken back as a whole
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that run together or not at all. ``pods`` are plain: the adapter adds its marks."""
+
+    name: str
+    pods: tuple[Json, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.pods)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the members."""
+        return [str(pod["metadata"]["name"]) for pod in self.pods]
+
+
+class Adapter(Protocol):
+    """One gang scheduler. ``name`` is the policy's word for it.
+
+    :meth:`setup` prepares queues that admit ``quota`` units of ``resource``; :meth:`submit` creates a gang;
+    :meth:`release` removes it and waits until its pods are gone; :meth:`teardown` removes what would keep the
+    workspace from being cleared. Methods raise :class:`~fixtures.evidence.Inconclusive` when the API refuses them.
+    """
+
+    name: str
+
+    def detect(self, scope: Scope) -> Availability:
+        """Whether the scheduler is installed and works, from the snapshot alone."""
+        ...
+
+    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+        """What is promised about a gang that does not fit, and why, as a clause."""
+        ...
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+        """Prepare queues of this run."""
+        ...
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """Create gangs, their pods in turn, so that several compete. Pods carry the label :data:`GANG_LABEL`."""
+        ...
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """Remove the gang and wait until its pods are gone."""
+        ...
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Release every gang that is left. Never raises for the cluster's trouble: the workspace's clearing reports it."""
+        ...
+
+
+def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) -> tuple[bool | None, str]:
+    """Whether the Deployments of a scheduler are available: ``wanted`` maps a role to a part of the Deployment's name.
+
+    Found by name, in any namespace, the usual one first. None when there is none of them: the scheduler may run as a process of its own.
+    """
+    deployments = [item for item in scope.snapshot.objects("apps/deployments") if isinstance(item, dict)]
+    deployments.sort(key=lambda item: _meta(item).get("namespace") != namespace)
+    found, down = [], []
+    for role, part in wanted.items():
+        item = next((item for item in deployments if part in str(_meta(item).get("name"))), None)
+        if item is None:
+            continue
+        status = item.get("status") if isinstance(item.get("status"), dict) else {}
+        spec = item.get("spec") if isinstance(item.get("spec"), dict) else {}
+        asked = spec.get("replicas", 1) if spec else 1
+        available = (status or {}).get("availableReplicas") or 0
+        text = f"{role} {_meta(item).get('namespace')}/{_meta(item).get('name')} {available}/{asked} available"
+        found.append(text)
+        if not isinstance(available, int) or available < 1:
+            down.append(text)
+    if not found:
+        return None, "no Deployment of its controllers was found"
+    missing = len(wanted) - len(found)
+    if down or missing:
+        return False, "; ".join(down) or f"{missing} of {len(wanted)} controllers have no Deployment: {'; '.join(found)}"
+    return True, "; ".join(found)
+
+
+def _meta(item: Json) -> Mapping[str, Any]:
+    meta = item.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def in_turn(gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Json]]:
+    """First pods of all gangs, then the second ones, and so on: gangs that are created one after the other never compete."""
+    for row in zip_longest(*([(gang, pod) for pod in gang.pods] for gang in gangs)):
+        yield from (entry for entry in row if entry is not None)
+
+
+def start_pod(workspace: Workspace, pod: Json) -> Json:
+    """Create a pod in the run's namespace; the pod as the API returned it."""
+    return workspace.create("pods", pod, workspace.namespace())
+
+
+def delete_pods(workspace: Workspace, uids: Mapping[str, str]) -> None:
+    """Ask for the deletion of pods of the run's namespace (name → uid); one that is gone or replaced is no trouble."""
+    namespace = workspace.namespace()
+    for name, uid in uids.items():
+        answer = workspace.cluster.delete("pods", name, namespace, uid=uid, grace_seconds=0)
+        if not answer.ok and answer.status not in (404, 409):
+            raise ApiTrouble(answer.reason, f"pod {name} of this run could not be deleted: {answer.status} {answer.message}")
+
+
+def await_gone(workspace: Workspace, key: str, names: Iterable[str], deadline: float) -> bool:
+    """Watch until none of the named objects of the run's namespace is left; False at the deadline (monotonic seconds)."""
+    namespace = workspace.namespace()
+    wanted = {f"{namespace}/{name}" for name in names}
+    with Observation(workspace.cluster, key, namespace) as observation:
+        return any(not wanted & objects.keys() for objects in observation.until(deadline))

@@ -1,0 +1,213 @@
+"""Kueue: plain pods as a group, admitted by the quota of a queue of this run (facts 4.4; local.md, gangs on the real scheduler)."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import yaml
+
+from conformance.gang.adapters.base import (
+    GANG_LABEL,
+    RELEASE_SECONDS,
+    Availability,
+    Gang,
+    Guarantee,
+    await_gone,
+    controllers_health,
+    delete_pods,
+    in_turn,
+    start_pod,
+)
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive
+from fixtures.models import Json
+from fixtures.probes.workspace import Workspace
+from fixtures.trouble import ApiTrouble
+from fixtures.watch import Observation
+
+GROUP = "kueue.x-k8s.io"
+WORKLOADS = f"{GROUP}/workloads"
+CLUSTER_QUEUES = f"{GROUP}/clusterqueues"
+LOCAL_QUEUES = f"{GROUP}/localqueues"
+FLAVORS = f"{GROUP}/resourceflavors"
+GATE = f"{GROUP}/admission"
+QUEUE = "gpu-conformance"
+PLENTY = {"cpu": "1000", "memory": "1000Gi"}
+"""Kueue refuses a workload that asks a resource its queue does not cover; these are covered and never the limit."""
+
+CONFIGURATION = "controller_manager_config.yaml"
+ACTIVE_SECONDS = 30.0
+_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(h|ms|m|s)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+class Kueue:
+    """The adapter of Kueue. Each set-up makes a ResourceFlavor, a ClusterQueue and a LocalQueue that belong to the run."""
+
+    name = "kueue"
+
+    def __init__(self) -> None:
+        self._gangs: dict[str, Gang] = {}
+        self._uids: dict[str, str] = {}
+        self._version = "v1beta2"
+        self._topology = ""
+
+    def detect(self, scope: Scope) -> Availability:
+        """Installed when Workloads are served; healthy by its Deployment, else by an Active ClusterQueue."""
+        snapshot = scope.snapshot
+        if not snapshot.served(WORKLOADS):
+            return Availability(installed=False, reason=f"{WORKLOADS} is not served", source="discovery")
+        healthy, reason = controllers_health(scope, {"manager": "kueue-controller-manager"}, "kueue-system")
+        if healthy is not None:
+            return Availability(installed=True, healthy=healthy, reason=reason, source="Deployment of Kueue")
+        active = [
+            str((item.get("metadata") or {}).get("name"))
+            for item in (snapshot.objects(CLUSTER_QUEUES) if snapshot.served(CLUSTER_QUEUES) else ())
+            if is_active(item)
+        ]
+        if active:
+            reason = f"ClusterQueue {active[0]} is Active, which its manager writes ({reason})"
+            return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
+        return Availability(installed=True, reason=f"{reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions")
+
+    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+        """Placement with topology-aware scheduling, eviction with waitForPodsReady, else quota alone (facts 4.4, gang semantics)."""
+        if topology := self._topology_of(scope):
+            return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
+        timeout = pods_ready_timeout(scope)
+        if timeout is not None:
+            return Guarantee.EVICTION, f"waitForPodsReady takes back what is not ready within {timeout:g} s"
+        return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
+
+    @staticmethod
+    def _topology_of(scope: Scope) -> str:
+        if not scope.snapshot.served(FLAVORS):
+            return ""
+        names = (str((item.get("spec") or {}).get("topologyName") or "") for item in scope.snapshot.objects(FLAVORS))
+        return next((name for name in names if name), "")
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+        """Queues of the run with exactly ``quota`` units of ``resource``; waits until they are Active."""
+        self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
+        api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
+        self._topology = self._topology_of(scope)
+        nominal = [*PLENTY.items(), (resource, str(quota))]
+        flavor: Json = {"topologyName": self._topology, "nodeLabels": self._topology_labels(scope)} if self._topology else {}
+        workspace.create(FLAVORS, {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
+        group: Json = {
+            "coveredResources": [key for key, _ in nominal],
+            "flavors": [{"name": name, "resources": [{"name": key, "nominalQuota": value} for key, value in nominal]}],
+        }
+        spec: Json = {"namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO", "resourceGroups": [group]}
+        workspace.create(CLUSTER_QUEUES, {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
+        local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
+        workspace.create(LOCAL_QUEUES, local, workspace.namespace())
+        self._await_active(workspace, name)
+
+    def _topology_labels(self, scope: Scope) -> Json:
+        for item in scope.snapshot.objects(FLAVORS):
+            if (item.get("spec") or {}).get("topologyName") == self._topology:
+                return dict((item.get("spec") or {}).get("nodeLabels") or {})
+        return {}
+
+    @staticmethod
+    def _await_active(workspace: Workspace, name: str) -> None:
+        with Observation(workspace.cluster, CLUSTER_QUEUES, fields=f"metadata.name={name}") as observation:
+            deadline = time.monotonic() + ACTIVE_SECONDS
+            if any(is_active(item) for objects in observation.until(deadline) for item in objects.values()):
+                return
+        message = f"ClusterQueue {name} of this run did not become Active within {ACTIVE_SECONDS:g} s: Kueue's manager does not answer"
+        raise Inconclusive("QueueNotActive", message)
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """Pods of groups. A pod that comes back without Kueue's gate is not managed: nothing could be concluded from it."""
+        self._gangs.update({gang.name: gang for gang in gangs})
+        for gang, pod in in_turn(gangs):
+            created = start_pod(workspace, self.member(pod, gang))
+            self._uids[str(created["metadata"]["name"])] = str(created["metadata"]["uid"])
+            gates = {gate.get("name") for gate in (created.get("spec") or {}).get("schedulingGates") or ()}
+            if GATE not in gates:
+                message = "Kueue does not gate plain pods (integrations.frameworks lacks pod, or its webhook leaves this namespace out)"
+                raise Inconclusive("PodsNotManaged", message)
+
+    def member(self, pod: Json, gang: Gang) -> Json:
+        """The pod as a member of the group."""
+        metadata = dict(pod["metadata"])
+        metadata["labels"] = {
+            **(metadata.get("labels") or {}),
+            f"{GROUP}/queue-name": QUEUE,
+            f"{GROUP}/pod-group-name": gang.name,
+            GANG_LABEL: gang.name,
+        }
+        annotations = {**(metadata.get("annotations") or {}), f"{GROUP}/pod-group-total-count": str(gang.size)}
+        if self._topology:
+            annotations[f"{GROUP}/podset-unconstrained-topology"] = "true"
+        metadata["annotations"] = annotations
+        return {**pod, "metadata": metadata}
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """The group's Workload goes first: its pods carry the finalizer ``kueue.x-k8s.io/managed`` until it is gone."""
+        self._delete_workloads(workspace, gang)
+        delete_pods(workspace, {name: self._uids.pop(name) for name in gang.names if name in self._uids})
+        deadline = time.monotonic() + RELEASE_SECONDS
+        with Observation(workspace.cluster, "pods", workspace.namespace()) as observation:
+            wanted = {f"{workspace.namespace()}/{name}" for name in gang.names}
+            for objects in observation.until(deadline):
+                if not wanted & objects.keys():
+                    break
+                if all((objects[key].get("metadata") or {}).get("deletionTimestamp") for key in wanted & objects.keys()):
+                    self._delete_workloads(workspace, gang)  # one that was made anew between the two deletions
+            else:
+                raise Inconclusive("PodsStay", f"pods of gang {gang.name} did not go away within {RELEASE_SECONDS:g} s")
+        await_gone(workspace, WORKLOADS, [gang.name], deadline)  # its quota is free only then
+        self._gangs.pop(gang.name, None)
+
+    @staticmethod
+    def _delete_workloads(workspace: Workspace, gang: Gang) -> None:
+        namespace = workspace.namespace()
+        answer = workspace.cluster.request("GET", workspace.cluster.path(WORKLOADS, namespace))
+        if not answer.ok:
+            raise ApiTrouble(answer.reason, f"Workloads of this run could not be listed: {answer.status} {answer.message}")
+        members = set(gang.names)
+        for item in answer.json().get("items") or ():
+            meta = item.get("metadata") or {}
+            owners = {str(owner.get("name")) for owner in meta.get("ownerReferences") or ()}
+            if meta.get("name") == gang.name or owners & members:
+                workspace.cluster.delete(WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Release what is left, so that the pods' finalizers do not outlive the probe."""
+        for gang in list(self._gangs.values()):
+            try:
+                self.release(workspace, gang)
+            except Inconclusive:
+                self._gangs.pop(gang.name, None)  # the workspace's clearing says what stays
+
+
+def is_active(queue: Json) -> bool:
+    """Whether a ClusterQueue's condition Active is True."""
+    conditions = (queue.get("status") or {}).get("conditions") or ()
+    return any(item.get("type") == "Active" and item.get("status") == "True" for item in conditions)
+
+
+def pods_ready_timeout(scope: Scope) -> float | None:
+    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read."""
+    for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
+        text = (config.data or {}).get(CONFIGURATION)
+        if text is None or "kueue" not in text:
+            continue
+        try:
+            document = yaml.load(text, Loader=yaml.CSafeLoader)
+        except yaml.YAMLError:
+            continue
+        section = document.get("waitForPodsReady") if isinstance(document, dict) else None
+        if isinstance(section, dict) and section.get("enable", True) is True:
+            return seconds_of(section.get("timeout"))
+    return None
+
+
+def seconds_of(text: object) -> float:
+    """Seconds of a Go duration (``5m``, ``1h30m``); Kueue's default of 5 minutes for what is none."""
+    parts = _DURATION.findall(text) if isinstance(text, str) else []
+    return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else 300.0

@@ -1,0 +1,113 @@
+"""Volcano: a PodGroup per gang, pods with its annotation and ``schedulerName: volcano`` (facts 4.3)."""
+
+from __future__ import annotations
+
+import time
+
+from conformance.gang.adapters.base import (
+    GANG_LABEL,
+    RELEASE_SECONDS,
+    Availability,
+    Gang,
+    Guarantee,
+    await_gone,
+    controllers_health,
+    delete_pods,
+    in_turn,
+    start_pod,
+)
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive
+from fixtures.models import Json
+from fixtures.probes.workspace import Workspace
+from fixtures.trouble import ApiTrouble
+
+GROUPS = "scheduling.volcano.sh/podgroups"
+QUEUES = "scheduling.volcano.sh/queues"
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+SCHEDULER = "volcano"
+DEFAULT_QUEUE = "default"
+
+
+class Volcano:
+    """The adapter of Volcano. Gangs go to its default queue."""
+
+    name = "volcano"
+
+    def __init__(self) -> None:
+        self._uids: dict[str, str] = {}
+        self._version = "v1beta1"
+
+    def detect(self, scope: Scope) -> Availability:
+        """Installed when PodGroups are served; healthy by its Deployments, else by the state of its default queue."""
+        snapshot = scope.snapshot
+        if not snapshot.served(GROUPS):
+            return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
+        healthy, reason = controllers_health(
+            scope, {"scheduler": "volcano-scheduler", "controllers": "volcano-controllers"}, "volcano-system"
+        )
+        if healthy is not None:
+            return Availability(installed=True, healthy=healthy, reason=reason, source="Deployments of Volcano")
+        state = self._queue_state(scope)
+        if state == "Open":
+            reason = f"queue {DEFAULT_QUEUE} is Open, which its controllers write ({reason})"
+            return Availability(installed=True, healthy=True, reason=reason, source="queue.status.state")
+        return Availability(
+            installed=True, reason=f"{reason}, and queue {DEFAULT_QUEUE} is {state or 'missing'}", source="queue.status.state"
+        )
+
+    @staticmethod
+    def _queue_state(scope: Scope) -> str:
+        for item in scope.snapshot.objects(QUEUES) if scope.snapshot.served(QUEUES) else ():
+            if (item.get("metadata") or {}).get("name") == DEFAULT_QUEUE:
+                return str((item.get("status") or {}).get("state") or "")
+        return ""
+
+    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+        """Placement: the gang plugin binds nothing below minMember."""
+        return Guarantee.PLACEMENT, "Volcano binds no pod of a PodGroup below its minMember"
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+        """The default queue must be open: a closed one holds every gang, which would look like all or nothing."""
+        self._version = scope.snapshot.versions.get(GROUPS, self._version)
+        state = self._queue_state(scope)
+        if state != "Open":
+            raise Inconclusive(
+                "QueueNotOpen", f"Volcano's queue {DEFAULT_QUEUE} is {state or 'missing'}, so nothing can be submitted to it"
+            )
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """PodGroups first, without minResources: the question is the gang plugin's, not the enqueue action's."""
+        for gang in gangs:
+            group: Json = {
+                "apiVersion": f"scheduling.volcano.sh/{self._version}",
+                "kind": "PodGroup",
+                "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+                "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE},
+            }
+            workspace.create(GROUPS, group, workspace.namespace())
+        for gang, pod in in_turn(gangs):
+            meta = start_pod(workspace, member(pod, gang.name))["metadata"]
+            self._uids[str(meta["name"])] = str(meta["uid"])
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """Pods and group are deleted; nothing else holds them."""
+        delete_pods(workspace, {name: self._uids.pop(name) for name in gang.names if name in self._uids})
+        answer = workspace.cluster.delete(GROUPS, gang.name, workspace.namespace())
+        if not answer.ok and answer.status != 404:
+            raise ApiTrouble(answer.reason, f"PodGroup {gang.name} could not be deleted: {answer.status} {answer.message}")
+        deadline = time.monotonic() + RELEASE_SECONDS
+        if not await_gone(workspace, "pods", gang.names, deadline) or not await_gone(workspace, GROUPS, [gang.name], deadline):
+            raise Inconclusive("PodsStay", f"gang {gang.name} did not go away within {RELEASE_SECONDS:g} s")
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Nothing beside the pods and groups, which the workspace removes itself."""
+        self._uids.clear()
+
+
+def member(pod: Json, group: str) -> Json:
+    """The pod as a member of a PodGroup."""
+    metadata = dict(pod["metadata"])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), GROUP_ANNOTATION: group}
+    metadata["labels"] = {**(metadata.get("labels") or {}), GANG_LABEL: group}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulerName": SCHEDULER}}

@@ -1,0 +1,93 @@
+"""What is made of bound counts: pure functions from what was watched to findings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.gang.plan import Plan
+from fixtures.evidence import Finding, Subject, bad, ok, undecided
+
+SOURCE = "pod.spec.nodeName at every event"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One set of pods over the time it was watched. ``spread``: seconds between first and last PodScheduled."""
+
+    size: int
+    bound: int
+    most: int
+    seconds: float
+    spread: float | None
+    trace: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether all were bound at the end."""
+        return self.bound == self.size
+
+
+class Competition(msgspec.Struct, frozen=True, kw_only=True):
+    """Two gangs: bound counts when the first was whole (or time was up), and whether the second followed."""
+
+    size: int
+    first: tuple[int, int]
+    started: bool
+    followed: bool
+    trace: str
+
+
+def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt | None) -> Finding:
+    """GANG-02. ``control``: the same pods without a gang, run when the gang did not start."""
+    expected = f"all {attempt.size} bound ({plan})"
+    spread = f", PodScheduled within {attempt.spread:g} s of each other" if attempt.spread is not None else ""
+    observed = f"{attempt.bound} of {attempt.size} bound after {attempt.seconds:.1f} s{spread}; {attempt.trace}"
+    if attempt.whole:
+        return ok(subject, observed, expected, SOURCE)
+    if control is not None and not control.whole:
+        message = (
+            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit after all"
+        )
+        return undecided(subject, message, SOURCE)
+    part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
+    return bad(subject, observed, expected, SOURCE, f"a gang that fits {part}, while the same pods without a gang are all bound")
+
+
+def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt, window: float, promise: str) -> Finding:
+    """GANG-03. The controls before it have passed; ``lowered`` is the last one: the same gang, of a size that fits."""
+    expected = f"0 of {misfit.size} bound for {window:.1f} s ({plan}); {promise}"
+    observed = f"at most {misfit.most} of {misfit.size} bound; {misfit.trace}"
+    if misfit.most >= misfit.size:
+        return undecided(subject, f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})", SOURCE)
+    if misfit.most:
+        message = (
+            f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices and cannot start their job"
+        )
+        return bad(subject, observed, expected, SOURCE, message)
+    if not lowered.whole:
+        message = (
+            f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
+        )
+        return undecided(subject, message, SOURCE)
+    return ok(subject, f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s", expected, SOURCE)
+
+
+def judge_competition(subject: Subject, plan: Plan, seen: Competition) -> Finding:
+    """GANG-04: one gang whole, the other without a pod; then the other whole."""
+    expected = f"{seen.size}+0, and {seen.size} of the other when it ends ({plan})"
+    observed = f"{seen.first[0]}+{seen.first[1]} of {seen.size}+{seen.size} bound; {seen.trace}"
+    if not seen.started:
+        if any(seen.first):
+            message = (
+                f"two gangs of {seen.size} hold {seen.first[0]} and {seen.first[1]} pods and neither can start: a deadlock over devices"
+            )
+        else:
+            message = f"of two gangs of {seen.size} pods that each would fit none starts"
+        return bad(subject, observed, expected, SOURCE, message)
+    if seen.first == (seen.size, seen.size):
+        return undecided(subject, f"both gangs were bound at once, so there was more room than was counted ({plan})", SOURCE)
+    if min(seen.first) > 0:
+        message = f"while one gang runs, the other holds {min(seen.first)} of its {seen.size} pods and waits for the rest"
+        return bad(subject, observed, expected, SOURCE, message)
+    if not seen.followed:
+        return bad(subject, observed, expected, SOURCE, "the second gang does not start after the first has ended, although it fits")
+    return ok(subject, observed, expected, SOURCE)

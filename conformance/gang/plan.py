@@ -1,0 +1,88 @@
+"""How large a gang fits: whole nodes counted one by one, so that few pods ask the question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import msgspec
+
+from conformance.gang.adapters.base import GANG_LABEL, Gang
+from conformance.iso.places import Place, offers
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.models import Json, Node
+from fixtures.probes.pods import PodShape, probe_pod
+
+HOSTNAME = "kubernetes.io/hostname"
+SCRIPT = "sleep 3600"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes a probe confines itself to. ``unit``: devices per pod; ``slots``: how many such pods fit there, node by node."""
+
+    nodes: tuple[Node, ...]
+    resource: str
+    unit: int
+    slots: int
+
+    def __str__(self) -> str:
+        names = ", ".join(node.name for node in self.nodes)
+        return f"{self.slots} pods of {self.unit} {self.resource} fit on {names}"
+
+
+def make_plan(scope: Scope) -> Plan:
+    """The nodes and the size of pods to ask with: pods of a whole node on two nodes, else pods of half a node's free devices on one.
+
+    Raises:
+        NotApplicable: no device, or shared ones only, whose replicas are no capacity of their own.
+        Inconclusive: too little is free for a gang of two.
+    """
+    found = offers(scope)
+    if not found:
+        raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
+    exclusive = [place for place in found if not place.shared]
+    if not exclusive:
+        raise NotApplicable("SharedDevices", "all devices are shared (replicas), so a gang cannot be measured against whole devices")
+    plans = sorted(_candidates(exclusive), key=lambda plan: (-len(plan.nodes), -plan.unit, plan.resource))
+    if not plans:
+        held = ", ".join(str(place) for place in exclusive[:6])
+        raise Inconclusive("NoFreeDevice", f"a gang of two pods needs two free devices on one node, or two nodes with one: {held}")
+    return plans[0]
+
+
+def _candidates(places: list[Place]) -> Iterator[Plan]:
+    for resource in sorted({place.resource for place in places}):
+        free = [place for place in places if place.resource == resource and place.free > 0]
+        for first, second in pairwise(free):  # most free first
+            if first.free < 2 * second.free:
+                yield Plan(nodes=(first.node, second.node), resource=resource, unit=second.free, slots=2)
+                break
+        if free and free[0].free > 1:
+            unit = free[0].free // 2
+            yield Plan(nodes=(free[0].node,), resource=resource, unit=unit, slots=free[0].free // unit)
+
+
+def gang_of(scope: Scope, plan: Plan, name: str, size: int) -> Gang:
+    """A gang of plain pods, confined to the plan's nodes. Adapters add their marks."""
+    return Gang(name=name, pods=tuple(_pod(scope, plan, name, index) for index in range(size)))
+
+
+def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:
+    probes = scope.policy.probes
+    tolerations = {str(toleration): toleration for node in plan.nodes for toleration in scope.tolerations_for(node)}
+    single = plan.nodes[0].name if len(plan.nodes) == 1 else ""
+    return probe_pod(
+        PodShape(
+            name=f"{gang}-{index}",
+            image=probes.image,
+            script=SCRIPT,
+            resources={plan.resource: plan.unit},
+            node=single,
+            nodes=() if single else [node.metadata.label.get(HOSTNAME, node.name) for node in plan.nodes],
+            tolerations=[*tolerations.values(), *probes.tolerations],
+            run_as_user=probes.run_as_user,
+            labels={GANG_LABEL: gang},
+            pull_secrets=probes.pull_secrets,
+        )
+    )

@@ -1,0 +1,68 @@
+"""Bound pods of gangs at every event: what is counted is ``spec.nodeName``, never a condition or a phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from conformance.gang.adapters.base import Gang
+from conformance.gang.members import unix
+from fixtures.models import Json
+from fixtures.watch import Observation
+
+Counts = tuple[int, ...]
+MAX_STEPS_SHOWN = 12
+
+
+class BoundWatch:
+    """Counts of bound members per gang, over time. One observation serves a whole probe, so that no bind is missed between steps."""
+
+    def __init__(self, observation: Observation, namespace: str, gangs: Sequence[Gang]) -> None:
+        self._observation = observation
+        self._members = [{f"{namespace}/{name}" for name in gang.names} for gang in gangs]
+        self._began = time.monotonic()
+        self.history: list[tuple[float, Counts]] = []
+        self.most: Counts = (0,) * len(gangs)
+
+    def until(self, seconds: float, stop: Callable[[Counts], bool]) -> bool:
+        """Watch until ``stop`` says yes to the counts; False when ``seconds`` passed. Every change is remembered."""
+        return any(stop(self._count(objects)) for objects in self._observation.until(time.monotonic() + seconds))
+
+    def _count(self, objects: Mapping[str, Json]) -> Counts:
+        counts = tuple(sum(is_bound(objects[key]) for key in members & objects.keys()) for members in self._members)
+        if not self.history or self.history[-1][1] != counts:
+            self.history.append((time.monotonic() - self._began, counts))
+        self.most = tuple(max(pair) for pair in zip(self.most, counts, strict=True))
+        return counts
+
+    @property
+    def now(self) -> Counts:
+        """The counts as of the last event."""
+        return self._count(self._observation.objects)
+
+    def spread(self) -> float | None:
+        """Seconds between the first and the last PodScheduled=True of the members that are there; None when not all have one."""
+        keys = set().union(*self._members) & self._observation.objects.keys()
+        times = [scheduled_at(self._observation.objects[key]) for key in keys]
+        known = [moment for moment in times if moment is not None]
+        return max(known) - min(known) if known and len(known) == len(times) else None
+
+    @property
+    def text(self) -> str:
+        """Counts over time: ``0 s: 0+0, 0.2 s: 2+0``."""
+        shown = self.history[:MAX_STEPS_SHOWN]
+        steps = ", ".join(f"{seconds:.1f} s: {'+'.join(str(count) for count in counts)}" for seconds, counts in shown)
+        return steps + (" …" if len(self.history) > len(shown) else "")
+
+
+def is_bound(pod: Json) -> bool:
+    """Whether a pod of a watch has its node."""
+    return bool((pod.get("spec") or {}).get("nodeName"))
+
+
+def scheduled_at(pod: Json) -> float | None:
+    """When PodScheduled became True, Unix seconds."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return unix(condition.get("lastTransitionTime"))
+    return None

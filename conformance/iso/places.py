@@ -1,0 +1,95 @@
+"""Where a probe can ask for devices: nodes, resources and what is free there at the time of the snapshot."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.outputs.node_labels import advertisement
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.models import Node
+
+VENDOR = "nvidia.com/"
+PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
+"""Devices handed to virtual machines as they are: no driver in the pod lists them."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Free units of one device resource on one node. ``shared``: several units may stand for one device."""
+
+    node: Node
+    resource: str
+    free: int
+    capacity: int
+    shared: bool
+
+    def __str__(self) -> str:
+        return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
+
+
+def is_shared(node: Node, resource: str) -> bool:
+    """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica (facts 1.4, 1.5)."""
+    if resource.endswith(".shared"):
+        return True
+    labels = node.metadata.label
+    entry = advertisement({**labels, f"{resource}.product": labels.get(f"{resource}.product", "")})
+    for known in (entry.gpu, *entry.mig):
+        if known.resource == resource:
+            return known.factor > 1 or known.product.shared or known.sharing_strategy in ("time-slicing", "mps")
+    return False
+
+
+def can_be_listed(resource: str) -> bool:
+    """Whether ``nvidia-smi -L`` in a pod lists devices of this resource."""
+    return resource.startswith(VENDOR) and resource not in PASSTHROUGH
+
+
+def offers(scope: Scope) -> list[Place]:
+    """Every device resource of every usable node, free or not: most free first, then by node and resource."""
+    found = [
+        Place(
+            node=node,
+            resource=resource,
+            free=max(scope.free(node, resource), 0),
+            capacity=count,
+            shared=is_shared(node, resource),
+        )
+        for node in scope.usable_nodes
+        for resource, count in scope.device_allocatable(node).items()
+        if count > 0
+    ]
+    return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
+
+
+def listable(scope: Scope) -> list[Place]:
+    """Offers whose devices a pod can list. Raises :class:`NotApplicable` when there are no devices, or none of a vendor this can ask."""
+    found = offers(scope)
+    if not found:
+        raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
+    asked = [place for place in found if can_be_listed(place.resource)]
+    if not asked:
+        names = ", ".join(sorted({place.resource for place in found}))
+        raise NotApplicable("NoListingForVendor", f"devices are seen with nvidia-smi, and this cluster offers {names} only")
+    return asked
+
+
+def one_per_resource(places: list[Place], *, free: int = 1) -> list[Place]:
+    """The best place of each resource that has ``free`` units. Raises :class:`Inconclusive` naming who is full."""
+    best: dict[str, Place] = {}
+    for place in places:
+        if place.free >= free:
+            best.setdefault(place.resource, place)
+    if not best:
+        raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are " + _named(places))
+    return list(best.values())
+
+
+def _named(places: list[Place], limit: int = 5) -> str:
+    text = ", ".join(str(place) for place in places[:limit])
+    return text + (f" and {len(places) - limit} more" if len(places) > limit else "")
+
+
+def runtime_classes(scope: Scope) -> dict[str, str]:
+    """Handler of each RuntimeClass, by name in order; empty where the kind is not served or not in a saved snapshot."""
+    listing = scope.snapshot.listing("node.k8s.io/runtimeclasses")
+    return dict(sorted((str((item.get("metadata") or {}).get("name")), str(item.get("handler"))) for item in listing.items))

@@ -1,0 +1,27 @@
+"""ISO: isolation of devices."""
+
+from __future__ import annotations
+
+from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
+from conformance.requirement import requirement
+from conformance.scope import Scope
+from fixtures.evidence import Evidence
+from fixtures.probes.workspace import Workspace
+
+
+@requirement("ISO-01")
+def test_a_pod_sees_exactly_the_devices_it_asked_for(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A pod sees exactly the devices it asked for, and its other container none."""
+    judge(probe_holders(scope, workspace))
+
+
+@requirement("ISO-02")
+def test_a_pod_that_asked_for_nothing_sees_no_device(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A pod that asked for nothing sees no device, whatever NVIDIA_VISIBLE_DEVICES says."""
+    judge(probe_bypass(scope, workspace))
+
+
+@requirement("ISO-03")
+def test_pods_that_run_together_hold_different_devices(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """Pods that run together hold different devices."""
+    judge(probe_disjoint(scope, workspace))

@@ -1,0 +1,1 @@
+"""OBS: metrics and events of devices."""

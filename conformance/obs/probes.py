@@ -1,0 +1,131 @@
+"""The probe of OBS-06: a device pod that no node can take, beside the same pod that one can."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from conformance.iso.places import Place, offers, one_per_resource
+from conformance.outputs.events import Unschedulable, parse_unschedulable
+from conformance.outputs.unreadable import Unreadable
+from conformance.scope import Scope
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.models import Json, Pod, Toleration
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.workspace import Workspace
+from fixtures.watch import Observation
+
+REASON = "FailedScheduling"
+CONTROL_FACTOR = 5.0
+SOURCE = "events of the pod"
+
+
+class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of the pod that cannot be placed. ``messages``: of its FailedScheduling events, in order of arrival."""
+
+    asked: int
+    resource: str
+    node: str
+    condition: str
+    messages: tuple[str, ...]
+    window: float
+
+
+def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """OBS-06: one more device than the largest node has is asked for; the control asks for one and must be scheduled."""
+    places = offers(scope)
+    if not places:
+        raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
+    place = one_per_resource(places)[0]
+    impossible = 1 + max(scope.device_allocatable(node).get(place.resource, 0) for node in scope.accelerator_nodes)
+    seconds = _control(scope, workspace, place)
+    window = max(scope.policy.probes.window_seconds, CONTROL_FACTOR * seconds)
+    name, namespace = "obs-06-impossible", workspace.namespace()
+    with Observation(workspace.cluster, "events", namespace, fields=f"involvedObject.name={name}") as observation:
+        workspace.start(_pod(scope, place, name, impossible))
+        messages: tuple[str, ...] = ()
+        for objects in observation.until(time.monotonic() + window):
+            messages = scheduling_messages(objects)
+            if any(names_reason(message, place.resource) for message in messages):
+                break
+    state = workspace.wait([name], lambda pods: pods[0] if pods else None, scope.policy.probes.start_seconds)
+    condition = state.condition("PodScheduled") if state is not None else None
+    seen = Unplaced(
+        asked=impossible,
+        resource=place.resource,
+        node=state.spec.node_name if state is not None else "",
+        condition=f"{condition.status}/{condition.reason}: {condition.message}" if condition is not None else "",
+        messages=messages,
+        window=window,
+    )
+    yield judge_unplaced(Subject("Pod", name, namespace), seen)
+
+
+def _control(scope: Scope, workspace: Workspace, place: Place) -> float:
+    """Seconds until the same pod with one device had its node. Raises :class:`Inconclusive` when it got none."""
+    began = time.monotonic()
+    name = workspace.start(_pod(scope, place, "obs-06-control", 1))
+    if workspace.wait([name], _bound, scope.policy.probes.start_seconds) is None:
+        message = f"the same pod with one {place.resource} got no node either, so a missing event would prove nothing ({place})"
+        raise Inconclusive("PositiveControlFailed", message)
+    return time.monotonic() - began
+
+
+def _bound(pods: list[Pod]) -> bool | None:
+    return True if pods and pods[0].spec.node_name else None
+
+
+def _pod(scope: Scope, place: Place, name: str, count: int) -> Json:
+    """A pod for any accelerator node: it tolerates every fence, so that only the devices decide."""
+    probes = scope.policy.probes
+    tolerations: dict[str, Toleration] = {str(item): item for node in scope.accelerator_nodes for item in scope.tolerations_for(node)}
+    return probe_pod(
+        PodShape(
+            name=name,
+            image=probes.image,
+            script="id -u",
+            resources={place.resource: count},
+            tolerations=[*tolerations.values(), *probes.tolerations],
+            run_as_user=probes.run_as_user,
+            pull_secrets=probes.pull_secrets,
+        )
+    )
+
+
+def scheduling_messages(events: Mapping[str, Json]) -> tuple[str, ...]:
+    """Messages of the FailedScheduling events, bounded. ``note`` is the field of events.k8s.io/v1."""
+    found = (event for event in events.values() if event.get("reason") == REASON)
+    return tuple(str(event.get("message") or event.get("note") or "")[:4096] for event in found)
+
+
+def _parsed(message: str) -> Unschedulable | None:
+    try:
+        return parse_unschedulable(message)
+    except Unreadable:
+        return None
+
+
+def names_reason(message: str, resource: str) -> bool:
+    """Whether a message says that nodes are short of this very resource."""
+    parsed = _parsed(message)
+    return parsed is not None and resource in parsed.insufficient
+
+
+def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
+    """OBS-06: an event is there, can be read, and names the resource that is short."""
+    expected = f"{REASON} naming Insufficient {seen.resource} within {seen.window:.1f} s"
+    asked = f"{seen.asked} {seen.resource}"
+    if seen.node:
+        return undecided(subject, f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}", "pod.spec.nodeName")
+    if not seen.messages:
+        message = f"a pod that asks for {asked} waits and no {REASON} event says why"
+        return bad(subject, f"no {REASON} event; condition {seen.condition or 'none'}"[:600], expected, SOURCE, message)
+    for text in seen.messages:
+        parsed = _parsed(text)
+        if parsed is not None and seen.resource in parsed.insufficient:
+            nodes = f"{parsed.insufficient[seen.resource]} of {parsed.total if parsed.total is not None else 'all'} nodes"
+            return ok(subject, f"Insufficient {seen.resource} on {nodes}: {text}"[:600], expected, SOURCE)
+    message = f"the event of a pod that asks for {asked} does not name the resource that is short: {seen.messages[-1]}"
+    return bad(subject, seen.messages[-1][:600], expected, SOURCE, message[:600])

@@ -1,0 +1,1 @@
+"""PSA: Pod Security of device pods."""

@@ -1,0 +1,108 @@
+"""PSA-05: ways around the device plugin in tenants' pods."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.iso.places import runtime_classes
+from conformance.scope import Scope, subject
+from fixtures.evidence import Finding, bad, ok
+from fixtures.models import Container, Pod
+
+SOURCE = "pod.spec"
+EXPECTED = "devices through the device plugin or a claim only"
+RUNTIME_CLASS = "nvidia"
+
+VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
+HARMLESS = frozenset({"", "void", "none"})
+"""Values that give no device: they close the door instead of opening it."""
+
+_SOCKETS = (
+    "/run/containerd/containerd.sock",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/docker/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/docker.sock",
+    "/run/cri-dockerd.sock",
+)
+_PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
+_DRIVER_ROOTS = ("/run/nvidia", "/run/cdi", "/etc/cdi")
+_DEVICES = frozenset({"dri", "kfd", "vfio", "infiniband"})
+_DEVICE_PREFIXES = ("nvidia", "neuron", "accel")
+
+
+def check_bypass(scope: Scope) -> Iterator[Finding]:
+    """PSA-05: no pod of a tenant reaches devices past the device plugin, whether it asks for one or not."""
+    classes = {RUNTIME_CLASS, *(name for name, handler in runtime_classes(scope).items() if handler.startswith("nvidia"))}
+    for pod in scope.snapshot.pods:
+        if not pod.finished and scope.is_tenant(pod.namespace):
+            found = list(bypasses(pod, asks_device=scope.asks_device(pod.spec), device_classes=classes))
+            if found:
+                first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+                message = f"{first}: it can use devices that were granted to others, and nothing counts them"
+                yield bad(subject(pod), "; ".join(found)[:1500], EXPECTED, SOURCE, message[:600])
+            else:
+                yield ok(subject(pod), "none of the known bypasses", EXPECTED, SOURCE)
+
+
+def bypasses(pod: Pod, *, asks_device: bool, device_classes: set[str]) -> Iterator[str]:
+    """Each bypass in words of its own."""
+    spec = pod.spec
+    for container in spec.every_container():
+        if _mapping(container.security_context).get("privileged") is True:
+            yield f"container {container.name} is privileged and sees every device of the node"
+        yield from _variables(container)
+    for volume in spec.volumes or ():
+        path = _mapping(volume.get("hostPath")).get("path")
+        if isinstance(path, str) and (what := exposed_by(path)):
+            yield f"volume {volume.get('name')} mounts hostPath {path[:200]}: {what}"
+    if spec.host_ipc:
+        yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
+    if spec.runtime_class_name in device_classes and not asks_device:
+        yield f"runtimeClassName {spec.runtime_class_name} without a device lets the image's NVIDIA_VISIBLE_DEVICES choose"
+    for key, value in pod.metadata.annotation.items():
+        if key.startswith("cdi.k8s.io/"):
+            yield f"annotation {key}={value[:100]} asks the container runtime for CDI devices"
+
+
+def _variables(container: Container) -> Iterator[str]:
+    for entry in container.env or ():
+        name, value = entry.get("name"), entry.get("value")
+        if name not in VARIABLES:
+            continue
+        if "valueFrom" in entry:
+            yield f"container {container.name} takes {name} from elsewhere"
+        elif str(value or "").strip() not in HARMLESS:
+            yield f"container {container.name} sets {name}={str(value)[:100]} by hand"
+
+
+def exposed_by(path: str) -> str:
+    """What a host path opens, or empty. A folder above a guarded path opens it as well."""
+    clean = posixpath.normpath("/" + path.strip().lstrip("/"))
+    if clean == "/var/run" or clean.startswith("/var/run/"):
+        clean = clean.removeprefix("/var")  # a link on every distribution
+    if clean == "/":
+        return "the whole host, devices and container runtime socket included"
+    if clean == "/dev":
+        return "all device files of the node"
+    parts = clean.split("/")
+    if parts[1] == "dev" and (parts[2] in _DEVICES or parts[2].startswith(_DEVICE_PREFIXES)):
+        return "device files of accelerators or fabric"
+    for sockets, what in (
+        (_PLUGINS, "the sockets of the device plugins"),
+        (_SOCKETS, "the container runtime's socket"),
+        (_DRIVER_ROOTS, "the driver's root or CDI specifications"),
+    ):
+        if any(_overlaps(clean, guarded) for guarded in sockets):
+            return what
+    return ""
+
+
+def _overlaps(path: str, guarded: str) -> bool:
+    return path == guarded or guarded.startswith(path + "/") or path.startswith(guarded + "/")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

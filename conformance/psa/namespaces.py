@@ -1,0 +1,64 @@
+"""PSA-01: what tenant namespaces enforce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.psa.levels import required_level
+from conformance.scope import Scope, subject
+from fixtures.evidence import Finding, Outcome, bad, not_judged, undecided
+from fixtures.models import Namespace
+from fixtures.podsecurity import LATEST, policy_of
+
+PREFIX = "pod-security.kubernetes.io/"
+SOURCE = f"labels {PREFIX}*"
+
+
+def check_enforcement(scope: Scope) -> Iterator[Finding]:
+    """PSA-01: every tenant namespace enforces the policy's level or a stricter one."""
+    for namespace in scope.snapshot.namespaces:
+        if scope.is_tenant(namespace.name):
+            yield _judge(scope, namespace)
+
+
+def _judge(scope: Scope, namespace: Namespace) -> Finding:
+    about = subject(namespace)
+    if namespace.metadata.deletion_timestamp:
+        return not_judged(about, "the namespace is being deleted and takes no new pods", "metadata.deletionTimestamp")
+    try:
+        required = required_level(scope, namespace.name)
+    except ValueError as error:
+        return undecided(about, str(error), "policy tenants.podSecurity")
+    labels = namespace.metadata.label
+    effective, errors = policy_of(labels)
+    observed = _shown(labels)
+    expected = f"{PREFIX}enforce={required} or stricter"
+    wrong = [error for error in errors if error.label == f"{PREFIX}enforce"]
+    if wrong:
+        message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so what is enforced is not what was meant"
+        return bad(about, observed, expected, SOURCE, message)
+    if f"{PREFIX}enforce" not in labels:
+        message = "no enforce label, so the API server's default applies (privileged unless its configuration says otherwise)"
+        return bad(about, observed, expected, SOURCE, message)
+    if effective.enforce.level.strictness < required.strictness:
+        message = f"it enforces {effective.enforce.level} where the policy asks {required}, so pods beyond {required} are admitted"
+        return bad(about, observed, expected, SOURCE, message)
+    return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(_advice(labels, [error.label for error in errors])))
+
+
+def _shown(labels: dict[str, str]) -> str:
+    found = [f"{key.removeprefix(PREFIX)}={value}" for key, value in sorted(labels.items()) if key.startswith(PREFIX)]
+    return ", ".join(found)[:300] or "no Pod Security label"
+
+
+def _advice(labels: dict[str, str], wrong: list[str]) -> Iterator[str]:
+    """The SHOULD part: it is said, and fails nothing."""
+    version = labels.get(f"{PREFIX}enforce-version", LATEST)
+    if version == LATEST or f"{PREFIX}enforce-version" in wrong:
+        yield "enforce-version should be pinned (v1.NN): with latest an upgrade of the control plane changes what is refused"
+    missing = [mode for mode in ("warn", "audit") if f"{PREFIX}{mode}" not in labels]
+    if missing:
+        yield f"{' and '.join(missing)} should be set too, so that refusals are seen before they happen"
+    invalid = [label.removeprefix(PREFIX) for label in wrong if label != f"{PREFIX}enforce-version"]
+    if invalid:
+        yield f"{', '.join(invalid)} has a value that the API server ignores"

@@ -1,0 +1,147 @@
+"""The probes of PSA: what the API refuses (PSA-03), and that a compliant pod still gets its device (PSA-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.iso.asking import Ran, pinned, run
+from conformance.iso.judging import SOURCE, sight_of
+from conformance.iso.places import Place, listable, offers, one_per_resource
+from conformance.iso.sight import LOOK
+from conformance.psa.levels import server_minor
+from conformance.scope import Scope
+from fixtures.cluster import Answer
+from fixtures.evidence import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.models import Json
+from fixtures.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
+from fixtures.probes.workspace import Workspace
+
+
+class Dryrun(msgspec.Struct, frozen=True, kw_only=True):
+    """What one namespace answered. ``predicted``: reasons the evaluator gives for the root pod at the namespace's level."""
+
+    namespace: str
+    enforced: LevelVersion
+    predicted: tuple[str, ...]
+    refused: Answer
+    control: Answer
+    own: bool = True  # the run's own namespace, where nothing but Pod Security can refuse the control
+
+
+# -- PSA-03 --------------------------------------------------------------------------------------------
+
+
+def probe_refusal(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """PSA-03: dry-run of a root CUDA pod and of the compliant one, in the run's own namespace and in every enforcing tenant's."""
+    places = offers(scope)
+    if not places:
+        raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device, so there is no device pod to ask about")
+    compliant = pinned(scope, places[0].node, "psa-03-compliant", LOOK, resources={places[0].resource: 1})
+    root = root_pod(compliant)
+    for namespace, enforced in _enforcing(scope, workspace):
+        violations = evaluate(root["spec"], {}, enforced.level, enforced.version, server_minor=server_minor(scope))
+        yield judge_refusal(
+            Dryrun(
+                namespace=namespace,
+                enforced=enforced,
+                predicted=tuple(violation.reason for violation in violations),
+                refused=workspace.ask("pods", root, namespace),
+                control=workspace.ask("pods", compliant, namespace),
+                own=namespace == workspace.namespace(),
+            )
+        )
+
+
+def _enforcing(scope: Scope, workspace: Workspace) -> Iterator[tuple[str, LevelVersion]]:
+    yield workspace.namespace(), LevelVersion(Level.RESTRICTED)
+    for namespace in scope.snapshot.namespaces:
+        if not scope.is_tenant(namespace.name) or namespace.metadata.deletion_timestamp:
+            continue
+        enforced = policy_of(namespace.metadata.label)[0].enforce
+        if enforced.level is not Level.PRIVILEGED:
+            yield namespace.name, enforced
+
+
+def root_pod(compliant: Json) -> Json:
+    """The same pod as CUDA samples are usually written: root, privileged, with the host's IPC and no seccomp profile."""
+    spec = dict(compliant["spec"])
+    spec["securityContext"] = {"runAsUser": 0}
+    spec["hostIPC"] = True
+    spec["containers"] = [
+        {**container, "securityContext": {"privileged": True, "capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}}}
+        for container in spec["containers"]
+    ]
+    return {**compliant, "metadata": {**compliant["metadata"], "name": "psa-03-root"}, "spec": spec}
+
+
+def judge_refusal(seen: Dryrun) -> Finding:
+    """PSA-03: a refusal counts only as Pod Security's own, for exactly the predicted reasons, beside an accepted control."""
+    subject = Subject("Namespace", seen.namespace)
+    source = "server-side dry-run of two pods"
+    predicted = ", ".join(seen.predicted)
+    expected = f'403 violates PodSecurity "{seen.enforced}": {predicted}'
+    refused = seen.refused
+    observed = f"{refused.status} {refused.message}"[:600] if not refused.ok else f"{refused.status} accepted"
+    if refused.ok:
+        what = "and the control too" if seen.control.ok else f"although the control got {seen.control.status}"
+        message = f"the root CUDA pod is accepted {what}, so the label {seen.enforced} enforces nothing here"
+        return bad(subject, observed, expected, source, message)
+    rejection = parse_rejection(refused.message)
+    if refused.status != 403 or rejection is None or not rejection.denied:
+        return undecided(subject, f"the root pod was refused, but not by Pod Security: {observed}", source)
+    if set(rejection.reasons) != set(seen.predicted) or rejection.level is not seen.enforced.level:
+        missing = set(seen.predicted) - set(rejection.reasons)
+        extra = set(rejection.reasons) - set(seen.predicted)
+        parts = [f"missing {', '.join(sorted(missing))}" if missing else "", f"not predicted {', '.join(sorted(extra))}" if extra else ""]
+        detail = "; ".join(part for part in parts if part) or f"level {rejection.level}"
+        return bad(subject, observed, expected, source, f"the refusal is not the Pod Security Standards' own ({detail})")
+    return _judge_control(subject, seen, observed, expected, source)
+
+
+def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str, source: str) -> Finding:
+    control = seen.control
+    if not control.ok:
+        if control.status == 403 and parse_rejection(control.message):
+            message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"
+            return bad(subject, f"{control.status} {control.message}"[:600], "the compliant pod is accepted", source, message[:600])
+        message = f"the compliant pod was refused for another reason: {control.status} {control.message}"[:600]
+        if seen.own:
+            return undecided(subject, f"PositiveControlFailed: {message}", source)
+        return Finding(subject, Outcome.OK, observed, expected, source, message)  # a tenant's quota may be used up: not Pod Security's
+    warned = [text for text in control.warnings if "PodSecurity" in text]
+    if warned:
+        message = f"the compliant pod is accepted with a warning: {warned[0]}"
+        return bad(subject, warned[0][:600], "no Warning header for the compliant pod", source, message[:600])
+    other = f" (other warnings: {'; '.join(control.warnings)})" if control.warnings else ""
+    return ok(subject, f"{observed}; control accepted without Pod Security warning{other}"[:800], expected, source)
+
+
+# -- PSA-04 --------------------------------------------------------------------------------------------
+
+
+def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """PSA-04: on one node per resource the compliant pod runs as a user and lists its device."""
+    user = scope.policy.probes.run_as_user
+    asked: dict[str, Place] = {f"psa-04-{index}": place for index, place in enumerate(one_per_resource(listable(scope)))}
+    pods = [pinned(scope, place.node, name, LOOK, resources={place.resource: 1}) for name, place in asked.items()]
+    for name, ran in run(workspace, pods, scope.policy.probes.start_seconds).items():
+        yield judge_nonroot(ran, asked[name].resource, user)
+
+
+def judge_nonroot(ran: Ran, resource: str, user: int) -> Finding:
+    """PSA-04: uid as asked and not 0, at least one device listed."""
+    expected = f"uid {user} sees its {resource}"
+    sight = sight_of(ran)
+    if isinstance(sight, str):
+        return undecided(ran.subject, sight, SOURCE)
+    observed = f"{sight.text} on node {ran.node}"
+    if sight.uid in ("", "0"):
+        message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
+        return bad(ran.subject, observed, expected, SOURCE, message)
+    if not sight.uuids:
+        return bad(ran.subject, observed, expected, SOURCE, f"a pod that satisfies restricted cannot use its {resource}: {sight.text}")
+    if sight.uid != str(user):
+        return bad(ran.subject, observed, expected, SOURCE, f"the container runs as uid {sight.uid}, not as the uid {user} that was asked")
+    return ok(ran.subject, observed, expected, SOURCE)

@@ -1,0 +1,95 @@
+"""PSA-02: device pods and templates of tenants against the Pod Security Standards, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from conformance.psa.levels import required_level, server_minor
+from conformance.scope import Scope, matches
+from conformance.templates import Template, templates, unread
+from fixtures.evidence import Finding, bad, ok, undecided
+from fixtures.models import Json, PodSpec
+from fixtures.podsecurity import LATEST, evaluate
+from fixtures.podsecurity.registry import checks
+from fixtures.podsecurity.standards import NEWEST_MINOR
+
+IPC_LOCK = "IPC_LOCK"
+MAX_VIOLATIONS_SHOWN = 6
+
+
+def check_standards(scope: Scope) -> Iterator[Finding]:
+    """PSA-02: every device pod and device template of a tenant satisfies the tenant's level."""
+    minor = server_minor(scope)
+    for template in templates(scope):
+        if template.trouble:
+            if not template.namespace or scope.is_tenant(template.namespace):
+                yield unread(template)
+        elif scope.is_tenant(template.namespace) and scope.asks_device(template.spec):
+            yield _judge(scope, template, minor)
+
+
+def _judge(scope: Scope, template: Template, minor: int | None) -> Finding:
+    try:
+        level = required_level(scope, template.namespace)
+    except ValueError as error:
+        return undecided(template.place, str(error), "policy tenants.podSecurity")
+    spec = as_json(template.spec)
+    allowed = _without_ipc_lock(scope, template, spec)
+    violations = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
+    count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
+    expected = f"{level}: {count} controls over {len(template.spec.every_container())} containers"
+    if not violations:
+        note = f"; {IPC_LOCK} of {allowed} left out as the policy allows" if allowed else ""
+        return ok(template.place, f"no violation of {count} controls{note}", expected, template.path)
+    shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
+    reasons = ", ".join(violation.reason for violation in violations)
+    return bad(
+        template.place, shown[:1500], expected, template.path, f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600]
+    )
+
+
+def _hint(scope: Scope, template: Template, shown: str) -> str:
+    if f'"{IPC_LOCK}"' not in shown:
+        return ""
+    if not matches(template.namespace, scope.policy.tenants.ipc_lock):
+        return f"; {IPC_LOCK} needs the tenant to be named in the policy's tenants.ipcLock"
+    return f"; {IPC_LOCK} is for pods that ask for an RDMA resource, which this one does not"
+
+
+def _without_ipc_lock(scope: Scope, template: Template, spec: Json) -> str:
+    """Drop IPC_LOCK from what an RDMA pod of a named tenant adds; names of its containers that had it.
+
+    RDMA pins memory, which IPC_LOCK allows; the capability violates even baseline (facts 2.3).
+    """
+    if not matches(template.namespace, scope.policy.tenants.ipc_lock) or not _asks_rdma(scope, template.spec):
+        return ""
+    names = []
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(part) or ():
+            security = container.get("securityContext")
+            capabilities = security.get("capabilities") if isinstance(security, dict) else None
+            added = capabilities.get("add") if isinstance(capabilities, dict) else None
+            if isinstance(capabilities, dict) and isinstance(added, list) and IPC_LOCK in added:
+                container["securityContext"] = {
+                    **(security or {}),
+                    "capabilities": {**capabilities, "add": [name for name in added if name != IPC_LOCK]},
+                }
+                names.append(str(container.get("name")))
+    return ", ".join(names)
+
+
+def _asks_rdma(scope: Scope, spec: PodSpec) -> bool:
+    return any(
+        scope.is_rdma(name)
+        for container in spec.every_container()
+        for name in {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    )
+
+
+def as_json(spec: PodSpec) -> Json:
+    """A pod spec as the Pod Security evaluator takes it. A copy: changing it changes nothing else."""
+    value: Any = msgspec.to_builtins(spec)
+    return value if isinstance(value, dict) else {}

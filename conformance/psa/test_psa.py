@@ -1,0 +1,42 @@
+"""PSA: Pod Security of device pods."""
+
+from __future__ import annotations
+
+from conformance.psa.bypass import check_bypass
+from conformance.psa.namespaces import check_enforcement
+from conformance.psa.probes import probe_nonroot, probe_refusal
+from conformance.psa.standards import check_standards
+from conformance.requirement import requirement
+from conformance.scope import Scope
+from fixtures.evidence import Evidence
+from fixtures.probes.workspace import Workspace
+
+
+@requirement("PSA-01")
+def test_tenant_namespaces_enforce_the_pod_security_level(judge: Evidence, scope: Scope) -> None:
+    """Every tenant namespace enforces the policy's Pod Security level."""
+    judge(check_enforcement(scope))
+
+
+@requirement("PSA-02")
+def test_device_pods_satisfy_the_pod_security_standards(judge: Evidence, scope: Scope) -> None:
+    """Every device pod and template of a tenant satisfies the tenant's Pod Security level."""
+    judge(check_standards(scope))
+
+
+@requirement("PSA-03")
+def test_the_api_refuses_a_root_device_pod_for_the_predicted_reasons(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """The API refuses a root device pod where restricted is enforced, for exactly the predicted reasons."""
+    judge(probe_refusal(scope, workspace))
+
+
+@requirement("PSA-04")
+def test_a_compliant_pod_runs_as_a_user_and_sees_its_device(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A pod that satisfies restricted runs as a user and sees its device."""
+    judge(probe_nonroot(scope, workspace))
+
+
+@requirement("PSA-05")
+def test_no_tenant_pod_goes_around_the_device_plugin(judge: Evidence, scope: Scope) -> None:
+    """No tenant pod reaches devices past the device plugin."""
+    judge(check_bypass(scope))
