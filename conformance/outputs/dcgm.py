@@ -57,6 +57,7 @@ class Device(msgspec.Struct, frozen=True):
     driver: str
     metrics: Mapping[str, float]
     pods: tuple[tuple[str, str, str], ...]  # (namespace, pod, container)
+    counted_xids: tuple[int, ...] = ()  # codes of DCGM_EXP_XID_ERRORS_COUNT above zero
 
     @property
     def activity(self) -> float | None:
@@ -87,6 +88,16 @@ class Device(msgspec.Struct, frozen=True):
         return int(value) if value is not None and 0 <= value < 1e6 else None
 
     @property
+    def xids(self) -> tuple[int, ...]:
+        """Every Xid that the scrape names, sorted: the last one and those of the exporter's window counter."""
+        return tuple(sorted({*self.counted_xids, *((self.xid,) if self.xid else ())}))
+
+    @property
+    def fatal_xids(self) -> tuple[int, ...]:
+        """The Xids of class fatal among them."""
+        return tuple(code for code in self.xids if xid.lookup(code).klass is xid.XidClass.FATAL)
+
+    @property
     def allocated(self) -> bool:
         """Whether a pod is named on any series. A device shared in time can name at most one (facts 6.1)."""
         return bool(self.pods)
@@ -99,7 +110,7 @@ class Device(msgspec.Struct, frozen=True):
     @property
     def state(self) -> State:
         """State by the Xid table and by activity."""
-        if self.xid and xid.lookup(self.xid).klass is xid.XidClass.FATAL:
+        if self.fatal_xids:
             return State.XID_FATAL
         if self.metrics.get("DCGM_FI_DEV_ROW_REMAP_FAILURE", 0) > 0:
             return State.REMAP_FAILED
@@ -179,4 +190,11 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
         driver=merged.get("DCGM_FI_DRIVER_VERSION", ""),
         metrics={sample.name: sample.value for sample in samples},
         pods=tuple(pods),
+        counted_xids=tuple(sorted({code for sample in samples if (code := _counted_xid(sample))})),
     )
+
+
+def _counted_xid(sample: Sample) -> int:
+    code = _first(sample.labels, "xid", "err_code")
+    counted = sample.name == "DCGM_EXP_XID_ERRORS_COUNT" and sample.value > 0 and re.fullmatch(r"[0-9]{1,5}", code)
+    return int(code) if counted else 0

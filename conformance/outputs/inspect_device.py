@@ -93,23 +93,24 @@ def inspect_dcgm(text: str) -> Inspection:
     judged: list[Judged] = []
     for device in devices:
         verdict = Judged.GOOD
-        if device.state is dcgm.State.XID_FATAL and device.xid is not None:
-            entry = xid.lookup(device.xid)
+        unknown = [code for code in device.xids if xid.lookup(code).klass is xid.XidClass.UNKNOWN]
+        if device.fatal_xids:
+            entry = xid.lookup(device.fatal_xids[0])
             verdict = Judged.BAD
-            findings.append(
-                InspectionFinding(str(device), verdict, f"fatal Xid {device.xid}: {entry.action or 'no action listed'} {entry.note}")
-            )
+            message = f"fatal Xid {entry.code}: {entry.action or 'no action listed'} {entry.note}".rstrip()
+            findings.append(InspectionFinding(str(device), verdict, message))
         elif device.state is dcgm.State.REMAP_FAILED:
             verdict = Judged.BAD
             findings.append(InspectionFinding(str(device), verdict, "row remapping failed: replace the GPU"))
-        elif device.xid and xid.lookup(device.xid).klass is xid.XidClass.UNKNOWN:
+        elif unknown:
             verdict = Judged.UNDECIDABLE
-            findings.append(InspectionFinding(str(device), verdict, f"Xid {device.xid} is not in the catalogue"))
+            findings.append(InspectionFinding(str(device), verdict, f"Xid {unknown[0]} is not in the catalogue"))
         elif device.state is dcgm.State.UNKNOWN:
             verdict = Judged.UNDECIDABLE
             findings.append(InspectionFinding(str(device), verdict, "no utilisation or activity series"))
-        elif device.xid:
-            findings.append(InspectionFinding(str(device), Judged.GOOD, f"last Xid {device.xid}: {xid.lookup(device.xid).klass.value}"))
+        elif device.xids:
+            classes = ", ".join(f"{code} ({xid.lookup(code).klass.value})" for code in device.xids)
+            findings.append(InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}"))
         if device.allocated and device.state is dcgm.State.IDLE:
             pod = "/".join(device.pods[0][:2])
             findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, f"allocated to {pod} and idle in this scrape"))
@@ -154,6 +155,7 @@ def _device_facts(device: dcgm.Device) -> dict[str, object]:
         "temperatureC": device.temperature,
         "powerW": device.power,
         "xid": device.xid,
+        "xids": list(device.xids),
     }
 
 

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 SOCKET_NETWORKS = frozenset({"Socket", "FastSocket"})
+_TCPX_NETWORKS = ("FasTrak", "GPUDirectTCPX")
 _TCP_PROVIDERS = ("tcp", "sockets", "udp", "net")
 
 FAILING_WARNINGS: tuple[str, ...] = (
@@ -184,6 +185,8 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
         first = missing[0]
         pair = f"channel {first.channel:02d}/{first.connection} {first.src} -> {first.dst} has no [{first.missing}] line"
         return NcclCode.PARTIAL_GDR, f"{len(missing)} channel(s) were seen in one direction only: {pair}"
+    if direct == total and all(line.network.startswith(_TCPX_NETWORKS) for line in log.net_channels):
+        return NcclCode.TCPX_GPUDIRECT, f"all {total} network channels go via {log.net_channels[0].network}: GPU-direct over TCP, not RDMA"
     if direct == total:
         return NcclCode.GDR_ENGAGED, f"all {total} network channels go via GDRDMA"
     if direct:
@@ -195,7 +198,7 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
 def _without_net_channels(log: NcclLog) -> tuple[NcclCode, str]:
     if log.mnnvl_channels:
         return NcclCode.MNNVL, f"{len(log.mnnvl_channels)} channels go via multi-node NVLink, none via a network"
-    tcpx = next((network for network in log.networks if network.startswith(("FasTrak", "GPUDirectTCPX"))), "")
+    tcpx = next((network for network in log.networks if network.startswith(_TCPX_NETWORKS)), "")
     if tcpx:
         return NcclCode.TCPX_GPUDIRECT, f"Using network {tcpx}: GPU-direct over TCP, not RDMA"
     reasons = []

@@ -105,6 +105,14 @@ def test_dcgm_faults(series: str, verdict: str, code: str) -> None:
     assert (result.verdict, result.reason_code) == (verdict, code)
 
 
+def test_window_counter_of_xids() -> None:
+    counter = 'DCGM_EXP_XID_ERRORS_COUNT{{gpu="0",UUID="GPU-a",xid="{}",window_size_in_ms="300000"}} {}\n'
+    text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 5\n' + counter.format(13, 2) + counter.format(79, 0)
+    (device,) = dcgm.parse(text)
+    assert (device.xids, device.fatal_xids, device.state) == ((13,), (), State.BUSY)
+    assert dcgm.parse(text + counter.format(119, 1))[0].state is State.XID_FATAL
+
+
 def test_dcgm_undecidable() -> None:
     assert inspect("dcgm-metrics", 'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a"} 5\n').reason_code == "NO_ACTIVITY"
     text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 5\nDCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a"} 9999\n'

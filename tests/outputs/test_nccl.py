@@ -84,6 +84,7 @@ def test_multi_node_nvlink() -> None:
             PREFIX + "NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n" + channel(0, 1, "send", "NET/Libfabric/0"),
             NcclCode.RDMA_WITHOUT_GDR,
         ),
+        (channel(0, 1, "send", "NET/FasTrak/0(0)/GDRDMA"), NcclCode.TCPX_GPUDIRECT),
         (PREFIX + "Using network FasTrak", NcclCode.TCPX_GPUDIRECT),
         (PREFIX + "Using network GPUDirectTCPX_v7", NcclCode.TCPX_GPUDIRECT),
         (PREFIX + "Connected all rings, use ring PXN 0 GDR 1", NcclCode.NO_EVIDENCE),
