@@ -1,0 +1,102 @@
+"""OPS-04: images of the stack are pinned, and the same on every node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from conformance.ops.agents import Agent, agents, listed
+from conformance.scope import Scope, matches, subject
+from conformance.templates import templates_in
+from fixtures.evidence import Finding, Subject, bad, ok, undecided
+from fixtures.models import Container, Pod, PodSpec
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_ARCH = "kubernetes.io/arch"
+_PINNED = "a digest, or a tag that is not forbidden; one digest on all nodes"
+
+
+def tag_of(image: str) -> str:
+    """The tag of an image reference, empty without one. A registry's port is no tag."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+
+
+def unpinned(image: str, forbidden: Iterable[str]) -> str:
+    """Why an image reference is not pinned, or empty. A digest pins, whatever the tag before it says."""
+    if _DIGEST.search(image.partition("@")[2]):
+        return ""
+    if not image:
+        return "no image"
+    tag = tag_of(image)
+    if not tag:
+        return f"{image} has no tag, which means latest"
+    return f"{image} has the moving tag {tag}" if matches(tag, forbidden) else ""
+
+
+def check_pinned(scope: Scope) -> Iterator[Finding]:
+    """One finding per agent DaemonSet (template and live pods) and per Deployment in their namespaces."""
+    found = agents(scope)
+    for agent in found:
+        yield _judge(scope, agent)
+    homes = {agent.daemonset.namespace for agent in found} - {"kube-system"}  # the stack shares that one with everybody
+    deployments = scope.snapshot.listing("apps/deployments")
+    if deployments.trouble:
+        yield undecided(Subject("resource", "apps/deployments"), f"could not be listed: {deployments.message}")
+    for item in deployments.items:
+        if str((item.get("metadata") or {}).get("namespace")) in homes:
+            for template in templates_in("apps/deployments", item):
+                yield _controller(scope, template.subject, template.spec, template.trouble)
+
+
+def _controller(scope: Scope, place: Subject, spec: PodSpec, trouble: str) -> Finding:
+    source = "spec.template.spec.containers[*].image"
+    if trouble:
+        return undecided(place, trouble, source)
+    images = sorted({container.image for container in spec.every_container()})
+    problems = _unpinned(scope, images)
+    if problems:
+        return bad(place, listed(images), _PINNED, source, f"{listed(problems)}: a restart may bring another version")
+    return ok(place, listed(images), _PINNED, source)
+
+
+def _unpinned(scope: Scope, images: Iterable[str]) -> list[str]:
+    return [text for image in images if (text := unpinned(image, scope.policy.operators.image_tags_forbidden))]
+
+
+def _judge(scope: Scope, agent: Agent) -> Finding:
+    place, source = subject(agent.daemonset), "template and pod images, containerStatuses[*].imageID"
+    images = sorted({container.image for container in agent.spec.every_container()})
+    problems = _unpinned(scope, images)
+    if problems:
+        message = f"{listed(problems)}: nodes that join or restart may run another version than the rest"
+        return bad(place, listed(images), _PINNED, source, message)
+    different = _different(scope, agent)
+    if different:
+        return bad(place, different, _PINNED, source, f"{different}: nodes of one pool run different software")
+    return ok(place, f"{listed(images)} on {len(agent.pods)} nodes", _PINNED, source)
+
+
+def _different(scope: Scope, agent: Agent) -> str:
+    """A container whose image differs between nodes of one architecture, by reference or by digest, or empty."""
+    seen: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for node_name, pod in sorted(agent.pods.items()):
+        node = scope.snapshot.node_by_name.get(node_name)
+        arch = node.metadata.label.get(_ARCH, "") if node is not None else ""
+        for kind, container, value in _versions(pod):
+            seen.setdefault((arch, kind, container), {}).setdefault(value, []).append(node_name)
+    for (_, kind, container), values in sorted(seen.items()):
+        if len(values) > 1:
+            ranked = sorted(values.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+            parts = [f"{value} on {listed(nodes, 3)}" for value, nodes in ranked[:3]]
+            return f"container {container} has {len(values)} {kind}s: {'; '.join(parts)}"
+    return ""
+
+
+def _versions(pod: Pod) -> Iterator[tuple[str, str, str]]:
+    """``(image or digest, container, value)`` of a pod; digests that no runtime reported yet are left out."""
+    containers: list[Container] = [*(pod.spec.init_containers or ()), *pod.spec.containers]
+    for container in containers:
+        yield "image", container.name, container.image
+    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+        if digest := _DIGEST.search(status.image_id):
+            yield "digest", status.name, digest[0]

@@ -1,0 +1,69 @@
+"""OPS-02: every agent is rolled out on the nodes where it is expected, by its counts and by the pods that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.ops.agents import Agent, agents, is_ready, listed, missing_agents
+from conformance.scope import Scope, subject
+from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
+
+_EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
+_SOURCE = "daemonset.status, pods by owner"
+
+
+def check_rolled_out(scope: Scope) -> Iterator[Finding]:
+    """One finding per agent. Raises :class:`NotApplicable` where no agent is a DaemonSet (some clouds run them as host services)."""
+    missing, found = missing_agents(scope), agents(scope)
+    if not missing and not found:
+        raise NotApplicable("NoAgents", "no DaemonSet of a device stack is in the cluster; agents may be host services")
+    for glob in missing:
+        message = f"the policy expects {glob} on every accelerator node and no DaemonSet has that name"
+        yield bad(Subject("DaemonSet", glob), "none", _EXPECTED, "policy operators.expectedAgents", message)
+    for agent in found:
+        yield _judge(agent)
+
+
+def _judge(agent: Agent) -> Finding:
+    place, status = subject(agent.daemonset), agent.daemonset.status
+    nodes = [*agent.accelerator_nodes, *agent.other_nodes]
+    if not nodes and not status.desired_number_scheduled and agent.optional:
+        return not_judged(place, "its selector matches no node, as an optional agent's may", "template nodeSelector, node labels")
+    observed = (
+        f"expected on {len(nodes)}, desired {status.desired_number_scheduled}, updated {status.updated_number_scheduled}, "
+        f"ready {status.number_ready}, available {status.number_available}"
+    )
+    problem = _problem(agent, len(nodes))
+    return bad(place, observed, _EXPECTED, _SOURCE, problem) if problem else ok(place, observed, _EXPECTED, _SOURCE)
+
+
+def _problem(agent: Agent, expected: int) -> str:
+    """What is wrong with an agent's rollout, first things first, or empty."""
+    status, generation = agent.daemonset.status, agent.daemonset.metadata.generation
+    desired = status.desired_number_scheduled
+    if status.observed_generation != generation:
+        return f"its controller saw generation {status.observed_generation} of {generation}: its counts are those of an older template"
+    if not desired:
+        return f"desired on no node although {expected} nodes should run it: ready means nothing for zero pods"
+    if desired != expected:
+        return f"desired on {desired} nodes and expected on {expected}: {_difference(agent) or 'its selector and the nodes disagree'}"
+    counts = {"updated": status.updated_number_scheduled, "ready": status.number_ready, "available": status.number_available}
+    short = [f"{name} {count}" for name, count in counts.items() if count != desired]
+    if short:
+        return f"of {desired} desired: {', '.join(short)}; {_unready(agent) or 'its pods are not there yet'}"
+    return _unready(agent)
+
+
+def _difference(agent: Agent) -> str:
+    kept_away = [f"{node.name} ({taints[0]})" for node in agent.accelerator_nodes if (taints := agent.untolerated(node))]
+    if kept_away:
+        return f"it does not tolerate the taints of {listed(kept_away)}"
+    absent = [node.name for node in agent.accelerator_nodes if node.name not in agent.pods]
+    return f"no pod on {listed(absent)}" if absent else ""
+
+
+def _unready(agent: Agent) -> str:
+    """Nodes without a Ready pod of the agent, whatever its counts say, or empty."""
+    nodes = [*agent.accelerator_nodes, *agent.other_nodes]
+    unready = [node.name for node in nodes if (pod := agent.pods.get(node.name)) is None or not is_ready(pod)]
+    return f"no Ready pod on {listed(unready)}" if unready else ""

@@ -1,0 +1,1 @@
+"""Requests, limits and quantities of devices."""

@@ -1,0 +1,108 @@
+"""Device amounts of containers and pods, as the API validates them and the scheduler counts them (facts 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from conformance.scope import Scope, matches, whole
+from fixtures import quantity
+from fixtures.models import Container, PodSpec
+
+Amount = str | int | float
+
+FOREIGN_ACCELERATORS = (
+    "huawei.com/*",
+    "cambricon.com/*",
+    "hygon.com/*",
+    "metax-tech.com/*",
+    "mthreads.com/*",
+    "tencent.com/vcuda*",
+    "aliyun.com/gpu*",
+    "volcano.sh/vgpu*",
+    "rebellions.ai/*",
+    "furiosa.ai/*",
+    "qualcomm.com/qaic*",
+    "tenstorrent.com/*",
+    "intel.com/gpu*",
+    "xilinx.com/fpga*",
+    "amd.com/xilinx*",
+    "k8s.amazonaws.com/vgpu",
+)
+"""Names of accelerators that no default policy approves (facts 7.1, other vendors)."""
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource name is an extended resource: it has a domain, outside kubernetes.io (facts 2.1)."""
+    domain, slash, rest = name.partition("/")
+    return bool(slash and domain and rest) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def looks_like_device(scope: Scope, name: str) -> bool:
+    """Whether a name is a device's by the policy, by its vendor's domain, or by a known vendor: also where it is misspelt."""
+    if scope.is_device(name) or matches(name, FOREIGN_ACCELERATORS):
+        return True
+    if not is_extended(name) or scope.is_rdma(name):
+        return False
+    domains = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
+    return name.partition("/")[0] in domains
+
+
+def asked(container: Container, wanted: Callable[[str], bool]) -> dict[str, tuple[Amount | None, Amount | None]]:
+    """``{resource: (request, limit)}`` of the resources that ``wanted`` chooses, as written; None where it is not."""
+    requests, limits = container.resources.requests or {}, container.resources.limits or {}
+    return {name: (requests.get(name), limits.get(name)) for name in sorted({*requests, *limits}) if wanted(name)}
+
+
+def problem(resource: str, request: Amount | None, limit: Amount | None) -> str:
+    """What the API server would refuse about a device's request and limit, or empty when it would accept them."""
+    if limit is None:
+        return f"{resource}: request {request} without a limit"
+    for field, value in (("limit", limit), ("request", request)):
+        if value is None:
+            continue
+        try:
+            amount = quantity.parse(value)
+        except quantity.QuantityError as error:
+            return f"{resource}: {field} {value!r} is no quantity ({error})"
+        if amount.denominator != 1:
+            return f"{resource}: {field} {value} is no whole number"
+        if amount < 0:
+            return f"{resource}: {field} {value} is negative"
+    if request is not None and quantity.compare(request, limit):
+        return f"{resource}: request {request} is not the limit {limit}"
+    return ""
+
+
+def held(spec: PodSpec, wanted: Callable[[str], bool] = is_extended) -> dict[str, int]:
+    """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        own = _amounts(container, wanted)
+        if container.restart_policy == "Always":
+            _add(sidecars, own)
+            own = {}
+        for name in {*own, *sidecars}:
+            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
+    total = dict(sidecars)
+    for container in spec.containers:
+        _add(total, _amounts(container, wanted))
+    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
+
+
+def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
+    return {name: whole(limit if request is None else request) for name, (request, limit) in asked(container, wanted).items()}
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
+
+
+def mapped_to_dra(scope: Scope) -> set[str]:
+    """Extended resource names that a DeviceClass maps to DRA: pods hold them without any node's allocatable (facts 3.4)."""
+    listing = scope.snapshot.listing("resource.k8s.io/deviceclasses")
+    if listing.trouble:
+        return set()
+    specs: Iterable[object] = (item.get("spec") for item in listing.items)
+    return {str(spec["extendedResourceName"]) for spec in specs if isinstance(spec, dict) and spec.get("extendedResourceName")}

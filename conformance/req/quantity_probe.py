@@ -1,0 +1,133 @@
+"""REQ-01: what the API server answers to pods that ask for a device wrongly, by server-side dry-run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from conformance.scope import Scope
+from fixtures.cluster import Answer
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.models import Json
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.workspace import Workspace
+
+CONTROL = "control"
+COPIED = "limit without request"
+_FIELD = "spec.containers[0].resources"
+_SOURCE = "answer to a server-side dry-run"
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to write a device's amounts, and the causes (field, part of the message) of its refusal; none: it is accepted."""
+
+    name: str
+    resource: str
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    causes: tuple[tuple[str, str], ...] = ()
+
+
+def device_resource(scope: Scope) -> str:
+    """A device resource that a node advertises, the commonest one. Raises :class:`NotApplicable` when there is none."""
+    counts: dict[str, int] = {}
+    for node in scope.accelerator_nodes:
+        for name, count in {**scope.device_capacity(node), **scope.device_allocatable(node)}.items():
+            counts[name] = counts.get(name, 0) + count
+    offered = {name: count for name, count in counts.items() if count}
+    if not offered:
+        raise NotApplicable("NoDeviceResource", "no node advertises a device resource")
+    return min(offered, key=lambda name: (-offered[name], name))
+
+
+def cases(resource: str) -> list[Case]:
+    """The control first, then each mistake with the causes that facts 2.1 gives for it."""
+
+    def case(name: str, request: str, limit: str, *causes: tuple[str, str]) -> Case:
+        requests = {resource: request} if request else {}
+        limits = {resource: limit} if limit else {}
+        return Case(name=name, resource=resource, requests=requests, limits=limits, causes=causes)
+
+    integer = "must be an integer"
+    return [
+        case(CONTROL, "1", "1"),
+        case("request is not the limit", "1", "2", (f"{_FIELD}.requests", f"must be equal to {resource} limit")),
+        case("request without limit", "1", "", (f"{_FIELD}.limits", "Limit must be set")),
+        case("half a device", "500m", "500m", (f"{_FIELD}.limits[{resource}]", integer), (f"{_FIELD}.requests[{resource}]", integer)),
+        case(COPIED, "", "1"),
+    ]
+
+
+def pod_of(scope: Scope, case: Case, index: int) -> Json:
+    """The probe pod of a case."""
+    probes = scope.policy.probes
+    pod = probe_pod(PodShape(name=f"quantity-{index}", image=probes.cpu_image, script="true", run_as_user=probes.run_as_user))
+    resources = pod["spec"]["containers"][0]["resources"]
+    resources["requests"] = {**resources["requests"], **case.requests}
+    resources["limits"] = {**resources["limits"], **case.limits}
+    return pod
+
+
+def ask_quantities(workspace: Workspace, scope: Scope) -> list[tuple[Case, Answer]]:
+    """Put every case to the API server."""
+    namespace = workspace.namespace()
+    return [
+        (case, workspace.ask("pods", pod_of(scope, case, index), namespace)) for index, case in enumerate(cases(device_resource(scope)))
+    ]
+
+
+def judge_quantities(answers: Iterable[tuple[Case, Answer]]) -> Iterator[Finding]:
+    """One finding per case. Raises :class:`Inconclusive` when the control was refused: then no refusal means anything."""
+    for case, answer in answers:
+        if case.name == CONTROL and not answer.ok:
+            text = f"a well-formed pod with one {case.resource} was refused: {answer.status} {answer.message[:300]}"
+            raise Inconclusive("PositiveControlFailed", text)
+        if case.causes:
+            yield _refusal(case, answer)
+        else:
+            yield _acceptance(case, answer)
+
+
+def _place(case: Case) -> Subject:
+    return Subject("Request", f"{case.resource}: {case.name}")
+
+
+def _refusal(case: Case, answer: Answer) -> Finding:
+    fields = " and ".join(field for field, _ in case.causes)
+    expected = f"422 Invalid at {fields}"
+    if answer.ok:
+        message = f"the API accepts a pod with {case.name}: it can be bound with an amount no plugin can serve"
+        return bad(_place(case), f"{answer.status} accepted", expected, _SOURCE, message)
+    if answer.status != 422:
+        message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
+        return undecided(_place(case), message, _SOURCE)
+    missing = [field for field, text in case.causes if not _has_cause(answer, field, text)]
+    if answer.reason != "Invalid" or missing:
+        message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
+        return bad(_place(case), f"422 {answer.reason}", expected, _SOURCE, message)
+    return ok(_place(case), f"422 Invalid at {fields}", expected, _SOURCE)
+
+
+def _has_cause(answer: Answer, field: str, text: str) -> bool:
+    return any(str(cause.get("field")) == field and text in str(cause.get("message")) for cause in answer.causes)
+
+
+def _acceptance(case: Case, answer: Answer) -> Finding:
+    expected = f"accepted, request {case.resource} 1"
+    if not answer.ok:
+        message = f"the API refuses a pod with {case.name}: {answer.status} {answer.message[:300]}"
+        return bad(_place(case), f"{answer.status} {answer.reason}", expected, _SOURCE, message)
+    request = _returned_request(answer, case.resource)
+    if request != "1":
+        message = f"the returned pod requests {request or 'no'} {case.resource} for a limit of 1: the scheduler counts requests only"
+        return bad(_place(case), f"request {request or 'absent'}", expected, _SOURCE, message)
+    return ok(_place(case), f"{answer.status}, request {request}", expected, _SOURCE)
+
+
+def _returned_request(answer: Answer, resource: str) -> str:
+    try:
+        requests = answer.json()["spec"]["containers"][0]["resources"]["requests"]
+        return str(requests.get(resource) or "")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return ""
