@@ -28,7 +28,7 @@ _SOURCE = "status.state, status.conditions"
 
 
 def check_ready(scope: Scope) -> Iterator[Finding]:
-    """One finding per custom resource of the stack, one per kind of which there must be exactly one, one for the pair that excludes each other.
+    """One finding per custom resource of the stack, one per kind that must be there exactly once, one for the pair that excludes itself.
 
     Raises :class:`NotApplicable` when the cluster has none of them: agents may run without an operator.
     """
