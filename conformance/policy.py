@@ -115,6 +115,8 @@ class Advertisement(Section, frozen=True, kw_only=True):
     """Oldest GFD timestamp; 0 does not judge age (GFD writes it at its start only)."""
     mig_pending_minutes: float = 30
     max_replicas: int = 16
+    devices_per_node: dict[str, int] = {}
+    """Physical devices of a node by product label (glob): ``NVIDIA-H100-80GB-HBM3: 8``. What labels alone cannot say (a lost device)."""
 
 
 class Gang(Section, frozen=True, kw_only=True):
@@ -147,6 +149,12 @@ class Network(Section, frozen=True, kw_only=True):
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"
     command: str = ""
     """Shell command of one rank group; empty runs the suite's own all-reduce under torchrun."""
+    env: dict[str, str] = {}
+    """Further environment of the two-node run: NCCL_SOCKET_IFNAME, NCCL_NET_PLUGIN and the like."""
+    attachments: str = ""
+    """Networks that RDMA pods attach to: value of their annotation ``k8s.v1.cni.cncf.io/networks``."""
+    ipc_lock: bool = False
+    """Whether the pods of the two-node run need IPC_LOCK: they then run as root in a privileged namespace."""
 
 
 class Probes(Section, frozen=True, kw_only=True):
