@@ -74,7 +74,7 @@ def a_cpu_node(name: str = "cpu-0", **more: Any) -> Node:
 
 def a_container(name: str = "main", *, devices: Mapping[str, Any] | int = 0, **more: Any) -> Json:
     """A container; ``devices`` go into requests and limits alike, a number means ``nvidia.com/gpu``."""
-    amounts = {"nvidia.com/gpu": str(devices)} if isinstance(devices, int) and devices else dict(devices or {})  # type: ignore[call-overload]
+    amounts = {"nvidia.com/gpu": str(devices)} if isinstance(devices, int) and devices else dict(devices or {})
     return {"name": name, "image": "registry.example.com/app:1.0", "resources": {"requests": amounts, "limits": amounts}, **more}
 
 

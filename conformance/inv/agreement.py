@@ -118,7 +118,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice names it"
         message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
     else:
-        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} do not: agents or workloads that trust either will differ"
+        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {'does' if len(no) == 1 else 'do'} not: agents or workloads that trust either will differ"
     return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
 
 

@@ -99,7 +99,7 @@ def _state_and_conditions(scope: Scope, item: Json) -> str:
     conditions = _conditions(item)
     ready, error = conditions.get("Ready"), conditions.get("Error")
     if state != "ready":
-        why = next((text for each in (ready, error) if each and (text := _said(each))), "")
+        why = next((text for each in (error, ready) if each and each.get("message") and (text := _said(each))), "")
         return f"its state is {state or 'not set'}" + (f": {why}" if why else ": its operator has not finished or cannot")
     if ready is not None:
         reason = str(ready.get("reason") or "")

@@ -44,7 +44,12 @@ def _problem(agent: Agent, expected: int) -> str:
     if status.observed_generation != generation:
         return f"its controller saw generation {status.observed_generation} of {generation}: its counts are those of an older template"
     if not desired:
-        return f"desired on no node although {expected} nodes should run it: ready means nothing for zero pods"
+        why = (
+            f"although {expected} nodes should run it"
+            if expected
+            else "because its selector matches none, although every GPU node should run it"
+        )
+        return f"desired on no node {why}: zero of zero pods are ready"
     if desired != expected:
         return f"desired on {desired} nodes and expected on {expected}: {_difference(agent) or 'its selector and the nodes disagree'}"
     counts = {"updated": status.updated_number_scheduled, "ready": status.number_ready, "available": status.number_available}

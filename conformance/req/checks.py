@@ -50,7 +50,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
         consequence = (
             "the API server will refuse the pods it makes" if not template.live else "it was never accepted by a validating API server"
         )
-        return bad(template.place, listed(problems, 3), expected, source, f"{template.path}: {listed(problems, 3)}, so {consequence}")
+        return bad(template.place, listed(problems, 3), expected, source, f"{listed(problems, 3)}, so {consequence}")
     amounts = held(template.spec, scope.is_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
     return ok(template.place, observed, expected, source)
