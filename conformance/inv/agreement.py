@@ -118,7 +118,8 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice names it"
         message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
     else:
-        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {'does' if len(no) == 1 else 'do'} not: agents or workloads that trust either will differ"
+        verb = "does" if len(no) == 1 else "do"
+        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: whoever trusts either acts differently"
     return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
 
 
