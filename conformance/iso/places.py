@@ -31,8 +31,7 @@ def is_shared(node: Node, resource: str) -> bool:
     """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica (facts 1.4, 1.5)."""
     if resource.endswith(".shared"):
         return True
-    labels = node.metadata.label
-    entry = advertisement({**labels, f"{resource}.product": labels.get(f"{resource}.product", "")})
+    entry = advertisement(node.metadata.label)
     for known in (entry.gpu, *entry.mig):
         if known.resource == resource:
             return known.factor > 1 or known.product.shared or known.sharing_strategy in ("time-slicing", "mps")

@@ -6,18 +6,25 @@ from collections.abc import Iterator
 
 from conformance.psa.levels import required_level
 from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Outcome, bad, not_judged, undecided
+from fixtures.evidence import Finding, Outcome, bad, not_judged
 from fixtures.models import Namespace
 from fixtures.podsecurity import LATEST, policy_of
 
 PREFIX = "pod-security.kubernetes.io/"
 SOURCE = f"labels {PREFIX}*"
+DEFAULT = "default"
 
 
 def check_enforcement(scope: Scope) -> Iterator[Finding]:
     """PSA-01: every tenant namespace enforces the policy's level or a stricter one."""
+    used = {pod.namespace for pod in scope.snapshot.pods}
     for namespace in scope.snapshot.namespaces:
-        if scope.is_tenant(namespace.name):
+        if not scope.is_tenant(namespace.name):
+            continue
+        if namespace.name == DEFAULT and DEFAULT not in used and DEFAULT not in scope.policy.tenants.namespaces:
+            message = "every cluster has this namespace; it holds no pod and the policy does not name it"
+            yield not_judged(subject(namespace), message, "pods")
+        else:
             yield _judge(scope, namespace)
 
 
@@ -25,10 +32,7 @@ def _judge(scope: Scope, namespace: Namespace) -> Finding:
     about = subject(namespace)
     if namespace.metadata.deletion_timestamp:
         return not_judged(about, "the namespace is being deleted and takes no new pods", "metadata.deletionTimestamp")
-    try:
-        required = required_level(scope, namespace.name)
-    except ValueError as error:
-        return undecided(about, str(error), "policy tenants.podSecurity")
+    required = required_level(scope, namespace.name)
     labels = namespace.metadata.label
     effective, errors = policy_of(labels)
     observed = _shown(labels)

@@ -10,7 +10,7 @@ import msgspec
 from conformance.psa.levels import required_level, server_minor
 from conformance.scope import Scope, matches
 from conformance.templates import Template, templates, unread
-from fixtures.evidence import Finding, bad, ok, undecided
+from fixtures.evidence import Finding, bad, ok
 from fixtures.models import Json, PodSpec
 from fixtures.podsecurity import LATEST, evaluate
 from fixtures.podsecurity.registry import checks
@@ -32,10 +32,7 @@ def check_standards(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, template: Template, minor: int | None) -> Finding:
-    try:
-        level = required_level(scope, template.namespace)
-    except ValueError as error:
-        return undecided(template.place, str(error), "policy tenants.podSecurity")
+    level = required_level(scope, template.namespace)
     spec = as_json(template.spec)
     allowed = _without_ipc_lock(scope, template, spec)
     violations = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)

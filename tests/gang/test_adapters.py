@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.adapters import Gang, Guarantee, Kueue, Volcano, chosen
+from conformance.gang.adapters.base import in_turn
+from conformance.gang.adapters.kueue import pods_ready_timeout, seconds_of
+from conformance.gang.adapters.volcano import member
+from conformance.gang.checks import check_installed
+from conformance.scope import Scope
+from fixtures.evidence import Finding, NotApplicable, Outcome
+from fixtures.kinds import KINDS
+from fixtures.models import ConfigMap, Json
+from fixtures.snapshot import Listing, Snapshot
+from tests.builders import a_policy
+from tests.gang.test_jobs import a_job, of_job
+
+VOLCANO = "scheduling.volcano.sh/podgroups"
+KUEUE = "kueue.x-k8s.io/workloads"
+
+
+def scope_of(served: tuple[str, ...] = (), policy: Any = None, **items: list[Any]) -> Scope:
+    """Only the built-in kinds and ``served`` are served; ``items`` by key with ``__`` for ``/``."""
+    named = {name.replace("__", "/").replace("_", "."): values for name, values in items.items()}
+    custom = ("volcano", "kueue", "kubeflow", "jobset", "ray", "scheduling.k8s.io")
+    listings = [
+        Listing(key=key, items=named.get(key, []), served=key in served or not any(word in key for word in custom)) for key in KINDS
+    ]
+    return Scope(Snapshot(listings, taken_at=0.0), policy or a_policy())
+
+
+def deployment(name: str, available: int | None = 1, namespace: str = "volcano-system") -> Json:
+    status = {} if available is None else {"availableReplicas": available}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 1}, "status": status}
+
+
+BOTH = [deployment("volcano-scheduler"), deployment("volcano-controllers")]
+
+
+def installed(scope: Scope) -> dict[str, Finding]:
+    return {finding.subject.name: finding for finding in check_installed(scope)}
+
+
+# -- GANG-01 --
+
+
+def test_volcano_with_both_deployments_available_is_healthy() -> None:
+    findings = installed(scope_of((VOLCANO,), apps__deployments=BOTH))
+    assert {name: finding.outcome for name, finding in findings.items()} == {"volcano": Outcome.OK}
+
+
+@pytest.mark.parametrize(
+    "deployments",
+    [
+        [deployment("volcano-scheduler", 0), deployment("volcano-controllers")],
+        [deployment("volcano-scheduler", None), deployment("volcano-controllers")],
+        [deployment("volcano-scheduler")],
+    ],
+)
+def test_a_scheduler_that_is_not_ready_or_half_there_is_bad(deployments: list[Json]) -> None:
+    assert installed(scope_of((VOLCANO,), apps__deployments=deployments))["volcano"].outcome is Outcome.BAD
+
+
+def test_processes_outside_the_cluster_are_told_from_what_they_write() -> None:
+    queue = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
+    assert (
+        installed(scope_of((VOLCANO, "scheduling.volcano.sh/queues"), scheduling_volcano_sh__queues=[queue]))["volcano"].outcome
+        is Outcome.OK
+    )
+    assert installed(scope_of((VOLCANO,)))["volcano"].outcome is Outcome.UNDECIDED
+
+
+def test_each_of_two_schedulers_is_judged() -> None:
+    deployments = [*BOTH, deployment("kueue-controller-manager", 0, "kueue-system")]
+    findings = installed(scope_of((VOLCANO, KUEUE), apps__deployments=deployments))
+    assert {name: finding.outcome for name, finding in findings.items()} == {"volcano": Outcome.OK, "kueue": Outcome.BAD}
+
+
+def test_none_is_bad_where_jobs_need_one_and_not_applicable_where_none_does() -> None:
+    findings = installed(scope_of(pods=of_job(8), batch__jobs=[a_job()]))
+    assert findings["any"].outcome is Outcome.BAD
+    with pytest.raises(NotApplicable, match="no multi-pod"):
+        installed(scope_of())
+
+
+def test_the_policy_says_whether_one_is_required() -> None:
+    assert installed(scope_of(policy=a_policy(gang={"required": True})))["any"].outcome is Outcome.BAD
+    with pytest.raises(NotApplicable):
+        installed(scope_of(policy=a_policy(gang={"required": False}), pods=of_job(8), batch__jobs=[a_job()]))
+
+
+def test_an_adapter_that_the_policy_names_must_be_there() -> None:
+    policy = a_policy(gang={"adapters": ["kueue"]})
+    assert [adapter.name for adapter in chosen(scope_of(policy=policy))] == ["kueue"]
+    assert installed(scope_of(policy=policy, pods=of_job(8), batch__jobs=[a_job()]))["kueue"].outcome is Outcome.BAD
+
+
+# -- guarantees --
+
+
+def configured(text: str) -> Scope:
+    return scope_of((KUEUE,), configmaps=[ConfigMap(data={"controller_manager_config.yaml": f"# kueue\n{text}"})])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("waitForPodsReady: {timeout: 5m}", 300.0),
+        ("waitForPodsReady: {enable: true, timeout: 1h30m5s}", 5405.0),
+        ("waitForPodsReady: {}", 300.0),
+        ("waitForPodsReady: {enable: false, timeout: 5m}", None),
+        ("manageJobsWithoutQueueName: true", None),
+        ("waitForPodsReady: [", None),
+    ],
+)
+def test_wait_for_pods_ready_is_read_from_kueues_configuration(text: str, seconds: float | None) -> None:
+    assert pods_ready_timeout(configured(text)) == seconds
+
+
+def test_a_duration_that_is_none_is_kueues_default() -> None:
+    assert seconds_of(None) == seconds_of("soon") == 300.0
+    assert seconds_of("250ms") == 0.25
+
+
+def test_kueue_promises_what_it_is_set_up_for() -> None:
+    assert Kueue().guarantee(configured(""))[0] is Guarantee.QUOTA
+    assert Kueue().guarantee(configured("waitForPodsReady: {timeout: 1m}"))[0] is Guarantee.EVICTION
+    flavors = [{"spec": {"topologyName": "racks"}}]
+    scope = scope_of((KUEUE, "kueue.x-k8s.io/resourceflavors"), **{"kueue_x-k8s_io__resourceflavors": flavors})
+    assert Kueue().guarantee(scope)[0] is Guarantee.PLACEMENT
+    assert Volcano().guarantee(scope_of())[0] is Guarantee.PLACEMENT
+
+
+# -- members --
+
+POD: Json = {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"containers": []}}
+
+
+def test_a_member_of_volcano_names_its_group_and_scheduler() -> None:
+    pod = member(POD, "g")
+    assert pod["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": "g"}
+    assert pod["spec"]["schedulerName"] == "volcano"
+    assert POD == {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"containers": []}}
+
+
+def test_a_member_of_kueue_says_how_many_it_waits_for() -> None:
+    pod = Kueue().member(POD, Gang(name="g", pods=(POD, POD)))
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "g"
+    assert pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "2"
+    assert "schedulerName" not in pod["spec"]
+
+
+def test_gangs_are_created_in_turn() -> None:
+    gangs = [Gang(name=name, pods=tuple({"metadata": {"name": f"{name}{i}"}} for i in range(size))) for name, size in (("a", 2), ("b", 3))]
+    assert [pod["metadata"]["name"] for _, pod in in_turn(gangs)] == ["a0", "b0", "a1", "b1", "b2"]

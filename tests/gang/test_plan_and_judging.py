@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
+from conformance.gang.plan import Plan, gang_of, make_plan
+from conformance.gang.watching import BoundWatch
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.models import Json
+from tests.builders import a_node, a_pod, a_scope
+
+SUBJECT = Subject("GangScheduler", "volcano")
+
+
+def scope_with(*free: int, **more: Any) -> Scope:
+    nodes = [a_node(f"gpu-{index}", **more) for index in range(len(free))]
+    pods = [a_pod(f"busy-{index}", devices=8 - count, node=f"gpu-{index}") for index, count in enumerate(free) if count < 8]
+    return a_scope(nodes=nodes, pods=pods)
+
+
+# -- capacity arithmetic --
+
+
+@pytest.mark.parametrize(
+    ("free", "nodes", "unit", "slots"),
+    [
+        ((8, 8, 8), 2, 8, 2),
+        ((8, 6), 2, 6, 2),
+        ((8, 4), 1, 4, 2),  # 8 is twice 4: three pods of 4 would fit on both, so one node is asked alone
+        ((8, 5, 4), 2, 5, 2),
+        ((8, 0), 1, 4, 2),
+        ((3,), 1, 1, 3),
+        ((7, 1), 1, 3, 2),
+        ((1, 1), 2, 1, 2),
+    ],
+)
+def test_slots_are_counted_node_by_node(free: tuple[int, ...], nodes: int, unit: int, slots: int) -> None:
+    plan = make_plan(scope_with(*free))
+    assert (len(plan.nodes), plan.unit, plan.slots) == (nodes, unit, slots)
+    by_name = dict(enumerate(free))
+    assert sum(by_name[int(node.name[-1])] // plan.unit for node in plan.nodes) == plan.slots
+
+
+def test_too_little_free_is_inconclusive_and_names_who_holds() -> None:
+    with pytest.raises(Inconclusive, match=r"gpu-0 \(1 of 8"):
+        make_plan(scope_with(1))
+
+
+def test_shared_devices_and_no_devices_are_not_applicable() -> None:
+    with pytest.raises(NotApplicable, match="shared"):
+        make_plan(scope_with(8, labels={"nvidia.com/gpu.replicas": "4"}))
+    with pytest.raises(NotApplicable):
+        make_plan(a_scope(nodes=[]))
+
+
+def test_gang_pods_are_confined_to_the_planned_nodes_and_tolerate_their_fence() -> None:
+    scope = scope_with(8, 8)
+    gang = gang_of(scope, make_plan(scope), "g", 3)
+    assert gang.names == ["g-0", "g-1", "g-2"]
+    spec = gang.pods[0]["spec"]
+    [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["gpu-0", "gpu-1"]}]
+    assert len(spec["tolerations"]) == 1
+    assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+
+
+# -- counting --
+
+
+class Scripted:
+    """An observation that plays states: each a list of bound pod names."""
+
+    def __init__(self, *states: list[str]) -> None:
+        self._states = list(states)
+        self.objects: dict[str, Json] = {}
+
+    def until(self, deadline: float) -> Iterator[Mapping[str, Json]]:
+        yield self.objects
+        while self._states and time.monotonic() < deadline:
+            bound = self._states.pop(0)
+            names = [f"{gang}-{index}" for gang in "ab" for index in range(2)]
+            self.objects = {f"ns/{name}": {"spec": {"nodeName": "n"} if name in bound else {}} for name in names}
+            yield self.objects
+
+
+def watch_of(*states: list[str]) -> BoundWatch:
+    plan = Plan(nodes=(a_node(),), resource="nvidia.com/gpu", unit=4, slots=2)
+    gangs = [gang_of(a_scope(), plan, name, 2) for name in "ab"]
+    return BoundWatch(Scripted(*states), "ns", gangs)  # type: ignore[arg-type]
+
+
+def test_a_bind_that_does_not_last_is_still_seen() -> None:
+    watch = watch_of([], ["a-0"], [])
+    assert not watch.until(5, lambda counts: False)
+    assert watch.most == (1, 0)
+    assert [counts for _, counts in watch.history] == [(0, 0), (1, 0), (0, 0)]
+
+
+def test_watching_goes_on_where_it_stopped() -> None:
+    watch = watch_of(["a-0"], ["a-0", "a-1"], ["b-0"])
+    assert watch.until(5, lambda counts: counts[0] > 0)
+    assert watch.now == (1, 0)
+    assert watch.until(5, lambda counts: 2 in counts)
+    assert watch.until(5, lambda counts: counts == (0, 1))
+
+
+def test_pods_of_others_do_not_count() -> None:
+    assert watch_of(["c-0"]).now == (0, 0)
+
+
+# -- verdicts --
+
+
+PLAN = Plan(nodes=(a_node(),), resource="nvidia.com/gpu", unit=4, slots=2)
+
+
+def attempt(bound: int, size: int = 2, most: int | None = None) -> Attempt:
+    return Attempt(size=size, bound=bound, most=bound if most is None else most, seconds=0.5, spread=0.0, trace="trace")
+
+
+@pytest.mark.parametrize(
+    ("seen", "control", "outcome"),
+    [
+        (attempt(2), None, Outcome.OK),
+        (attempt(1), attempt(2), Outcome.BAD),
+        (attempt(0), attempt(2), Outcome.BAD),
+        (attempt(1), attempt(1), Outcome.UNDECIDED),
+        (attempt(0), attempt(0), Outcome.UNDECIDED),
+    ],
+)
+def test_a_gang_that_fits_is_judged_beside_the_load_without_it(seen: Attempt, control: Attempt | None, outcome: Outcome) -> None:
+    assert judge_fit(SUBJECT, PLAN, seen, control).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("misfit", "lowered", "outcome"),
+    [
+        (attempt(0, 3), attempt(2), Outcome.OK),
+        (attempt(2, 3), attempt(2), Outcome.BAD),
+        (attempt(0, 3, most=1), attempt(2), Outcome.BAD),  # a transient bind counts
+        (attempt(3, 3), attempt(2), Outcome.UNDECIDED),
+        (attempt(0, 3), attempt(0), Outcome.UNDECIDED),
+    ],
+)
+def test_a_gang_that_does_not_fit_binds_nothing_ever(misfit: Attempt, lowered: Attempt, outcome: Outcome) -> None:
+    assert judge_misfit(SUBJECT, PLAN, misfit, lowered, 30.0, "promise").outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("first", "started", "followed", "outcome", "words"),
+    [
+        ((2, 0), True, True, Outcome.OK, ""),
+        ((0, 2), True, True, Outcome.OK, ""),
+        ((1, 1), False, False, Outcome.BAD, "deadlock"),
+        ((0, 0), False, False, Outcome.BAD, "none starts"),
+        ((2, 0), True, False, Outcome.BAD, "does not start after"),
+        ((2, 1), True, True, Outcome.BAD, "holds 1 of its 2"),
+        ((2, 2), True, True, Outcome.UNDECIDED, "more room"),
+    ],
+)
+def test_two_gangs_run_one_after_the_other(first: tuple[int, int], started: bool, followed: bool, outcome: Outcome, words: str) -> None:
+    seen = Competition(size=2, first=first, started=started, followed=followed, trace="trace")
+    finding = judge_competition(SUBJECT, PLAN, seen)
+    assert finding.outcome is outcome
+    assert words in finding.message

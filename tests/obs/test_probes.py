@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages
+from fixtures.evidence import Outcome, Subject
+
+GPU = "nvidia.com/gpu"
+TEXT = "0/5 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 3 Insufficient nvidia.com/gpu. no new claims"
+SUBJECT = Subject("Pod", "obs-06-impossible", "ns")
+
+
+def seen(*messages: str, node: str = "") -> Unplaced:
+    return Unplaced(asked=9, resource=GPU, node=node, condition="False/Unschedulable: x", messages=messages, window=30.0)
+
+
+def test_an_event_that_names_the_resource_conforms() -> None:
+    finding = judge_unplaced(SUBJECT, seen("first try", TEXT))
+    assert finding.outcome is Outcome.OK
+    assert "3 of 5 nodes" in finding.observed
+
+
+def test_no_event_is_the_defect_and_the_condition_is_shown() -> None:
+    finding = judge_unplaced(SUBJECT, seen())
+    assert finding.outcome is Outcome.BAD
+    assert "False/Unschedulable" in finding.observed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "pod is waiting",
+        "0/5 nodes are available: 5 Insufficient cpu.",
+        "0/5 nodes are available: 5 Insufficient nvidia.com/gpu.shared.",
+        "\0" * 5000,
+    ],
+)
+def test_an_event_without_the_reason_is_bad(text: str) -> None:
+    assert judge_unplaced(SUBJECT, seen(text)).outcome is Outcome.BAD
+
+
+def test_a_pod_that_was_placed_after_all_is_undecided() -> None:
+    assert judge_unplaced(SUBJECT, seen(TEXT, node="gpu-0")).outcome is Outcome.UNDECIDED
+
+
+def test_only_failed_scheduling_events_are_read_in_both_apis() -> None:
+    events = {
+        "a": {"reason": "FailedScheduling", "message": TEXT},
+        "b": {"reason": "FailedScheduling", "note": TEXT},
+        "c": {"reason": "Scheduled", "message": "ok"},
+        "d": {},
+    }
+    assert scheduling_messages(events) == (TEXT, TEXT)
+
+
+@given(st.text(max_size=300))
+def test_no_message_breaks_the_reader(text: str) -> None:
+    assert names_reason(text, GPU) in (True, False)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.psa.standards import check_standards
+from fixtures.evidence import Finding, Outcome
+from fixtures.models import Json
+from fixtures.probes.pods import PodShape, probe_pod
+from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
+
+RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+POD: Json = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+GPU = {"nvidia.com/gpu": "1"}
+RDMA = {"nvidia.com/gpu": "1", "rdma/rdma_shared_device_a": "1"}
+
+
+def compliant(name: str = "train-0", devices: Any = None, add: list[str] | None = None, **spec: Any) -> Any:
+    security = {**RESTRICTED, "capabilities": {"drop": ["ALL"], **({"add": add} if add else {})}}
+    containers = [a_container(devices=devices or GPU, securityContext=security)]
+    return a_pod(name, **{"containers": containers, "securityContext": POD, **spec})
+
+
+def judged(*pods: Any, policy: Any = None, **more: Any) -> list[Finding]:
+    return list(check_standards(a_scope(policy, pods=pods, **more)))
+
+
+def test_a_compliant_device_pod_conforms_with_its_count_of_controls() -> None:
+    [finding] = judged(compliant())
+    assert finding.outcome is Outcome.OK
+    assert "controls" in finding.observed
+
+
+def test_the_suites_own_probe_pod_conforms() -> None:
+    body = probe_pod(PodShape(name="p", image="i", script="true", resources={"nvidia.com/gpu": 1}))
+    [finding] = judged(a_pod("p", **body["spec"]))
+    assert finding.outcome is Outcome.OK
+
+
+def test_a_root_pod_violates_with_the_api_servers_reasons() -> None:
+    [finding] = judged(a_pod(devices=1, securityContext={"runAsUser": 0}))
+    assert finding.outcome is Outcome.BAD
+    for reason in (
+        "runAsUser=0",
+        "runAsNonRoot != true",
+        "unrestricted capabilities",
+        "allowPrivilegeEscalation != false",
+        "seccompProfile",
+    ):
+        assert reason in finding.message
+
+
+@pytest.mark.parametrize("part", ["initContainers", "ephemeralContainers"])
+def test_init_and_ephemeral_containers_are_judged_too(part: str) -> None:
+    [finding] = judged(compliant(**{part: [{"name": "debug", "securityContext": {"privileged": True}}]}))
+    assert finding.outcome is Outcome.BAD
+    assert "privileged" in finding.message
+    assert '"debug"' in finding.observed
+
+
+def test_ipc_lock_is_for_rdma_pods_of_named_tenants_only() -> None:
+    named = a_policy(tenants={"ipcLock": ["team-*"]})
+    assert [f.outcome for f in judged(compliant(devices=RDMA, add=["IPC_LOCK"]), policy=named)] == [Outcome.OK]
+    [unnamed] = judged(compliant(devices=RDMA, add=["IPC_LOCK"]))
+    assert unnamed.outcome is Outcome.BAD
+    assert "tenants.ipcLock" in unnamed.message
+    [no_rdma] = judged(compliant(add=["IPC_LOCK"]), policy=named)
+    assert no_rdma.outcome is Outcome.BAD
+    assert "RDMA" in no_rdma.message
+    [more] = judged(compliant(devices=RDMA, add=["IPC_LOCK", "SYS_ADMIN"]), policy=named)
+    assert more.outcome is Outcome.BAD
+    assert '"SYS_ADMIN"' in more.observed
+    assert "IPC_LOCK" not in more.observed
+
+
+def test_ipc_lock_violates_baseline_as_well() -> None:
+    policy = a_policy(tenants={"podSecurity": "baseline"})
+    [finding] = judged(compliant(devices=RDMA, add=["IPC_LOCK"]), policy=policy)
+    assert finding.outcome is Outcome.BAD
+    assert "non-default capabilities" in finding.message
+
+
+def test_leaving_ipc_lock_out_does_not_change_the_snapshot() -> None:
+    pod = compliant(devices=RDMA, add=["IPC_LOCK"])
+    judged(pod, policy=a_policy(tenants={"ipcLock": ["team-a"]}))
+    assert pod.spec.containers[0].security_context["capabilities"]["add"] == ["IPC_LOCK"]
+
+
+def test_templates_of_workloads_and_custom_resources_are_judged() -> None:
+    template = {"spec": {"containers": [a_container(devices=1)]}}
+    job = a_workload("Job", "train", {"template": template})
+    ray = a_workload("RayCluster", "tune", {"workerGroupSpecs": [{"groupName": "gpu", "template": template}]})
+    findings = judged(batch__jobs=[job], ray_io__rayclusters=[ray])
+    assert {f.subject.kind: f.outcome for f in findings} == {"Job": Outcome.BAD, "RayCluster": Outcome.BAD}
+
+
+def test_pods_without_device_and_infrastructure_are_no_subjects() -> None:
+    assert judged(a_pod("web"), a_pod("plugin", "gpu-operator", devices=1), a_pod("done", devices=1, phase="Succeeded", node="n")) == []
+
+
+def test_a_list_that_was_refused_is_undecided() -> None:
+    outcomes = [f.outcome for f in check_standards(a_scope(trouble={"batch/jobs": "Forbidden"}))]
+    assert outcomes == [Outcome.UNDECIDED]
+
+
+def test_wild_security_contexts_count_as_not_set() -> None:
+    pod = a_pod(
+        containers=[a_container(devices=1, securityContext={"capabilities": {"add": "IPC_LOCK", "drop": 7}})],
+        securityContext={"runAsUser": "x"},
+    )
+    [finding] = judged(pod, policy=a_policy(tenants={"ipcLock": ["*"]}))
+    assert finding.outcome is Outcome.BAD
