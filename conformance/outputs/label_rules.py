@@ -25,6 +25,18 @@ def label_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
     return found
 
 
+def sharing_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
+    """Where product suffix, replicas and sharing strategy of one resource disagree, or a MIG product label with its resource."""
+    node = advertisement(labels)
+    return [] if node.vgpu else [item for entry in (node.gpu, *node.mig) for item in _sharing_labels(entry)]
+
+
+def strategy_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
+    """Where the MIG strategy label disagrees with the product or with the resources that are labelled."""
+    node = advertisement(labels)
+    return [] if node.vgpu else _strategy_labels(node)
+
+
 def _sharing_labels(entry: ResourceLabels) -> list[Inconsistency]:
     found = []
     product = entry.product

@@ -1,0 +1,1 @@
+"""Advertisement: what nodes offer is what is in them."""

@@ -1,0 +1,148 @@
+"""ADV-06: the device plugin's configuration that a node names, and whether the node advertises what it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
+from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
+from conformance.scope import Scope, subject
+from fixtures.evidence import Finding, bad, not_judged, ok
+from fixtures.models import ConfigMap, Node
+
+LABEL = "nvidia.com/device-plugin.config"
+POLICIES = "nvidia.com/clusterpolicies"
+_STRATEGY_ENV = "MIG_STRATEGY"
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator is told: ConfigMap name, default key, namespace of the operands. Empty where it is told nothing."""
+
+    config_map: str = ""
+    default: str = ""
+    namespace: str = ""
+
+
+def named(scope: Scope) -> Named:
+    """``spec.devicePlugin.config`` of the ClusterPolicy, if there is one."""
+    for policy in scope.snapshot.listing(POLICIES).items:
+        config = _get(policy, "spec", "devicePlugin", "config")
+        if isinstance(config, dict) and config.get("name"):
+            namespace = _get(policy, "status", "namespace")
+            default = config.get("default")
+            return Named(
+                config_map=str(config["name"]),
+                default=default if isinstance(default, str) else "",
+                namespace=namespace if isinstance(namespace, str) else "",
+            )
+    return Named()
+
+
+def _get(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def candidates(scope: Scope, told: Named) -> list[ConfigMap]:
+    """ConfigMaps that may hold plugin configurations: the named one, else any of the platform's namespaces."""
+    maps = [item for item in scope.snapshot.configmaps if scope.is_infrastructure(item.namespace)]
+    if not told.config_map:
+        return maps
+    return [item for item in maps if item.name == told.config_map and told.namespace in ("", item.namespace)]
+
+
+def strategy_flag(scope: Scope) -> str:
+    """MIG strategy that the plugin's DaemonSet sets by environment: it wins over the file (facts 1.2, precedence)."""
+    for item in scope.snapshot.listing("apps/daemonsets").items:
+        for container in item.spec.template.spec.containers if "device-plugin" in item.name else ():
+            for entry in container.env or ():
+                if entry.get("name") == _STRATEGY_ENV and isinstance(entry.get("value"), str):
+                    return str(entry["value"])
+    return ""
+
+
+def check_configs(scope: Scope) -> Iterator[Finding]:
+    """One finding per NVIDIA node that a configuration applies to: by its label, or by the operator's default."""
+    told = named(scope)
+    maps = candidates(scope, told)
+    flag = strategy_flag(scope)
+    read: dict[str, PluginConfig | PluginConfigError] = {}
+    for node in scope.accelerator_nodes:
+        labels = node.metadata.label
+        key = labels.get(LABEL, "") or told.default
+        if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
+            continue
+        source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
+        holder = next((item for item in maps if key in (item.data or {})), None)
+        if holder is None:
+            yield _missing(node, key, told, maps, source)
+            continue
+        place = f"{holder.namespace}/{holder.name}"
+        if key not in read:
+            try:
+                read[key] = parse((holder.data or {})[key])
+            except PluginConfigError as error:
+                read[key] = error
+        yield _applied(scope, node, key, read[key], place, flag)
+
+
+def _missing(node: Node, key: str, told: Named, maps: list[ConfigMap], source: str) -> Finding:
+    known = sorted({name for item in maps for name in item.data or {}})[:8] if told.config_map else []
+    where = f"ConfigMap {told.config_map}" if told.config_map else "any ConfigMap of the platform's namespaces"
+    keys = f"; it has {', '.join(known)}" if known else ""
+    message = f"its device plugin is told to use {key!r}, which is no key of {where}{keys}: the plugin of this node does not start"
+    return bad(subject(node), f"{key!r} is missing", f"a key of {where}", source, message)
+
+
+def _applied(scope: Scope, node: Node, key: str, config: PluginConfig | PluginConfigError, place: str, flag: str) -> Finding:
+    source = f"ConfigMap {place}, node labels, node.status.capacity"
+    if isinstance(config, PluginConfigError):
+        message = (
+            f"{place} {key!r} is refused by the plugin ({config}): the next start of this node's plugin fails and takes its devices away"
+        )
+        return bad(subject(node), f"{key!r}: {config}", "a configuration that the plugin accepts", source, message)
+    capacity = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
+    if not capacity:
+        return not_judged(subject(node), "it advertises nothing that could be predicted (ADV-01)", source)
+    view = advertisement(node.metadata.label)
+    strategy = flag or config.mig_strategy or "none"
+    predicted = _predicted(view, config)
+    faults = list(_faults(view, config, strategy, capacity))
+    if faults:
+        message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"
+        return bad(subject(node), faults[0], f"{key!r}: {predicted}", source, message)
+    shown = ", ".join(f"{name} {count}" for name, count in sorted(capacity.items()))
+    return ok(subject(node), shown, f"{key!r}: {predicted}", source)
+
+
+def _predicted(view: NodeAdvertisement, config: PluginConfig) -> str:
+    resources = [entry.resource for entry in view.mig] if view.strategy == "mixed" and view.mig else [GPU]
+    units = ", ".join(f"{config.advertised_as(name)} {config.factor(name)} per device" for name in resources)
+    return f"MIG strategy {config.mig_strategy or 'none'}, {units}"
+
+
+def _faults(view: NodeAdvertisement, config: PluginConfig, strategy: str, capacity: Mapping[str, int]) -> Iterator[str]:
+    """Where the node differs. Numbers that are no multiple of the devices are ADV-03's: a factor cannot be read from them."""
+    # nodes whose MIG is off need no label of a strategy that would only matter with it on
+    if view.labelled and view.strategy != strategy and (view.strategy != "none" or view.gpu.product.mig_profile or view.mig):
+        yield f"nvidia.com/mig.strategy says {view.strategy}"
+    for resource, factor in config.replicas.items():
+        other = resource if config.rename else f"{resource}.shared"
+        if capacity.get(other) and not capacity.get(config.advertised_as(resource)):
+            yield f"the node advertises {other}, not {config.advertised_as(resource)}"
+        elif factor > 1 and resource == GPU and not view.labelled and capacity.get(config.advertised_as(resource), 0) % factor:
+            yield f"{config.advertised_as(resource)} {capacity[config.advertised_as(resource)]} is no multiple of {factor}"
+    for entry in (view.gpu, *view.mig):
+        if not entry.count or (entry is view.gpu and view.strategy == "mixed" and view.mig):
+            continue
+        name = config.advertised_as(entry.resource)
+        units, rest = divmod(capacity.get(name, 0), entry.count)
+        if units and not rest and units != config.factor(entry.resource):
+            yield f"the node advertises {capacity[name]} {name}, which is {units} per device"
+        shared = f"{entry.resource}.shared"
+        if name != shared and capacity.get(shared):
+            yield f"the node advertises {shared}"

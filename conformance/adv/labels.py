@@ -1,0 +1,59 @@
+"""ADV-04: what feature labels say, compared with each other, with capacity and with the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.adv.arithmetic import gke_terms, label_terms
+from conformance.adv.features import TIMESTAMP, count_of, discovered, problems
+from conformance.adv.physical import number
+from conformance.outputs.node_labels import is_vgpu
+from conformance.scope import Scope, subject
+from fixtures.evidence import Finding, bad, not_judged, ok, undecided
+from fixtures.models import Node
+
+HOUR = 3600.0
+_SOURCE = "node labels of gpu-feature-discovery"
+_EXPECTED = "complete, well-formed labels that agree with each other and with capacity"
+
+
+def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per accelerator node. ``now`` is Unix seconds. Nodes without any label of discovery are not judged."""
+    for node in scope.accelerator_nodes:
+        labels = node.metadata.label
+        if not discovered(labels):
+            yield not_judged(subject(node), "GPU Feature Discovery wrote no labels here: clouds and other vendors do without", _SOURCE)
+            continue
+        faults = [*problems(labels), *_against_capacity(scope, node)]
+        if stale := _stale(scope, labels, now):
+            faults.append(stale)
+        count = count_of(labels)
+        if faults:
+            more = f" (and {len(faults) - 1} more: {'; '.join(faults[1:4])})" if len(faults) > 1 else ""
+            message = f"{faults[0]}{more}: whoever selects or counts devices by label is misled"
+            yield bad(subject(node), f"{count} labels; {faults[0]}", _EXPECTED, _SOURCE, message)
+        elif scope.policy.advertisement.max_label_age_hours > 0 and TIMESTAMP not in labels:
+            message = f"the policy limits the age of labels and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
+            yield undecided(subject(node), message, _SOURCE)
+        else:
+            yield ok(subject(node), f"{count} labels agree", _EXPECTED, _SOURCE)
+
+
+def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:
+    """Labels against what is advertised. A resource that is not advertised at all is ADV-01's and ADV-03's finding."""
+    labels, capacity = node.metadata.label, scope.device_capacity(node)
+    if is_vgpu(labels) or gke_terms(labels, capacity):
+        return
+    for term in label_terms(labels, capacity):
+        if term.observed and not term.agrees:
+            why = f": {term.problem}" if term.problem else f" ({term.source})"
+            yield f"capacity of {term.resource} is {term.observed} and the labels give {term.formula}{why}"
+
+
+def _stale(scope: Scope, labels: dict[str, str], now: float) -> str:
+    limit = scope.policy.advertisement.max_label_age_hours
+    written = number(labels.get(TIMESTAMP))
+    if limit <= 0 or written is None:
+        return ""
+    hours = (now - written) / HOUR
+    return f"{TIMESTAMP} is {hours:.1f} hours old, the policy allows {limit:g}" if hours > limit else ""

@@ -1,0 +1,65 @@
+"""How many physical devices a node has, according to each source that says so."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.adv.offered import Published
+from conformance.outputs.node_labels import advertisement
+from conformance.policy import Policy
+from conformance.scope import matches
+from fixtures.models import Node
+
+GPU_COUNT = "nvidia.com/gpu.count"
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator")
+COUNT_LABELS = (
+    "cloud.google.com/gke-accelerator-count",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "eks.amazonaws.com/instance-gpu-count",
+    "gpu.intel.com/device.count",
+)
+"""Labels of clouds and of NFD rules that count whole devices (facts 7.1, 7.2)."""
+
+_AMD_COUNTED = "beta.amd.com/gpu.device-id."
+
+
+class Physical(msgspec.Struct, frozen=True):
+    """A number of whole devices and who says so."""
+
+    devices: int
+    source: str
+
+
+def number(text: str | None) -> int | None:
+    """A label's whole number, or None."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+def model_of(node: Node) -> str:
+    """The product of a node by its label, without the suffixes of MIG and sharing; empty when no label names one."""
+    labels = node.metadata.label
+    key = next((key for key in PRODUCT_LABELS if labels.get(key)), "")
+    return advertisement(labels).gpu.product.model if key == PRODUCT_LABELS[0] else labels.get(key, "")
+
+
+def physical(node: Node, policy: Policy, through_dra: list[Published]) -> list[Physical]:
+    """Every source's count, the owner's first. Under MIG strategy ``single`` gpu.count is instances and is no source."""
+    found = []
+    labels = node.metadata.label
+    model = model_of(node)
+    for glob, devices in policy.advertisement.devices_per_node.items():
+        if matches(model, (glob,)) or matches(labels.get(PRODUCT_LABELS[0], ""), (glob,)):
+            found.append(Physical(devices, "policy advertisement.devicesPerNode"))
+            break
+    view = advertisement(labels)
+    whole_devices = not (view.gpu.product.mig_profile or view.gpu.product.mig_invalid)
+    if view.gpu.count is not None and whole_devices and not view.vgpu:
+        found.append(Physical(view.gpu.count, f"label {GPU_COUNT}"))
+    for key in COUNT_LABELS:
+        if (devices_of_label := number(labels.get(key))) is not None:
+            found.append(Physical(devices_of_label, f"label {key}"))
+    counted = [count for key, value in labels.items() if key.startswith(_AMD_COUNTED) and (count := number(value)) is not None]
+    if counted:
+        found.append(Physical(sum(counted), f"labels {_AMD_COUNTED}*"))
+    found += [Physical(item.whole, f"ResourceSlices of {item.driver}") for item in through_dra if item.whole]
+    return found

@@ -1,0 +1,92 @@
+"""The device plugin's configuration file: what it says, or why the plugin refuses it (facts 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+MAX_BYTES = 256 * 1024
+_PREFIX = "nvidia.com/"
+_STRATEGIES = ("none", "single", "mixed")
+
+
+class PluginConfigError(Exception):
+    """The plugin does not start with this text; the message is one clause."""
+
+
+class PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a configuration makes of devices. ``replicas`` by resource name; ``mig_strategy`` None: the file leaves it open."""
+
+    mig_strategy: str | None = None
+    sharing: str = "none"  # none | time-slicing | mps
+    replicas: Mapping[str, int] = {}
+    rename: bool = False
+
+    def factor(self, resource: str) -> int:
+        """Units per device of a resource, by its name without ``.shared``."""
+        return self.replicas.get(resource, 1)
+
+    def advertised_as(self, resource: str) -> str:
+        """The name under which units of a resource are registered."""
+        return f"{resource}.shared" if self.rename and self.factor(resource) > 1 else resource
+
+
+def parse(text: str) -> PluginConfig:
+    """Read a configuration. Raises :class:`PluginConfigError` where the plugin would not start."""
+    if len(text) > MAX_BYTES:
+        raise PluginConfigError(f"it is longer than {MAX_BYTES} bytes")
+    try:
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise PluginConfigError(f"malformed YAML: {' '.join(str(error).split())[:160]}") from error
+    config = _section(document, "the file")
+    version = config.get("version")
+    if version not in (None, "", "v1"):
+        raise PluginConfigError(f"unknown version: {str(version)[:40]}")
+    strategy = _section(config.get("flags"), "flags").get("migStrategy")
+    if strategy not in (None, "", *_STRATEGIES):
+        raise PluginConfigError(f"flags.migStrategy is {str(strategy)[:40]!r}, which is none of {', '.join(_STRATEGIES)}")
+    sharing = _section(config.get("sharing"), "sharing")
+    kinds = {name: sharing[key] for key, name in (("timeSlicing", "time-slicing"), ("mps", "mps")) if sharing.get(key)}
+    if len(kinds) > 1:
+        raise PluginConfigError("sharing has both timeSlicing and mps, which exclude each other")
+    read = PluginConfig(mig_strategy=strategy or None)
+    for name, section in kinds.items():
+        replicas, rename = _shared(_section(section, f"sharing of {name}"), name)
+        if name == "mps" and strategy in ("single", "mixed") and any(key.startswith(f"{_PREFIX}mig-") for key in replicas):
+            raise PluginConfigError("sharing using MPS is not supported for MIG devices")
+        read = msgspec.structs.replace(read, sharing=name, replicas=replicas, rename=rename)
+    return read
+
+
+def _shared(section: Mapping[str, Any], name: str) -> tuple[dict[str, int], bool]:
+    resources = section.get("resources")
+    if not isinstance(resources, list) or not resources:
+        raise PluginConfigError(f"no resources specified for {name}")
+    replicas: dict[str, int] = {}
+    for entry in resources:
+        item = _section(entry, "an entry of resources")
+        resource, count = item.get("name"), item.get("replicas")
+        if not isinstance(resource, str) or not resource:
+            raise PluginConfigError("an entry of resources has no name")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 2:
+            raise PluginConfigError(f"number of replicas must be >= 2 ({resource[:63]}: {str(count)[:20]})")
+        full = resource if resource.startswith(_PREFIX) else _PREFIX + resource
+        if len(full) > 63:
+            raise PluginConfigError(f"the resource name {full[:63]}… is longer than 63 characters")
+        replicas[full] = count
+    rename = section.get("renameByDefault", False)
+    if not isinstance(rename, bool):
+        raise PluginConfigError("renameByDefault is neither true nor false")
+    return replicas, rename
+
+
+def _section(value: Any, what: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise PluginConfigError(f"{what} is not a mapping")
+    return value
