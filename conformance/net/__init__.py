@@ -1,0 +1,1 @@
+"""NET: RDMA, GPUDirect and what carries traffic between nodes."""

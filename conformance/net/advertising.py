@@ -1,0 +1,176 @@
+"""Fabric resources on nodes: which nodes should advertise them, and whether they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.fence.selection import admits, terms
+from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
+from conformance.net.reading import entries, mapping, name_of, text
+from conformance.scope import Scope, subject, whole
+from fixtures.evidence import Finding, Subject, bad, not_judged, ok
+from fixtures.models import Json, Node, PodSpec
+
+NFD_LABELS = ("feature.node.kubernetes.io/pci-15b3.present", "feature.node.kubernetes.io/rdma.available")
+KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
+"""Labels that tell kinds of machines apart."""
+NAD_KEY = "k8s.cni.cncf.io/network-attachment-definitions"
+NAD_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+
+_POSITIVE = ("In", "Exists")
+
+
+class FabricNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that should offer fabric devices. ``reasons`` say why; ``left_out`` why it need not after all."""
+
+    node: Node
+    reasons: tuple[str, ...]
+    left_out: str = ""
+
+
+def allocatable(node: Node, resource: str) -> int:
+    """Units of a resource that pods can get on a node."""
+    return whole(node.status.allocatable.get(resource))
+
+
+def fabric_resources(scope: Scope) -> tuple[str, ...]:
+    """Names of fabric resources: those the NicClusterPolicy configures, and those of nodes that the suite's policy calls RDMA."""
+    names = dict.fromkeys(promises(the_policy(scope)).names)
+    for node in scope.snapshot.nodes:
+        names.update(dict.fromkeys(sorted(name for name in node.status.capacity if scope.is_rdma(name) and not scope.is_device(name))))
+    return tuple(names)
+
+
+def offering_nodes(scope: Scope) -> list[Node]:
+    """Nodes on which pods can get some fabric resource, by name."""
+    names = fabric_resources(scope)
+    return [node for node in sorted(scope.snapshot.nodes, key=lambda n: n.name) if any(allocatable(node, name) > 0 for name in names)]
+
+
+def fabric_nodes(scope: Scope) -> list[FabricNode]:
+    """Nodes that have fabric devices by NFD, by what they advertise, or by the NicClusterPolicy's explicit choice."""
+    policy = the_policy(scope)
+    names = fabric_resources(scope)
+    affinity = mapping(policy, "spec", "nodeAffinity")
+    chooser = PodSpec(affinity={"nodeAffinity": affinity}) if affinity else PodSpec()
+    found = []
+    for node in sorted(scope.snapshot.nodes, key=lambda n: n.name):
+        reasons = [f"label {label}" for label in NFD_LABELS if node.metadata.label.get(label) == "true"]
+        advertised = [name for name in names if name in node.status.capacity]
+        reasons += [f"capacity {name}" for name in advertised]
+        chosen = admits(chooser, node)
+        if chosen and _positive(chooser):
+            reasons.append("spec.nodeAffinity of the NicClusterPolicy")
+        if not reasons:
+            continue
+        left_out = "" if chosen or advertised else "spec.nodeAffinity of the NicClusterPolicy leaves it out"
+        if not left_out and not node.ready:
+            left_out = "NotReady"
+        found.append(FabricNode(node=node, reasons=tuple(reasons), left_out=left_out))
+    return found
+
+
+def _positive(chooser: PodSpec) -> bool:
+    """Whether required affinity names nodes by something they have: ``DoesNotExist`` alone chooses every other node."""
+    expressions = [item for term in terms(chooser) for item in entries(term.get("matchExpressions"))]
+    return any(item.get("operator") in _POSITIVE for item in expressions)
+
+
+def check_advertised(scope: Scope) -> Iterator[Finding]:
+    """NET-02: what the policy's configuration promises is there, on every node that has the devices."""
+    policy = the_policy(scope)
+    promised = promises(policy)
+    nodes = fabric_nodes(scope)
+    if policy is not None:
+        yield from _check_promises(scope, policy, promised)
+    for entry in nodes:
+        yield _check_node(scope, entry, promised, nodes)
+
+
+def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[Finding]:
+    state = text(mapping(policy, "status").get("state")) or "no state"
+    for source, message in promised.troubles:
+        yield bad(subject_of(policy), "unreadable", "a list of resources", source, message)
+    sources = {item.resource: item.source for item in promised.resources}
+    for name, source in sources.items():
+        subject_ = Subject("resource", name)
+        offering = [node.name for node in scope.snapshot.nodes if allocatable(node, name) > 0]
+        expected = "at least one node that advertises it"
+        if offering:
+            yield ok(subject_, f"{len(offering)} nodes", expected, source)
+            continue
+        message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
+        yield bad(subject_, "no node", expected, source, message)
+
+
+def _idle_agents(scope: Scope) -> str:
+    """Clause that names the operator's DaemonSets that run nowhere."""
+    listing = scope.snapshot.listing("apps/daemonsets")
+    idle = [
+        item.name
+        for item in listing.items
+        if item.status.desired_number_scheduled == 0 and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
+    ]
+    return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
+
+
+def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list[FabricNode]) -> Finding:
+    node, subject_ = entry.node, subject(entry.node)
+    if entry.left_out:
+        return not_judged(subject_, f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})", "node.status")
+    wanted = _wanted(scope, node, promised, nodes)
+    observed = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted)
+    if not wanted:
+        return not_judged(subject_, "it has fabric devices, and nothing says under which resource they are offered", entry.reasons[0])
+    missing = [name for name in wanted if allocatable(node, name) < 1]
+    advertises_nothing = missing == wanted and not any(whole(node.status.capacity.get(name)) for name in missing)
+    if advertises_nothing and node.name not in scope.sources:
+        return not_judged(subject_, "it has no accelerator and advertises no fabric resource", entry.reasons[0])
+    expected = ", ".join(f"{name} > 0" for name in wanted)
+    if missing:
+        message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
+        return bad(subject_, observed, expected, "node.status.allocatable", message)
+    return ok(subject_, observed, expected, "node.status.allocatable")
+
+
+def _wanted(scope: Scope, node: Node, promised: Promises, nodes: list[FabricNode]) -> list[str]:
+    """Resources that a node must advertise.
+
+    Those of the NicClusterPolicy, but for one that only machines of another kind advertise while this one advertises
+    another of them (each entry of a configuration selects its own devices). Without a policy those of machines of its kind.
+    """
+    kind = _kind(node)
+    of_kind = [other.node for other in nodes if _kind(other.node) == kind]
+    if not promised.names:
+        return [name for name in fabric_resources(scope) if any(name in other.status.capacity for other in of_kind)]
+    if not any(allocatable(node, name) > 0 for name in promised.names):
+        return list(promised.names)
+    elsewhere = {name for name in promised.names if any(allocatable(other, name) > 0 for other in scope.snapshot.nodes)}
+    ours = {name for name in promised.names if any(name in other.status.capacity for other in of_kind)}
+    return [name for name in promised.names if name in ours or name not in elsewhere]
+
+
+def _kind(node: Node) -> tuple[str, ...]:
+    return tuple(node.metadata.label.get(label, "") for label in KIND_LABELS)
+
+
+def check_attachments(scope: Scope) -> Iterator[Finding]:
+    """NET-03: the resource that a NetworkAttachmentDefinition names is one that some node advertises."""
+    offered: dict[str, int] = {}
+    for node in scope.snapshot.nodes:
+        for name in node.status.allocatable:
+            offered[name] = offered.get(name, 0) + (allocatable(node, name) > 0)
+    for item in scope.snapshot.objects(NAD_KEY):
+        name, namespace = name_of(item)
+        subject_ = Subject("NetworkAttachmentDefinition", name, namespace)
+        source = f"annotation {NAD_RESOURCE}"
+        resource = text(mapping(item, "metadata", "annotations").get(NAD_RESOURCE))
+        if not resource:
+            yield not_judged(subject_, "it names no resource: pods that use it need none", source)
+        elif count := offered.get(resource, 0):
+            yield ok(subject_, f"{resource} on {count} nodes", "a resource that some node advertises", source)
+        else:
+            message = f"it names {resource}, which no node advertises: pods that use the network stay Pending"
+            yield bad(subject_, resource, "a resource that some node advertises", source, message)

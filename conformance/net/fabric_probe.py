@@ -1,0 +1,188 @@
+"""Starts the two-node run: a pod per node, a name for rank 0 to be found under, and the suite's all-reduce (facts 5.4, 5.5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.iso.asking import why
+from conformance.net.device_probe import attached
+from conformance.net.places import Plan, make_plan
+from conformance.net.run import FabricRun, RankPod
+from conformance.policy import Network
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.models import Json, Pod
+from fixtures.probes import allreduce
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.trouble import ApiTrouble
+
+NAME = "net-fabric"
+"""Name of the Service and of the ConfigMap; pods are ``net-fabric-<node rank>``."""
+
+PORT = 29500
+FOLDER = "/opt/gpu-conformance"
+SCRIPT = "allreduce.py"
+COMMAND = (
+    "torchrun --nnodes=$NNODES --node-rank=$NODE_RANK --nproc-per-node=$NPROC_PER_NODE "
+    f"--master-addr=$MASTER_ADDR --master-port=$MASTER_PORT {FOLDER}/{SCRIPT}"
+)
+LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV"}
+"""What NCCL must be told to print its channels and their transport, in every release since 2.18 (facts 5.4)."""
+
+_DEFAULT_IMAGE = Network().image
+_JOB = "gpu-conformance.io/fabric-run"
+
+
+def run_fabric(scope: Scope, workspace: Workspace) -> FabricRun:
+    """Run it once and bring back what it left. The workspace removes the pods.
+
+    Raises :class:`NotApplicable` where it cannot be asked and :class:`Inconclusive` when a pod did not start.
+    """
+    plan = make_plan(scope)
+    network = scope.policy.network
+    if not plan.device.startswith("nvidia.com/") and network.image == _DEFAULT_IMAGE:
+        raise NotApplicable("NoImageForVendor", f"set network.image to a PyTorch image that runs on {plan.device}")
+    namespace = workspace.namespace("privileged") if network.ipc_lock else workspace.namespace()
+    for key, obj in objects(network):
+        workspace.create(key, obj, namespace)
+    names = [workspace.start(pod, namespace) for pod in pods(scope, plan, namespace)]
+    seconds = scope.policy.probes.start_seconds * 2
+    ended = workspace.wait(names, _ended, seconds, namespace)
+    return FabricRun(
+        namespace=namespace,
+        pods=tuple(_left(workspace, name, namespace, seconds) for name in names),
+        per_node=plan.per_node,
+        device=plan.device,
+        fabric=plan.fabric,
+        seconds=seconds,
+        finished=ended is not None,
+    )
+
+
+def _ended(seen: list[Pod]) -> bool | None:
+    """All pods have ended, or one has failed: the others would only wait for it."""
+    if seen and (all(pod.finished for pod in seen) or any(pod.status.phase == "Failed" for pod in seen)):
+        return True
+    return None
+
+
+def objects(network: Network) -> list[tuple[str, Json]]:
+    """The headless Service that gives pods names before they are ready, and the script (unless the policy brings its own command)."""
+    service: Json = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAME},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {_JOB: NAME},
+            "ports": [{"name": "rendezvous", "port": PORT}],
+        },
+    }
+    if network.command:
+        return [("services", service)]
+    script = Path(allreduce.__file__).read_text(encoding="utf-8")
+    config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {SCRIPT: script}}
+    return [("configmaps", config), ("services", service)]
+
+
+def pods(scope: Scope, plan: Plan, namespace: str) -> list[Json]:
+    """One pod per node, in order of node rank, each pinned to its node: anti-affinity by name."""
+    return [_pod(scope, plan, namespace, rank) for rank in range(len(plan.nodes))]
+
+
+def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
+    network, probes = scope.policy.network, scope.policy.probes
+    name, node = f"{NAME}-{rank}", plan.nodes[rank]
+    pod = probe_pod(
+        PodShape(
+            name=name,
+            image=network.image,
+            script=network.command or COMMAND,
+            resources={plan.device: plan.per_node, **({plan.fabric: 1} if plan.fabric else {})},
+            node=node.name,
+            tolerations=[*scope.tolerations_for(node), *probes.tolerations],
+            env=environment(network, plan, namespace, rank),
+            run_as_user=0 if network.ipc_lock else probes.run_as_user,
+            pull_secrets=probes.pull_secrets,
+            labels={_JOB: NAME},
+        )
+    )
+    spec = pod["spec"]
+    spec |= {"hostname": name, "subdomain": NAME, "activeDeadlineSeconds": int(probes.start_seconds * 2) + 60}
+    volumes: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
+    if not network.command:
+        volumes.append({"name": "script", "configMap": {"name": NAME}})
+        mounts.append({"name": "script", "mountPath": FOLDER})
+    container = spec["containers"][0]
+    spec["volumes"], container["volumeMounts"] = volumes, mounts
+    devices = dict(container["resources"]["limits"])
+    for small in ("cpu", "memory"):
+        del devices[small]  # a training process is no small one: it is bounded by its node
+    container["resources"] = {"limits": devices, "requests": {"cpu": f"{plan.per_node}", "memory": f"{2 * plan.per_node}Gi", **devices}}
+    if network.ipc_lock:
+        # a capability reaches the processes of root only; restricted and baseline forbid it altogether (facts 2.3)
+        spec["securityContext"]["runAsNonRoot"] = False
+        container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
+    return attached(pod, scope) if plan.fabric else pod
+
+
+def environment(network: Network, plan: Plan, namespace: str, rank: int) -> dict[str, str]:
+    """Environment of one pod: the owner's, where torchrun finds rank 0, and logging, which evidence depends on."""
+    return {
+        "HOME": "/tmp",
+        "LOGNAME": "gpu-conformance",
+        **network.env,
+        **LOGGING,
+        "NNODES": str(len(plan.nodes)),
+        "NODE_RANK": str(rank),
+        "NPROC_PER_NODE": str(plan.per_node),
+        "MASTER_ADDR": f"{NAME}-0.{NAME}.{namespace}.svc",
+        "MASTER_PORT": str(PORT),
+    }
+
+
+def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> RankPod:
+    """Where a pod is and what it printed. Raises :class:`Inconclusive` when it did not start or its log cannot be had."""
+    answer = workspace.cluster.get("pods", name, namespace)
+    if not answer.ok:
+        raise Inconclusive(answer.reason, f"pod {name} of the run is gone: {answer.status} {answer.message}")
+    pod = decode_pod(answer.json())
+    state = why(pod)
+    if not pod.spec.node_name:
+        raise Inconclusive("Unschedulable", f"pod {name} of the run got no node within {seconds:g} s: {state}")
+    if pod.status.phase == "Pending" or not pod.status.container_statuses:
+        raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.spec.node_name} within {seconds:g} s: {state}")
+    try:
+        log = workspace.logs(name, namespace=namespace)
+    except ApiTrouble as trouble:
+        raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
+    return RankPod(name=name, node=pod.spec.node_name, state=state, exit_code=_exit_code(pod), log=log)
+
+
+def _exit_code(pod: Pod) -> int | None:
+    for status in pod.status.container_statuses or ():
+        terminated = (status.state or {}).get("terminated")
+        if isinstance(terminated, dict) and isinstance(terminated.get("exitCode"), int):
+            return int(terminated["exitCode"])
+    return None
+
+
+class SharedRun:
+    """One run for all requirements that judge it: started by the first that asks, with whatever came of it kept for the others."""
+
+    def __init__(self) -> None:
+        self._result: FabricRun | NotApplicable | Inconclusive | None = None
+
+    def get(self, scope: Scope, workspace: Workspace) -> FabricRun:
+        """The run. Raises what starting it raised, each time."""
+        if self._result is None:
+            try:
+                self._result = run_fabric(scope, workspace)
+            except (NotApplicable, Inconclusive) as reason:
+                self._result = reason
+        if isinstance(self._result, FabricRun):
+            return self._result
+        raise type(self._result)(self._result.code, self._result.message)

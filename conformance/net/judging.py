@@ -1,0 +1,200 @@
+"""What is made of a two-node run: pure functions from its logs to findings (facts 5.4a, 5.5)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from conformance.net.run import FabricRun
+from conformance.outputs import nccl_log, nccl_tests
+from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
+from conformance.outputs.nccl_tests import NcclTests
+from conformance.outputs.unreadable import Unreadable
+from fixtures.evidence import Finding, Inconclusive, bad, ok, undecided
+
+LOG = "channel lines of the NCCL log"
+TABLE = "all-reduce table of the run"
+
+_NOT_DIRECT = (NcclCode.PARTIAL_GDR, NcclCode.RDMA_WITHOUT_GDR)
+
+
+def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding]:
+    """NET-05: every channel between nodes is of an accepted transport, in both directions, and the pods are on different nodes.
+
+    Raises :class:`Inconclusive` when the logs are no evidence.
+    """
+    log = _read_log(run)
+    yield from _judge_nodes(run)
+    yield _judge_verdict(run, log, accepted)
+    if nccl_log.judge(log).code is NcclCode.TCPX_GPUDIRECT:
+        return  # its plugin prints no channels: the verdict over the whole is all there is
+    placement = run.placement(log)
+    pairs: dict[tuple[int, int], list[Channel]] = defaultdict(list)
+    strangers = 0
+    for line in log.channels:
+        if line.src not in placement or line.dst not in placement:
+            strangers += 1
+        elif placement[line.src] != placement[line.dst]:
+            pairs[(line.src, line.dst)].append(line)
+    missing: dict[tuple[int, int], list[nccl_log.Uncovered]] = defaultdict(list)
+    for item in nccl_log.uncovered(log, placement):
+        missing[(item.src, item.dst)].append(item)
+    for pair, lines in sorted(pairs.items()):
+        yield _judge_pair(run, pair, lines, missing[pair], accepted)
+    for here, there in _silent_ways(run, pairs, placement):
+        message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
+        yield bad(run.part("node pair", f"{here} -> {there}"), "no channel", "channels in both directions", LOG, message)
+    for rank in nccl_log.silent_ranks(log, placement):
+        yield undecided(run.part("rank", str(rank)), "no channel line names it: its part of the log is missing", LOG)
+    if strangers:
+        yield undecided(run.subject, f"{strangers} channel lines name ranks that were not asked for, on nodes unknown", LOG)
+
+
+def _read_log(run: FabricRun) -> NcclLog:
+    if (pod := run.unable()) is not None:
+        raise Inconclusive("CommandNotFound", f"the image could not run the command: {pod.state}; {_tail(pod.log)}")
+    try:
+        log = nccl_log.parse(run.text)
+    except Unreadable as error:
+        raise Inconclusive("NoEvidence", f"the pods printed no NCCL log ({error}); {run.outcome()}") from None
+    quiet = [pod.name for pod in run.pods if "NCCL" not in pod.log]
+    if quiet:
+        raise Inconclusive("NoEvidence", f"the log of {', '.join(quiet)} holds no line of NCCL; {run.outcome()}")
+    return log
+
+
+def _judge_nodes(run: FabricRun) -> Iterator[Finding]:
+    count = Counter(pod.node for pod in run.pods)
+    for pod in run.pods:
+        subject, expected = run.part("Pod", pod.name), "a node of its own"
+        if count[pod.node] == 1:
+            yield ok(subject, f"node {pod.node}", expected, "pod.spec.nodeName")
+        else:
+            yield undecided(
+                subject,
+                f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric",
+                "pod.spec.nodeName",
+            )
+
+
+def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Finding:
+    verdict = nccl_log.judge(log)
+    networks = ", ".join(log.networks) or "unknown"
+    observed = f"{verdict.code.value}: {verdict.message} (network {networks}; {len(log.net_channels)} network channels)"
+    expected = f"{' or '.join(accepted)} and no failure warning"
+    if verdict.code in nccl_log.UNDECIDABLE_CODES:
+        return undecided(run.subject, f"{verdict.code.value}: {verdict.message}", LOG)
+    if verdict.failures:
+        return bad(run.subject, observed, expected, "NCCL WARN", f"NCCL warns: {verdict.failures[0][:300]}")
+    if verdict.code.value not in accepted:
+        message = (
+            f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
+        )
+        return bad(run.subject, observed, expected, LOG, message)
+    return ok(run.subject, observed, expected, LOG)
+
+
+def _judge_pair(
+    run: FabricRun, pair: tuple[int, int], lines: list[Channel], missing: list[nccl_log.Uncovered], accepted: Sequence[str]
+) -> Finding:
+    """One pair of ranks on different nodes: how its channels go, and whether both of their ends were logged."""
+    subject = run.part("rank pair", f"{pair[0]} -> {pair[1]}")
+    ways = Counter(f"{line.via}{f' [{line.direction}]' if line.direction else ''}" for line in lines)
+    observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
+    expected = "every channel via NET/…/GDRDMA, sent and received"
+    if wrong := next((problem for line in lines if (problem := _problem(line, accepted))), ""):
+        return bad(subject, observed, expected, LOG, wrong)
+    if missing:
+        first = missing[0]
+        message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
+        return bad(subject, observed, expected, LOG, message)
+    return ok(subject, observed, expected, LOG)
+
+
+def _problem(line: Channel, accepted: Sequence[str]) -> str:
+    """What is wrong with one channel between nodes, as a sentence; empty when it goes as the policy accepts."""
+    where = f"channel {line.channel:02d} goes via {line.via[:80]}"
+    if line.is_net:
+        if line.network in SOCKET_NETWORKS:
+            return f"{where}: over TCP, through both hosts' CPUs"
+        if not line.gdr and not any(code in accepted for code in _NOT_DIRECT):
+            return f"{where}, without GPUDirect RDMA: every byte is copied through host memory"
+        return ""
+    if line.via.startswith("P2P/MNNVL"):
+        return "" if NcclCode.MNNVL in accepted else f"{where}: multi-node NVLink, which network.accepted does not name"
+    return f"{where}, which is no transport between nodes"
+
+
+def _silent_ways(run: FabricRun, pairs: Mapping[tuple[int, int], list[Channel]], placement: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Node pairs without a channel whose other direction has one: a ring and a tree use both."""
+    used = {(placement[src], placement[dst]) for src, dst in pairs}
+    return sorted((there, here) for here, there in used if (there, here) not in used)
+
+
+def judge_bandwidth(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
+    """NET-06: the table's largest size, the number of ranks, and wrong values. A missing measurement fails.
+
+    Raises :class:`Inconclusive` when the image could not run the command at all.
+    """
+    if (pod := run.unable()) is not None:
+        raise Inconclusive("CommandNotFound", f"the image could not run the command: {pod.state}; {_tail(pod.log)}")
+    figure = f"at least {minimum:g} GB/s at the largest size" if minimum is not None else "a bandwidth (the policy sets no minBusBandwidth)"
+    try:
+        table = nccl_tests.parse(run.text)
+    except Unreadable as error:
+        message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
+        yield bad(run.part("measurement", "bus bandwidth"), "no table", figure, TABLE, message)
+        return
+    yield _judge_largest(run, table, minimum, figure)
+    yield _judge_ranks(run, table)
+    yield _judge_values(run, table)
+
+
+def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figure: str) -> Finding:
+    subject = run.part("measurement", "bus bandwidth")
+    row = nccl_tests.largest(table)
+    if row is None or row.out_of_place.busbw <= 0:
+        message = f"the run printed no row with a bandwidth: {run.outcome()}"
+        return bad(subject, "no row", figure, TABLE, message)
+    average = f"; the average over all sizes, {table.average:g} GB/s, is not judged" if table.average is not None else ""
+    observed = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes{average}"
+    if table.max_bytes is not None and row.size < table.max_bytes:
+        message = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
+        return bad(subject, observed, figure, TABLE, message)
+    if problem := nccl_tests.factor_problem(table, run.ranks):
+        return bad(subject, observed, figure, TABLE, f"the figures contradict each other: {problem}")
+    if minimum is not None and row.out_of_place.busbw < minimum:
+        message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training waits that much longer"
+        return bad(subject, observed, figure, TABLE, message)
+    return ok(subject, observed, figure, TABLE)
+
+
+def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
+    subject, expected = run.part("measurement", "ranks"), f"{run.ranks} ranks, each once"
+    seen = [rank for rank, _, _ in table.rank_lines]
+    if not seen:
+        return undecided(subject, "the output lists no ranks, so nobody knows how many took part", TABLE)
+    observed = f"{len(set(seen))} ranks in {len(seen)} lines"
+    if sorted(seen) != list(range(run.ranks)):
+        message = f"{observed} took part, {run.ranks} were asked for: what was measured is not the run that was asked for"
+        return bad(subject, observed, expected, TABLE, message)
+    return ok(subject, observed, expected, TABLE)
+
+
+def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
+    subject, expected = run.part("measurement", "values"), "0 wrong values"
+    if table.wrong or table.out_of_bounds or table.out_of_bounds_failed:
+        count = f"{table.wrong or table.out_of_bounds or 0:g}"
+        message = f"{count} values of the result are wrong: memory, fabric or driver corrupts data, and training goes on with it"
+        return bad(subject, f"{count} wrong values", expected, TABLE, message)
+    if table.wrong is None:
+        return undecided(subject, "values were not checked (#wrong is N/A or absent)", TABLE)
+    if table.out_of_bounds is None:
+        return undecided(subject, f"the run's last lines are missing, so not all values were checked: {run.outcome()}", TABLE)
+    return ok(subject, "0 wrong values", expected, TABLE)
+
+
+def _tail(log: str, lines: int = 3) -> str:
+    """The end of a log in one line."""
+    last = [line.strip() for line in log.splitlines() if line.strip()][-lines:]
+    return "the log ends: " + " | ".join(line[:200] for line in last) if last else "the log is empty"

@@ -1,0 +1,77 @@
+"""Where the two-node run can go: nodes of one kind with free devices and a free unit of one fabric resource."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resources
+from conformance.scope import Scope, whole
+from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.models import Node
+
+WITHOUT_RESOURCE = frozenset({"MNNVL", "TCPX_GPUDIRECT"})
+"""Transports that need no fabric resource in the pod."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of the run, devices per node, and the fabric resource (empty where the transport needs none)."""
+
+    nodes: tuple[Node, ...]
+    device: str
+    per_node: int
+    fabric: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the run."""
+        return len(self.nodes) * self.per_node
+
+
+def exclusive(node: Node, resource: str) -> bool:
+    """Whether a unit is a whole device of its own: NCCL refuses two ranks on one device, and MIG instances (facts 1.1, 5.4)."""
+    if resource.endswith(".shared") or "/mig-" in resource:
+        return False
+    return whole(node.metadata.label.get("nvidia.com/gpu.replicas", "1")) <= 1
+
+
+def make_plan(scope: Scope) -> Plan:
+    """Choose the nodes: the kind of machine that gives the most ranks.
+
+    Raises :class:`NotApplicable` when there are not enough RDMA nodes of one kind at all, and :class:`Inconclusive`
+    when there are and their devices are taken.
+    """
+    count = scope.policy.network.nodes
+    if count < 2:
+        raise NotApplicable("OneNode", f"network.nodes is {count}: nothing travels between nodes")
+    fabrics = _fabrics(scope)
+    free: dict[tuple[str, ...], list[tuple[int, Node]]] = {}
+    able: dict[tuple[str, ...], int] = {}
+    for node in scope.usable_nodes:
+        for device, capacity in scope.device_allocatable(node).items():
+            for fabric in fabrics:
+                if capacity < 1 or not exclusive(node, device) or (fabric and allocatable(node, fabric) < 1):
+                    continue
+                kind = (device, fabric, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
+                able[kind] = able.get(kind, 0) + 1
+                units = max(scope.free(node, device), 0) if not fabric or scope.free(node, fabric) > 0 else 0
+                free.setdefault(kind, []).append((units, node))
+    if max(able.values(), default=0) < count:
+        raise NotApplicable("TooFewRdmaNodes", f"no {count} usable nodes of one kind offer whole devices and an RDMA resource")
+    plans = []
+    for kind, nodes in free.items():
+        best = sorted(nodes, key=lambda pair: (-pair[0], pair[1].name))[:count]
+        if len(best) == count and best[-1][0] > 0:
+            plans.append(Plan(nodes=tuple(node for _, node in best), device=kind[0], fabric=kind[1], per_node=best[-1][0]))
+    if not plans:
+        held = ", ".join(f"{node.name} ({units} free)" for nodes in free.values() for units, node in nodes[:8])
+        raise Inconclusive("NoFreeDevice", f"the run needs free devices on {count} nodes of one kind; there are {held}")
+    return max(plans, key=lambda plan: plan.per_node)
+
+
+def _fabrics(scope: Scope) -> list[str]:
+    names = [name for name in fabric_resources(scope) if any(allocatable(node, name) > 0 for node in scope.usable_nodes)]
+    if not names and WITHOUT_RESOURCE & set(scope.policy.network.accepted):
+        return [""]
+    if not names:
+        raise NotApplicable("NoRdmaNodes", "no usable accelerator node offers an RDMA resource")
+    return names

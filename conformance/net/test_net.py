@@ -1,0 +1,56 @@
+"""NET: RDMA and GPUDirect."""
+
+from __future__ import annotations
+
+from conformance.net.advertising import check_advertised, check_attachments
+from conformance.net.device_probe import probe_devices
+from conformance.net.fabric_probe import SharedRun
+from conformance.net.jobs import check_jobs
+from conformance.net.judging import judge_bandwidth, judge_transport
+from conformance.net.nic_policy import check_nic_cluster_policy
+from conformance.requirement import requirement
+from conformance.scope import Scope
+from fixtures.evidence import Evidence
+from fixtures.probes.workspace import Workspace
+
+
+@requirement("NET-01")
+def test_the_nic_cluster_policy_is_ready(judge: Evidence, scope: Scope) -> None:
+    """The NicClusterPolicy and every state it applies are ready."""
+    judge(check_nic_cluster_policy(scope))
+
+
+@requirement("NET-02")
+def test_rdma_nodes_advertise_what_the_policy_configures(judge: Evidence, scope: Scope) -> None:
+    """Every RDMA node advertises the resources that the NicClusterPolicy configures."""
+    judge(check_advertised(scope))
+
+
+@requirement("NET-03")
+def test_network_attachments_name_advertised_resources(judge: Evidence, scope: Scope) -> None:
+    """Every NetworkAttachmentDefinition names a resource that a node advertises."""
+    judge(check_attachments(scope))
+
+
+@requirement("NET-04")
+def test_fabric_devices_reach_the_pods_that_asked_and_no_other(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A pod that asked for the RDMA resource sees devices with an active port, one that did not sees none."""
+    judge(probe_devices(scope, workspace))
+
+
+@requirement("NET-05")
+def test_traffic_between_nodes_goes_by_gpudirect_rdma(judge: Evidence, scope: Scope, workspace: Workspace, shared_run: SharedRun) -> None:
+    """All NCCL traffic between nodes goes by GPUDirect RDMA."""
+    judge(judge_transport(shared_run.get(scope, workspace), scope.policy.network.accepted))
+
+
+@requirement("NET-06")
+def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace: Workspace, shared_run: SharedRun) -> None:
+    """The bus bandwidth of a two-node all-reduce meets the policy's figure."""
+    judge(judge_bandwidth(shared_run.get(scope, workspace), scope.policy.network.min_bus_bandwidth))
+
+
+@requirement("NET-10")
+def test_multi_node_jobs_ask_for_the_fabric(judge: Evidence, scope: Scope) -> None:
+    """Device jobs that span nodes ask for the RDMA resource."""
+    judge(check_jobs(scope))
