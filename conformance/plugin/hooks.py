@@ -104,6 +104,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if state is None or state.worker:
         return
     state.opened = open_target(state.options, state.run_id)
+    session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
+    progress.prepare(session.config)
     if getattr(session.config.option, "tx", None):
         selected = [r for r in state.catalogue.by_id.values() if _in_level(r, state)]
         _read_cluster(state, selected)
@@ -270,8 +272,6 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     state = _state(config)
     if state is None or state.worker or not state.is_open:
         return None
-    config.pluginmanager.register(Recorder(config, state), "gpu-conformance-recorder")
-    progress.prepare(config)
     return progress.header(state)
 
 
@@ -288,7 +288,7 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Look for what the run left behind, write the reports, set the exit code."""
     state = _state(session.config)
-    if state is None or state.worker or not state.is_open:
+    if state is None or state.worker or not state.is_open or exitstatus == ExitCode.USAGE:
         return
     _sweep(state)
     results = sorted(state.results.values(), key=lambda result: list(state.catalogue.by_id).index(result.id))
