@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
+from fixtures.evidence import Inconclusive
+from fixtures.simulator.server.troubles import Trouble
+from fixtures.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.watch import Observation
+from tests.served import kubeconfig, served
+
+
+def a_node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"capacity": {"nvidia.com/gpu": "8"}}}
+
+
+def a_namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def a_configmap(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "b"}}
+
+
+def test_one_list_per_kind_and_page(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node(f"n{index:04}") for index in range(1001)]) as (cluster, _):
+        snapshot = collect(cluster, ["nodes", "pods"], version="v1.36.3")
+        assert [node.name for node in snapshot.nodes][:2] == ["n0000", "n0001"]
+        assert len(snapshot.nodes) == 1001
+        counts = cluster.requests().by_verb_and_resource
+        assert counts["list nodes"] == 3
+        assert counts["list pods"] == 1
+
+
+@pytest.mark.parametrize(
+    "trouble", [Trouble("list", "nodes", 500, 1), Trouble("list", "nodes", 429, 1, 0), Trouble("list", "nodes", "drop", 1)]
+)
+def test_passing_trouble_is_retried(tmp_path: Path, trouble: Trouble) -> None:
+    with served(tmp_path, [a_node("n")], [trouble]) as (cluster, _):
+        assert len(collect(cluster, ["nodes"], version="").nodes) == 1
+        assert cluster.requests().by_verb_and_resource["list nodes"] == 2
+
+
+def test_retry_after_is_waited_out(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node("n")], [Trouble("list", "nodes", 429, 1, 1)]) as (cluster, _):
+        started = time.monotonic()
+        assert len(collect(cluster, ["nodes"], version="").nodes) == 1
+        assert time.monotonic() - started >= 1
+
+
+@pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (403, "Forbidden")])
+def test_lasting_trouble_with_one_kind_is_that_kinds_alone(tmp_path: Path, status: int, code: str) -> None:
+    with served(tmp_path, [a_node("n")], [Trouble("list", "pods", status, 100)]) as (cluster, _):
+        snapshot = collect(cluster, ["nodes", "pods"], version="")
+        assert len(snapshot.nodes) == 1
+        with pytest.raises(Inconclusive) as caught:
+            _ = snapshot.pods
+        assert caught.value.code == code
+
+
+def test_an_expired_continue_token_begins_the_list_anew(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node(f"n{index:04}") for index in range(600)]) as (cluster, _):
+        page = cluster.page("/api/v1/nodes", "").json()
+        assert len(page["items"]) == 500
+    # a 410 on the second page only: the first trouble lets one list through by never matching it
+    trouble = Trouble("list", "nodes", 410, 1)
+    with served(tmp_path, [a_node(f"n{index:04}") for index in range(600)]) as (cluster, _):
+        original = cluster.page
+
+        def page_once_expired(path: str, token: str, *, limit: int = 500) -> Any:
+            answer = original(path, token, limit=limit)
+            if token and trouble.times:
+                trouble.times -= 1
+                return type(answer)(status=410, body=b'{"reason":"Expired"}')
+            return answer
+
+        cluster.page = page_once_expired  # type: ignore[method-assign]
+        assert len(collect(cluster, ["nodes"], version="").nodes) == 600
+
+
+def test_a_kind_that_is_not_served_is_no_trouble(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node("n")]) as (cluster, _):
+        snapshot = collect(cluster, ["nodes", "ray.io/rayclusters"], version="")
+        assert snapshot.items("ray.io/rayclusters") == []
+        assert not snapshot.served("ray.io/rayclusters")
+
+
+def test_a_write_that_broke_is_not_repeated(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default")], [Trouble("create", "configmaps", "drop", 5)]) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            cluster.create("configmaps", a_configmap("x"), namespace="default")
+        assert cluster.requests().by_verb_and_resource["create configmaps"] == 1
+
+
+def test_a_server_that_never_answers_is_a_timeout(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node("n")], [Trouble("get", "nodes", "hang", 9)]) as (cluster, _):
+        with pytest.raises(ApiTrouble, match="nodes"):
+            cluster.request("GET", "/api/v1/nodes/n", seconds=0.5)
+
+
+def test_dry_run_leaves_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default")]) as (cluster, _):
+        assert cluster.create("configmaps", a_configmap("x"), namespace="default", dry_run=True).ok
+        assert cluster.get("configmaps", "x", "default").status == 404
+
+
+def test_deletion_spares_an_object_that_took_the_name(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default"), a_configmap("x")]) as (cluster, _):
+        assert cluster.delete("configmaps", "x", "default", uid="another-uid").status == 409
+        assert cluster.get("configmaps", "x", "default").ok
+
+
+def test_a_watch_sees_changes_and_survives_a_drop(tmp_path: Path) -> None:
+    troubles = [Trouble("watch", "configmaps", "drop", 1)]
+    with served(tmp_path, [a_namespace("default")], troubles) as (cluster, _):
+        seen: list[int] = []
+        with Observation(cluster, "configmaps", "default") as observation:
+            created = 0
+            for objects in observation.until(time.monotonic() + 10):
+                seen.append(len(objects))
+                if created < 3 and len(objects) == created:
+                    created += 1
+                    cluster.create("configmaps", a_configmap(f"x{created}"), namespace="default")
+                if len(objects) == 3:
+                    break
+        assert seen[-1] == 3
+
+
+def test_a_watch_ends_at_its_deadline(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default")]) as (cluster, _), Observation(cluster, "configmaps", "default") as observation:
+        started = time.monotonic()
+        states = list(observation.until(started + 0.4))
+        assert states == [{}]
+        assert 0.3 < time.monotonic() - started < 3
+
+
+def test_a_refused_watch_is_trouble(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default")], [Trouble("watch", "configmaps", 403, 99)]) as (cluster, _):
+        with pytest.raises(ApiTrouble), Observation(cluster, "configmaps", "default"):
+            pass
+
+
+def test_a_broken_kubeconfig_never_shows_its_contents(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("users:\n- name: a\n  user: {token: s3cret\n: [")
+    with pytest.raises(ClusterUnreachable) as caught:
+        Cluster.from_kubeconfig(path)
+    assert "s3cret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
+    cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, "http://127.0.0.1:9"))
+    with pytest.raises(ClusterUnreachable) as caught:
+        cluster.probe()
+    assert str(caught.value).startswith("server http://127.0.0.1:9: ")

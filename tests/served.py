@@ -1,0 +1,59 @@
+"""A simulated API server in a thread of the test's process, for tests that drive it with the suite's synchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fixtures.cluster import Cluster
+from fixtures.simulator.server.admission import Admission
+from fixtures.simulator.server.app import SimulatedServer
+from fixtures.simulator.server.authorization import Authorizer
+from fixtures.simulator.server.store import Store
+from fixtures.simulator.server.troubles import Trouble
+
+
+def kubeconfig(folder: Path, server: str) -> Path:
+    path = folder / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "served",
+        "contexts": [{"name": "served", "context": {"cluster": "served", "user": "served"}}],
+        "clusters": [{"name": "served", "cluster": {"server": server}}],
+        "users": [{"name": "served", "user": {}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@contextmanager
+def served(
+    folder: Path,
+    objects: Iterable[dict[str, Any]] = (),
+    troubles: Sequence[Trouble] = (),
+    authorizer: Authorizer | None = None,
+    admissions: Sequence[Admission] = (),
+) -> Iterator[tuple[Cluster, Store]]:
+    """A served store and a session with it."""
+    store = Store()
+    for obj in objects:
+        store.put_initial(obj)
+    server = SimulatedServer(store, troubles=troubles, authorizer=authorizer, admissions=admissions)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    url = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield Cluster.from_kubeconfig(kubeconfig(folder, url)), store
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
