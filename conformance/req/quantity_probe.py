@@ -13,8 +13,8 @@ from fixtures.models import Json
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 
-CONTROL = "control"
-COPIED = "limit without request"
+CONTROL = "one device"
+COPIED = "a limit without request"
 _FIELD = "spec.containers[0].resources"
 _SOURCE = "answer to a server-side dry-run"
 
@@ -52,8 +52,8 @@ def cases(resource: str) -> list[Case]:
     integer = "must be an integer"
     return [
         case(CONTROL, "1", "1"),
-        case("request is not the limit", "1", "2", (f"{_FIELD}.requests", f"must be equal to {resource} limit")),
-        case("request without limit", "1", "", (f"{_FIELD}.limits", "Limit must be set")),
+        case("a request that is not the limit", "1", "2", (f"{_FIELD}.requests", f"must be equal to {resource} limit")),
+        case("a request without limit", "1", "", (f"{_FIELD}.limits", "Limit must be set")),
         case("half a device", "500m", "500m", (f"{_FIELD}.limits[{resource}]", integer), (f"{_FIELD}.requests[{resource}]", integer)),
         case(COPIED, "", "1"),
     ]

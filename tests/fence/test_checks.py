@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
+from conformance.fence.pools import pools
+from fixtures.evidence import Finding, NotApplicable, Outcome
+from fixtures.models import Json
+from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
+
+SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
+    return {finding.subject.name: finding.outcome for finding in findings}
+
+
+def messages(findings: Iterable[Finding]) -> str:
+    return "\n".join(finding.message for finding in findings)
+
+
+# -- FENCE-01
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_hard_taints_fence(effect: str) -> None:
+    assert by_name(check_fenced(a_scope(nodes=[a_node(taints=[f"nvidia.com/gpu=present:{effect}"]), a_cpu_node()]))) == {
+        "gpu-0": Outcome.OK
+    }
+
+
+@pytest.mark.parametrize(
+    ("taints", "word"),
+    [((), "no taint"), (("nvidia.com/gpu=present:PreferNoSchedule",), "only asks"), (("team=ml:NoSchedule",), "allowed key")],
+)
+def test_what_does_not_fence_fails_with_its_reason(taints: tuple[str, ...], word: str) -> None:
+    findings = list(check_fenced(a_scope(nodes=[a_node("gpu-0"), a_node("gpu-1", taints=taints)])))
+    assert by_name(findings) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.BAD}
+    assert word in messages(findings)
+
+
+def test_one_key_per_product_and_another_for_another_product() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1"), a_node("gpu-2", taints=["sku=gpu:NoSchedule"])]
+    findings = list(check_fenced(a_scope(nodes=nodes)))
+    assert by_name(findings)["gpu-2"] is Outcome.BAD
+    assert "fenced by sku while 2 nodes" in messages(findings)
+    nodes[2] = a_node("gpu-2", taints=["sku=gpu:NoSchedule"], product="NVIDIA-L4")
+    assert set(by_name(check_fenced(a_scope(nodes=nodes))).values()) == {Outcome.OK}
+
+
+def test_suffixes_of_mig_and_sharing_do_not_split_a_pool() -> None:
+    nodes = [a_node("a"), a_node("b", product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), a_node("c", product="NVIDIA-H100-80GB-HBM3-SHARED")]
+    assert [len(members) for members in pools(a_scope(nodes=nodes), nodes).values()] == [3]
+
+
+# -- FENCE-02
+
+
+def test_who_may_be_on_an_accelerator_node() -> None:
+    pods = [
+        a_pod("asks", devices=1, node="gpu-0"),
+        a_pod("claims", node="gpu-0", resourceClaims=[{"name": "gpu"}]),
+        a_pod("daemon", node="gpu-0", owner="DaemonSet/logs"),
+        a_pod("mirror", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}),
+        a_pod("static", node="gpu-0", owner="Node/gpu-0"),
+        a_pod("platform", "gpu-operator", node="gpu-0"),
+        a_pod("allowed", "web", node="gpu-0"),
+        a_pod("finished", node="gpu-0", phase="Succeeded"),
+        a_pod("elsewhere", node="cpu-0"),
+    ]
+    policy = a_policy(fence={"allowedNamespaces": ["web"]})
+    found = by_name(check_intruders(a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods)))
+    assert found == dict.fromkeys(("asks", "claims", "daemon", "mirror", "static", "platform", "allowed"), Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    ("node", "tolerations", "word"),
+    [
+        (a_node(), ["nvidia.com/gpu:NoSchedule"], "toleration nvidia.com/gpu:NoSchedule let it in"),
+        (a_node(), ["*"], "toleration *:* let it in"),
+        (a_node(taints=[]), [], "carries no fencing taint"),
+        (a_node(taints=["nvidia.com/gpu:PreferNoSchedule"]), [], "carries no fencing taint"),
+        (a_node(), [], "bound before the taint or by spec.nodeName"),
+    ],
+)
+def test_an_intruder_s_way_in_is_named(node: object, tolerations: list[str], word: str) -> None:
+    (finding,) = check_intruders(a_scope(nodes=[node], pods=[a_pod("web", node="gpu-0", owner="ReplicaSet/web", tolerations=tolerations)]))
+    assert finding.outcome is Outcome.BAD
+    assert word in finding.message
+
+
+# -- FENCE-03
+
+
+@pytest.mark.parametrize(
+    ("toleration", "blanket"), [("*", True), ("*:NoSchedule", True), ("*:NoExecute", True), ("*:PreferNoSchedule", False)]
+)
+def test_blanket_tolerations_of_templates(toleration: str, blanket: bool) -> None:
+    spec = {"template": {"spec": a_spec(tolerations=[toleration])}}
+    (finding,) = check_blanket_tolerations(a_scope(deployments=[a_workload("Deployment", "web", spec)]))
+    assert (finding.outcome is Outcome.BAD) is blanket
+
+
+def test_an_empty_key_without_exists_is_no_blanket() -> None:
+    equal: Json = {"operator": "Equal", "key": "", "value": ""}
+    (finding,) = check_blanket_tolerations(a_scope(pods=[a_pod(node="gpu-0").__class__()]))  # a pod that says nothing at all
+    assert finding.outcome is Outcome.OK
+    spec = {"template": {"spec": {"containers": [{"name": "a"}], "tolerations": [equal]}}}
+    (finding,) = check_blanket_tolerations(a_scope(jobs=[a_workload("Job", "j", spec)]))
+    assert finding.outcome is Outcome.OK
+
+
+def test_platform_namespaces_may_tolerate_everything() -> None:
+    pods = [a_pod("cilium", "kube-system", tolerations=["*"]), a_pod("web", "team-a", tolerations=["nvidia.com/gpu:NoSchedule"])]
+    assert by_name(check_blanket_tolerations(a_scope(pods=pods))) == {"web": Outcome.OK}
+
+
+def test_blanket_tolerations_inside_custom_resources() -> None:
+    ray = a_workload("RayCluster", "r", {"workerGroupSpecs": [{"groupName": "g", "template": {"spec": a_spec(tolerations=["*"])}}]})
+    train = a_workload("TrainJob", "t", {"podSpecOverrides": [{"targetJobs": [{"name": "node"}], "tolerations": [a_toleration("*")]}]})
+    found = by_name(check_blanket_tolerations(a_scope(rayclusters=[ray], trainjobs=[train])))
+    assert found == {"r spec.workerGroupSpecs[g].template.spec": Outcome.BAD, "t spec.podSpecOverrides[0]": Outcome.BAD}
+
+
+# -- FENCE-04
+
+
+def plugin_pod(node: str) -> object:
+    name = "nvidia-device-plugin-daemonset"
+    return a_pod(f"{name}-{node}", "gpu-operator", node=node, owner=f"DaemonSet/{name}")
+
+
+def test_the_matrix_of_nodes_and_agents_goes_by_pods_not_by_counts() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1", taints=[FENCE, "sku=gpu:NoSchedule"]), a_cpu_node()]
+    daemonset = a_daemonset(desired=1, node_selector={"nvidia.com/gpu.present": "true"})
+    findings = list(check_agents_reach(a_scope(nodes=nodes, daemonsets=[daemonset], pods=[plugin_pod("gpu-0")])))
+    name = daemonset.name
+    assert by_name(findings) == {f"{name} on gpu-0": Outcome.OK, f"{name} on gpu-1": Outcome.BAD}
+    assert "does not tolerate sku=gpu:NoSchedule" in messages(findings)
+
+
+def test_a_tolerated_node_without_pod_fails_too_and_a_cordon_is_tolerated_by_the_controller() -> None:
+    node = a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"], cordoned=True)
+    (finding,) = check_agents_reach(a_scope(nodes=[node], daemonsets=[a_daemonset()]))
+    assert finding.outcome is Outcome.BAD
+    assert "tolerates every taint" in finding.message
+
+
+def test_nodes_that_an_agent_does_not_select_are_no_pair() -> None:
+    daemonset = a_daemonset("nvidia-mig-manager", node_selector={"nvidia.com/gpu.deploy.mig-manager": "true"})
+    assert list(check_agents_reach(a_scope(nodes=[a_node()], daemonsets=[daemonset]))) == []
+
+
+def test_agents_that_the_policy_names_must_be_there_and_everywhere() -> None:
+    policy = a_policy(operators={"expectedAgents": ["kube-system/my-plugin", "kube-system/gone-*"]})
+    daemonset = a_daemonset("my-plugin", "kube-system", owner="", node_selector={"never": "true"})
+    found = by_name(check_agents_reach(a_scope(policy, nodes=[a_node()], daemonsets=[daemonset])))
+    assert found == {"kube-system/gone-*": Outcome.BAD, "my-plugin on gpu-0": Outcome.BAD}
+
+
+# -- FENCE-08
+
+
+def affinity(*terms: Json) -> Json:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+IN_POOL = {"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ({"nodeSelector": SELECTOR}, Outcome.OK),
+        ({"affinity": affinity(IN_POOL)}, Outcome.OK),
+        ({"affinity": affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}]})}, Outcome.OK),
+        ({}, Outcome.BAD),
+        ({"nodeSelector": {"kubernetes.io/arch": "amd64"}}, Outcome.BAD),
+        ({"nodeSelector": {"nvidia.com/gpu.product": "none-such"}}, Outcome.BAD),
+        ({"affinity": affinity(IN_POOL, {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "Exists"}]})}, Outcome.BAD),
+        ({"affinity": affinity({})}, Outcome.BAD),
+        (
+            {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": IN_POOL}]}}},
+            Outcome.BAD,
+        ),
+        ({"affinity": {"nodeAffinity": "nonsense"}}, Outcome.BAD),
+        ({"affinity": affinity({"matchExpressions": ["x", {"operator": "Gt"}]})}, Outcome.BAD),
+    ],
+)
+def test_device_pods_select_accelerator_nodes_only(spec: Json, outcome: Outcome) -> None:
+    pods = [a_pod("train", devices=1, node="gpu-0", **spec), a_pod("web"), a_pod("validator", "gpu-operator", devices=1)]
+    assert by_name(check_aimed(a_scope(nodes=[a_node(), a_cpu_node()], pods=pods))) == {"train": outcome}
+
+
+def test_without_device_pods_there_is_nothing_to_aim() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_aimed(a_scope(nodes=[a_node()], pods=[a_pod()])))

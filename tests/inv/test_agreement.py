@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.inv.agreement import check_agreement, rows
+from fixtures.evidence import Outcome
+from fixtures.models import Json
+from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
+
+_SLICE: Json = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-1"}}
+
+
+def outcomes(**kwargs: Any) -> dict[str, Outcome]:
+    return {finding.subject.name: finding.outcome for finding in check_agreement(a_scope(**kwargs))}
+
+
+def test_sources_that_agree_pass_and_cpu_nodes_are_no_subject() -> None:
+    assert outcomes(nodes=[a_node(), a_cpu_node()]) == {"gpu-0": Outcome.OK}
+
+
+@pytest.mark.parametrize("capacity", [{}, {"nvidia.com/gpu": "0"}, {"nvidia.com/gpu": "many"}])
+def test_a_pci_label_without_resource_fails(capacity: dict[str, str]) -> None:
+    broken = a_cpu_node("gpu-1", labels={NFD: "true", "nvidia.com/gpu.present": "true"}, capacity=capacity)
+    finding = next(finding for finding in check_agreement(a_scope(nodes=[a_node(), broken])) if finding.subject.name == "gpu-1")
+    assert finding.outcome is Outcome.BAD
+    assert "cannot be scheduled" in finding.message
+
+
+def test_a_plugin_that_registered_nowhere_fails_everywhere() -> None:
+    nodes = [a_cpu_node(f"gpu-{n}", labels={NFD: "true", "nvidia.com/gpu.present": "true"}) for n in range(2)]
+    assert set(outcomes(nodes=nodes).values()) == {Outcome.BAD}
+
+
+def test_devices_offered_by_slices_count_as_offered() -> None:
+    by_slice = a_cpu_node("gpu-1", labels={NFD: "true", "nvidia.com/gpu.present": "true"})
+    assert outcomes(nodes=[a_node(), by_slice], resourceslices=[_SLICE]) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.OK}
+
+
+def test_pci_class_labels_are_one_source() -> None:
+    other = {NFD: "", "feature.node.kubernetes.io/pci-0302_10de.present": "true"}
+    assert outcomes(nodes=[a_node("gpu-0"), a_node("gpu-1", labels=other)]) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.OK}
+
+
+def test_a_vendor_s_label_says_nothing_about_another_vendor_s_node() -> None:
+    labels = {NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": "", "feature.node.kubernetes.io/amd-gpu": "true"}
+    amd = a_node("mi300x-0", resource="amd.com/gpu", labels=labels)
+    assert outcomes(nodes=[a_node(), amd]) == {"gpu-0": Outcome.OK, "mi300x-0": Outcome.OK}
+    assert "label nvidia.com/gpu.present" not in rows(a_scope(nodes=[a_node(), amd]))["mi300x-0"]
+
+
+def test_a_missing_agent_label_fails() -> None:
+    assert outcomes(nodes=[a_node("gpu-0"), a_node("gpu-1", labels={"nvidia.com/gpu.present": ""})])["gpu-1"] is Outcome.BAD
+
+
+def test_one_source_alone_is_not_judged() -> None:
+    bare = a_node(labels={NFD: "", "nvidia.com/gpu.present": ""})
+    assert outcomes(nodes=[bare]) == {"gpu-0": Outcome.NOT_JUDGED}
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.deploy.operands=false", "nvidia.com/gpu.workload.config=vm-passthrough"])
+def test_devices_withheld_on_purpose_are_not_judged(label: str) -> None:
+    key, _, value = label.partition("=")
+    withheld = a_cpu_node("vm-0", labels={NFD: "true", key: value})
+    assert outcomes(nodes=[a_node(), withheld])["vm-0"] is Outcome.NOT_JUDGED
+
+
+def test_no_accelerator_node_fails_instead_of_passing() -> None:
+    findings = list(check_agreement(a_scope(nodes=[a_cpu_node()])))
+    assert [finding.outcome for finding in findings] == [Outcome.BAD]
+    assert next(check_agreement(a_scope(a_policy(accelerators={"expectedCount": 0}), nodes=[a_cpu_node()]))).outcome is Outcome.OK
+
+
+def test_expected_nodes_and_counts() -> None:
+    policy = a_policy(accelerators={"expectedNodes": ["gpu-0", "gpu-9"], "expectedCount": 1})
+    found = {finding.subject.name: finding.outcome for finding in check_agreement(a_scope(policy, nodes=[a_node()]))}
+    assert found == {"gpu-0": Outcome.OK, "gpu-9": Outcome.BAD, "accelerator nodes": Outcome.OK}
+    policy = a_policy(accelerators={"expectedCount": 3})
+    assert list(check_agreement(a_scope(policy, nodes=[a_node()])))[-1].outcome is Outcome.BAD
+
+
+def test_hostile_labels_and_slices_do_not_raise() -> None:
+    odd = a_node(labels={"feature.node.kubernetes.io/pci-\u202e.present": "true", "nvidia.com/gpu.present": "yes\x00"})
+    slices = [{"spec": None}, {"spec": {"nodeName": "ghost", "driver": None}}, {}]
+    assert outcomes(nodes=[odd], resourceslices=slices)["gpu-0"] in (Outcome.OK, Outcome.BAD)
