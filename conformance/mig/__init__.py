@@ -1,0 +1,1 @@
+"""Multi-Instance GPU: how devices are cut, and who is told."""

@@ -1,0 +1,67 @@
+"""A pod that must stay Pending, watched for a time, and what is made of it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from fixtures.evidence import Finding, Subject, bad, ok, undecided
+from fixtures.probes.workspace import Workspace, decode_pod
+
+FACTOR = 5
+"""An absence is watched at least so many times as long as the positive control took."""
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the pod: ``node`` is empty while it is not bound, ``verdict`` is the scheduler's reason and message."""
+
+    subject: Subject
+    seconds: float
+    node: str = ""
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    gone: bool = False
+
+
+def watch_pending(workspace: Workspace, name: str, seconds: float) -> Waited:
+    """Watch a pod of the workspace until it is bound or ends, or until ``seconds`` have passed."""
+    namespace = workspace.namespace()
+    start = time.monotonic()
+    waited = Waited(subject=Subject("Pod", name, namespace), seconds=0.0)
+    with workspace.observe(namespace) as observation:
+        for objects in observation.until(start + seconds):
+            found = objects.get(f"{namespace}/{name}")
+            if found is None:
+                return msgspec.structs.replace(waited, gone=True, seconds=time.monotonic() - start)
+            pod = decode_pod(found)
+            scheduled = pod.condition("PodScheduled")
+            waited = msgspec.structs.replace(
+                waited,
+                node=pod.spec.node_name,
+                phase=pod.status.phase or "Pending",
+                reason=scheduled.reason if scheduled and scheduled.status == "False" else "",
+                message=scheduled.message if scheduled and scheduled.status == "False" else "",
+            )
+            if waited.node or waited.phase != "Pending":
+                break
+    return msgspec.structs.replace(waited, seconds=time.monotonic() - start)
+
+
+def judge_pending(waited: Waited, resource: str, why: str, control: str) -> Finding:
+    """The pod asked for ``resource``, which it must not get because ``why``. ``control``: why the control failed, or empty."""
+    source = "pod watched"
+    expected = f"Pending and not bound: {why}"
+    observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
+    if waited.node or waited.phase not in ("Pending", ""):
+        message = f"it asked for {resource} and was bound to {waited.node or 'a node'} although {why}"
+        return bad(waited.subject, observed, expected, source, message)
+    if control:
+        return undecided(waited.subject, f"PositiveControlFailed: {control}, so a pod that stays Pending proves nothing", source)
+    if waited.gone:
+        return undecided(waited.subject, "somebody deleted it while it was watched", source)
+    if waited.reason != "Unschedulable" or resource not in waited.message:
+        text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
+        return undecided(waited.subject, f"it is Pending for another reason than {resource}: {text[:300]}", "condition PodScheduled")
+    return ok(waited.subject, f"{observed}: {waited.message[:200]}", expected, source)

@@ -1,0 +1,145 @@
+"""MIG-07: what pods that ask for slices get."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from conformance.iso.asking import Ran, hold, pinned
+from conformance.iso.sight import END, HOLD
+from conformance.mig.pending import FACTOR, judge_pending, watch_pending
+from conformance.mig.slices import MigNode, mig_nodes
+from conformance.outputs import mig_geometry
+from conformance.outputs.nvidia_smi import Listing, parse_listing
+from conformance.outputs.unreadable import Unreadable
+from conformance.scope import Scope
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
+from fixtures.models import Node
+from fixtures.probes.workspace import Workspace
+
+SOURCE = "nvidia-smi -L in the container"
+_COMMON = ("1g.5gb", "1g.10gb", "1g.12gb", "1g.18gb", "1g.24gb", "2g.20gb", "3g.40gb", "7g.80gb")
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """Free slices of one profile on one node, and the resource they are asked by. ``shared``: several pods may hold one."""
+
+    node: Node
+    resource: str
+    profile: str
+    free: int
+    shared: bool
+
+
+def slots(scope: Scope) -> list[Slot]:
+    """Slices on usable nodes, most free first. What is no profile of the product is MIG-02's and MIG-03's finding and not asked for."""
+    usable = {node.name for node in scope.usable_nodes}
+    found = []
+    for item in mig_nodes(scope):
+        if item.node.name not in usable:
+            continue
+        entries = [entry for entry in item.view.mig if entry.count] if item.strategy == "mixed" else []
+        pairs = [(entry, entry.profile) for entry in entries]
+        if item.strategy == "single" and item.view.gpu.product.mig_profile:
+            pairs = [(item.view.gpu, item.view.gpu.product.mig_profile)]
+        for entry, profile in pairs:
+            if item.allocatable.get(entry.advertised_as) and mig_geometry.max_instances(item.model, profile) != 0:
+                free = max(scope.free(item.node, entry.advertised_as), 0)
+                slot = Slot(node=item.node, resource=entry.advertised_as, profile=profile, free=free, shared=entry.factor > 1)
+                found.append(slot)
+    return sorted(found, key=lambda slot: (-slot.free, slot.node.name, slot.resource))
+
+
+def chosen(found: Sequence[Slot]) -> list[Slot]:
+    """The best slot of each resource and profile. Raises :class:`NotApplicable` without slices, :class:`Inconclusive` without free ones."""
+    if not found:
+        raise NotApplicable("NoMigDevice", "no Ready, schedulable node offers MIG devices")
+    best: dict[tuple[str, str], Slot] = {}
+    for slot in found:
+        if slot.free > 0:
+            best.setdefault((slot.resource, slot.profile), slot)
+    if not best:
+        held = ", ".join(f"{slot.node.name} ({slot.resource})" for slot in found[:5])
+        raise Inconclusive("NoFreeDevice", f"every slice is held: {held}")
+    return list(best.values())
+
+
+def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
+    """A MIG resource that a device of this product could have and that no node of the cluster advertises."""
+    offered = {name for other in scope.snapshot.nodes for name in other.status.capacity}
+    model = next((item.model for item in nodes if item.node.name == node.name), "")
+    geometry = mig_geometry.geometry_of(model)
+    profiles = [*(geometry.maxima if geometry else ()), *_COMMON]
+    return next(name for profile in profiles if (name := mig_geometry.resource_name(profile)) not in offered)
+
+
+def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """Two pods per profile on one node, one slice each, and one pod that asks for a profile nobody offers."""
+    places = chosen(slots(scope))
+    probes = scope.policy.probes
+    asked: dict[str, Slot] = {}
+    for index, slot in enumerate(places):
+        asked.update({f"mig-07-{index}-{number}": slot for number in range(min(slot.free, 2))})
+    node = places[0].node
+    absent = not_offered(scope, list(mig_nodes(scope)), node)
+    begun = time.monotonic()
+    workspace.start(pinned(scope, node, "mig-07-absent", HOLD, resources={absent: 1}))
+    pods = [pinned(scope, slot.node, name, HOLD, resources={slot.resource: 1}) for name, slot in asked.items()]
+    ran = hold(workspace, pods, END, probes.start_seconds)
+    took = time.monotonic() - begun
+    seen = {name: listing_of(ran[name]) for name in asked}
+    yield from judge_slices(asked, ran, seen)
+    works = any(ran[name].trouble == "" for name in asked if asked[name].node.name == node.name)
+    control = "" if works else f"no pod that asked for an offered slice ran on {node.name}"
+    waited = watch_pending(workspace, "mig-07-absent", max(probes.window_seconds, FACTOR * took) if works else 0.0)
+    yield judge_pending(waited, absent, "no node offers this profile", control)
+
+
+def listing_of(ran: Ran) -> Listing | str:
+    """What nvidia-smi listed in the probe's container, or why that is not known."""
+    if ran.trouble:
+        return f"the probe pod gave no answer: {ran.trouble}"
+    lines = ran.logs.get("probe", "").replace("\r", "").split("\n")
+    if "## smi" not in lines:
+        return "the probe's output has no section of nvidia-smi"
+    start = lines.index("## smi") + 1
+    end = next((index for index in range(start, len(lines)) if lines[index].startswith("## ")), len(lines))
+    try:
+        return parse_listing("\n".join(lines[start:end]))
+    except Unreadable as error:
+        return f"nvidia-smi -L could not be read: {error}"
+
+
+def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, Ran], seen: Mapping[str, Listing | str]) -> Iterator[Finding]:
+    """One finding per pod: exactly one MIG device, of the profile asked for, that no other pod sees."""
+    holders: dict[str, list[str]] = {}
+    for name, listing in seen.items():
+        for uuid in set(listing.uuids) if isinstance(listing, Listing) else ():
+            holders.setdefault(uuid, []).append(name)
+    for name, slot in asked.items():
+        listing, subject = seen[name], ran[name].subject
+        expected = f"one MIG device {slot.profile} on {slot.node.name}" + ("" if slot.shared else ", its own")
+        if isinstance(listing, str):
+            yield undecided(subject, listing, SOURCE)
+            continue
+        if not listing.gpus and listing.failures:
+            yield undecided(subject, f"nvidia-smi does not work in the pod: {listing.failures[0]}", SOURCE)
+            continue
+        devices = [device for gpu in listing.gpus for device in gpu.mig]
+        whole = [gpu.uuid for gpu in listing.gpus if not gpu.mig]
+        shown = ", ".join([f"{device.profile} {device.uuid}" for device in devices] + [f"whole {uuid}" for uuid in whole]) or "no device"
+        others = sorted({other for device in devices for other in holders[device.uuid] if other != name})
+        if len(devices) != 1 or whole:
+            count = f"{len(devices)} MIG devices" + (f" and {len(whole)} whole ones" if whole else "")
+            message = f"it asked for one {slot.resource} and sees {count}: slices do not isolate here"
+            yield bad(subject, shown, expected, SOURCE, message)
+        elif devices[0].profile != slot.profile:
+            message = f"it asked for one {slot.resource} and got a {devices[0].profile}: memory and compute are not those it was sized for"
+            yield bad(subject, shown, expected, SOURCE, message)
+        elif others and not slot.shared:
+            message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
+            yield bad(subject, shown, expected, SOURCE, message)
+        else:
+            yield ok(subject, shown, expected, SOURCE)

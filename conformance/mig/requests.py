@@ -1,0 +1,83 @@
+"""Which layout a node's ``mig.config`` asks for, and where that is written (facts 1.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from conformance.mig.parted import PartedError, Requested, Row, parse, requested
+from conformance.mig.slices import MigNode
+from conformance.outputs import mig_geometry
+from conformance.scope import Scope
+from fixtures.models import ConfigMap
+
+STATIC = "default-mig-parted-config"
+KEY = "config.yaml"
+_POLICIES = "nvidia.com/clusterpolicies"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one node: a layout, or the problem. ``missing``: the place was read and does not hold the name."""
+
+    wanted: Requested | None = None
+    source: str
+    problem: str = ""
+    missing: bool = False
+
+
+class Requests:
+    """Looks up configurations: the node's own generated map, else the operator's, else NVIDIA's standard names."""
+
+    def __init__(self, scope: Scope) -> None:
+        maps = [item for item in scope.snapshot.listing("configmaps").items if scope.is_infrastructure(item.namespace)]
+        self._maps: dict[str, ConfigMap] = {item.name: item for item in maps}
+        self._static = _named(scope) or STATIC
+        self._parsed: dict[str, dict[str, tuple[Row, ...]] | PartedError] = {}
+
+    def of(self, node: MigNode) -> Request:
+        """What the node's ``mig.config`` asks for on its product."""
+        name = node.view.mig_config
+        holder = self._maps.get(f"{node.node.name}-mig-config") or self._maps.get(self._static)
+        if holder is None:
+            return _standard(node, name)
+        source = f"ConfigMap {holder.namespace}/{holder.name}"
+        configs = self._read(holder)
+        if isinstance(configs, PartedError):
+            return Request(source=source, problem=f"{source} cannot be read: {configs}")
+        if name not in configs:
+            return Request(source=source, problem=f"{source} has no configuration {name!r}", missing=True)
+        wanted = requested(configs, name, node.model)
+        if wanted is None:
+            return Request(source=source, problem=f"{name!r} of {source} has no entry for {node.model or 'its product'}", missing=True)
+        return Request(wanted=wanted, source=source)
+
+    def _read(self, holder: ConfigMap) -> dict[str, tuple[Row, ...]] | PartedError:
+        if holder.name not in self._parsed:
+            data = holder.data or {}
+            text = data.get(KEY) or (next(iter(data.values())) if len(data) == 1 else "")
+            try:
+                self._parsed[holder.name] = parse(text)
+            except PartedError as error:
+                self._parsed[holder.name] = error
+        return self._parsed[holder.name]
+
+
+def _standard(node: MigNode, name: str) -> Request:
+    source = "NVIDIA's standard configurations"
+    layout = mig_geometry.config_layout(node.model, name)
+    if layout is None:
+        problem = f"no ConfigMap of mig-parted was found, and {name!r} on {node.model or 'its product'} is no standard configuration"
+        return Request(source=source, problem=problem)
+    row = Row(filters=(), devices=None, enabled=name != "all-disabled", layout=layout)
+    return Request(wanted=Requested(rows=(row,)), source=source)
+
+
+def _named(scope: Scope) -> str:
+    for policy in scope.snapshot.listing(_POLICIES).items:
+        value: Any = policy
+        for key in ("spec", "migManager", "config", "name"):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return ""

@@ -1,0 +1,1 @@
+"""Sharing of devices: time-slicing and MPS."""

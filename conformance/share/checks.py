@@ -1,0 +1,123 @@
+"""SHARE-01 and 02: what shared devices are offered as, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.adv.arithmetic import TIMES
+from conformance.outputs.label_rules import sharing_inconsistencies
+from conformance.scope import Scope, matches, subject
+from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
+from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.models import Node
+
+_STATUS = "node.status.allocatable"
+
+
+def _part(item: Shared) -> Subject:
+    return Subject("Node", f"{item.node.name} {item.resource}")
+
+
+# -- SHARE-01 ----------------------------------------------------------------------------------------
+
+
+def check_replicas(scope: Scope) -> Iterator[Finding]:
+    """One finding per node and shared resource: allocatable == devices × replicas, and every label tells of the same sharing."""
+    shared = [item for node in scope.accelerator_nodes for item in shared_resources(scope, node)]
+    if not shared:
+        raise NotApplicable("NoSharing", "no node shares its devices")
+    for item in shared:
+        yield _replicas(scope, item)
+
+
+def _replicas(scope: Scope, item: Shared) -> Finding:
+    source = f"{_STATUS}, {item.source}"
+    allocatable = scope.device_allocatable(item.node).get(item.resource, 0)
+    if item.units is None:
+        message = "no label counts its devices and their replicas (GPU Feature Discovery), so there is nothing to compare units with"
+        return not_judged(_part(item), message, source)
+    formula = f"{item.devices} {TIMES} {item.factor}"
+    expected = f"{item.units} = {formula}, labels of one mind"
+    observed = f"{allocatable} allocatable, {_told(item)}"
+    contradiction = _contradiction(scope, item)
+    if allocatable != item.units:
+        message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels tell of another sharing than there is"
+        return bad(_part(item), observed, expected, source, message)
+    if contradiction:
+        message = f"{contradiction}: jobs that select by label share devices, or avoid sharing, against their will"
+        return bad(_part(item), observed, expected, source, message)
+    return ok(_part(item), observed, expected, source)
+
+
+def _told(item: Shared) -> str:
+    text = f"replicas {item.factor}, strategy {item.strategy or 'not labelled'}"
+    return f"{text}, product {item.labels.product.text or 'not labelled'}" if item.labels else text
+
+
+def _contradiction(scope: Scope, item: Shared) -> str:
+    """How name, suffix and labels of a shared resource disagree; empty when they agree."""
+    entry = item.labels
+    if entry is None:
+        return ""
+    faults = [
+        f"{fault.what.removeprefix('label ')} is {fault.observed!r}, expected {fault.expected} ({fault.source})"
+        for fault in sharing_inconsistencies(item.node.metadata.label)
+        if fault.what.startswith(f"label {entry.resource}.")
+    ]
+    if faults:
+        return faults[0]
+    capacity = scope.device_capacity(item.node)
+    renamed = item.resource.endswith(SHARED_SUFFIX)
+    if entry.product.shared and renamed:
+        return f"units are renamed to {item.resource} and the product still ends in -SHARED"
+    if entry.factor > 1 and not renamed and entry.product.text and not entry.product.shared:
+        return f"replicas is {entry.replicas}, units keep their name, and the product does not end in -SHARED"
+    plain, other = entry.resource, f"{entry.resource}{SHARED_SUFFIX}"
+    if capacity.get(plain) and capacity.get(other):
+        return f"both {plain} and {other} are offered"
+    return ""
+
+
+# -- SHARE-02 ----------------------------------------------------------------------------------------
+
+
+def check_isolated(scope: Scope) -> Iterator[Finding]:
+    """One finding per shared resource of a node (replicas within the policy) and per device pod of an isolated tenant."""
+    shared = {node.name: list(shared_resources(scope, node)) for node in scope.accelerator_nodes}
+    for items in shared.values():
+        for item in items:
+            yield _limit(scope, item)
+    isolated = scope.policy.tenants.isolated
+    for pod in scope.device_pods if isolated else ():
+        if not matches(pod.namespace, isolated) or not pod.spec.node_name:
+            continue
+        held = scope.devices_of(pod.spec)
+        on_shared = [item for item in shared.get(pod.spec.node_name, ()) if held.get(item.resource)]
+        observed = f"{', '.join(f'{name} {count}' for name, count in sorted(held.items())) or 'claims'} on {pod.spec.node_name}"
+        expected, source = "no device that others can share (policy tenants.isolated)", "pod spec, node labels"
+        if on_shared:
+            item = on_shared[0]
+            message = (
+                f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
+                f"where each device is given to {item.factor or 'several'} pods: memory and faults are shared with strangers"
+            )
+            yield bad(subject(pod), observed, expected, source, message)
+        else:
+            yield ok(subject(pod), observed, expected, source)
+
+
+def _limit(scope: Scope, item: Shared) -> Finding:
+    limit = scope.policy.advertisement.max_replicas
+    expected, source = f"at most {limit} (policy advertisement.maxReplicas)", item.source
+    factor = item.factor if item.factor is not None else _counted(scope, item.node, item)
+    if factor is None:
+        return undecided(_part(item), "it is shared and nothing tells how often each device is given out", source)
+    if factor > limit:
+        message = f"each device is given to {factor} pods and the policy allows {limit}: their shares of memory and time are too small"
+        return bad(_part(item), f"{factor} replicas", expected, source, message)
+    return ok(_part(item), f"{factor} replicas", expected, source)
+
+
+def _counted(scope: Scope, node: Node, item: Shared) -> int | None:
+    units = scope.device_capacity(node).get(item.resource, 0)
+    return units // item.devices if item.devices else None

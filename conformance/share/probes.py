@@ -1,0 +1,129 @@
+"""SHARE-03: pods that fill the shared units of a node, and one pod too many."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from conformance.iso.asking import Ran, hold, pinned
+from conformance.iso.judging import sight_of
+from conformance.iso.places import listable
+from conformance.iso.sight import END, HOLD, Sight
+from conformance.mig.pending import FACTOR, judge_pending, watch_pending
+from conformance.scope import Scope
+from conformance.share.units import Shared, shared_resources
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.probes.workspace import Workspace
+
+MAX_PODS = 64
+"""Most pods that one node is filled with."""
+
+SOURCE = "nvidia-smi -L in the containers"
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A node whose free shared units are filled: what it has, and how many units are free."""
+
+    shared: Shared
+    devices: int
+    factor: int
+    free: int
+
+    @property
+    def decides(self) -> bool:
+        """Whether some device must be seen ``factor`` times when all free units are filled (pigeonhole)."""
+        return self.free > self.devices * (self.factor - 1)
+
+
+def fields(scope: Scope) -> list[Field]:
+    """Nodes that can be filled, those that decide first, then the cheapest. Raises :class:`NotApplicable`, :class:`Inconclusive`."""
+    offered = [place for place in listable(scope) if place.capacity]
+    found, trouble = [], []
+    for place in offered:
+        for shared in shared_resources(scope, place.node):
+            if shared.resource != place.resource:
+                continue
+            if shared.devices is None or not shared.factor or shared.factor < 2:
+                trouble.append(f"{place}: no label says how many devices and replicas")
+            elif place.free < shared.factor:
+                trouble.append(f"{place}: fewer free than the {shared.factor} replicas of one device")
+            elif place.free > MAX_PODS:
+                trouble.append(f"{place}: filling it takes more than {MAX_PODS} pods")
+            else:
+                found.append(Field(shared=shared, devices=shared.devices, factor=shared.factor, free=place.free))
+    if not found and not trouble:
+        raise NotApplicable("NoSharing", "no Ready, schedulable node shares devices that a pod can list")
+    if not found:
+        raise Inconclusive("NoFreeDevice", "; ".join(trouble[:5]))
+    return sorted(found, key=lambda item: (not item.decides, item.free, item.shared.node.name))
+
+
+def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """For each shared resource: fill one node with pods of one unit each, then ask for one unit more."""
+    chosen: dict[str, Field] = {}
+    for field in fields(scope):
+        chosen.setdefault(field.shared.resource, field)
+    probes = scope.policy.probes
+    for index, field in enumerate(chosen.values()):
+        node, resource = field.shared.node, field.shared.resource
+        names = [f"share-03-{index}-{number}" for number in range(field.free)]
+        begun = time.monotonic()
+        ran = hold(workspace, [pinned(scope, node, name, HOLD, resources={resource: 1}) for name in names], END, probes.start_seconds)
+        took = time.monotonic() - begun
+        yield from judge_filled(field, ran)
+        missing = [name for name, pod in ran.items() if pod.trouble]
+        extra = f"share-03-{index}-extra"
+        workspace.start(pinned(scope, node, extra, HOLD, resources={resource: 1}))
+        waited = watch_pending(workspace, extra, 0.0 if missing else max(probes.window_seconds, FACTOR * took))
+        control = f"{len(missing)} of {field.free} pods that fit did not run" if missing else ""
+        yield judge_pending(waited, resource, f"all units of {node.name} are held", control)
+
+
+def judge_filled(field: Field, ran: Mapping[str, Ran]) -> Iterator[Finding]:
+    """What the pods that fill a node saw: one device each, and devices seen by as many pods as there are replicas."""
+    holders: dict[str, list[str]] = {}
+    blind = False
+    for name, pod in ran.items():
+        sight = sight_of(pod)
+        if isinstance(sight, str):
+            blind = True
+            yield undecided(pod.subject, sight, SOURCE)
+        elif len(sight.uuids) != 1:
+            finding = _odd(pod, sight, field)
+            blind = True
+            yield finding
+        else:
+            holders.setdefault(sight.uuids[0], []).append(name)
+    if holders:
+        yield _shares(field, holders, blind)
+
+
+def _odd(pod: Ran, sight: Sight, field: Field) -> Finding:
+    if not sight.uuids:
+        return undecided(pod.subject, f"nvidia-smi lists no device in the pod: {sight.text}", SOURCE)
+    message = f"it asked for one {field.shared.resource} and sees {len(sight.uuids)} devices"
+    return bad(pod.subject, sight.text, "one device", SOURCE, message)
+
+
+def _shares(field: Field, holders: Mapping[str, Sequence[str]], blind: bool) -> Finding:
+    place = Subject("Node", f"{field.shared.node.name} {field.shared.resource}")
+    counts = Counter({uuid: len(names) for uuid, names in holders.items()})
+    pods, (uuid, most) = sum(counts.values()), counts.most_common(1)[0]
+    observed = f"{pods} pods on {len(counts)} devices, up to {most} on one ({uuid})"
+    expected = f"{field.factor} pods on one UUID, {field.devices} devices"
+    if most > field.factor:
+        message = f"{uuid} is given to {most} pods and its replicas are {field.factor}: shares are smaller than promised"
+        return bad(place, observed, expected, SOURCE, message)
+    if len(counts) > field.devices:
+        message = f"{pods} pods see {len(counts)} devices on a node that has {field.devices}: replicas are not units of one device"
+        return bad(place, observed, expected, SOURCE, message)
+    if most == field.factor:
+        return ok(place, observed, expected, SOURCE)
+    if field.decides and not blind:
+        message = f"all free units are held and no device is shared by {field.factor} pods, only by {most}: its replicas are not shared"
+        return bad(place, observed, expected, SOURCE, message)
+    message = f"{observed}; other pods hold the remaining units, so {field.factor} on one device could not be seen"
+    return undecided(place, message, SOURCE)
