@@ -104,7 +104,7 @@ def _open_snapshot(options: Options, run_id: str, document: Json) -> Opened:
 
 
 def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
-    from fixtures.simulator.embedded import EmbeddedCluster  # imported late: a live run does not need it
+    from fixtures.simulator.embedded import EmbeddedCluster, EmbeddedError  # imported late: a live run does not need it
 
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
     embedded = None
@@ -116,10 +116,12 @@ def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
         policy = build_policy(embedded.policy, document)
         handover = Handover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
         opened = Opened(target, cluster, policy, handover)
-    except BaseException:
+    except BaseException as error:
         if embedded is not None:
             embedded.stop()
         folder.cleanup()
+        if isinstance(error, EmbeddedError):
+            pytest.exit(f"gpu-conformance: {error}", returncode=3)
         raise
     opened.embedded, opened.folder = embedded, folder
     return opened

@@ -1,0 +1,54 @@
+"""Runs of the suite as a user starts them: processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from fixtures.record import Report, Result, decode_report
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_SECONDS = 240
+
+
+class Finished(msgspec.Struct, kw_only=True):
+    """Exit code, output and record of a run."""
+
+    code: int
+    output: str
+    report: Report | None
+
+    def result(self, id_: str) -> Result:
+        assert self.report is not None, self.output
+        return next(result for result in self.report.results if result.id == id_)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), *arguments]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what pytest-xdist tells its workers, and with a trap: a KUBECONFIG that must never be read."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    return {**kept, "KUBECONFIG": "/nonexistent/never-taken-from-the-environment"}
+
+
+def run_suite(folder: Path, *arguments: str) -> Finished:
+    """Run the suite with a report folder of its own."""
+    report_dir = folder / "report"
+    done = subprocess.run(
+        command("--report-dir", str(report_dir), *arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    file = report_dir / "report.json"
+    report = decode_report(file.read_bytes()) if file.is_file() else None
+    return Finished(code=done.returncode, output=done.stdout + done.stderr, report=report)

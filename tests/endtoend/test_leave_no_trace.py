@@ -1,0 +1,80 @@
+"""Whatever ends a run, nothing of it stays; after SIGKILL, ``cleanup`` removes it and touches nothing else."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.watch import Observation
+from tests.endtoend.runs import ROOT, command, environment
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster.start("healthy", tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def session(embedded: EmbeddedCluster) -> Cluster:
+    return Cluster.from_kubeconfig(embedded.kubeconfig)
+
+
+def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A run that has created at least one pod."""
+    arguments = ("--kubeconfig", str(embedded.kubeconfig), "--report-dir", str(folder / "report"), *arguments)
+    process = subprocess.Popen(command(*arguments), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with Observation(session, "pods", labels=f"{ownership.MANAGED_BY}={ownership.SUITE}") as observation:
+        for objects in observation.until(time.monotonic() + 90):
+            if objects:
+                return process
+    process.kill()
+    raise AssertionError("the run created no pod within 90 s")
+
+
+def pods_of_the_suite(session: Cluster) -> list[str]:
+    query = {"labelSelector": f"{ownership.MANAGED_BY}={ownership.SUITE}"}
+    answer = session.request("GET", session.path("pods"), query=query)
+    return [item["metadata"]["name"] for item in answer.json()["items"]]
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(
+    embedded: EmbeddedCluster, session: Cluster, tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]
+) -> None:
+    process = start_and_wait_for_pods(embedded, session, tmp_path, *arguments)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output.decode()
+    assert ownership.find(session) == []
+    assert pods_of_the_suite(session) == []
+
+
+def test_after_sigkill_cleanup_removes_the_run_and_nothing_else(embedded: EmbeddedCluster, session: Cluster, tmp_path: Path) -> None:
+    mine = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-conformance-look-alike"}}
+    assert session.create("namespaces", mine).ok
+    before = {item["metadata"]["name"] for item in session.request("GET", session.path("namespaces")).json()["items"]}
+    process = start_and_wait_for_pods(embedded, session, tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    left = ownership.find(session)
+    assert left, "the killed run left nothing, so cleanup would prove nothing"
+    tool = [str(Path(command()[0]).parent / "gpu-conformance"), "cleanup", "--kubeconfig", str(embedded.kubeconfig)]
+    other = subprocess.run([*tool, "--run", "20200101-000000-dead"], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert other.returncode == 0
+    assert ownership.find(session) == left, "another run's cleanup must not touch this one"
+    done = subprocess.run([*tool, "--run", left[0].run_id], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ownership.find(session) == []
+    assert pods_of_the_suite(session) == []
+    after = {item["metadata"]["name"] for item in session.request("GET", session.path("namespaces")).json()["items"]}
+    assert after == before

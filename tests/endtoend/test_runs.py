@@ -1,0 +1,123 @@
+"""Whole runs against the embedded cluster: outputs, gate, selection, workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+
+from conformance.catalogue import load_catalogue
+from fixtures.record import Access, TargetKind, Verdict
+from tests.endtoend.runs import ROOT, environment, run_suite
+
+
+def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(tmp_path: Path) -> None:
+    done = run_suite(tmp_path)
+    assert done.code == 0, done.output
+    report = done.report
+    assert report is not None
+    assert (report.verdict, report.target.kind, report.target.scenario) == (Verdict.PASSED, TargetKind.SIMULATED, "healthy")
+    assert all(result.judged for result in report.results if result.verdict is Verdict.PASSED)
+    assert {result.id for result in report.results} == set(load_catalogue().by_id)
+    assert report.residue == []
+    folder = tmp_path / "report"
+    schema = json.loads((ROOT / "reports" / "schema" / "report-1.0.json").read_bytes())
+    jsonschema.validate(json.loads((folder / "report.json").read_bytes()), schema)
+    assert "SIMULATED CLUSTER" in done.output
+    assert "SIMULATED CLUSTER" in (folder / "report.html").read_text()
+    assert len(list((folder / "allure-results").glob("*-result.json"))) == len(report.results)
+    assert "<testsuite" in (folder / "junit.xml").read_text()
+
+
+def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
+    arguments = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        str(ROOT / "conformance"),
+        "--read-only",
+        "-k",
+        "fence",
+    ]
+    done = subprocess.run(arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    latest = tmp_path / "out" / "latest"
+    assert latest.is_symlink()
+    assert (latest / "report.html").is_file()
+    run_id = json.loads((latest / "report.json").read_bytes())["run"]["id"]
+    assert os.readlink(latest) == run_id
+
+
+def test_a_defect_makes_the_run_fail_with_subject_and_remediation(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only")
+    assert done.code == 1, done.output
+    result = done.result("FENCE-01")
+    assert result.verdict is Verdict.FAILED
+    assert any(subject.verdict is Verdict.FAILED and subject.observed and subject.expected for subject in result.subjects)
+    assert result.remediation
+    assert "FENCE-01" in done.output
+
+
+def test_a_failed_should_warns_and_gates_only_under_strict(tmp_path: Path) -> None:
+    arguments = ["--simulate", "healthy,fence-device-pod-without-affinity", "--read-only", "-k", "fence"]
+    done = run_suite(tmp_path, *arguments)
+    assert done.code == 0, done.output
+    assert done.result("FENCE-08").verdict is Verdict.WARNED
+    strict = run_suite(tmp_path, *arguments, "--strict")
+    assert strict.code == 1, strict.output
+    assert strict.result("FENCE-08").verdict is Verdict.FAILED
+
+
+def test_level_must_leaves_the_should_out(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--read-only", "--level", "must")
+    assert done.code == 0, done.output
+    assert done.report is not None
+    assert {str(result.level) for result in done.report.results} == {"MUST"}
+
+
+def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--read-only")
+    assert done.report is not None
+    for result in done.report.results:
+        if result.access is not Access.READ:
+            assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "AboveAccess")
+    written = [key for key in done.report.requests.by_verb_and_resource if not key.startswith(("list ", "get ", "watch "))]
+    assert [key for key in written if "selfsubjectaccessreviews" not in key] == []
+
+
+def test_a_required_requirement_that_judges_nothing_fails(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--read-only", "-k", "mig", "--require", "MIG-01")
+    assert done.code == 1, done.output
+    assert done.result("MIG-01").verdict is Verdict.FAILED
+
+
+def test_nothing_selected_is_exit_code_5(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, "--read-only", "-k", "no_such_requirement").code == 5
+
+
+def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    alone = run_suite(tmp_path / "one").report
+    together = run_suite(tmp_path / "two", "-n", "2").report
+    assert alone is not None
+    assert together is not None
+    assert {r.id: (r.verdict, r.judged) for r in alone.results} == {r.id: (r.verdict, r.judged) for r in together.results}
+    assert together.requests.by_verb_and_resource["list nodes"] == 1
+
+
+def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0", "labels": {"nvidia.com/gpu.present": "true"}}}
+    node["status"] = {"capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node]}))
+    done = run_suite(tmp_path, "--snapshot", str(tmp_path / "nodes.json"), "-k", "fence")
+    assert done.code == 1, done.output
+    assert done.result("FENCE-01").verdict is Verdict.FAILED
+    assert (done.result("FENCE-02").verdict, done.result("FENCE-02").reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
+    assert done.result("FENCE-05").reason_code == "SnapshotTarget"
