@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from conformance.req.amounts import held, is_extended, looks_like_device, problem
+from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
+from fixtures.evidence import Finding, NotApplicable, Outcome
+from fixtures.models import Json
+from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+
+GPU = "nvidia.com/gpu"
+
+
+def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
+    return {finding.subject.name: finding.outcome for finding in findings}
+
+
+def ray(resources: Json, **more: Any) -> Json:
+    container = {"name": "worker", "image": "ray:2", "resources": resources}
+    return a_workload(
+        "RayCluster", "r", {"workerGroupSpecs": [{"groupName": "g", "template": {"spec": {"containers": [container], **more}}}]}
+    )
+
+
+# -- REQ-02
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "word"),
+    [
+        (None, "1", ""),
+        ("1", "1", ""),
+        ("2000m", 2, ""),
+        (0, 0, ""),
+        ("1", "2", "is not the limit"),
+        ("1", None, "without a limit"),
+        ("0.5", "0.5", "no whole number"),
+        (None, "1500m", "no whole number"),
+        ("-1", "-1", "negative"),
+        ("one", "1", "no quantity"),
+        ("1", "1e999999999", "no quantity"),
+    ],
+)
+def test_what_the_api_would_refuse(request_: str | None, limit: str | None, word: str) -> None:
+    text = problem(GPU, request_, limit)
+    assert (word in text) if word else text == ""
+
+
+def test_a_ray_cluster_that_limits_more_than_it_asks_fails() -> None:
+    (finding,) = check_whole_devices(a_scope(rayclusters=[ray({"requests": {GPU: 1}, "limits": {GPU: 2}})]))
+    assert finding.outcome is Outcome.BAD
+    assert "containers[0]" in finding.message
+    assert "RayCluster team-a/r spec.workerGroupSpecs[g].template.spec" in str(finding.subject)
+
+
+@pytest.mark.parametrize("group", ["initContainers", "ephemeralContainers"])
+def test_every_kind_of_container_counts(group: str) -> None:
+    wrong = {"name": "x", "resources": {"requests": {GPU: "1"}}, "restartPolicy": "Always"}
+    (finding,) = check_whole_devices(a_scope(rayclusters=[ray({}, **{group: [wrong]})]))
+    assert finding.outcome is Outcome.BAD
+    assert f"{group}[0]" in finding.message
+
+
+def test_templates_without_devices_are_no_subject_and_live_pods_are() -> None:
+    web = a_workload("Deployment", "web", {"template": {"spec": a_spec()}})
+    train = a_workload("TrainJob", "t", {"trainer": {"resourcesPerNode": {"limits": {GPU: 8}}}})
+    found = by_name(check_whole_devices(a_scope(deployments=[web], trainjobs=[train], pods=[a_pod("live", devices=2, node="gpu-0")])))
+    assert found == {"t spec.trainer": Outcome.OK, "live": Outcome.OK}
+
+
+# -- REQ-03
+
+
+def test_held_counts_as_the_scheduler_does() -> None:
+    spec = a_pod_spec(
+        containers=[a_container(devices=1), a_container("b", devices=2)],
+        initContainers=[
+            a_container("one", devices=4),
+            a_container("side", devices=1, restartPolicy="Always"),
+            a_container("two", devices=4),
+        ],
+    )
+    assert held(spec) == {GPU: 5}  # while "two" runs beside the sidecar; containers and sidecar are 4
+
+
+def test_overcommitment_is_per_node_and_resource() -> None:
+    pods = [a_pod("a", devices=6, node="gpu-0"), a_pod("b", devices=6, node="gpu-0"), a_pod("c", devices={"rdma/ib": 2}, node="gpu-1")]
+    nodes = [a_node("gpu-0"), a_node("gpu-1", capacity={"rdma/ib": "8"}), a_cpu_node()]
+    findings = list(check_not_overcommitted(a_scope(nodes=nodes, pods=pods)))
+    assert by_name(findings) == {f"gpu-0 {GPU}": Outcome.BAD, f"gpu-1 {GPU}": Outcome.OK, "gpu-1 rdma/ib": Outcome.OK}
+    assert "team-a/a (6), team-a/b (6)" in findings[0].message
+
+
+def test_finished_pods_hold_nothing_and_withdrawn_resources_are_overcommitted() -> None:
+    pods = [a_pod("done", devices=8, node="gpu-0", phase="Succeeded"), a_pod("on", devices={"nvidia.com/mig-1g.10gb": 1}, node="gpu-0")]
+    found = by_name(check_not_overcommitted(a_scope(nodes=[a_node()], pods=pods)))
+    assert found == {f"gpu-0 {GPU}": Outcome.OK, "gpu-0 nvidia.com/mig-1g.10gb": Outcome.BAD}
+
+
+def test_names_that_dra_serves_are_not_judged_by_allocatable() -> None:
+    node = a_cpu_node("gpu-0", labels={"nvidia.com/gpu.present": "true"})
+    classes = [{"spec": {"extendedResourceName": GPU}}, {"spec": None}]
+    found = by_name(check_not_overcommitted(a_scope(nodes=[node], pods=[a_pod(devices=1, node="gpu-0")], deviceclasses=classes)))
+    assert found == {f"gpu-0 {GPU}": Outcome.NOT_JUDGED}
+
+
+# -- REQ-04
+
+
+@pytest.mark.parametrize(
+    ("devices", "word"),
+    [
+        ({"nvidia.com/gpus": "1"}, "did it mean nvidia.com/gpu?"),
+        ({"example.org/fpga": "1"}, "which no node offers"),
+        ({GPU: "9"}, "the largest node has 8"),
+        ({GPU: "8", "rdma/ib": "1"}, "no single node has"),
+    ],
+)
+def test_what_no_node_could_ever_offer_is_named(devices: Json, word: str) -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=4, capacity={"rdma/ib": "8"})]
+    (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[a_pod(devices=devices)]))
+    assert finding.outcome is Outcome.BAD
+    assert word in finding.message
+
+
+def test_waiting_for_capacity_is_no_fault() -> None:
+    pods = [
+        a_pod("waits", devices=8),
+        a_pod("full", devices=8, node="gpu-0"),
+        a_pod("cpu"),
+        a_pod("gated", devices=1, schedulingGates=[{"name": "k"}]),
+    ]
+    assert by_name(check_can_be_offered(a_scope(nodes=[a_node()], pods=pods))) == {"waits": Outcome.OK, "gated": Outcome.OK}
+
+
+def test_capacity_counts_where_a_device_is_unhealthy_for_now() -> None:
+    (finding,) = check_can_be_offered(a_scope(nodes=[a_node(allocatable={GPU: "7"})], pods=[a_pod(devices=8)]))
+    assert finding.outcome is Outcome.OK
+
+
+def test_resources_that_come_with_new_nodes_are_left_to_the_autoscaler() -> None:
+    policy = a_policy(requests={"autoscaled": ["nvidia.com/mig-*"]})
+    (finding,) = check_can_be_offered(a_scope(policy, nodes=[a_node()], pods=[a_pod(devices={"nvidia.com/mig-3g.40gb": 1})]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+
+
+# -- REQ-05
+
+
+def test_names_of_devices_misspelt_ones_included() -> None:
+    scope = a_scope()
+    assert all(
+        looks_like_device(scope, name) for name in (GPU, "nvidia.com/gpus", "amd.com/gpu", "huawei.com/Ascend910", "nvidia.com/gpumem")
+    )
+    assert not any(looks_like_device(scope, name) for name in ("cpu", "rdma/ib", "nvidia.com/hostdev", "hugepages-2Mi", "example.org/x"))
+    assert not is_extended("kubernetes.io/foo")
+    assert not is_extended("gpu")
+
+
+def test_unapproved_names_name_their_users() -> None:
+    pods = [a_pod("ok", devices=1), a_pod("typo", devices={"nvidia.com/gpus": 1})]
+    deployment = a_workload("Deployment", "d", {"template": {"spec": a_spec(devices={"huawei.com/npu": 1})}})
+    findings = list(check_approved_names(a_scope(pods=pods, deployments=[deployment])))
+    assert by_name(findings) == {GPU: Outcome.OK, "nvidia.com/gpus": Outcome.BAD, "huawei.com/npu": Outcome.BAD}
+    assert "Deployment team-a/d" in findings[0].message
+
+
+def test_the_policy_may_approve_fewer_names() -> None:
+    policy = a_policy(requests={"approved": ["nvidia.com/mig-*"]})
+    assert by_name(check_approved_names(a_scope(policy, pods=[a_pod(devices=1)]))) == {GPU: Outcome.BAD}
+
+
+def test_without_device_requests_there_is_nothing_to_approve() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_approved_names(a_scope(pods=[a_pod()])))

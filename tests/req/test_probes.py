@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, device_resource, judge_quantities, pod_of
+from conformance.req.quota_probe import QUOTA, Seen, judge_quota, quota_of
+from fixtures.cluster import Answer
+from fixtures.evidence import Inconclusive, NotApplicable, Outcome
+from fixtures.models import Json
+from tests.builders import a_cpu_node, a_node, a_scope
+
+GPU = "nvidia.com/gpu"
+CASES = {case.name: case for case in cases(GPU)}
+
+
+def answer(status: int, body: Json) -> Answer:
+    return Answer(status=status, body=json.dumps(body).encode())
+
+
+def accepted(requests: Json | None = None) -> Answer:
+    return answer(201, {"spec": {"containers": [{"resources": {"requests": requests or {GPU: "1"}}}]}})
+
+
+def invalid(*causes: tuple[str, str]) -> Answer:
+    listed = [{"reason": "FieldValueInvalid", "field": field, "message": text} for field, text in causes]
+    return answer(422, {"reason": "Invalid", "message": "Pod is invalid", "details": {"causes": listed}})
+
+
+def refused(case: Case) -> Answer:
+    return invalid(*((field, f"Invalid value: {text} of 2") for field, text in case.causes))
+
+
+def healthy() -> list[tuple[Case, Answer]]:
+    return [(case, refused(case) if case.causes else accepted()) for case in CASES.values()]
+
+
+def outcome_of(name: str, given: Answer) -> Outcome:
+    answers = [(case, given if case.name == name else good) for case, good in healthy()]
+    return next(finding.outcome for finding in judge_quantities(answers) if finding.subject.name.endswith(name))
+
+
+def test_a_validating_server_passes_every_case() -> None:
+    findings = list(judge_quantities(healthy()))
+    assert len(findings) == len(CASES)
+    assert {finding.outcome for finding in findings} == {Outcome.OK}
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.causes])
+def test_each_mistake_must_be_refused_for_its_own_field(name: str) -> None:
+    assert outcome_of(name, accepted()) is Outcome.BAD
+    assert outcome_of(name, invalid(("spec.containers[0].image", "Required value"))) is Outcome.BAD
+    assert outcome_of(name, answer(403, {"reason": "Forbidden", "message": "no"})) is Outcome.UNDECIDED
+    assert outcome_of(name, answer(500, {"message": "webhook timeout"})) is Outcome.UNDECIDED
+
+
+def test_half_a_device_must_be_refused_in_limits_and_requests() -> None:
+    assert outcome_of("half a device", invalid(CASES["half a device"].causes[0])) is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    "given", [accepted({"cpu": "1"}), accepted({GPU: "2"}), answer(201, {}), answer(422, {}), Answer(status=201, body=b"[")]
+)
+def test_the_limit_must_come_back_as_request(given: Answer) -> None:
+    assert outcome_of(COPIED, given) is Outcome.BAD
+
+
+def test_a_refused_control_makes_refusals_worthless() -> None:
+    with pytest.raises(Inconclusive) as caught:
+        outcome_of(CONTROL, answer(403, {"message": "forbidden"}))
+    assert caught.value.code == "PositiveControlFailed"
+
+
+def test_the_pods_differ_in_the_device_alone() -> None:
+    scope = a_scope(nodes=[a_node()])
+    found = [pod_of(scope, case, 0)["spec"]["containers"][0]["resources"] for case in CASES.values()]
+    assert all(resources["requests"]["cpu"] == resources["limits"]["cpu"] for resources in found)
+    assert [(r["requests"].get(GPU), r["limits"].get(GPU)) for r in found] == [
+        ("1", "1"),
+        ("1", "2"),
+        ("1", None),
+        ("500m", "500m"),
+        (None, "1"),
+    ]
+
+
+def test_the_commonest_advertised_resource_is_asked() -> None:
+    nodes = [a_node("a", gpus=2), a_node("b", gpus=7, resource="nvidia.com/mig-1g.10gb")]
+    assert device_resource(a_scope(nodes=nodes)) == "nvidia.com/mig-1g.10gb"
+    with pytest.raises(NotApplicable):
+        device_resource(a_scope(nodes=[a_cpu_node()]))
+
+
+# -- REQ-07
+
+EXCEEDED = answer(
+    403,
+    {
+        "reason": "Forbidden",
+        "message": f'pods "quota-2" is forbidden: exceeded quota: {QUOTA}, requested: requests.{GPU}=2, '
+        f"used: requests.{GPU}=0, limited: requests.{GPU}=1",
+    },
+)
+
+
+def quota(beyond: Answer, within: Answer | None = None, *, published: bool = True) -> Seen:
+    return Seen(resource=GPU, published=published, within=within or accepted(), beyond=beyond)
+
+
+def test_a_refusal_that_names_the_quota_passes_with_its_control() -> None:
+    assert [finding.outcome for finding in judge_quota(quota(EXCEEDED))] == [Outcome.OK, Outcome.OK]
+    assert quota_of(GPU)["spec"]["hard"] == {f"requests.{GPU}": "1"}
+
+
+def test_acceptance_over_the_quota_fails_and_says_when_the_controller_is_off() -> None:
+    (finding,) = judge_quota(quota(accepted(), published=False))
+    assert finding.outcome is Outcome.BAD
+    assert "never published" in finding.message
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        answer(403, {"message": "pods is forbidden: User cannot create"}),
+        answer(403, {"message": f"exceeded quota: {QUOTA}, requested: pods=1"}),
+        answer(403, {"message": f"exceeded quota: other, requested: requests.{GPU}=2"}),
+        answer(500, {"message": "webhook"}),
+        answer(422, {}),
+    ],
+)
+def test_refusals_for_another_reason_prove_nothing(beyond: Answer) -> None:
+    (finding,) = judge_quota(quota(beyond))
+    assert finding.outcome is Outcome.UNDECIDED
+
+
+def test_a_refused_control_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        list(judge_quota(quota(EXCEEDED, answer(403, {"message": "status unknown for quota"}))))
