@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SCENARIO = "healthy"
 
+SIMULATED_PACE: Json = {"probes": {"windowSeconds": 1.0, "startSeconds": 30.0}}
+"""The simulated programs react within tens of milliseconds: watching an absence for half a minute would prove no more."""
+
 
 class Handover(msgspec.Struct, kw_only=True):
     """What a worker needs to judge the same target as the controller; travels as JSON."""
@@ -113,7 +116,7 @@ def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
         cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
         target = _target(cluster, TargetKind.SIMULATED)
         target.scenario, target.defects = embedded.scenario, list(embedded.defects)
-        policy = build_policy(embedded.policy, document)
+        policy = build_policy(SIMULATED_PACE, embedded.policy, document)
         handover = Handover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
         opened = Opened(target, cluster, policy, handover)
     except BaseException as error:
