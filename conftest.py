@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["conformance.plugin.hooks", "conformance.plugin.judging"]
+pytest_plugins = ["conformance.plugin.judging", "conformance.plugin.hooks"]

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from conformance.outputs.node_labels import inconsistencies
+from conformance.policy_file import build_policy
 from fixtures.podsecurity import evaluate
 from fixtures.podsecurity.standards import Level
 from fixtures.simulator.admission import usage
@@ -290,6 +291,20 @@ def test_gangs_are_bound_whole(name: str) -> None:
     for workload in (item for item in of_kind(name, "Workload") if item["apiVersion"].startswith("kueue")):
         conditions = {condition["type"]: condition["status"] for condition in workload["status"]["conditions"]}
         assert conditions == {"QuotaReserved": "True", "Admitted": "True", "PodsReady": "True"}
+
+
+@every_scenario
+def test_policies_suit_the_suite(name: str) -> None:
+    build_policy(load_scenario(name).policy)
+
+
+def test_queues_count_what_they_admitted() -> None:
+    totals = {}
+    for queue in of_kind("kueue-inference", "ClusterQueue"):
+        (usage_of,) = queue["status"]["flavorsUsage"]
+        totals[queue["metadata"]["name"]] = {row["name"]: row["total"] for row in usage_of["resources"]}["nvidia.com/gpu"]
+        assert queue["status"]["admittedWorkloads"] == 1
+    assert totals == {"team-search": "4", "team-assistant": "2"}
 
 
 def test_rdma_job_asks_for_the_fabric_and_its_network_names_it() -> None:

@@ -112,6 +112,10 @@ def scenario(**more: object) -> Scenario:
             ),
             "uses 2 requests.nvidia.com/gpu of a quota of 1",
         ),
+        (
+            scenario(tenants=[Tenant(namespace="t", workloads=[Workload(name="w", kind="Pod", gang="kueue")])]),
+            "a Pod cannot be a gang of 'kueue'",
+        ),
         (scenario(objects=[{"kind": "Pod"}]), "an object without apiVersion"),
     ],
 )
