@@ -92,9 +92,9 @@ def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> 
 
 
 def test_a_required_requirement_that_judges_nothing_fails(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--read-only", "-k", "mig", "--require", "MIG-01")
+    done = run_suite(tmp_path, "--read-only", "-k", "mig", "--require", "MIG-02")
     assert done.code == 1, done.output
-    assert done.result("MIG-01").verdict is Verdict.FAILED
+    assert done.result("MIG-02").verdict is Verdict.FAILED
 
 
 def test_nothing_selected_is_exit_code_5(tmp_path: Path) -> None:
