@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.gang.adapters import Adapter, chosen
+from conformance.gang.adapters import adapters as adapters_known
 from conformance.gang.jobs import GangJob, gang_jobs
 from conformance.gang.members import placed, placed_at, unix
 from conformance.scope import Scope
@@ -16,6 +17,9 @@ def check_installed(scope: Scope, adapters: Sequence[Adapter] | None = None) -> 
     required = scope.policy.gang.required
     named = scope.policy.gang.adapters
     found = 0
+    for name in sorted(set(named) - {adapter.name for adapter in adapters_known()}):
+        message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(a.name for a in adapters_known())}"
+        yield undecided(Subject("GangScheduler", name), message, "policy gang.adapters")
     for adapter in chosen(scope) if adapters is None else adapters:
         available = adapter.detect(scope)
         subject = Subject("GangScheduler", adapter.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,30 +12,35 @@ from conformance.scope import Scope, matches
 from conformance.templates import Template, templates, unread
 from fixtures.evidence import Finding, bad, ok
 from fixtures.models import Json, PodSpec
-from fixtures.podsecurity import LATEST, evaluate
+from fixtures.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.podsecurity.registry import checks
 from fixtures.podsecurity.standards import NEWEST_MINOR
 
 IPC_LOCK = "IPC_LOCK"
 MAX_VIOLATIONS_SHOWN = 6
+_NEVER_JUDGED = frozenset({"image", "env", "resources", "restartPolicy"})
 
 
 def check_standards(scope: Scope) -> Iterator[Finding]:
     """PSA-02: every device pod and device template of a tenant satisfies the tenant's level."""
     minor = server_minor(scope)
+    known: dict[bytes, list[Violation]] = {}
     for template in templates(scope):
         if template.trouble:
             if not template.namespace or scope.is_tenant(template.namespace):
                 yield unread(template)
         elif scope.is_tenant(template.namespace) and scope.asks_device(template.spec):
-            yield _judge(scope, template, minor)
+            yield _judge(scope, template, minor, known)
 
 
-def _judge(scope: Scope, template: Template, minor: int | None) -> Finding:
+def _judge(scope: Scope, template: Template, minor: int | None, known: dict[bytes, list[Violation]]) -> Finding:
     level = required_level(scope, template.namespace)
     spec = as_json(template.spec)
     allowed = _without_ipc_lock(scope, template, spec)
-    violations = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
+    key = _judged_part(spec, template.annotations, level)
+    violations = known.get(key)
+    if violations is None:
+        violations = known[key] = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
     count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
     expected = f"{level}: {count} controls over {len(template.spec.every_container())} containers"
     if not violations:
@@ -46,6 +51,21 @@ def _judge(scope: Scope, template: Template, minor: int | None) -> Finding:
     return bad(
         template.place, shown[:1500], expected, template.path, f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600]
     )
+
+
+def _judged_part(spec: Json, annotations: Mapping[str, str], level: Level) -> bytes:
+    """What the standards can look at, as a key: replicas of one template differ in names and places only, and are evaluated once."""
+    slim = {name: value for name, value in spec.items() if name not in ("nodeName", "tolerations", "affinity")}
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        slim[part] = [{name: value for name, value in item.items() if name not in _NEVER_JUDGED} for item in spec.get(part) or ()]
+    token_name, token_keys = "kube-api-access-", {"name", "projected"}  # the only volume whose name differs between replicas
+    slim["volumes"] = [
+        volume
+        for volume in spec.get("volumes") or ()
+        if not (str(volume.get("name")).startswith(token_name) and volume.keys() == token_keys)
+    ]
+    profiles = {name: value for name, value in annotations.items() if "apparmor" in name or "seccomp" in name}
+    return msgspec.json.encode([level, profiles, slim])
 
 
 def _hint(scope: Scope, template: Template, shown: str) -> str:

@@ -155,3 +155,9 @@ def test_a_member_of_kueue_says_how_many_it_waits_for() -> None:
 def test_gangs_are_created_in_turn() -> None:
     gangs = [Gang(name=name, pods=tuple({"metadata": {"name": f"{name}{i}"}} for i in range(size))) for name, size in (("a", 2), ("b", 3))]
     assert [pod["metadata"]["name"] for _, pod in in_turn(gangs)] == ["a0", "b0", "a1", "b1", "b2"]
+
+
+def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
+    findings = installed(scope_of(policy=a_policy(gang={"adapters": ["volcan"], "required": True})))
+    assert {name: finding.outcome for name, finding in findings.items()} == {"volcan": Outcome.UNDECIDED}
+    assert "volcano, kueue" in findings["volcan"].message

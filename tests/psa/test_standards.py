@@ -111,3 +111,21 @@ def test_wild_security_contexts_count_as_not_set() -> None:
     )
     [finding] = judged(pod, policy=a_policy(tenants={"ipcLock": ["*"]}))
     assert finding.outcome is Outcome.BAD
+
+
+def test_replicas_are_told_apart_by_what_the_standards_look_at() -> None:
+    token: Json = {"name": "kube-api-access-a", "projected": {"sources": []}}
+    hidden: Json = {"name": "kube-api-access-b", "hostPath": {"path": "/dev"}}
+    apparmor = {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}
+    pods = [
+        compliant("a", volumes=[token]),
+        compliant("b", volumes=[{**token, "name": "kube-api-access-c"}], nodeName="gpu-0"),
+        compliant("c", volumes=[hidden]),
+        compliant("d", annotations=apparmor),
+    ]
+    assert {f.subject.name: f.outcome for f in judged(*pods)} == {
+        "a": Outcome.OK,
+        "b": Outcome.OK,
+        "c": Outcome.BAD,
+        "d": Outcome.BAD,
+    }
