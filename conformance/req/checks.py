@@ -92,10 +92,11 @@ def _committed(node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: 
 
 def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
     """One finding per pending pod that asks for an extended resource: some node could offer all it asks for together."""
-    offers = [
-        (node.name, {name: whole(value) for name, value in node.status.capacity.items() if is_extended(name)})
+    distinct = {
+        tuple(sorted((name, whole(value)) for name, value in node.status.capacity.items() if is_extended(name)))
         for node in scope.snapshot.nodes
-    ]
+    }
+    offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
     by_claim = mapped_to_dra(scope)
     for pod in scope.snapshot.pods:
         if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
@@ -105,16 +106,16 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
             yield _offered(scope, pod, wanted, offers)
 
 
-def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[tuple[str, dict[str, int]]]) -> Finding:
+def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[str, int]]) -> Finding:
     place, source = subject(pod), "requests of the pending pod, status.capacity of every node"
     observed = ", ".join(f"{name} {count}" for name, count in sorted(wanted.items()))
     expected = "a node whose capacity holds it"
     scaled = [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]
     if scaled:
         return not_judged(place, f"{listed(scaled)} would come with new nodes, by the policy", "policy requests.autoscaled")
-    known = sorted({name for _, offer in offers for name, count in offer.items() if count})
+    known = sorted({name for offer in offers for name, count in offer.items() if count})
     for name, count in sorted(wanted.items()):
-        largest = max((offer.get(name, 0) for _, offer in offers), default=0)
+        largest = max((offer.get(name, 0) for offer in offers), default=0)
         if not largest:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f" (did it mean {near[0]}?)" if near else f" (nodes offer {listed(known)})" if known else ""
@@ -122,7 +123,7 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[tuple[
         if count > largest:
             message = f"it asks for {count} {name} and the largest node has {largest}: it will stay Pending for ever"
             return bad(place, observed, expected, source, message)
-    if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for _, offer in offers):
+    if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
         return bad(place, observed, expected, source, message)
     return ok(place, observed, expected, source)
