@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from conformance.adv.arithmetic import TIMES
+from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.policy import Policy
+from conformance.scope import Scope
+from fixtures.evidence import Outcome
+from fixtures.models import Json
+from tests.adv.built import outcomes, verdict
+from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope, a_snapshot
+
+COUNT, REPLICAS = "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
+AMD = {"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "Instinct_MI300X"}
+
+
+def a_slice(node: str, devices: int = 8, driver: str = "gpu.nvidia.com", generation: int = 1, kind: str = "gpu") -> Json:
+    listed = [{"name": f"gpu-{index}", "attributes": {"type": {"string": kind}}} for index in range(devices)]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": f"{node}-{driver}-{generation}"},
+        "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": listed},
+    }
+
+
+def amd_node(partition: str, units: int, **labels: str) -> object:
+    own = {**AMD, "amd.com/gpu.compute-memory-partition": partition, **labels}
+    return a_node(
+        "mi300x-0", gpus=units, resource="amd.com/gpu", labels={**own, "nvidia.com/gpu.present": "", NFD: "", "nvidia.com/gpu.product": ""}
+    )
+
+
+def arithmetic(node: object, **policy: object) -> list[tuple[Outcome, str]]:
+    scope = a_scope(a_policy(advertisement=policy) if policy else None, nodes=[node])
+    return [(finding.outcome, finding.observed) for finding in check_arithmetic(scope)]
+
+
+# -- ADV-01
+
+
+def test_a_node_without_its_resource_is_named_with_the_consequence() -> None:
+    empty = a_node("gpu-1", capacity={"nvidia.com/gpu": "0"})
+    findings = list(check_advertised(a_scope(nodes=[a_node(), empty, a_cpu_node()])))
+    assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
+    assert "has not registered" in findings[1].message
+
+
+def test_a_mixed_node_must_offer_every_profile_it_labels() -> None:
+    labels = {"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.10gb.count": "7", "nvidia.com/mig-1g.10gb.replicas": "1"}
+    node = a_node(labels={**labels, COUNT: "1", REPLICAS: "0"}, capacity={"nvidia.com/gpu": "8"})
+    (finding,) = check_advertised(a_scope(nodes=[node]))
+    assert finding.outcome is Outcome.BAD
+    assert "nvidia.com/mig-1g.10gb" in finding.message
+
+
+def test_nodes_that_offer_nothing_on_purpose_are_not_judged() -> None:
+    zero = {"nvidia.com/gpu": "0"}
+    nodes = [
+        a_node("dra", capacity=zero),
+        a_node("vm", capacity=zero, labels={"nvidia.com/gpu.workload.config": "vm-passthrough"}),
+        a_node("opted-out", capacity=zero, labels={"nvidia.com/gpu.deploy.operands": "false"}),
+        a_node("changing", capacity=zero, labels={"nvidia.com/mig.config.state": "pending"}),
+    ]
+    scope = a_scope(nodes=nodes, resourceslices=[a_slice("dra")])
+    assert outcomes(check_advertised(scope)) == {
+        "dra": "not_judged",
+        "vm": "not_judged",
+        "opted-out": "not_judged",
+        "changing": "undecided",
+    }
+    assert verdict(check_advertised(a_scope(nodes=[a_cpu_node()]))) == "not_applicable"
+
+
+# -- ADV-02
+
+
+def test_allocatable_below_and_above_capacity_are_both_faults() -> None:
+    low = a_node("low", allocatable={"nvidia.com/gpu": "7"})
+    high = a_node("high", allocatable={"nvidia.com/gpu": "9"})
+    messages = {f.subject.name: f.message for f in check_allocatable(a_scope(nodes=[a_node(), low, high]))}
+    assert "1 of 8" in messages["low nvidia.com/gpu"]
+    assert "not there" in messages["high nvidia.com/gpu"]
+    assert messages["gpu-0 nvidia.com/gpu"] == ""
+
+
+def test_quantities_that_are_no_numbers_do_not_pass() -> None:
+    assert (
+        verdict(check_allocatable(a_scope(nodes=[a_node(capacity={"nvidia.com/gpu": "x"}, allocatable={"nvidia.com/gpu": "x"})])))
+        == "not_applicable"
+    )
+
+
+# -- ADV-03
+
+
+def test_the_arithmetic_is_shown() -> None:
+    assert arithmetic(a_node(labels={COUNT: "8", REPLICAS: "1"})) == [(Outcome.OK, f"nvidia.com/gpu 8 = 8 {TIMES} 1")]
+    shared = a_node(gpus=16, labels={COUNT: "4", REPLICAS: "4", "nvidia.com/gpu.product": "Tesla-T4-SHARED"})
+    assert arithmetic(shared) == [(Outcome.OK, f"nvidia.com/gpu 16 = 4 {TIMES} 4")]
+    assert arithmetic(a_node(gpus=7, labels={COUNT: "8", REPLICAS: "1"})) == [(Outcome.BAD, f"nvidia.com/gpu 7 ≠ 8 {TIMES} 1")]
+
+
+def test_the_owner_knows_of_a_device_that_nobody_sees() -> None:
+    node = a_node(gpus=7, labels={COUNT: "7", REPLICAS: "1"})
+    assert [outcome for outcome, _ in arithmetic(node)] == [Outcome.OK]
+    assert Outcome.BAD in [outcome for outcome, _ in arithmetic(node, devicesPerNode={"*H100*": 8})]
+
+
+def test_without_labels_a_cloud_or_the_policy_counts() -> None:
+    assert arithmetic(a_node()) == [(Outcome.NOT_JUDGED, "")]
+    assert arithmetic(a_node(), devicesPerNode={"NVIDIA-H100*": 8})[0][0] is Outcome.OK
+    cloud = {"karpenter.k8s.aws/instance-gpu-count": "8"}
+    assert arithmetic(a_node(gpus=7, labels=cloud))[0][0] is Outcome.BAD
+    assert arithmetic(a_node(gpus=32, labels=cloud))[0] == (Outcome.OK, f"nvidia.com/gpu 32 = 8 {TIMES} 4")
+
+
+def test_gke_multiplies_partitions_and_clients() -> None:
+    gke = {
+        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+        "cloud.google.com/gke-accelerator-count": "8",
+        "cloud.google.com/gke-gpu-partition-size": "1g.10gb",
+        "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
+    }
+    assert arithmetic(a_node(gpus=112, labels=gke))[0] == (Outcome.OK, f"nvidia.com/gpu 112 = 8 {TIMES} 7 {TIMES} 2")
+    assert arithmetic(a_node(gpus=56, labels=gke))[0][0] is Outcome.BAD
+
+
+def test_amd_partitions_multiply_devices() -> None:
+    count = {"beta.amd.com/gpu.device-id.74a1": "8"}
+    for partition, units in (("spx_nps1", 8), ("dpx_nps1", 16), ("qpx_nps1", 32), ("cpx_nps4", 64)):
+        assert arithmetic(amd_node(partition, units, **count))[0][0] is Outcome.OK, partition
+        assert arithmetic(amd_node(partition, units - 1, **count))[0][0] is Outcome.BAD, partition
+    assert arithmetic(amd_node("spx_nps1", 8)) == [(Outcome.NOT_JUDGED, "")]
+    assert arithmetic(amd_node("cpx_nps1", 63))[0][0] is Outcome.BAD
+    assert arithmetic(amd_node("dpx_nps1", 8), devicesPerNode={"Instinct_MI300X": 8})[0][0] is Outcome.BAD
+
+
+def test_a_vgpu_guest_is_not_counted() -> None:
+    assert arithmetic(a_node(labels={COUNT: "1", "nvidia.com/vgpu.present": "true"})) == [(Outcome.NOT_JUDGED, "")]
+
+
+# -- ADV-05
+
+
+def test_one_device_by_two_routes_is_a_fault_and_a_split_is_not() -> None:
+    both = a_scope(nodes=[a_node(labels={COUNT: "8", REPLICAS: "1"})], resourceslices=[a_slice("gpu-0")])
+    assert verdict(check_one_route(both)) == "failed"
+    split = a_scope(nodes=[a_node(gpus=4, labels={COUNT: "8", REPLICAS: "1"})], resourceslices=[a_slice("gpu-0", 4)])
+    assert verdict(check_one_route(split)) == "passed"
+    other = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0", driver="gpu.amd.com"), a_slice("gpu-0", kind="channel")])
+    assert verdict(check_one_route(other)) == "passed"
+
+
+def test_older_generations_of_a_pool_do_not_count() -> None:
+    old, new = a_slice("gpu-0", 8, generation=1), a_slice("gpu-0", 0, generation=2)
+    assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=[old, new]))) == "passed"
+
+
+def test_slices_that_were_refused_do_not_look_like_none() -> None:
+    snapshot = a_snapshot(nodes=[a_node()], trouble={"resource.k8s.io/resourceslices": "Forbidden"})
+    assert verdict(check_one_route(Scope(snapshot, Policy()))) == "inconclusive"
+
+
+def test_hostile_slices_are_survived() -> None:
+    wild = [
+        {},
+        {"spec": None},
+        {"spec": {"driver": 7, "pool": [], "devices": "x"}},
+        {"spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-0"}},
+    ]
+    assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=wild))) == "passed"

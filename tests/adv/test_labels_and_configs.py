@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.adv.configs import check_configs
+from conformance.adv.features import discovered, problems
+from conformance.adv.labels import check_labels
+from conformance.adv.plugin_config import PluginConfigError, parse
+from fixtures.evidence import Outcome
+from fixtures.models import ConfigMap, Meta, Node
+from tests.adv.built import NOW, scope_of, verdict
+from tests.builders import a_node, a_policy, a_scope
+
+LABELS = {
+    key: value
+    for key, value in scope_of("healthy").snapshot.node_by_name["h100-0"].metadata.label.items()
+    if key.startswith("nvidia.com/") and not key.startswith("nvidia.com/gpu.deploy.")
+}
+SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+
+
+def labelled(**changes: str | None) -> Node:
+    labels = dict(LABELS)
+    for name, value in changes.items():
+        key = "nvidia.com/" + name.replace("__", ".").replace("_", "-")
+        if value is None:
+            del labels[key]
+        else:
+            labels[key] = value
+    return a_node(labels=labels)
+
+
+def a_config_map(data: dict[str, str], namespace: str = "gpu-operator") -> ConfigMap:
+    return ConfigMap(metadata=Meta(name="device-plugin-config", namespace=namespace), data=data)
+
+
+# -- ADV-04
+
+
+@pytest.mark.parametrize(
+    ("changes", "clause"),
+    [
+        ({"gpu__product": "NVIDIA-A100-SXM4-80GB"}, "family ampere"),
+        ({"gpu__family": "ampere"}, "family hopper"),
+        ({"gpu__family": None}, "gpu.family is missing"),
+        ({"gpu__count": "many"}, "not a number"),
+        ({"gpu__count": "7"}, "the labels give 7"),
+        ({"gpu__compute__major": "8"}, "compute capability 8.0"),
+        ({"gpu__memory": "40960"}, "names 80 GB"),
+        ({"cuda__driver_version__full": "580.95"}, "its parts say"),
+        ({"cuda__driver_version__major": "570"}, "older twin"),
+        ({"cuda__driver_version__major": None, "cuda__driver__major": None}, "driver-version.major is missing"),
+        ({"mig__capable": "yes"}, "true or false"),
+        ({"gfd__timestamp": "yesterday"}, "Unix seconds"),
+        ({"gpu__sharing_strategy": "time-slicing"}, "2 or more"),
+        ({"gpu__product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}, "no -MIG- part"),
+        ({"gpu__clique": "one"}, "cluster UUID"),
+    ],
+)
+def test_a_wrong_label_is_named(changes: dict[str, str | None], clause: str) -> None:
+    (finding,) = check_labels(a_scope(nodes=[labelled(**changes)]), NOW)
+    assert finding.outcome is Outcome.BAD
+    assert clause in finding.message
+
+
+def test_nodes_without_discovery_are_not_judged() -> None:
+    assert verdict(check_labels(a_scope(nodes=[a_node()]), NOW)) == "not_applicable"
+    assert verdict(check_labels(a_scope(nodes=[labelled()]), NOW)) == "passed"
+
+
+def test_age_counts_only_when_the_policy_says_so() -> None:
+    old = labelled(gfd__timestamp=str(int(NOW) - 30 * 86400))
+    policy = a_policy(advertisement={"maxLabelAgeHours": 24})
+    assert verdict(check_labels(a_scope(nodes=[old]), NOW)) == "passed"
+    assert verdict(check_labels(a_scope(policy, nodes=[old]), NOW)) == "failed"
+    assert verdict(check_labels(a_scope(policy, nodes=[labelled(gfd__timestamp=None)]), NOW)) == "inconclusive"
+
+
+@given(st.dictionaries(st.sampled_from(sorted(LABELS)), st.text(max_size=40)))
+def test_wild_labels_are_read_without_a_crash(changes: dict[str, str]) -> None:
+    labels = {**LABELS, **changes}
+    assert discovered(labels)
+    assert all(isinstance(text, str) for text in problems(labels))
+
+
+# -- ADV-06
+
+
+def test_a_config_says_what_it_makes_of_devices() -> None:
+    config = parse("flags: {migStrategy: mixed}\nsharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 3}]}}")
+    assert (config.mig_strategy, config.sharing, config.factor("nvidia.com/gpu")) == ("mixed", "mps", 3)
+    assert config.advertised_as("nvidia.com/gpu") == "nvidia.com/gpu.shared"
+    assert parse("").sharing == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("version: v2", "unknown version"),
+        ("- a list", "not a mapping"),
+        ("flags: {migStrategy: both}", "migStrategy"),
+        ("sharing: {timeSlicing: {resources: []}}", "no resources specified"),
+        ("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}", ">= 2"),
+        ("sharing: {timeSlicing: {resources: [{replicas: 2}]}}", "no name"),
+        ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}, mps: {resources: [{name: gpu, replicas: 2}]}}", "exclude"),
+        ("flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: mig-1g.5gb, replicas: 2}]}}", "MPS"),
+        ("a: [", "malformed YAML"),
+        ("x" * 300_000, "longer"),
+    ],
+)
+def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(PluginConfigError, match=reason):
+        parse(text)
+
+
+@given(st.text(max_size=200))
+def test_wild_configs_are_read_or_refused(text: str) -> None:
+    try:
+        config = parse(text)
+    except PluginConfigError:
+        return
+    assert config.sharing in ("none", "time-slicing", "mps")
+
+
+def judged(node: Node, *maps: ConfigMap) -> str:
+    return verdict(check_configs(a_scope(nodes=[node], configmaps=maps)))
+
+
+def test_the_named_config_must_exist_and_predict() -> None:
+    key = {"nvidia.com/device-plugin.config": "shared"}
+    node = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/gpu.replicas": "4"})
+    assert judged(node, a_config_map({"shared": SHARED})) == "passed"
+    assert judged(node, a_config_map({"other": SHARED})) == "failed"
+    assert judged(node, a_config_map({"shared": SHARED}, namespace="team-a")) == "failed"
+    assert judged(node, a_config_map({"shared": SHARED.replace("4", "8")})) == "failed"
+    assert judged(node, a_config_map({"shared": SHARED.replace("resources", "renameByDefault: true, resources")})) == "failed"
+    assert judged(node, a_config_map({"shared": f"flags: {{migStrategy: mixed}}\n{SHARED}"})) == "passed"
+    single = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/mig.strategy": "single"})
+    assert judged(single, a_config_map({"shared": SHARED})) == "failed"
+    assert judged(a_node(), a_config_map({"shared": SHARED})) == "not_applicable"
+
+
+def test_without_labels_of_devices_capacity_must_be_a_multiple() -> None:
+    key = {"nvidia.com/device-plugin.config": "shared"}
+    assert judged(a_node(gpus=16, labels=key), a_config_map({"shared": SHARED})) == "passed"
+    assert judged(a_node(gpus=15, labels=key), a_config_map({"shared": SHARED})) == "failed"
