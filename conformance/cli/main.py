@@ -12,6 +12,7 @@ from conformance.cli.arguments import Parser, complain
 from conformance.version import VERSION
 
 COMMANDS = {
+    "run": ("conformance.cli.run", "run the suite: pytest with its options, without a checkout"),
     "list": ("conformance.cli.explain", "list the requirements"),
     "explain": ("conformance.cli.explain", "what a requirement asserts, why, and how to meet it"),
     "inspect": ("conformance.cli.inspect", "judge one captured output by itself"),
