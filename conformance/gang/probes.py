@@ -23,7 +23,7 @@ def for_each_adapter(scope: Scope, workspace: Workspace, probe: Probe) -> Iterat
     """Run a probe with every installed gang scheduler that the policy does not leave out; trouble with one leaves the others judged."""
     installed = [adapter for adapter in chosen(scope) if adapter.detect(scope).installed]
     if not installed:
-        raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite knows is installed (volcano, kueue)")
+        raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite knows is installed (volcano, kueue, native)")
     plan = make_plan(scope)
     for adapter in installed:
         try:

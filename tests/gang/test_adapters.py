@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from conformance.gang.adapters import Gang, Guarantee, Kueue, Volcano, chosen
+from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, native
 from conformance.gang.adapters.base import in_turn
+from conformance.gang.adapters.grouped import keeps_link
 from conformance.gang.adapters.kueue import pods_ready_timeout, seconds_of
 from conformance.gang.adapters.volcano import member
 from conformance.gang.checks import check_installed
@@ -160,4 +161,25 @@ def test_gangs_are_created_in_turn() -> None:
 def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
     findings = installed(scope_of(policy=a_policy(gang={"adapters": ["volcan"], "required": True})))
     assert {name: finding.outcome for name, finding in findings.items()} == {"volcan": Outcome.UNDECIDED}
-    assert "volcano, kueue" in findings["volcan"].message
+    assert "volcano, kueue, native" in findings["volcan"].message
+
+
+def test_the_native_api_counts_where_it_is_served() -> None:
+    scope = scope_of(("scheduling.k8s.io/podgroups",))
+    assert installed(scope)["native"].outcome is Outcome.OK
+    assert Native().guarantee(scope)[0] is Guarantee.PLACEMENT
+    gang = Gang(name="g", pods=(POD, POD, POD))
+    assert Native().group(gang)["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    assert native.member(POD, "g")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+@pytest.mark.parametrize(
+    ("created", "kept"),
+    [
+        ({"spec": {"schedulingGroup": {"podGroupName": "g"}}, "metadata": {}}, True),
+        ({"spec": {}, "metadata": {}}, False),  # the feature gate is off: the field is dropped silently
+        ({}, False),
+    ],
+)
+def test_a_dropped_link_to_the_group_is_noticed(created: Json, kept: bool) -> None:
+    assert keeps_link(native.member(POD, "g"), created) is kept

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
-from conformance.gang.adapters.base import (
-    GANG_LABEL,
-    RELEASE_SECONDS,
-    Availability,
-    Gang,
-    Guarantee,
-    await_gone,
-    controllers_health,
-    delete_pods,
-    in_turn,
-    start_pod,
-)
+from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee, controllers_health
+from conformance.gang.adapters.grouped import GroupedPods
 from conformance.scope import Scope
 from fixtures.evidence import Inconclusive
 from fixtures.models import Json
 from fixtures.probes.workspace import Workspace
-from fixtures.trouble import ApiTrouble
 
 GROUPS = "scheduling.volcano.sh/podgroups"
 QUEUES = "scheduling.volcano.sh/queues"
@@ -35,7 +22,7 @@ class Volcano:
     name = "volcano"
 
     def __init__(self) -> None:
-        self._uids: dict[str, str] = {}
+        self._grouped = GroupedPods(GROUPS)
         self._version = "v1beta1"
 
     def detect(self, scope: Scope) -> Availability:
@@ -78,31 +65,24 @@ class Volcano:
 
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
         """PodGroups first, without minResources: the question is the gang plugin's, not the enqueue action's."""
-        for gang in gangs:
-            group: Json = {
-                "apiVersion": f"scheduling.volcano.sh/{self._version}",
-                "kind": "PodGroup",
-                "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
-                "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE},
-            }
-            workspace.create(GROUPS, group, workspace.namespace())
-        for gang, pod in in_turn(gangs):
-            meta = start_pod(workspace, member(pod, gang.name))["metadata"]
-            self._uids[str(meta["name"])] = str(meta["uid"])
+        self._grouped.submit(workspace, gangs, self.group, member)
+
+    def group(self, gang: Gang) -> Json:
+        """The PodGroup of a gang."""
+        return {
+            "apiVersion": f"scheduling.volcano.sh/{self._version}",
+            "kind": "PodGroup",
+            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+            "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE},
+        }
 
     def release(self, workspace: Workspace, gang: Gang) -> None:
         """Pods and group are deleted; nothing else holds them."""
-        delete_pods(workspace, {name: self._uids.pop(name) for name in gang.names if name in self._uids})
-        answer = workspace.cluster.delete(GROUPS, gang.name, workspace.namespace())
-        if not answer.ok and answer.status != 404:
-            raise ApiTrouble(answer.reason, f"PodGroup {gang.name} could not be deleted: {answer.status} {answer.message}")
-        deadline = time.monotonic() + RELEASE_SECONDS
-        if not await_gone(workspace, "pods", gang.names, deadline) or not await_gone(workspace, GROUPS, [gang.name], deadline):
-            raise Inconclusive("PodsStay", f"gang {gang.name} did not go away within {RELEASE_SECONDS:g} s")
+        self._grouped.release(workspace, gang)
 
     def teardown(self, workspace: Workspace) -> None:
         """Nothing beside the pods and groups, which the workspace removes itself."""
-        self._uids.clear()
+        self._grouped.clear()
 
 
 def member(pod: Json, group: str) -> Json:

@@ -1,0 +1,64 @@
+"""The gang scheduling of Kubernetes itself: PodGroups of ``scheduling.k8s.io``, since 1.36 (facts 4.2; local.md)."""
+
+from __future__ import annotations
+
+from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee
+from conformance.gang.adapters.grouped import GroupedPods
+from conformance.scope import Scope
+from fixtures.models import Json
+from fixtures.probes.workspace import Workspace
+
+GROUPS = "scheduling.k8s.io/podgroups"
+
+
+class Native:
+    """The adapter of the default scheduler's own gangs. 1.35 has Workloads without PodGroups, which it does not know."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        self._grouped = GroupedPods(GROUPS)
+        self._version = "v1beta1"
+
+    def detect(self, scope: Scope) -> Availability:
+        """Installed when PodGroups are served, which takes a feature gate and a runtime-config: nobody has it by accident."""
+        if not scope.snapshot.served(GROUPS):
+            return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
+        version = scope.snapshot.versions.get(GROUPS, "")
+        reason = f"{GROUPS} {version} is served; the scheduler is the default one".replace("  ", " ")
+        return Availability(installed=True, healthy=True, reason=reason, source="discovery")
+
+    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+        """Placement: no pod is bound before minCount can be."""
+        return Guarantee.PLACEMENT, "the scheduler binds no pod of a PodGroup below its minCount"
+
+    def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
+        """There are no queues."""
+        self._version = scope.snapshot.versions.get(GROUPS, self._version)
+
+    def submit(self, workspace: Workspace, *gangs: Gang) -> None:
+        """PodGroups first. An API server without the feature gate drops ``schedulingGroup`` silently, which the reading back finds."""
+        self._grouped.submit(workspace, gangs, self.group, member)
+
+    def group(self, gang: Gang) -> Json:
+        """The PodGroup of a gang."""
+        return {
+            "apiVersion": f"scheduling.k8s.io/{self._version}",
+            "kind": "PodGroup",
+            "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": gang.size}}},
+        }
+
+    def release(self, workspace: Workspace, gang: Gang) -> None:
+        """Pods and group; the group's protection finalizer goes with its last pod, if the controller-manager has the gate too."""
+        self._grouped.release(workspace, gang)
+
+    def teardown(self, workspace: Workspace) -> None:
+        """Nothing beside the pods and groups, which the workspace removes itself."""
+        self._grouped.clear()
+
+
+def member(pod: Json, group: str) -> Json:
+    """The pod as a member of a PodGroup."""
+    metadata = {**pod["metadata"], "labels": {**(pod["metadata"].get("labels") or {}), GANG_LABEL: group}}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": group}}}
