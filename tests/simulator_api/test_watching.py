@@ -15,7 +15,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 def until_end(frames: Generator[dict[str, Any], None, None]) -> list[dict[str, Any]]:
     """Frames before the one about the object named ``end``, which the test creates last."""
-    kept = []
+    kept: list[dict[str, Any]] = []
     for frame in frames:
         if frame["object"]["metadata"].get("name") == "end":
             frames.close()

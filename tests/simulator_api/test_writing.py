@@ -129,9 +129,11 @@ def test_json_patches_that_do_not_apply(web: Web, operations: Any, status: int) 
 
 
 def test_strategic_patch_merges_lists_by_key(web: Web) -> None:
-    conditions = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]
+    conditions: list[dict[str, Any]] = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]
     web.post(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/a"]}, "status": {"conditions": conditions}})
-    patch = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Down"}, {"type": "GpuHealthy", "status": "True"}]}}
+    patch: dict[str, Any] = {
+        "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Down"}, {"type": "GpuHealthy", "status": "True"}]}
+    }
     body = web.patch(f"{NODES}/n/status", patch, STRATEGIC).body
     found = {condition["type"]: condition["status"] for condition in body["status"]["conditions"]}
     assert found == {"Ready": "False", "DiskPressure": "False", "GpuHealthy": "True"}
@@ -142,7 +144,7 @@ def test_strategic_patch_merges_lists_by_key(web: Web) -> None:
 
 
 def test_strategic_patch_directives(web: Web) -> None:
-    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]
+    volumes: list[dict[str, Any]] = [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]
     container = {"name": "c", "image": "i:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}
     spec = daemon_set("d")
     spec["spec"]["template"]["spec"] = {"containers": [container], "volumes": volumes}
