@@ -27,6 +27,7 @@ COMMAND = (
     "torchrun --nnodes=$NNODES --node-rank=$NODE_RANK --nproc-per-node=$NPROC_PER_NODE "
     f"--master-addr=$MASTER_ADDR --master-port=$MASTER_PORT {FOLDER}/{SCRIPT}"
 )
+MAX_LOG_BYTES = 8 << 20
 LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV"}
 """What NCCL must be told to print its channels and their transport, in every release since 2.18 (facts 5.4)."""
 
@@ -156,9 +157,11 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
     if pod.status.phase == "Pending" or not pod.status.container_statuses:
         raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.spec.node_name} within {seconds:g} s: {state}")
     try:
-        log = workspace.logs(name, namespace=namespace)
+        log = workspace.cluster.logs(namespace, name, limit_bytes=MAX_LOG_BYTES)
     except ApiTrouble as trouble:
         raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
+    if len(log) >= MAX_LOG_BYTES:
+        raise Inconclusive("LogTooLarge", f"the log of pod {name} is larger than {MAX_LOG_BYTES >> 20} MiB, and the result is at its end")
     return RankPod(name=name, node=pod.spec.node_name, state=state, exit_code=_exit_code(pod), log=log)
 
 

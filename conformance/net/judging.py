@@ -164,7 +164,7 @@ def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figu
     if problem := nccl_tests.factor_problem(table, run.ranks):
         return bad(subject, observed, figure, TABLE, f"the figures contradict each other: {problem}")
     if minimum is not None and row.out_of_place.busbw < minimum:
-        message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training waits that much longer"
+        message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training steps wait for gradients"
         return bad(subject, observed, figure, TABLE, message)
     return ok(subject, observed, figure, TABLE)
 

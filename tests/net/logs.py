@@ -1,0 +1,64 @@
+"""NCCL logs of two-node runs as tests need them: rings over all ranks, one network channel per local device (grammar: facts 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.net.run import FabricRun, RankPod
+
+Via = Callable[[int, int, str], str]
+"""What a channel between nodes goes via: from source rank, target rank and direction; empty leaves the line out."""
+
+
+def gdr(source: int, target: int, direction: str) -> str:
+    """All as it should be."""
+    return f"NET/IB/{source % 8}/GDRDMA"
+
+
+def nccl_log(node: int, *, nodes: int = 2, per_node: int = 2, via: Via = gdr, host: str = "", extra: str = "") -> str:
+    """What the ranks of one node print: a ring over all ranks in order, whose hops between nodes go by ``via``."""
+    host = host or f"net-fabric-{node}"
+    total = nodes * per_node
+    lines = [f"NCCL version 2.28.9+cuda13.0\n{host}:10:10 [0] NCCL INFO Using network IB"]
+    for local in range(per_node):
+        rank = node * per_node + local
+        prefix = f"{host}:{10 + local}:{10 + local} [{local}] NCCL INFO "
+        lines.append(f"{prefix}comm 0xabc{rank} rank {rank} nRanks {total} nNodes {nodes} localRanks {per_node} localRank {local} MNNVL 0")
+        for source, target, direction in (((rank - 1) % total, rank, "receive"), (rank, (rank + 1) % total, "send")):
+            if source // per_node != target // per_node:
+                how = via(source, target, direction)
+                mark = f" [{direction}]" if how.startswith(("NET", "COLLNET")) else ""
+            else:
+                how, mark = ("P2P/CUMEM" if direction == "send" else ""), ""
+            if how:
+                lines.append(f"{prefix}Channel 00/0 : {source}[{source % per_node}] -> {target}[{target % per_node}]{mark} via {how}")
+        lines.append(f"{prefix}Connected all rings, use ring PXN 0 GDR 1")
+    return "\n".join([*lines, extra]) + "\n"
+
+
+def a_run(
+    *logs: str,
+    nodes: tuple[str, ...] = ("gpu-0", "gpu-1"),
+    per_node: int = 2,
+    exit_code: int | None = 0,
+    state: str = "Succeeded",
+    finished: bool = True,
+) -> FabricRun:
+    """A run with these logs, one per pod."""
+    return FabricRun(
+        namespace="ns",
+        pods=tuple(
+            RankPod(name=f"net-fabric-{index}", node=node, state=state, exit_code=exit_code, log=log)
+            for index, (node, log) in enumerate(zip(nodes, logs, strict=True))
+        ),
+        per_node=per_node,
+        device="nvidia.com/gpu",
+        fabric="rdma/a",
+        seconds=360,
+        finished=finished,
+    )
+
+
+def run_of(via: Via = gdr, *, extra: str = "") -> FabricRun:
+    """A two-node run whose channels between nodes go by ``via``."""
+    return a_run(nccl_log(0, via=via, extra=extra), nccl_log(1, via=via))

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conformance.net.advertising import check_advertised, check_attachments, fabric_nodes, fabric_resources, offering_nodes
+from conformance.scope import Scope
+from fixtures.evidence import Finding, Outcome
+from fixtures.models import Json, Node
+from tests.builders import a_cpu_node, a_daemonset, a_node, a_policy, a_scope
+
+NFD = "feature.node.kubernetes.io/pci-15b3.present"
+NIC = "mellanox_com__nicclusterpolicies"
+
+
+def a_nic_policy(*resources: str, affinity: Json | None = None, config: str = "") -> Json:
+    entries = [{"resourceName": name.partition("/")[2], "resourcePrefix": name.partition("/")[0]} for name in resources]
+    spec: Json = {"rdmaSharedDevicePlugin": {"config": config or json.dumps({"configList": entries})}}
+    if affinity:
+        spec["nodeAffinity"] = affinity
+    return {"metadata": {"name": "nic-cluster-policy"}, "spec": spec, "status": {"state": "ready"}}
+
+
+def an_rdma_node(name: str = "gpu-0", *, labelled: bool = True, gpus: int = 8, **resources: str) -> Node:
+    found = {f"rdma/{key}": value for key, value in resources.items()}
+    return a_node(name, gpus=gpus, labels={NFD: "true"} if labelled else {}, capacity=found)
+
+
+def judged(*nodes: Node, policy: Json | None = None, **more: Any) -> dict[str, Finding]:
+    policies = [policy] if policy else []
+    return {finding.subject.name: finding for finding in check_advertised(a_scope(nodes=nodes, **{NIC: policies}, **more))}
+
+
+def test_nodes_that_advertise_what_is_configured_conform() -> None:
+    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1", a="63"), policy=a_nic_policy("rdma/a"))
+    assert {name: finding.outcome for name, finding in found.items()} == dict.fromkeys(("rdma/a", "gpu-0", "gpu-1"), Outcome.OK)
+    assert found["gpu-0"].observed == "rdma/a: 63"
+
+
+@pytest.mark.parametrize("value", ["0", "", "-1", "x"])
+def test_a_node_without_units_does_not_conform(value: str) -> None:
+    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1", a=value), policy=a_nic_policy("rdma/a"))
+    assert found["gpu-1"].outcome is Outcome.BAD
+    assert "rdma/a" in found["gpu-1"].message
+    assert found["gpu-0"].outcome is Outcome.OK
+
+
+def test_a_labelled_node_without_the_resource_does_not_conform() -> None:
+    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1"), policy=a_nic_policy("rdma/a"))
+    assert found["gpu-1"].outcome is Outcome.BAD
+    assert NFD in found["gpu-1"].message
+
+
+def test_a_resource_under_another_name_than_configured_does_not_conform() -> None:
+    found = judged(an_rdma_node(b="63"), policy=a_nic_policy("rdma/a"))
+    assert found["rdma/a"].outcome is Outcome.BAD
+    assert found["gpu-0"].outcome is Outcome.BAD
+
+
+def test_a_ready_policy_whose_daemonsets_match_no_node_does_not_conform() -> None:
+    idle = a_daemonset("rdma-shared-dp-ds", "nvidia-network-operator", desired=0, owner="NicClusterPolicy/nic-cluster-policy")
+    found = judged(a_node(), policy=a_nic_policy("rdma/a"), daemonsets=[idle])
+    assert list(found) == ["rdma/a"]
+    assert found["rdma/a"].outcome is Outcome.BAD
+    assert "rdma-shared-dp-ds match zero nodes" in found["rdma/a"].message
+
+
+def test_a_configuration_that_cannot_be_read_does_not_conform() -> None:
+    found = judged(a_node(), policy=a_nic_policy(config="{"))
+    assert found["nic-cluster-policy"].outcome is Outcome.BAD
+
+
+def test_machines_of_another_kind_may_offer_another_entry_of_the_configuration() -> None:
+    a = a_node("a-0", labels={NFD: "true"}, capacity={"rdma/a": "8"}, product="A")
+    b = a_node("b-0", labels={NFD: "true"}, capacity={"rdma/b": "8"}, product="B")
+    b_without = a_node("b-1", labels={NFD: "true"}, product="B")
+    found = judged(a, b, b_without, policy=a_nic_policy("rdma/a", "rdma/b"))
+    assert [found[name].outcome for name in ("a-0", "b-0", "b-1")] == [Outcome.OK, Outcome.OK, Outcome.BAD]
+
+
+def test_without_a_policy_machines_of_one_kind_are_compared() -> None:
+    found = judged(an_rdma_node("gpu-0", a="8"), an_rdma_node("gpu-1"))
+    assert found["gpu-0"].outcome is Outcome.OK
+    assert found["gpu-1"].outcome is Outcome.BAD
+
+
+def test_nics_without_any_configuration_are_not_judged() -> None:
+    assert judged(an_rdma_node())["gpu-0"].outcome is Outcome.NOT_JUDGED
+
+
+def test_nodes_without_accelerator_that_advertise_nothing_are_not_judged() -> None:
+    plain = a_cpu_node("cpu-0", labels={NFD: "true"})
+    found = judged(an_rdma_node(a="8"), plain, policy=a_nic_policy("rdma/a"))
+    assert found["cpu-0"].outcome is Outcome.NOT_JUDGED
+
+
+def test_nodes_that_are_not_ready_or_left_out_are_not_judged() -> None:
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+        }
+    }
+    down = a_node("gpu-1", labels={NFD: "true", "zone": "a"}, ready=False)
+    other = a_node("gpu-2", labels={NFD: "true"})
+    chosen = a_node("gpu-3", labels={"zone": "a"}, capacity={"rdma/a": "8"})
+    bare = a_node("gpu-4", labels={"zone": "a"})
+    found = judged(down, other, chosen, bare, policy=a_nic_policy("rdma/a", affinity=affinity))
+    assert [found[f"gpu-{index}"].outcome for index in range(1, 5)] == [Outcome.NOT_JUDGED, Outcome.NOT_JUDGED, Outcome.OK, Outcome.BAD]
+
+
+def test_affinity_that_only_excludes_chooses_nobody() -> None:
+    expression = {"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    scope = a_scope(nodes=[a_cpu_node(), an_rdma_node(a="8")], **{NIC: [a_nic_policy("rdma/a", affinity=affinity)]})
+    assert [entry.node.name for entry in fabric_nodes(scope)] == ["gpu-0"]
+
+
+def test_a_cluster_without_fabric_has_nothing_to_judge() -> None:
+    assert judged(a_node(), a_cpu_node()) == {}
+
+
+def test_fabric_resources_are_those_of_the_policy_cr_and_of_the_owners_globs() -> None:
+    nodes = [a_node(capacity={"vpc.amazonaws.com/efa": "32", "example.com/roce": "4", "nvidia.com/hostdev": "0"})]
+    scope = a_scope(a_policy(network={"resources": ["vpc.amazonaws.com/*"]}), nodes=nodes, **{NIC: [a_nic_policy("example.com/roce")]})
+    assert fabric_resources(scope) == ("example.com/roce", "vpc.amazonaws.com/efa")
+    assert [node.name for node in offering_nodes(scope)] == ["gpu-0"]
+
+
+# -- attachments --
+
+
+def an_attachment(resource: object = None, name: str = "rdma-net") -> Json:
+    annotations = {"k8s.v1.cni.cncf.io/resourceName": resource} if resource is not None else None
+    return {"metadata": {"name": name, "namespace": "team-a", "annotations": annotations}}
+
+
+def attachments(scope: Scope) -> list[Outcome]:
+    return [finding.outcome for finding in check_attachments(scope)]
+
+
+def scope_with(*items: Json, **resources: str) -> Scope:
+    return a_scope(nodes=[an_rdma_node(**resources), a_cpu_node()], network_attachment_definitions=items)
+
+
+def test_an_attachment_that_names_an_advertised_resource_conforms() -> None:
+    assert attachments(scope_with(an_attachment("rdma/a"), a="63")) == [Outcome.OK]
+
+
+@pytest.mark.parametrize("resource", ["rdma/b", "a", "rdma/A"])
+def test_a_dangling_attachment_does_not_conform(resource: str) -> None:
+    assert attachments(scope_with(an_attachment(resource), a="63")) == [Outcome.BAD]
+
+
+def test_a_resource_of_zero_units_is_not_advertised() -> None:
+    assert attachments(scope_with(an_attachment("rdma/a"), a="0")) == [Outcome.BAD]
+
+
+@pytest.mark.parametrize("resource", [None, "", 7, ["rdma/a"]])
+def test_an_attachment_that_names_no_resource_is_not_judged(resource: object) -> None:
+    assert attachments(scope_with(an_attachment(resource))) == [Outcome.NOT_JUDGED]

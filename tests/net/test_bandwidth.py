@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.net.judging import judge_bandwidth
+from conformance.net.run import FabricRun
+from fixtures.evidence import Finding, Inconclusive, Outcome
+from fixtures.probes import allreduce
+from tests.net.logs import a_run
+
+GIB = 1 << 30
+LARGEST = 8 * GIB
+
+
+def table(busbw: float = 380.0, *, ranks: int = 16, wrong: int = 0, most: int = LARGEST, rows: bool = True, foot: bool = True) -> str:
+    factor = 2 * (ranks - 1) / ranks
+    lines = allreduce.header(8, LARGEST, 5, 20, "torch=2.9 nccl=2.28")
+    lines += [allreduce.rank_line(rank, 1, f"net-fabric-{rank // 8}", rank % 8, "0000:0f:00", "NVIDIA H100") for rank in range(ranks)]
+    lines += allreduce.columns()
+    for size in (8, most) if rows else ():
+        seconds = size / (busbw / factor * 1e9) if size == most else 3e-5
+        lines.append(allreduce.format_row(size, ranks, [(seconds, wrong if size == most else 0), (seconds, 0)]))
+    lines += allreduce.footer(wrong, [busbw / 4]) if foot else []
+    return "\n".join(lines)
+
+
+def run_with(text: str, second: str = "", **more: object) -> FabricRun:
+    return a_run(text, second, per_node=8, **more)  # type: ignore[arg-type]
+
+
+def judged(run: FabricRun, minimum: float | None = None) -> dict[str, Finding]:
+    return {finding.subject.name: finding for finding in judge_bandwidth(run, minimum)}
+
+
+def test_a_correct_measurement_conforms_and_says_that_no_figure_was_set() -> None:
+    found = judged(run_with(table()))
+    assert {finding.outcome for finding in found.values()} == {Outcome.OK}
+    assert set(found) == {"bus bandwidth", "ranks", "values"}
+    assert "sets no minBusBandwidth" in found["bus bandwidth"].expected
+    assert "380" in found["bus bandwidth"].observed
+
+
+def test_the_figure_is_compared_with_the_largest_size_and_not_with_the_average() -> None:
+    assert judged(run_with(table(380)), 340)["bus bandwidth"].outcome is Outcome.OK
+    low = judged(run_with(table(190)), 340)["bus bandwidth"]
+    assert low.outcome is Outcome.BAD
+    assert "340" in low.message
+
+
+@pytest.mark.parametrize("text", ["", "Killed\n", "torch.OutOfMemoryError: CUDA out of memory\n"])
+def test_a_missing_measurement_fails(text: str) -> None:
+    found = judged(run_with(text, exit_code=1, state="Failed; container probe terminated: Error"))
+    assert found["bus bandwidth"].outcome is Outcome.BAD
+    assert "Failed" in found["bus bandwidth"].message
+
+
+def test_a_table_without_rows_fails() -> None:
+    assert judged(run_with(table(rows=False)))["bus bandwidth"].outcome is Outcome.BAD
+
+
+def test_a_run_that_stopped_before_the_largest_size_fails() -> None:
+    found = judged(run_with(table(most=GIB, foot=False), finished=False, exit_code=None, state="Running"))
+    assert found["bus bandwidth"].outcome is Outcome.BAD
+    assert "not finished" in found["bus bandwidth"].message
+    assert found["values"].outcome is Outcome.UNDECIDED
+
+
+def test_wrong_values_fail_though_the_bandwidth_is_good() -> None:
+    found = judged(run_with(table(wrong=3)), 340)
+    assert found["bus bandwidth"].outcome is Outcome.OK
+    assert found["values"].outcome is Outcome.BAD
+    assert "3" in found["values"].observed
+
+
+def unchecked(line: str) -> str:
+    """A row as ``-c 0`` prints it."""
+    fields = line.split()
+    if len(fields) != 13 or not fields[0].isdigit():
+        return line
+    return "  ".join([*fields[:8], "N/A", *fields[9:12], "N/A"])
+
+
+def test_values_that_were_not_checked_are_undecided() -> None:
+    found = judged(run_with("\n".join(map(unchecked, table().splitlines()))))
+    assert found["values"].outcome is Outcome.UNDECIDED
+    assert found["bus bandwidth"].outcome is Outcome.OK
+
+
+def test_fewer_ranks_than_asked_for_fail() -> None:
+    found = judged(run_with(table(ranks=8)))
+    assert found["ranks"].outcome is Outcome.BAD
+    assert found["bus bandwidth"].outcome is Outcome.BAD  # its factor is that of 8 ranks
+
+
+def test_two_independent_runs_are_not_the_run_that_was_asked_for() -> None:
+    assert judged(run_with(table(ranks=8), table(ranks=8)))["ranks"].outcome is Outcome.BAD
+
+
+def test_without_a_list_of_ranks_their_number_is_undecided() -> None:
+    text = "\n".join(line for line in table().splitlines() if " Rank " not in line)
+    assert judged(run_with(text))["ranks"].outcome is Outcome.UNDECIDED
+
+
+def test_figures_that_contradict_each_other_fail() -> None:
+    text = table().replace(" 380.00 ", "  99.00 ")
+    assert judged(run_with(text))["bus bandwidth"].outcome is Outcome.BAD
+
+
+def test_an_image_without_the_command_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        judged(run_with("sh: torchrun: not found", exit_code=127, state="Failed"))

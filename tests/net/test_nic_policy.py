@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.net.nic_policy import check_nic_cluster_policy, promises, the_policy
+from fixtures.evidence import Inconclusive, Outcome
+from fixtures.kinds import KINDS
+from fixtures.models import Json
+from fixtures.snapshot import Listing, Snapshot
+from tests.builders import a_scope
+
+KEY = "mellanox_com__nicclusterpolicies"
+
+
+def a_nic_policy(name: str = "nic-cluster-policy", state: str = "ready", applied: dict[str, str] | None = None, **spec: Any) -> Json:
+    states = [{"name": key, "state": value} for key, value in (applied or {"state-OFED": "ignore"}).items()]
+    return {"metadata": {"name": name}, "spec": spec, "status": {"state": state, "appliedStates": states}}
+
+
+def shared(*entries: Json) -> Json:
+    return {"config": json.dumps({"configList": list(entries)})}
+
+
+def outcomes(*policies: Json) -> list[Outcome]:
+    return [finding.outcome for finding in check_nic_cluster_policy(a_scope(**{KEY: policies}))]
+
+
+def test_a_ready_policy_with_ready_and_ignored_states_conforms() -> None:
+    policy = a_nic_policy(applied={"state-multus-cni": "ready", "state-OFED": "ignore"})
+    assert outcomes(policy) == [Outcome.OK, Outcome.OK, Outcome.OK]
+
+
+@pytest.mark.parametrize("state", ["notReady", "error", "ignore", ""])
+def test_a_policy_that_is_not_ready_does_not_conform(state: str) -> None:
+    finding = next(iter(check_nic_cluster_policy(a_scope(**{KEY: [a_nic_policy(state=state)]}))))
+    assert finding.outcome is Outcome.BAD
+    assert (state or "no state") in finding.message
+
+
+@pytest.mark.parametrize("state", ["notReady", "error", "Ready", ""])
+def test_an_applied_state_that_is_not_ready_does_not_conform_even_in_a_ready_policy(state: str) -> None:
+    findings = list(check_nic_cluster_policy(a_scope(**{KEY: [a_nic_policy(applied={"state-RDMA-device-plugin": state})]})))
+    assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
+    assert "state-RDMA-device-plugin" in findings[1].message
+
+
+def test_a_policy_of_another_name_is_not_judged_because_the_operator_ignores_it() -> None:
+    assert outcomes(a_nic_policy("other", "ignore", {"state-OFED": "error"})) == [Outcome.NOT_JUDGED]
+    assert outcomes(a_nic_policy("other", "notReady"), a_nic_policy()) == [Outcome.NOT_JUDGED, Outcome.OK, Outcome.OK]
+
+
+def test_a_policy_without_status_does_not_conform() -> None:
+    assert outcomes({"metadata": {"name": "nic-cluster-policy"}}) == [Outcome.BAD]
+
+
+def test_a_refused_list_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        list(check_nic_cluster_policy(a_scope(trouble={"mellanox.com/nicclusterpolicies": "Forbidden"})))
+
+
+def test_names_are_derived_with_the_prefix_of_each_plugin() -> None:
+    policy = a_nic_policy(
+        rdmaSharedDevicePlugin=shared({"resourceName": "a"}, {"resourceName": "b", "resourcePrefix": "example.com"}),
+        sriovDevicePlugin={"config": json.dumps({"resourceList": [{"resourceName": "hostdev"}]})},
+    )
+    found = promises(policy)
+    assert found.names == ("rdma/a", "example.com/b", "nvidia.com/hostdev")
+    assert found.troubles == ()
+    assert promises(None).names == ()
+
+
+@pytest.mark.parametrize("config", ["", "{", "[]", "null", '{"configList": {}}', None, 7, {"configList": []}, "[" * 100_000])
+def test_a_configuration_that_no_plugin_can_read_is_trouble(config: object) -> None:
+    found = promises(a_nic_policy(rdmaSharedDevicePlugin={"config": config, "image": "x"}))
+    assert found.names == ()
+    assert len(found.troubles) == 1
+    assert "configList" in found.troubles[0][1]
+
+
+def test_an_entry_without_a_name_is_trouble_and_the_others_count() -> None:
+    found = promises(a_nic_policy(rdmaSharedDevicePlugin=shared({"rdmaHcaMax": 63}, {"resourceName": "a"})))
+    assert found.names == ("rdma/a",)
+    assert len(found.troubles) == 1
+
+
+def test_the_policy_of_a_cluster_without_the_operator_is_none() -> None:
+    listings = [Listing(key=key, served=not key.startswith("mellanox")) for key in KINDS]
+    from conformance.policy import Policy
+    from conformance.scope import Scope
+
+    assert the_policy(Scope(Snapshot(listings, taken_at=0.0), Policy())) is None
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(status=_JSON, applied=_JSON, plugin=_JSON, config=_JSON)
+def test_wild_objects_end_in_findings(status: Any, applied: Any, plugin: Any, config: Any) -> None:
+    policies = [
+        {"metadata": {"name": "nic-cluster-policy"}, "status": status, "spec": {"rdmaSharedDevicePlugin": plugin}},
+        {"metadata": {"name": "nic-cluster-policy"}, "status": {"state": "ready", "appliedStates": applied}},
+    ]
+    assert all(finding.outcome is not Outcome.UNDECIDED for finding in check_nic_cluster_policy(a_scope(**{KEY: policies})))
+    for value in (plugin, {"config": json.dumps({"configList": config})}, {"config": json.dumps(config)}):
+        found = promises({"spec": {"rdmaSharedDevicePlugin": value}})
+        assert all(name.startswith(("rdma/",)) or "/" in name for name in found.names)

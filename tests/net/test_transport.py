@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.net.judging import judge_transport
+from conformance.net.run import FabricRun
+from fixtures.evidence import Finding, Inconclusive, Outcome
+from tests.net.logs import a_run, gdr, nccl_log, run_of
+
+ACCEPTED = ("GDR_ENGAGED",)
+
+
+def judged(run: FabricRun, *accepted: str) -> list[Finding]:
+    return list(judge_transport(run, accepted or ACCEPTED))
+
+
+def outcomes(findings: list[Finding], kind: str) -> dict[str, Outcome]:
+    return {finding.subject.name: finding.outcome for finding in findings if finding.subject.kind == kind}
+
+
+def bad_messages(findings: list[Finding]) -> str:
+    return " / ".join(finding.message for finding in findings if finding.outcome is Outcome.BAD)
+
+
+def test_a_run_by_gpudirect_rdma_in_both_directions_conforms() -> None:
+    findings = judged(run_of())
+    assert all(finding.outcome is Outcome.OK for finding in findings)
+    assert set(outcomes(findings, "rank pair")) == {"1 -> 2", "3 -> 0"}
+    assert set(outcomes(findings, "Pod")) == {"net-fabric-0", "net-fabric-1"}
+    assert len(outcomes(findings, "NCCL run")) == 1
+
+
+def test_socket_fallback_does_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/Socket/0"))
+    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}
+    assert "NET/Socket" in bad_messages(findings)
+
+
+def test_a_socket_is_never_accepted_whatever_the_policy_says() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/Socket/0"), "SOCKET_FALLBACK")
+    assert Outcome.BAD in outcomes(findings, "rank pair").values()
+
+
+def test_one_socket_among_direct_channels_does_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/Socket/0" if source == 3 else gdr(source, target, direction)))
+    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.OK, "3 -> 0": Outcome.BAD}
+
+
+def test_rdma_without_gpudirect_does_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/IB/0"))
+    assert list(outcomes(findings, "NCCL run").values()) == [Outcome.BAD]
+    assert "host memory" in bad_messages(findings)
+
+
+def test_rdma_without_gpudirect_conforms_where_the_owner_accepts_it() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/IB/0"), "GDR_ENGAGED", "RDMA_WITHOUT_GDR")
+    assert bad_messages(findings) == ""
+
+
+def test_sending_without_gpudirect_does_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: "NET/IB/0" + ("/GDRDMA" if direction == "receive" else "")))
+    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}
+
+
+def test_channels_logged_by_one_side_only_do_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: gdr(source, target, direction) if direction == "send" else ""))
+    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}
+    assert "no [receive] line" in bad_messages(findings)
+
+
+def test_channels_one_way_between_nodes_do_not_conform() -> None:
+    findings = judged(run_of(lambda source, target, direction: gdr(source, target, direction) if source == 1 else ""))
+    assert outcomes(findings, "node pair") == {"gpu-1 -> gpu-0": Outcome.BAD}
+
+
+def test_pods_on_one_node_prove_nothing() -> None:
+    run = a_run(nccl_log(0), nccl_log(1), nodes=("gpu-0", "gpu-0"))
+    assert outcomes(judged(run), "Pod") == {"net-fabric-0": Outcome.UNDECIDED, "net-fabric-1": Outcome.UNDECIDED}
+
+
+def test_multi_node_nvlink_counts_where_the_policy_names_it() -> None:
+    run = run_of(lambda source, target, direction: "P2P/MNNVL" if direction == "send" else "")
+    assert bad_messages(judged(run, "GDR_ENGAGED", "MNNVL")) == ""
+    assert "network.accepted" in bad_messages(judged(run))
+
+
+def test_gpudirect_tcpx_counts_where_the_policy_names_it() -> None:
+    logs = [nccl_log(node, via=lambda *_: "").replace("Using network IB", "Using network FasTrak") for node in range(2)]
+    assert {finding.outcome for finding in judged(a_run(*logs), "TCPX_GPUDIRECT")} == {Outcome.OK}
+    assert Outcome.BAD in {finding.outcome for finding in judged(a_run(*logs))}
+
+
+def test_a_failing_warning_does_not_conform_though_all_channels_are_direct() -> None:
+    message = "NET/IB: Got completion from peer 10.0.0.2 with status=IBV_WC_RETRY_EXC_ERR(12)"
+    warning = f"net-fabric-0:10:10 [0] transport/net_ib.cc:100 NCCL WARN {message}"
+    findings = judged(run_of(extra=warning))
+    assert "Got completion" in bad_messages(findings)
+
+
+def test_no_evidence_is_never_a_pass() -> None:
+    findings = judged(run_of(lambda *_: ""))
+    assert list(outcomes(findings, "NCCL run").values()) == [Outcome.UNDECIDED]
+    assert Outcome.BAD not in {finding.outcome for finding in findings}
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "Killed\n", "\0\0"])
+def test_pods_without_an_nccl_log_are_inconclusive(text: str) -> None:
+    with pytest.raises(Inconclusive) as raised:
+        judged(a_run(text, text))
+    assert raised.value.code == "NoEvidence"
+
+
+def test_a_pod_whose_log_is_missing_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive, match="net-fabric-1"):
+        judged(a_run(nccl_log(0), "starting\n"))
+
+
+def test_one_launcher_may_print_for_all() -> None:
+    assert {finding.outcome for finding in judged(a_run(nccl_log(0) + nccl_log(1), "waiting\n"))} == {Outcome.OK}
+
+
+def test_an_image_without_the_command_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive) as raised:
+        judged(a_run("sh: torchrun: not found", "sh: torchrun: not found", exit_code=127, state="Failed"))
+    assert raised.value.code == "CommandNotFound"
+    assert "torchrun" in raised.value.message
+
+
+def test_a_rank_in_no_channel_line_is_undecided() -> None:
+    log = "\n".join(line for line in nccl_log(0, per_node=3).splitlines() if "-> 1[" not in line and " 1[" not in line)
+    findings = judged(a_run(log, nccl_log(1, per_node=3), per_node=3))
+    assert outcomes(findings, "rank") == {"1": Outcome.UNDECIDED}
+
+
+def test_ranks_that_were_not_asked_for_are_undecided() -> None:
+    findings = judged(a_run(nccl_log(0, nodes=3, host="a"), nccl_log(1, nodes=3, host="b")))
+    assert "not asked for" in " ".join(finding.message for finding in findings if finding.outcome is Outcome.UNDECIDED)
+
+
+def test_the_order_of_ranks_follows_the_hosts_in_the_log() -> None:
+    run = a_run(nccl_log(1, host="net-fabric-0"), nccl_log(0, host="net-fabric-1"))
+    assert {finding.outcome for finding in judged(run)} == {Outcome.OK}
+
+
+@given(
+    st.lists(
+        st.sampled_from(nccl_log(0).splitlines() + nccl_log(1).splitlines() + ["", "Channel 99 : 9[x] -> via", "\x1b[31m"]), max_size=30
+    )
+)
+def test_shuffled_and_cut_logs_end_in_findings(lines: list[str]) -> None:
+    with contextlib.suppress(Inconclusive):
+        assert judged(a_run("\n".join(lines), nccl_log(1)))
