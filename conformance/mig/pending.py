@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from fixtures.evidence import Finding, Subject, bad, ok, undecided
+from fixtures.models import Json
 from fixtures.probes.workspace import Workspace, decode_pod
 
 FACTOR = 5
@@ -24,29 +26,42 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     gone: bool = False
 
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to wait for: bound, ended or gone."""
+        return bool(self.node) or self.phase != "Pending" or self.gone
 
-def watch_pending(workspace: Workspace, name: str, seconds: float) -> Waited:
-    """Watch a pod of the workspace until it is bound or ends, or until ``seconds`` have passed."""
+
+def watch_pending(workspace: Workspace, names: Sequence[str], seconds: float) -> dict[str, Waited]:
+    """Watch pods of the workspace until each is bound, ended or gone, or until ``seconds`` have passed: by name."""
     namespace = workspace.namespace()
     start = time.monotonic()
-    waited = Waited(subject=Subject("Pod", name, namespace), seconds=0.0)
+    found = {name: Waited(subject=Subject("Pod", name, namespace), seconds=0.0) for name in names}
     with workspace.observe(namespace) as observation:
         for objects in observation.until(start + seconds):
-            found = objects.get(f"{namespace}/{name}")
-            if found is None:
-                return msgspec.structs.replace(waited, gone=True, seconds=time.monotonic() - start)
-            pod = decode_pod(found)
-            scheduled = pod.condition("PodScheduled")
-            waited = msgspec.structs.replace(
-                waited,
-                node=pod.spec.node_name,
-                phase=pod.status.phase or "Pending",
-                reason=scheduled.reason if scheduled and scheduled.status == "False" else "",
-                message=scheduled.message if scheduled and scheduled.status == "False" else "",
-            )
-            if waited.node or waited.phase != "Pending":
-                break
-    return msgspec.structs.replace(waited, seconds=time.monotonic() - start)
+            for name, waited in found.items():
+                if not waited.over:
+                    found[name] = _state(waited, objects.get(f"{namespace}/{name}"), time.monotonic() - start)
+            if all(waited.over for waited in found.values()):
+                return found
+    end = time.monotonic() - start
+    return {name: waited if waited.over else msgspec.structs.replace(waited, seconds=end) for name, waited in found.items()}
+
+
+def _state(waited: Waited, obj: Json | None, seconds: float) -> Waited:
+    if obj is None:
+        return msgspec.structs.replace(waited, gone=True, seconds=seconds)
+    pod = decode_pod(obj)
+    scheduled = pod.condition("PodScheduled")
+    refused = scheduled is not None and scheduled.status == "False"
+    return msgspec.structs.replace(
+        waited,
+        seconds=seconds,
+        node=pod.spec.node_name,
+        phase=pod.status.phase or "Pending",
+        reason=scheduled.reason if scheduled and refused else "",
+        message=scheduled.message if scheduled and refused else "",
+    )
 
 
 def judge_pending(waited: Waited, resource: str, why: str, control: str) -> Finding:
@@ -54,7 +69,7 @@ def judge_pending(waited: Waited, resource: str, why: str, control: str) -> Find
     source = "pod watched"
     expected = f"Pending and not bound: {why}"
     observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
-    if waited.node or waited.phase not in ("Pending", ""):
+    if waited.node or waited.phase != "Pending":
         message = f"it asked for {resource} and was bound to {waited.node or 'a node'} although {why}"
         return bad(waited.subject, observed, expected, source, message)
     if control:

@@ -93,8 +93,8 @@ def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     yield from judge_slices(asked, ran, seen)
     works = any(ran[name].trouble == "" for name in asked if asked[name].node.name == node.name)
     control = "" if works else f"no pod that asked for an offered slice ran on {node.name}"
-    waited = watch_pending(workspace, "mig-07-absent", max(probes.window_seconds, FACTOR * took) if works else 0.0)
-    yield judge_pending(waited, absent, "no node offers this profile", control)
+    waited = watch_pending(workspace, ["mig-07-absent"], max(probes.window_seconds, FACTOR * took) if works else 0.0)
+    yield judge_pending(waited["mig-07-absent"], absent, "no node offers this profile", control)
 
 
 def listing_of(ran: Ran) -> Listing | str:

@@ -16,6 +16,7 @@ from conformance.mig.pending import FACTOR, judge_pending, watch_pending
 from conformance.scope import Scope
 from conformance.share.units import Shared, shared_resources
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
+from fixtures.models import Json
 from fixtures.probes.workspace import Workspace
 
 MAX_PODS = 64
@@ -66,20 +67,26 @@ def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     chosen: dict[str, Field] = {}
     for field in fields(scope):
         chosen.setdefault(field.shared.resource, field)
-    probes = scope.policy.probes
+    extras: dict[str, tuple[Field, str]] = {}
+    longest = 0.0
     for index, field in enumerate(chosen.values()):
-        node, resource = field.shared.node, field.shared.resource
         names = [f"share-03-{index}-{number}" for number in range(field.free)]
         begun = time.monotonic()
-        ran = hold(workspace, [pinned(scope, node, name, HOLD, resources={resource: 1}) for name in names], END, probes.start_seconds)
-        took = time.monotonic() - begun
+        ran = hold(workspace, [_asking(scope, field, name) for name in names], END, scope.policy.probes.start_seconds)
+        longest = max(longest, time.monotonic() - begun)
         yield from judge_filled(field, ran)
-        missing = [name for name, pod in ran.items() if pod.trouble]
-        extra = f"share-03-{index}-extra"
-        workspace.start(pinned(scope, node, extra, HOLD, resources={resource: 1}))
-        waited = watch_pending(workspace, extra, 0.0 if missing else max(probes.window_seconds, FACTOR * took))
-        control = f"{len(missing)} of {field.free} pods that fit did not run" if missing else ""
-        yield judge_pending(waited, resource, f"all units of {node.name} are held", control)
+        missing = sum(bool(pod.trouble) for pod in ran.values())
+        control = f"{missing} of {field.free} pods that fit did not run" if missing else ""
+        extra = workspace.start(_asking(scope, field, f"share-03-{index}-extra"))
+        extras[extra] = (field, control)
+    hopeless = all(control for _, control in extras.values())
+    waited = watch_pending(workspace, list(extras), 0.0 if hopeless else max(scope.policy.probes.window_seconds, FACTOR * longest))
+    for name, (field, control) in extras.items():
+        yield judge_pending(waited[name], field.shared.resource, f"all units of {field.shared.node.name} are held", control)
+
+
+def _asking(scope: Scope, field: Field, name: str) -> Json:
+    return pinned(scope, field.shared.node, name, HOLD, resources={field.shared.resource: 1})
 
 
 def judge_filled(field: Field, ran: Mapping[str, Ran]) -> Iterator[Finding]:
