@@ -16,14 +16,19 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def places(scope: Scope) -> dict[str, list[Node]]:
-    """Usable nodes per fabric resource, most free first. Raises :class:`NotApplicable` when no node offers any."""
+    """Usable nodes per fabric resource, most free first.
+
+    Raises :class:`NotApplicable` when no node offers any, and :class:`Inconclusive` when those that do cannot be used.
+    """
+    offering = {name: [node for node in scope.snapshot.nodes if allocatable(node, name) > 0] for name in fabric_resources(scope)}
+    if not any(offering.values()):
+        raise NotApplicable("NoRdmaNodes", "no node offers an RDMA resource")
     found = {}
-    for name in fabric_resources(scope):
-        nodes = [node for node in scope.snapshot.nodes if allocatable(node, name) > 0 and scope.why_not_judged(node) == ""]
-        if nodes:
-            found[name] = sorted(nodes, key=lambda node: (-scope.free(node, name), node.name))
+    for name, nodes in offering.items():
+        if usable := [node for node in nodes if scope.why_not_judged(node) == ""]:
+            found[name] = sorted(usable, key=lambda node: (-scope.free(node, name), node.name))
     if not found:
-        raise NotApplicable("NoRdmaNodes", "no Ready, schedulable node offers an RDMA resource")
+        raise Inconclusive("NoUsableNode", "every node that offers an RDMA resource is cordoned or NotReady")
     return found
 
 

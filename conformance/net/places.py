@@ -38,7 +38,7 @@ def make_plan(scope: Scope) -> Plan:
     """Choose the nodes: the kind of machine that gives the most ranks.
 
     Raises :class:`NotApplicable` when there are not enough RDMA nodes of one kind at all, and :class:`Inconclusive`
-    when there are and their devices are taken.
+    when there are and they are cordoned, NotReady or taken.
     """
     count = scope.policy.network.nodes
     if count < 2:
@@ -46,32 +46,34 @@ def make_plan(scope: Scope) -> Plan:
     fabrics = _fabrics(scope)
     free: dict[tuple[str, ...], list[tuple[int, Node]]] = {}
     able: dict[tuple[str, ...], int] = {}
-    for node in scope.usable_nodes:
+    for node in scope.accelerator_nodes:
         for device, capacity in scope.device_allocatable(node).items():
             for fabric in fabrics:
                 if capacity < 1 or not exclusive(node, device) or (fabric and allocatable(node, fabric) < 1):
                     continue
                 kind = (device, fabric, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
                 able[kind] = able.get(kind, 0) + 1
-                units = max(scope.free(node, device), 0) if not fabric or scope.free(node, fabric) > 0 else 0
-                free.setdefault(kind, []).append((units, node))
+                reachable = scope.why_not_judged(node) == "" and (not fabric or scope.free(node, fabric) > 0)
+                free.setdefault(kind, []).append((max(scope.free(node, device), 0) if reachable else 0, node))
     if max(able.values(), default=0) < count:
-        raise NotApplicable("TooFewRdmaNodes", f"no {count} usable nodes of one kind offer whole devices and an RDMA resource")
+        raise NotApplicable("TooFewRdmaNodes", f"no {count} nodes of one kind offer whole devices and an RDMA resource")
     plans = []
     for kind, nodes in free.items():
         best = sorted(nodes, key=lambda pair: (-pair[0], pair[1].name))[:count]
         if len(best) == count and best[-1][0] > 0:
             plans.append(Plan(nodes=tuple(node for _, node in best), device=kind[0], fabric=kind[1], per_node=best[-1][0]))
     if not plans:
-        held = ", ".join(f"{node.name} ({units} free)" for nodes in free.values() for units, node in nodes[:8])
+        held = ", ".join(
+            f"{node.name} ({scope.why_not_judged(node) or f'{units} free'})" for nodes in free.values() for units, node in nodes[:8]
+        )
         raise Inconclusive("NoFreeDevice", f"the run needs free devices on {count} nodes of one kind; there are {held}")
     return max(plans, key=lambda plan: plan.per_node)
 
 
 def _fabrics(scope: Scope) -> list[str]:
-    names = [name for name in fabric_resources(scope) if any(allocatable(node, name) > 0 for node in scope.usable_nodes)]
+    names = [name for name in fabric_resources(scope) if any(allocatable(node, name) > 0 for node in scope.accelerator_nodes)]
     if not names and WITHOUT_RESOURCE & set(scope.policy.network.accepted):
         return [""]
     if not names:
-        raise NotApplicable("NoRdmaNodes", "no usable accelerator node offers an RDMA resource")
+        raise NotApplicable("NoRdmaNodes", "no accelerator node offers an RDMA resource")
     return names

@@ -12,7 +12,6 @@ from fixtures.models import Json, Node
 from tests.builders import a_cpu_node, a_daemonset, a_node, a_policy, a_scope
 
 NFD = "feature.node.kubernetes.io/pci-15b3.present"
-NIC = "mellanox_com__nicclusterpolicies"
 
 
 def a_nic_policy(*resources: str, affinity: Json | None = None, config: str = "") -> Json:
@@ -23,14 +22,14 @@ def a_nic_policy(*resources: str, affinity: Json | None = None, config: str = ""
     return {"metadata": {"name": "nic-cluster-policy"}, "spec": spec, "status": {"state": "ready"}}
 
 
-def an_rdma_node(name: str = "gpu-0", *, labelled: bool = True, gpus: int = 8, **resources: str) -> Node:
+def an_rdma_node(name: str = "gpu-0", **resources: str) -> Node:
     found = {f"rdma/{key}": value for key, value in resources.items()}
-    return a_node(name, gpus=gpus, labels={NFD: "true"} if labelled else {}, capacity=found)
+    return a_node(name, labels={NFD: "true"}, capacity=found)
 
 
 def judged(*nodes: Node, policy: Json | None = None, **more: Any) -> dict[str, Finding]:
     policies = [policy] if policy else []
-    return {finding.subject.name: finding for finding in check_advertised(a_scope(nodes=nodes, **{NIC: policies}, **more))}
+    return {finding.subject.name: finding for finding in check_advertised(a_scope(nodes=nodes, nicclusterpolicies=policies, **more))}
 
 
 def test_nodes_that_advertise_what_is_configured_conform() -> None:
@@ -113,7 +112,7 @@ def test_nodes_that_are_not_ready_or_left_out_are_not_judged() -> None:
 def test_affinity_that_only_excludes_chooses_nobody() -> None:
     expression = {"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
-    scope = a_scope(nodes=[a_cpu_node(), an_rdma_node(a="8")], **{NIC: [a_nic_policy("rdma/a", affinity=affinity)]})
+    scope = a_scope(nodes=[a_cpu_node(), an_rdma_node(a="8")], nicclusterpolicies=[a_nic_policy("rdma/a", affinity=affinity)])
     assert [entry.node.name for entry in fabric_nodes(scope)] == ["gpu-0"]
 
 
@@ -123,7 +122,9 @@ def test_a_cluster_without_fabric_has_nothing_to_judge() -> None:
 
 def test_fabric_resources_are_those_of_the_policy_cr_and_of_the_owners_globs() -> None:
     nodes = [a_node(capacity={"vpc.amazonaws.com/efa": "32", "example.com/roce": "4", "nvidia.com/hostdev": "0"})]
-    scope = a_scope(a_policy(network={"resources": ["vpc.amazonaws.com/*"]}), nodes=nodes, **{NIC: [a_nic_policy("example.com/roce")]})
+    scope = a_scope(
+        a_policy(network={"resources": ["vpc.amazonaws.com/*"]}), nodes=nodes, nicclusterpolicies=[a_nic_policy("example.com/roce")]
+    )
     assert fabric_resources(scope) == ("example.com/roce", "vpc.amazonaws.com/efa")
     assert [node.name for node in offering_nodes(scope)] == ["gpu-0"]
 

@@ -57,7 +57,7 @@ def test_every_row_is_read_back_with_consistent_figures(seconds: float, size: in
     assert row is not None
     assert row.size == size
     assert row.out_of_place.wrong == wrong
-    if row.out_of_place.algbw > 1:
+    if 1 < row.out_of_place.algbw < 50_000:  # beyond it the column has one digit left
         assert row.out_of_place.busbw / row.out_of_place.algbw == pytest.approx(2 * (ranks - 1) / ranks, rel=0.03)
 
 

@@ -14,8 +14,6 @@ from fixtures.models import Json
 from fixtures.snapshot import Listing, Snapshot
 from tests.builders import a_scope
 
-KEY = "mellanox_com__nicclusterpolicies"
-
 
 def a_nic_policy(name: str = "nic-cluster-policy", state: str = "ready", applied: dict[str, str] | None = None, **spec: Any) -> Json:
     states = [{"name": key, "state": value} for key, value in (applied or {"state-OFED": "ignore"}).items()]
@@ -27,7 +25,7 @@ def shared(*entries: Json) -> Json:
 
 
 def outcomes(*policies: Json) -> list[Outcome]:
-    return [finding.outcome for finding in check_nic_cluster_policy(a_scope(**{KEY: policies}))]
+    return [finding.outcome for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies))]
 
 
 def test_a_ready_policy_with_ready_and_ignored_states_conforms() -> None:
@@ -37,14 +35,14 @@ def test_a_ready_policy_with_ready_and_ignored_states_conforms() -> None:
 
 @pytest.mark.parametrize("state", ["notReady", "error", "ignore", ""])
 def test_a_policy_that_is_not_ready_does_not_conform(state: str) -> None:
-    finding = next(iter(check_nic_cluster_policy(a_scope(**{KEY: [a_nic_policy(state=state)]}))))
+    finding = next(iter(check_nic_cluster_policy(a_scope(nicclusterpolicies=[a_nic_policy(state=state)]))))
     assert finding.outcome is Outcome.BAD
     assert (state or "no state") in finding.message
 
 
 @pytest.mark.parametrize("state", ["notReady", "error", "Ready", ""])
 def test_an_applied_state_that_is_not_ready_does_not_conform_even_in_a_ready_policy(state: str) -> None:
-    findings = list(check_nic_cluster_policy(a_scope(**{KEY: [a_nic_policy(applied={"state-RDMA-device-plugin": state})]})))
+    findings = list(check_nic_cluster_policy(a_scope(nicclusterpolicies=[a_nic_policy(applied={"state-RDMA-device-plugin": state})])))
     assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
     assert "state-RDMA-device-plugin" in findings[1].message
 
@@ -109,7 +107,7 @@ def test_wild_objects_end_in_findings(status: Any, applied: Any, plugin: Any, co
         {"metadata": {"name": "nic-cluster-policy"}, "status": status, "spec": {"rdmaSharedDevicePlugin": plugin}},
         {"metadata": {"name": "nic-cluster-policy"}, "status": {"state": "ready", "appliedStates": applied}},
     ]
-    assert all(finding.outcome is not Outcome.UNDECIDED for finding in check_nic_cluster_policy(a_scope(**{KEY: policies})))
+    assert all(finding.outcome is not Outcome.UNDECIDED for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies)))
     for value in (plugin, {"config": json.dumps({"configList": config})}, {"config": json.dumps(config)}):
         found = promises({"spec": {"rdmaSharedDevicePlugin": value}})
         assert all(name.startswith(("rdma/",)) or "/" in name for name in found.names)

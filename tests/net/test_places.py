@@ -56,17 +56,21 @@ def test_held_fabric_units_make_it_inconclusive() -> None:
         [],
         [a_node("gpu-0"), a_node("gpu-1")],
         nodes(1),
-        nodes(2, ready=False),
-        nodes(2, cordoned=True),
         nodes(2, resource="nvidia.com/mig-1g.10gb"),
         nodes(2, resource="nvidia.com/gpu.shared"),
         nodes(2, labels={"nvidia.com/gpu.replicas": "4"}),
     ],
-    ids=["empty", "no fabric", "one", "not ready", "cordoned", "mig", "shared", "replicas"],
+    ids=["empty", "no fabric", "one", "mig", "shared", "replicas"],
 )
 def test_without_two_able_nodes_it_does_not_apply(items: list[Node]) -> None:
     with pytest.raises(NotApplicable):
         plan(items)
+
+
+@pytest.mark.parametrize(("state", "word"), [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned")])
+def test_nodes_that_cannot_be_used_now_make_it_inconclusive(state: dict[str, Any], word: str) -> None:
+    with pytest.raises(Inconclusive, match=word):
+        plan([*nodes(1), a_node("gpu-1", capacity={RDMA: "63"}, **state)])
 
 
 def test_multi_node_nvlink_needs_no_resource_where_it_is_accepted() -> None:

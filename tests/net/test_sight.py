@@ -10,7 +10,7 @@ from conformance.iso.asking import Ran
 from conformance.net.device_probe import attached, places
 from conformance.net.sight import judge_sight, read_sight
 from conformance.outputs.unreadable import Unreadable
-from fixtures.evidence import Finding, NotApplicable, Outcome, Subject
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome, Subject
 from tests.builders import a_node, a_pod, a_policy, a_scope
 
 RDMA = "rdma/a"
@@ -100,6 +100,11 @@ def test_the_node_with_most_free_units_is_asked() -> None:
 def test_without_the_resource_there_is_nothing_to_ask() -> None:
     with pytest.raises(NotApplicable):
         places(a_scope(nodes=[a_node(), a_node("gpu-1", capacity={RDMA: "0"})]))
+
+
+def test_nodes_that_cannot_be_used_now_make_it_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        places(a_scope(nodes=[a_node(capacity={RDMA: "63"}, ready=False), a_node("gpu-1", capacity={RDMA: "63"}, cordoned=True)]))
 
 
 def test_the_policys_networks_are_attached() -> None:
