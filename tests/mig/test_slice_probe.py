@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.iso.asking import Ran
+from conformance.mig.pending import Waited, judge_pending
+from conformance.mig.probes import Slot, chosen, judge_slices, listing_of, not_offered, slots
+from conformance.mig.slices import mig_nodes
+from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
+from tests.adv.built import scope_of
+from tests.builders import a_node, a_pod, a_scope
+from tests.mig.test_slices import mixed, single
+
+UUID = "11111111-2222-3333-4444-55555555555"
+
+
+def smi(*profiles: str, first: int = 0) -> str:
+    lines = [f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-{UUID}0)"]
+    lines += [f"  MIG {profile}     Device  {n}: (UUID: MIG-{UUID}{n + first})" for n, profile in enumerate(profiles)]
+    return "\n".join(["## uid", "1000", "## smi", *lines, "## dev", "null", "## end"])
+
+
+def ran(text: str = "", trouble: str = "") -> Ran:
+    return Ran(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
+
+
+def judged(*texts: str, shared: bool = False) -> list[Outcome]:
+    slot = Slot(node=a_node(), resource="nvidia.com/mig-1g.10gb", profile="1g.10gb", free=2, shared=shared)
+    pods = {f"p{n}": ran(text) for n, text in enumerate(texts)}
+    seen = {name: listing_of(pod) for name, pod in pods.items()}
+    return [finding.outcome for finding in judge_slices(dict.fromkeys(pods, slot), pods, seen)]
+
+
+def test_a_pod_sees_one_slice_of_its_profile_and_nobody_elses() -> None:
+    assert judged(smi("1g.10gb"), smi("1g.10gb", first=1)) == [Outcome.OK, Outcome.OK]
+    assert judged(smi("1g.10gb"), smi("1g.10gb")) == [Outcome.BAD, Outcome.BAD]
+    assert judged(smi("1g.10gb"), smi("1g.10gb"), shared=True) == [Outcome.OK, Outcome.OK]
+    assert judged(smi("2g.20gb")) == [Outcome.BAD]
+    assert judged(smi("1g.10gb", "1g.10gb")) == [Outcome.BAD]
+    assert judged(smi()) == [Outcome.BAD]
+
+
+@pytest.mark.parametrize("text", ["", "## smi", "## smi\n## end", "## smi\nNo devices found\nexit=6\n## end", "\x00\x00"])
+def test_what_cannot_be_read_is_not_judged(text: str) -> None:
+    assert judged(text) == [Outcome.UNDECIDED]
+
+
+def test_slices_are_asked_for_where_they_are_free() -> None:
+    holder = a_pod(devices={"nvidia.com/mig-1g.5gb": "56"}, node="gpu-0")
+    full = a_scope(nodes=[mixed({"1g.5gb": 56})], pods=[holder])
+    with pytest.raises(Inconclusive, match="every slice is held"):
+        chosen(slots(full))
+    with pytest.raises(NotApplicable):
+        chosen(slots(a_scope(nodes=[a_node(), mixed({"3g.40gb": 2})])))
+    found = chosen(slots(a_scope(nodes=[single()])))
+    assert [(slot.resource, slot.profile, slot.free) for slot in found] == [("nvidia.com/gpu", "1g.10gb", 56)]
+    assert {slot.profile for slot in chosen(slots(scope_of("mig-mixed")))} == {"1g.5gb", "2g.10gb", "3g.20gb", "3g.71gb"}
+
+
+def test_the_absent_profile_is_offered_nowhere() -> None:
+    scope = scope_of("mig-mixed")
+    nodes = list(mig_nodes(scope))
+    name = not_offered(scope, nodes, nodes[0].node)
+    assert name.startswith("nvidia.com/mig-")
+    assert all(name not in node.status.capacity for node in scope.snapshot.nodes)
+
+
+def test_pending_is_believed_only_for_the_right_reason_and_with_a_control() -> None:
+    subject = Subject("Pod", "extra", "ns")
+    message = "0/3 nodes are available: 1 Insufficient nvidia.com/mig-7g.80gb."
+    pending = Waited(subject=subject, seconds=30, reason="Unschedulable", message=message)
+    resource = "nvidia.com/mig-7g.80gb"
+    assert judge_pending(pending, resource, "nobody offers it", "").outcome is Outcome.OK
+    assert judge_pending(pending, resource, "nobody offers it", "no pod ran").outcome is Outcome.UNDECIDED
+    assert judge_pending(pending, "nvidia.com/gpu.shared", "nobody offers it", "").outcome is Outcome.UNDECIDED
+    assert judge_pending(Waited(subject=subject, seconds=30), resource, "", "").outcome is Outcome.UNDECIDED
+    assert judge_pending(Waited(subject=subject, seconds=1, gone=True), resource, "", "").outcome is Outcome.UNDECIDED
+    bound = Waited(subject=subject, seconds=1, node="gpu-0")
+    assert judge_pending(bound, resource, "nobody offers it", "").outcome is Outcome.BAD
+    assert judge_pending(bound, resource, "nobody offers it", "no pod ran").outcome is Outcome.BAD
+    refused = Waited(subject=subject, seconds=1, phase="Failed")
+    assert judge_pending(refused, resource, "nobody offers it", "").outcome is Outcome.BAD

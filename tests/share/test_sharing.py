@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.adv.arithmetic import TIMES
+from conformance.iso.asking import Ran
+from conformance.scope import Scope
+from conformance.share.checks import check_isolated, check_replicas
+from conformance.share.probes import Field, fields, judge_filled
+from conformance.share.units import shared_resources
+from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
+from fixtures.models import Node
+from tests.adv.built import outcomes, scope_of, verdict
+from tests.builders import a_node, a_pod, a_policy, a_scope
+
+
+def shared(
+    units: int = 16,
+    count: int = 4,
+    replicas: int = 4,
+    strategy: str = "time-slicing",
+    product: str = "Tesla-T4-SHARED",
+    resource: str = "nvidia.com/gpu",
+    name: str = "gpu-0",
+    allocatable: int | None = None,
+) -> Node:
+    labels = {
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.replicas": str(replicas),
+        "nvidia.com/gpu.sharing-strategy": strategy,
+    }
+    can = {} if allocatable is None else {resource: str(allocatable)}
+    return a_node(name, gpus=units, resource=resource, labels=labels, product=product, allocatable=can)
+
+
+RENAMED = {"resource": "nvidia.com/gpu.shared", "product": "Tesla-T4"}
+
+
+# -- SHARE-01
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (shared(), "passed"),
+        (shared(strategy="mps"), "passed"),
+        (shared(**RENAMED), "passed"),  # type: ignore[arg-type]
+        (shared(replicas=2), "failed"),
+        (shared(allocatable=12), "failed"),
+        (shared(strategy="none"), "failed"),
+        (shared(product="Tesla-T4"), "failed"),
+        (shared(resource="nvidia.com/gpu.shared"), "failed"),
+        (shared(units=4, replicas=1), "failed"),
+        (a_node(gpus=16, resource="nvidia.com/gpu.shared"), "not_applicable"),
+        (a_node(), "not_applicable"),
+    ],
+)
+def test_units_labels_and_names_agree(node: Node, wanted: str) -> None:
+    assert verdict(check_replicas(a_scope(nodes=[node]))) == wanted
+
+
+def test_the_arithmetic_is_shown() -> None:
+    (finding,) = check_replicas(a_scope(nodes=[shared()]))
+    assert finding.expected.startswith(f"16 = 4 {TIMES} 4")
+
+
+def test_units_by_both_names_are_a_fault() -> None:
+    node = shared()
+    node.status.capacity["nvidia.com/gpu.shared"] = "4"
+    assert verdict(check_replicas(a_scope(nodes=[node]))) == "failed"
+
+
+def test_gke_shares_by_labels_of_its_own() -> None:
+    gke = {
+        "cloud.google.com/gke-accelerator": "nvidia-l4",
+        "cloud.google.com/gke-accelerator-count": "4",
+        "cloud.google.com/gke-max-shared-clients-per-gpu": "3",
+        "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+    }
+    assert verdict(check_replicas(a_scope(nodes=[a_node(gpus=12, labels=gke)]))) == "passed"
+    assert verdict(check_replicas(a_scope(nodes=[a_node(gpus=4, labels=gke)]))) == "failed"
+
+
+# -- SHARE-02
+
+
+def test_isolated_tenants_hold_whole_devices() -> None:
+    policy = a_policy(tenants={"isolated": ["bank-*"]})
+    nodes = [shared(), a_node("gpu-1")]
+    pods = [
+        a_pod("a", "bank-1", devices=1, node="gpu-0"),
+        a_pod("b", "bank-1", devices=1, node="gpu-1"),
+        a_pod("c", "team-a", devices=1, node="gpu-0"),
+        a_pod("d", "bank-1", devices=1, node="gpu-0", phase="Succeeded"),
+        a_pod("e", "bank-1", devices=1),
+    ]
+    assert outcomes(check_isolated(a_scope(policy, nodes=nodes, pods=pods))) == {"gpu-0 nvidia.com/gpu": "ok", "a": "bad", "b": "ok"}
+    assert verdict(check_isolated(a_scope(nodes=[a_node()], pods=pods))) == "not_applicable"
+
+
+def test_replicas_are_limited_by_the_policy() -> None:
+    assert verdict(check_isolated(a_scope(nodes=[shared()]))) == "passed"
+    assert verdict(check_isolated(a_scope(a_policy(advertisement={"maxReplicas": 3}), nodes=[shared()]))) == "failed"
+    unlabelled = a_node(gpus=16, resource="nvidia.com/gpu.shared")
+    assert verdict(check_isolated(a_scope(nodes=[unlabelled]))) == "inconclusive"
+
+
+# -- SHARE-03
+
+
+def scope(*nodes: Node, held: int = 0) -> Scope:
+    return a_scope(nodes=nodes, pods=[a_pod(devices=held, node=nodes[0].name)] if held else [])
+
+
+def test_the_cheapest_node_that_decides_is_filled() -> None:
+    small, large = shared(units=4, count=1, name="small"), shared(name="large")
+    assert [field.shared.node.name for field in fields(scope(large, small))] == ["small", "large"]
+    (field,) = fields(scope(shared(), held=3))
+    assert (field.free, field.decides) == (13, True)
+    (field,) = fields(scope(shared(), held=4))
+    assert (field.free, field.decides) == (12, False)
+    with pytest.raises(Inconclusive, match="fewer free"):
+        fields(scope(shared(), held=13))
+    with pytest.raises(Inconclusive, match="more than 64"):
+        fields(scope(shared(units=128, count=8, replicas=16)))
+    with pytest.raises(NotApplicable):
+        fields(scope(a_node()))
+
+
+def filled(*uuids: int, held: int = 0, trouble: str = "") -> list[Outcome]:
+    node = shared(units=8, count=2)
+    (item,) = shared_resources(a_scope(nodes=[node]), node)
+    field = Field(shared=item, devices=2, factor=4, free=8 - held)
+    pods = {}
+    for number, uuid in enumerate(uuids):
+        line = f"GPU 0: Tesla T4 (UUID: GPU-11111111-2222-3333-4444-{uuid:012d})"
+        log = "\n".join(["## uid", "1000", "## smi", line, "## dev", "nvidia0", "## end"])
+        pods[f"p{number}"] = Ran(subject=Subject("Pod", f"p{number}", "ns"), node="gpu-0", logs={"probe": log})
+    if trouble:
+        pods["late"] = Ran(subject=Subject("Pod", "late", "ns"), trouble=trouble)
+    return [finding.outcome for finding in judge_filled(field, pods)]
+
+
+def test_replicas_share_one_device() -> None:
+    assert filled(0, 0, 0, 0, 1, 1, 1, 1) == [Outcome.OK]
+    assert filled(0, 0, 0, 0, 0, 1, 1, 1) == [Outcome.BAD]
+    assert filled(0, 1, 2, 3, 4, 5, 6, 7) == [Outcome.BAD]
+    assert filled(0, 0, 0, 1, 1, 1, held=2) == [Outcome.UNDECIDED]
+    assert filled(0, 0, 0, 1, 1, 1, 1, held=1) == [Outcome.OK]
+    assert filled(0, 0, 0, 1, 1, 1, trouble="it did not run") == [Outcome.UNDECIDED, Outcome.UNDECIDED]
+
+
+def test_every_scenario_that_shares_can_be_asked() -> None:
+    assert {field.shared.resource for field in fields(scope_of("time-slicing"))} == {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
+    assert all(field.decides for field in fields(scope_of("mps")))
