@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import msgspec
@@ -76,8 +76,8 @@ def run_matrix(
     healthy: list[ScenarioRow] = []
     broken: list[DefectRow] = []
     with ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(_scenario_row, name): name for name in scenarios}
-        futures |= {pool.submit(_defect_row, name, plan.scenario, plan.trips): name for name, plan in plans.items()}
+        futures: list[Future[ScenarioRow | DefectRow]] = [pool.submit(_scenario_row, name) for name in scenarios]
+        futures += [pool.submit(_defect_row, name, plan.scenario, plan.trips) for name, plan in plans.items()]
         for done, future in enumerate(as_completed(futures), 1):
             row = future.result()
             if isinstance(row, ScenarioRow):
@@ -98,7 +98,7 @@ def run_matrix(
     )
 
 
-def _scenario_row(name: str) -> ScenarioRow:
+def _scenario_row(name: str) -> ScenarioRow | DefectRow:
     report = _run(name)
     return ScenarioRow(
         name=name,
@@ -108,7 +108,7 @@ def _scenario_row(name: str) -> ScenarioRow:
     )
 
 
-def _defect_row(name: str, scenario: str, trips: list[str]) -> DefectRow:
+def _defect_row(name: str, scenario: str, trips: list[str]) -> ScenarioRow | DefectRow:
     report = _run(f"{scenario},{name}")
     red = [result.id for result in report.results if result.verdict in RED]
     undecided = [result.id for result in report.results if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR)]
