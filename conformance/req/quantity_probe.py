@@ -110,7 +110,12 @@ def _refusal(case: Case, answer: Answer) -> Finding:
 
 
 def _has_cause(answer: Answer, field: str, text: str) -> bool:
-    return any(str(cause.get("field")) == field and text in str(cause.get("message")) for cause in answer.causes)
+    """Whether a cause is about the field, or about one key of it (releases differ), and says the text."""
+    for cause in answer.causes:
+        place = str(cause.get("field"))
+        if (place == field or place.startswith(f"{field}[")) and text in str(cause.get("message")):
+            return True
+    return False
 
 
 def _acceptance(case: Case, answer: Answer) -> Finding:

@@ -1,0 +1,73 @@
+"""The probes of these areas against the embedded cluster: what is asked, watched and cleared, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.fence.device_probe import ask_devices, judge_devices, plans
+from conformance.fence.fence_probe import ask_fence, judge_fence, targets
+from conformance.inv.rights import ask_rights, check_rights, rights
+from conformance.needs import Needs
+from conformance.policy import Policy
+from conformance.req.quantity_probe import ask_quantities, judge_quantities
+from conformance.req.quota_probe import ask_quota, judge_quota
+from conformance.scope import Scope
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
+from fixtures.evidence import Finding, Outcome
+from fixtures.probes.workspace import Workspace
+from fixtures.simulator.embedded import EmbeddedCluster
+
+PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 20.0}}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scope, Workspace]]:
+    """The scenario ``mig-mixed``: MIG and whole devices, so that resource names differ between pools."""
+    embedded = EmbeddedCluster.start("mig-mixed", tmp_path_factory.mktemp("embedded"))
+    try:
+        cluster = Cluster.from_kubeconfig(Path(embedded.kubeconfig))
+        snapshot = collect(cluster, ["nodes", "pods"], version=cluster.probe())
+        workspace = Workspace(cluster, "probes")
+        yield Scope(snapshot, msgspec.convert({**embedded.policy, **PACE}, Policy)), workspace
+        workspace.close()
+        assert workspace.residue == []
+    finally:
+        embedded.stop()
+
+
+def outcomes(findings: Iterator[Finding]) -> set[Outcome]:
+    found = list(findings)
+    assert found
+    return {finding.outcome for finding in found}
+
+
+def test_the_fence_holds_and_its_controls_run(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    assert outcomes(judge_fence(ask_fence(workspace, scope, targets(scope)))) == {Outcome.OK}
+    workspace.clear()
+
+
+def test_a_device_of_every_pool_is_had_and_counted(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    seen = ask_devices(workspace, scope, plans(scope))
+    assert outcomes(judge_devices(scope, seen)) == {Outcome.OK}
+    assert any(item.plan.resource.startswith("nvidia.com/mig-") for item in seen)
+    workspace.clear()
+
+
+def test_quantities_and_quota_are_refused_by_name(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    assert outcomes(judge_quantities(ask_quantities(workspace, scope))) == {Outcome.OK}
+    assert outcomes(judge_quota(ask_quota(workspace, scope))) == {Outcome.OK}
+    workspace.clear()
+
+
+def test_rights_are_reviewed(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    needs = Needs(reads={"pods": ["FENCE-02"], "nodes": ["INV-01"]}, writes={"create pods": ["FENCE-05"]})
+    assert outcomes(check_rights(ask_rights(workspace.cluster, rights(needs, scope.snapshot)))) == {Outcome.OK}
