@@ -73,7 +73,12 @@ def pod(name: str, script: str = "sleep infinity", devices: Mapping[str, int] | 
         "env": env,
         **more.pop("container", {}),
     }
-    spec = {"restartPolicy": "Never", "tolerations": more.pop("tolerations", [TOLERATION]), "containers": [container], **more.pop("spec", {})}
+    spec = {
+        "restartPolicy": "Never",
+        "tolerations": more.pop("tolerations", [TOLERATION]),
+        "containers": [container],
+        **more.pop("spec", {}),
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **more.pop("metadata", {})}, "spec": spec}
 
 

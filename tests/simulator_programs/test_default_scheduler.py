@@ -64,7 +64,9 @@ def test_a_waiting_pod_follows_when_devices_are_free_again() -> None:
             await cluster.start(pod("first", devices={GPU: 1}))
             await cluster.phase("first", "Running")
             await cluster.start(pod("second", devices={GPU: 1}))
-            await cluster.until(f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", ""))
+            await cluster.until(
+                f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", "")
+            )
             await cluster.client.delete(f"{PODS}/first")
             await cluster.phase("second", "Running")
 
@@ -76,7 +78,9 @@ def test_a_gated_pod_waits_and_a_new_node_is_used() -> None:
         async with small_cluster([]) as cluster:
             await cluster.start(pod("gated", spec={"schedulingGates": [{"name": "example.com/wait"}]}), pod("p"))
             await cluster.until(f"{PODS}/gated", lambda obj: condition(obj, "PodScheduled").get("reason") == "SchedulingGated")
-            await cluster.until(f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("message") == "no nodes available to schedule pods")
+            await cluster.until(
+                f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("message") == "no nodes available to schedule pods"
+            )
             await cluster.client.create("/api/v1/nodes", node(hardware("late"), taints=()))
             await cluster.phase("p", "Running")
             assert await cluster.unbound("gated", "p") == ["gated"]

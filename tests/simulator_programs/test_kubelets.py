@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from fixtures.simulator.behaviour import Behaviour
+from fixtures.simulator.hardware import Sharing
+from fixtures.simulator.server.errors import ApiError
+from tests.simulator_programs.small_cluster import PODS, RDMA, SmallCluster, hardware, pod, small_cluster
+
+GPU = "nvidia.com/gpu"
+UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)")
+
+
+def run(machines: Any, body: Any, behaviour: Behaviour | None = None, **more: Any) -> None:
+    async def scenario() -> None:
+        async with small_cluster(machines, behaviour, **more) as cluster:
+            await body(cluster)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def sibling(script: str) -> dict[str, Any]:
+    return {"name": "sibling", "image": "x", "command": ["sh", "-c", script]}
+
+
+def test_a_pod_sees_its_devices_and_its_sibling_none() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        shape = pod("p", "nvidia-smi -L; ls /dev", {GPU: 2})
+        shape["spec"]["containers"].append(sibling("nvidia-smi -L; ls /dev/nvidia0; exit 0"))
+        await cluster.start(shape)
+        output = await cluster.output("p")
+        assert len(UUID.findall(output)) == 2
+        assert "nvidiactl" in output
+        other = await cluster.log("p", "sibling")
+        assert "sh: 1: nvidia-smi: not found" in other
+        assert "cannot access '/dev/nvidia0'" in other
+
+    run([hardware("a")], body)
+
+
+@pytest.mark.parametrize(
+    ("switch", "script", "devices", "env", "count"),
+    [
+        ("plugin_hands_out_all", "nvidia-smi -L", {GPU: 1}, {}, 4),
+        ("env_bypass", "nvidia-smi -L", {}, {"NVIDIA_VISIBLE_DEVICES": "all"}, 4),
+        ("env_bypass", "nvidia-smi -L || true", {}, {}, 0),
+        ("", "nvidia-smi -L || true", {}, {"NVIDIA_VISIBLE_DEVICES": "all"}, 0),
+    ],
+)
+def test_visibility(switch: str, script: str, devices: dict[str, int], env: dict[str, str], count: int) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", script, devices, env=env))
+        assert len(UUID.findall(await cluster.output("p"))) == count
+
+    run([hardware("a", 4)], body, Behaviour(**({switch: True} if switch else {})))
+
+
+def test_nvidia_smi_for_another_user_than_root() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        security = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
+        await cluster.start(
+            pod("p", "id -u; nvidia-smi --query-gpu=uuid,memory.total --format=csv,noheader; exit $?", {GPU: 1}, spec=security)
+        )
+        ended = await cluster.phase("p", "Succeeded", "Failed")
+        assert "Insufficient Permissions" in await cluster.log("p")
+        assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+
+    run([hardware("a", 1)], body, Behaviour(toolkit_needs_root=True))
+
+
+def test_nvidia_smi_query_and_mig_listing_are_read_by_the_suite() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        from conformance.outputs import nvidia_smi
+
+        await cluster.start(pod("p", "nvidia-smi -L", {"nvidia.com/mig-1g.10gb": 2}))
+        await cluster.start(pod("q", "nvidia-smi --query-gpu=name,mig.mode.current --format=csv", {"nvidia.com/mig-3g.40gb": 1}))
+        listing = await cluster.output("p")
+        assert listing.count("  MIG 1g.10gb     Device ") == 2
+        parsed = nvidia_smi.parse_listing(listing)
+        assert parsed
+        assert "name, mig.mode.current\nNVIDIA H100 80GB HBM3, Enabled" in await cluster.output("q")
+
+    run([hardware("a", 1, layout={"3g.40gb": 1, "1g.10gb": 2})], body)
+
+
+def test_pods_in_exclusive_mode_hold_other_devices_and_the_repeating_plugin_shows() -> None:
+    for repeats in (False, True):
+
+        async def body(cluster: SmallCluster, repeats: bool = repeats) -> None:
+            names = ("p", "q")
+            await cluster.start(*(pod(name, "nvidia-smi -L; sleep infinity", {GPU: 1}) for name in names))
+            for name in names:
+                await cluster.phase(name, "Running")
+            await asyncio.sleep(0.05)
+            seen = [UUID.findall(await cluster.log(name)) for name in names]
+            assert (seen[0] == seen[1]) is repeats
+
+        run([hardware("a", 2)], body, Behaviour(plugin_repeats_device=repeats))
+
+
+def test_a_request_of_two_replicas_is_refused_at_the_node() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "true", {GPU: 2}))
+        failed = await cluster.phase("p", "Failed")
+        assert failed["status"]["reason"] == "UnexpectedAdmissionError"
+        assert "maximum request size for shared resources is 1; found 2" in failed["status"]["message"]
+
+    sharing = Sharing(strategy="time-slicing", replicas=4, fail_requests_greater_than_one=True)
+    run([hardware("a", 1, sharing=sharing)], body)
+
+
+def test_fabric_devices_for_those_who_asked() -> None:
+    script = "ls /dev/infiniband; cat /sys/class/infiniband/mlx5_0/ports/1/state; ibv_devinfo | grep state"
+
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("asked", script, {RDMA: 1}), pod("not", script))
+        assert "uverbs0" in (asked := await cluster.output("asked"))
+        assert "4: ACTIVE" in asked
+        assert "PORT_ACTIVE" in asked
+        assert "uverbs" not in await cluster.output("not")
+
+    run([hardware("a", 1, hcas=2)], body)
+
+
+def test_a_two_node_run_meets_and_measures() -> None:
+    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV", "NNODES": "2", "MASTER_ADDR": "n0.nccl", "NPROC_PER_NODE": "2"}
+    affinity = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nccl"}}}
+            ]
+        }
+    }
+
+    async def body(cluster: SmallCluster) -> None:
+        from conformance.outputs import nccl_lines, nccl_log, nccl_tests
+
+        for rank in (0, 1):
+            shape = {"metadata": {"labels": {"app": "nccl"}}, "spec": {"affinity": affinity, "hostname": f"n{rank}", "subdomain": "nccl"}}
+            await cluster.start(
+                pod(f"n{rank}", "torchrun /opt/allreduce.py -b 1M -e 8G", {GPU: 2, RDMA: 1}, env={**env, "NODE_RANK": str(rank)}, **shape)
+            )
+        logs = [await cluster.output("n0"), await cluster.output("n1")]
+        assert str(nccl_log.judge(nccl_lines.parse("".join(logs))).code) == "GDR_ENGAGED"
+        assert str(nccl_tests.judge(nccl_tests.parse(logs[0])).code) == "OK"
+        assert "Avg bus bandwidth" not in logs[1]
+
+    run([hardware("a", 2, hcas=2), hardware("b", 2, hcas=2)], body)
+
+
+def test_a_run_without_its_peer_times_out() -> None:
+    env = {"NNODES": "2", "MASTER_ADDR": "gone", "NODE_RANK": "0", "RENDEZVOUS_TIMEOUT": "0"}
+
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "torchrun all_reduce.py", {GPU: 1}, env=env))
+        assert "has timed out" in await cluster.output("p")
+
+    run([hardware("a", 1)], body)
+
+
+def test_restarts_back_off_and_init_containers_come_first() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "echo ready"]}], "restartPolicy": "Always"}
+        await cluster.start(pod("p", "echo again; exit 3", spec=init))
+        waiting = await cluster.until(
+            f"{PODS}/p",
+            lambda obj: "CrashLoopBackOff" in str(obj["status"].get("containerStatuses")),
+        )
+        status = waiting["status"]["containerStatuses"][0]
+        assert status["restartCount"] == 1
+        assert status["lastState"]["terminated"]["exitCode"] == 3
+        assert waiting["status"]["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+        assert await cluster.log("p", "first") == "ready\n"
+        assert await cluster.client.text(f"{PODS}/p/log?container=probe&previous=true") == "again\n"
+
+    run([hardware("a", 1)], body)
+
+
+def test_a_failing_init_container_fails_the_pod() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        init = {"initContainers": [{"name": "first", "image": "x", "command": ["sh", "-c", "exit 9"]}]}
+        await cluster.start(pod("p", "echo never", spec=init))
+        failed = await cluster.phase("p", "Failed")
+        assert failed["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 9
+
+    run([hardware("a", 1)], body)
+
+
+def test_deletion_is_confirmed_and_devices_come_back() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        for name in ("p", "q"):
+            await cluster.start(pod(name, devices={GPU: 1}))
+            await cluster.phase(name, "Running")
+            await cluster.client.delete(f"{PODS}/{name}")
+            await cluster.gone(f"{PODS}/{name}")
+        with pytest.raises(ApiError):
+            await cluster.client.get(f"{PODS}/p")
+
+    run([hardware("a", 1)], body)
+
+
+def test_config_maps_environment_and_what_cannot_be_created() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        maps = "/api/v1/namespaces/default/configmaps"
+        await cluster.client.create(
+            maps, {"metadata": {"name": "settings"}, "data": {"run.sh": "echo from the map $POD on $NODE", "level": "7"}}
+        )
+        env = [
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "LEVEL", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "level"}}},
+            {"name": "BOTH", "value": "$(POD)/$(LEVEL)"},
+        ]
+        shape = pod(
+            "p",
+            "sh /scripts/run.sh; echo $BOTH; cat /scripts/level",
+            container={"env": env, "volumeMounts": [{"name": "s", "mountPath": "/scripts"}]},
+        )
+        shape["spec"]["volumes"] = [{"name": "s", "configMap": {"name": "settings"}}]
+        missing = pod("q", container={"envFrom": [{"configMapRef": {"name": "absent"}}]})
+        root = pod("r", spec={"securityContext": {"runAsNonRoot": True}})
+        await cluster.start(shape, missing, root)
+        assert await cluster.output("p") == "from the map p on a\np/7\n7"
+        for name, text in (("q", 'configmap "absent" not found'), ("r", "image will run as root")):
+            await cluster.until(f"{PODS}/{name}", lambda obj, text=text: text in str(obj["status"].get("containerStatuses")))
+
+    run([hardware("a", 1)], body)
+
+
+def test_a_sandbox_has_its_own_kernel() -> None:
+    for shares in (False, True):
+
+        async def body(cluster: SmallCluster, shares: bool = shares) -> None:
+            runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata"}
+            await cluster.client.create("/apis/node.k8s.io/v1/runtimeclasses", runtime)
+            script = "cat /proc/sys/kernel/random/boot_id"
+            await cluster.start(pod("plain", script), pod("boxed", script, spec={"runtimeClassName": "kata"}))
+            assert (await cluster.output("plain") == await cluster.output("boxed")) is shares
+
+        run([hardware("a", 1)], body, Behaviour(sandbox_shares_kernel=shares))
+
+
+def exporter() -> dict[str, Any]:
+    shape = pod(
+        "exporter",
+        container={"image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.0", "command": []},
+        metadata={"labels": {"app": "nvidia-dcgm-exporter"}},
+    )
+    shape["metadata"]["namespace"] = "default"
+    return shape
+
+
+def test_the_exporter_names_who_holds_a_device() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        from conformance.outputs import dcgm
+
+        await cluster.start(exporter(), pod("p", devices={GPU: 1}))
+        for name in ("exporter", "p"):
+            await cluster.phase(name, "Running")
+        path = f"{PODS}/exporter:9400/proxy/metrics"
+        first, second = await cluster.client.text(path), await cluster.client.text(path)
+        devices = dcgm.parse(first)
+        assert len(devices) == 2
+        assert sum(device.allocated for device in devices) == 1
+        assert 'container="probe",namespace="default",pod="p"' in first
+        assert first != second
+        await cluster.client.delete(f"{PODS}/p")
+        await cluster.gone(f"{PODS}/p")
+        assert 'pod="p"' not in await cluster.client.text(path)
+
+    run([hardware("a", 2)], body)
+
+
+def test_defects_of_the_exporter() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(exporter(), pod("p", devices={GPU: 1}))
+        for name in ("exporter", "p"):
+            await cluster.phase(name, "Running")
+        path = f"{PODS}/exporter:9400/proxy/metrics"
+        first = await cluster.client.text(path)
+        assert first == await cluster.client.text(path)
+        assert 'pod="p"' not in first
+        assert first.count("DCGM_FI_DEV_GPU_TEMP{") == 1
+
+    run([hardware("a", 2)], body, Behaviour(exporter_frozen=True, exporter_omits_pods=True, exporter_omits_device=True))
+
+
+def test_configz_says_the_topology_policy() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        answer = await cluster.client.get("/api/v1/nodes/a/proxy/configz")
+        assert answer["kubeletconfig"]["topologyManagerPolicy"] == "none"
+
+    run([hardware("a", 1)], body, Behaviour(topology_manager_policy="none"))
+
+
+def test_a_log_can_be_followed_to_its_end() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "echo one; sleep 0.2; echo two"))
+        await cluster.phase("p", "Running")
+        assert await cluster.client.text(f"{PODS}/p/log?follow=true") == "one\ntwo\n"
+        assert await cluster.client.text(f"{PODS}/p/log?tailLines=1") == "two\n"
+
+    run([hardware("a", 1)], body)
+
+
+def test_running_pods_of_the_initial_state_keep_their_devices() -> None:
+    holder = pod("holder", devices={GPU: 1})
+    holder["metadata"] |= {"namespace": "default", "uid": "u-1"}
+    holder["spec"]["nodeName"] = "a"
+    holder["status"] = {"phase": "Running", "containerStatuses": [{"name": "probe", "state": {"running": {}}}]}
+
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "nvidia-smi -L", {GPU: 1}))
+        own = UUID.findall(await cluster.output("p"))
+        assert cluster.side.kubelets is not None
+        worker = cluster.side.kubelets.worker_of("default", "holder")
+        assert worker is not None
+        assert [unit.uuid for unit in worker.allocation.units] != own
+
+    run([hardware("a", 2)], body, objects=[holder])
