@@ -18,6 +18,7 @@ GPU_SHARED = "nvidia.com/gpu.shared"
 MIG_INVALID = "MIG-INVALID"
 _COUNT = re.compile(r"[0-9]{1,9}\Z")
 _UNITS = re.compile(r"[0-9]{1,18}\Z")  # a count times a factor
+_MIG_PREFIX = "nvidia.com/mig-"
 _MIG_LABEL = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb(?:[.-][a-z]{1,8}(?:\.all)?)?)\.(count|replicas|product|sharing-strategy)\Z")
 
 
@@ -140,13 +141,11 @@ def advertisement(
     labels: Mapping[str, str], capacity: Mapping[str, str] | None = None, allocatable: Mapping[str, str] | None = None
 ) -> NodeAdvertisement:
     """Read one node. Never raises: values that are not whole numbers are named in ``malformed`` (``label <key>``, ``capacity <name>``)."""
-    malformed = [
-        f"label {key}"
-        for key, value in labels.items()
-        if (key in (f"{GPU}.count", f"{GPU}.replicas") or ((m := _MIG_LABEL.match(key)) and m[2] in ("count", "replicas")))
-        and _number(value) is None
-    ]
-    parts = sorted({match[1] for key in labels if (match := _MIG_LABEL.match(key))})
+    # a node has some hundred labels: only those that can match are matched
+    matched = [match for key in labels if key.startswith(_MIG_PREFIX) and (match := _MIG_LABEL.match(key))]
+    numbers = [f"{GPU}.count", f"{GPU}.replicas", *(match[0] for match in matched if match[2] in ("count", "replicas"))]
+    malformed = [f"label {key}" for key in numbers if key in labels and _number(labels[key]) is None]
+    parts = sorted({match[1] for match in matched})
     capable = labels.get("nvidia.com/mig.capable")
     return NodeAdvertisement(
         gpu=_resource_labels(labels, GPU, ""),
