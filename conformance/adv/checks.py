@@ -106,6 +106,10 @@ def check_arithmetic(scope: Scope) -> Iterator[Finding]:
 def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Iterator[Finding]:
     labels, capacity = node.metadata.label, scope.device_capacity(node)
     sources = physical(node, scope.policy, through_dra)
+    offered = {name: count for name, count in capacity.items() if count > 0}
+    if through_dra and offered and _split(node, scope, through_dra, offered):
+        yield _split_arithmetic(scope, node, through_dra, offered)
+        return
     if not any(capacity.values()) and (reason := exempt(node, through_dra)):
         yield not_judged(subject(node), reason, "node labels, ResourceSlices")
         return
@@ -121,6 +125,17 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Itera
         yield not_judged(subject(node), message, "node labels, policy advertisement.devicesPerNode")
     for term in terms:
         yield _judge_term(node, term)
+
+
+def _split_arithmetic(scope: Scope, node: Node, through_dra: list[Published], offered: dict[str, int]) -> Finding:
+    """A node whose plugin offers some devices and whose DRA driver the others: together they are all there are."""
+    first = physical(node, scope.policy, [])[0]
+    plugin, dra = sum(offered.values()), sum(item.whole for item in through_dra)
+    observed = f"{plugin} by the plugin + {dra} through DRA"
+    if plugin + dra == first.devices:
+        return ok(part(node, "devices"), observed, str(first.devices), first.source)
+    message = f"plugin and DRA together offer {plugin + dra} of {first.devices} devices: the others take no pods"
+    return bad(part(node, "devices"), observed, str(first.devices), first.source, message)
 
 
 def terms_of(node: Node, capacity: dict[str, int], sources: list[Physical]) -> list[Term]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from conformance.outputs.label_rules import sharing_inconsistencies, strategy_inconsistencies
 from conformance.outputs.node_labels import NodeAdvertisement, advertisement
@@ -102,13 +103,15 @@ def _missing(labels: Mapping[str, str], view: NodeAdvertisement) -> Iterator[str
 def _malformed(labels: Mapping[str, str]) -> Iterator[str]:
     for key, value in sorted(labels.items()):
         name = key.removeprefix(PREFIX)
-        if name == key:
-            continue
-        for pattern, shape, words in _SHAPES:
-            if pattern.match(name):
-                if not shape.match(value):
-                    yield f"{key} is {value!r}, which is not {words}"
-                break
+        rule = _shape_of(name) if name != key else None
+        if rule is not None and not rule[0].match(value):
+            yield f"{key} is {value!r}, which is not {rule[1]}"
+
+
+@lru_cache(maxsize=1024)
+def _shape_of(name: str) -> tuple[re.Pattern[str], str] | None:
+    """The shape that a label's value must have, by its name without prefix. Nodes of a cluster have the same names."""
+    return next(((shape, words) for pattern, shape, words in _SHAPES if pattern.match(name)), None)
 
 
 def _driver_parts(labels: Mapping[str, str]) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv.arithmetic import gke_terms, label_terms
+from conformance.adv import amd_features
+from conformance.adv.arithmetic import amd_terms, gke_terms, label_terms
 from conformance.adv.features import TIMESTAMP, count_of, discovered, problems
 from conformance.adv.physical import number
 from conformance.outputs.node_labels import is_vgpu
@@ -21,6 +22,9 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per accelerator node. ``now`` is Unix seconds. Nodes without any label of discovery are not judged."""
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
+        if amd_features.labelled(labels) and not discovered(labels):
+            yield _amd(scope, node)
+            continue
         if not discovered(labels):
             yield not_judged(subject(node), "GPU Feature Discovery wrote no labels here: clouds and other vendors do without", _SOURCE)
             continue
@@ -37,6 +41,21 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             yield undecided(subject(node), message, _SOURCE)
         else:
             yield ok(subject(node), f"{count} labels agree", _EXPECTED, _SOURCE)
+
+
+def _amd(scope: Scope, node: Node) -> Finding:
+    labels, source = node.metadata.label, "node labels of the AMD node labeller"
+    faults = list(amd_features.problems(labels))
+    faults += [
+        f"capacity of {term.resource} is {term.observed} and {term.problem}"
+        for term in amd_terms(labels, scope.device_capacity(node), [])
+        if term.problem
+    ]
+    count = amd_features.count_of(labels)
+    if faults:
+        message = f"{'; '.join(faults[:4])}: whoever selects or counts devices by label is misled"
+        return bad(subject(node), f"{count} labels; {faults[0]}", _EXPECTED, source, message)
+    return ok(subject(node), f"{count} labels agree", _EXPECTED, source)
 
 
 def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:

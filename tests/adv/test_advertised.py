@@ -168,3 +168,9 @@ def test_hostile_slices_are_survived() -> None:
         {"spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-0"}},
     ]
     assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=wild))) == "passed"
+
+
+def test_devices_split_between_plugin_and_dra_add_up() -> None:
+    half = a_node(gpus=4, labels={COUNT: "8", REPLICAS: "1"})
+    assert verdict(check_arithmetic(a_scope(nodes=[half], resourceslices=[a_slice("gpu-0", 4)]))) == "passed"
+    assert verdict(check_arithmetic(a_scope(nodes=[half], resourceslices=[a_slice("gpu-0", 3)]))) == "failed"

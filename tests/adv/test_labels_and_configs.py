@@ -146,3 +146,25 @@ def test_without_labels_of_devices_capacity_must_be_a_multiple() -> None:
     key = {"nvidia.com/device-plugin.config": "shared"}
     assert judged(a_node(gpus=16, labels=key), a_config_map({"shared": SHARED})) == "passed"
     assert judged(a_node(gpus=15, labels=key), a_config_map({"shared": SHARED})) == "failed"
+
+
+# -- ADV-04, AMD
+
+
+@pytest.mark.parametrize(
+    ("changes", "clause"),
+    [
+        ({}, ""),
+        ({"amd.com/gpu.vram": "lots"}, "<number>G"),
+        ({"amd.com/gpu.vram": "64G", "beta.amd.com/gpu.vram": "64G"}, "192 GB"),
+        ({"beta.amd.com/gpu.device-id": "74b5"}, "legacy twin"),
+        ({"amd.com/gpu.compute-memory-partition": "spx"}, "<compute>_<memory>"),
+        ({"amd.com/gpu.compute-memory-partition": "cpx_nps4"}, ""),
+    ],
+)
+def test_labels_of_amd_agree(changes: dict[str, str], clause: str) -> None:
+    node = scope_of("amd").snapshot.node_by_name["mi300x-0"]
+    labels = {**node.metadata.label, **changes}
+    (finding,) = check_labels(a_scope(nodes=[a_node(resource="amd.com/gpu", labels={**labels, "nvidia.com/gpu.product": ""})]), NOW)
+    assert finding.outcome is (Outcome.BAD if clause else Outcome.OK)
+    assert clause in finding.message
