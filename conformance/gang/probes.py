@@ -51,14 +51,12 @@ def probe_fit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) 
 
 
 def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -> Attempt:
-    """Submit a gang and watch it: up to the start deadline for the first bind, and for the window after it for the rest."""
-    probes = scope.policy.probes
+    """Submit a gang and watch it up to the start deadline."""
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
         began = time.monotonic()
         adapter.submit(workspace, gang)
-        if bound.until(probes.start_seconds, lambda counts: counts[0] > 0):
-            bound.until(probes.window_seconds, lambda counts: counts[0] == gang.size)
+        bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] == gang.size)
         return Attempt(
             size=gang.size,
             bound=bound.now[0],

@@ -37,7 +37,7 @@ PLENTY = {"cpu": "1000", "memory": "1000Gi"}
 """Kueue refuses a workload that asks a resource its queue does not cover; these are covered and never the limit."""
 
 CONFIGURATION = "controller_manager_config.yaml"
-ACTIVE_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(h|ms|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
@@ -52,6 +52,7 @@ class Kueue:
         self._uids: dict[str, str] = {}
         self._version = "v1beta2"
         self._topology = ""
+        self._queue = ""
 
     def detect(self, scope: Scope) -> Availability:
         """Installed when Workloads are served; healthy by its Deployment, else by an Active ClusterQueue."""
@@ -88,7 +89,7 @@ class Kueue:
         return next((name for name in names if name), "")
 
     def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
-        """Queues of the run with exactly ``quota`` units of ``resource``; waits until they are Active."""
+        """Queues of the run with exactly ``quota`` units of ``resource``."""
         self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
         self._topology = self._topology_of(scope)
@@ -103,7 +104,7 @@ class Kueue:
         workspace.create(CLUSTER_QUEUES, {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
         local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
         workspace.create(LOCAL_QUEUES, local, workspace.namespace())
-        self._await_active(workspace, name)
+        self._queue = name
 
     def _topology_labels(self, scope: Scope) -> Json:
         for item in scope.snapshot.objects(FLAVORS):
@@ -111,25 +112,32 @@ class Kueue:
                 return dict((item.get("spec") or {}).get("nodeLabels") or {})
         return {}
 
-    @staticmethod
-    def _await_active(workspace: Workspace, name: str) -> None:
-        with Observation(workspace.cluster, CLUSTER_QUEUES, fields=f"metadata.name={name}") as observation:
-            deadline = time.monotonic() + ACTIVE_SECONDS
-            if any(is_active(item) for objects in observation.until(deadline) for item in objects.values()):
-                return
-        message = f"ClusterQueue {name} of this run did not become Active within {ACTIVE_SECONDS:g} s: Kueue's manager does not answer"
-        raise Inconclusive("QueueNotActive", message)
-
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
-        """Pods of groups. A pod that comes back without Kueue's gate is not managed: nothing could be concluded from it."""
+        """Pods of groups, with the gate that Kueue's webhook would add: they stay where they are until Kueue answers.
+
+        Raises :class:`Inconclusive` when no Workload is made of them: Kueue then does not manage plain pods, or is away.
+        """
         self._gangs.update({gang.name: gang for gang in gangs})
         for gang, pod in in_turn(gangs):
-            created = start_pod(workspace, self.member(pod, gang))
-            self._uids[str(created["metadata"]["name"])] = str(created["metadata"]["uid"])
-            gates = {gate.get("name") for gate in (created.get("spec") or {}).get("schedulingGates") or ()}
-            if GATE not in gates:
-                message = "Kueue does not gate plain pods (integrations.frameworks lacks pod, or its webhook leaves this namespace out)"
+            meta = start_pod(workspace, self.member(pod, gang))["metadata"]
+            self._uids[str(meta["name"])] = str(meta["uid"])
+        self._await_workloads(workspace, gangs)
+
+    def _await_workloads(self, workspace: Workspace, gangs: tuple[Gang, ...]) -> None:
+        with Observation(workspace.cluster, WORKLOADS, workspace.namespace()) as observation:
+            for objects in observation.until(time.monotonic() + ANSWER_SECONDS):
+                if all(any(is_of(item, gang) for item in objects.values()) for gang in gangs):
+                    break
+            else:
+                message = (
+                    f"no Workload was made of the pod group within {ANSWER_SECONDS:g} s: Kueue does not manage plain pods here, or is away"
+                )
                 raise Inconclusive("PodsNotManaged", message)
+        queue = workspace.cluster.get(CLUSTER_QUEUES, self._queue).json()
+        for condition in (queue.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "Active" and condition.get("status") == "False":
+                message = f"ClusterQueue {self._queue} of this run is not active: {condition.get('reason')}: {condition.get('message')}"
+                raise Inconclusive("QueueNotActive", message[:400])
 
     def member(self, pod: Json, gang: Gang) -> Json:
         """The pod as a member of the group."""
@@ -144,7 +152,7 @@ class Kueue:
         if self._topology:
             annotations[f"{GROUP}/podset-unconstrained-topology"] = "true"
         metadata["annotations"] = annotations
-        return {**pod, "metadata": metadata}
+        return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulingGates": [{"name": GATE}]}}
 
     def release(self, workspace: Workspace, gang: Gang) -> None:
         """The group's Workload goes first: its pods carry the finalizer ``kueue.x-k8s.io/managed`` until it is gone."""
@@ -169,11 +177,9 @@ class Kueue:
         answer = workspace.cluster.request("GET", workspace.cluster.path(WORKLOADS, namespace))
         if not answer.ok:
             raise ApiTrouble(answer.reason, f"Workloads of this run could not be listed: {answer.status} {answer.message}")
-        members = set(gang.names)
         for item in answer.json().get("items") or ():
-            meta = item.get("metadata") or {}
-            owners = {str(owner.get("name")) for owner in meta.get("ownerReferences") or ()}
-            if meta.get("name") == gang.name or owners & members:
+            if is_of(item, gang):
+                meta = item["metadata"]
                 workspace.cluster.delete(WORKLOADS, str(meta.get("name")), namespace, uid=str(meta.get("uid") or ""))
 
     def teardown(self, workspace: Workspace) -> None:
@@ -183,6 +189,13 @@ class Kueue:
                 self.release(workspace, gang)
             except Inconclusive:
                 self._gangs.pop(gang.name, None)  # the workspace's clearing says what stays
+
+
+def is_of(workload: Json, gang: Gang) -> bool:
+    """Whether a Workload is the gang's: it has the group's name, or its pods own it."""
+    meta = workload.get("metadata") or {}
+    owners = {str(owner.get("name")) for owner in meta.get("ownerReferences") or ()}
+    return meta.get("name") == gang.name or bool(owners & set(gang.names))
 
 
 def is_active(queue: Json) -> bool:
