@@ -11,7 +11,8 @@ from fixtures.simulator.admission import AdmissionSwitches, chain
 from fixtures.simulator.behaviour import Behaviour
 from fixtures.simulator.gangs.crds import KUEUE, VOLCANO
 from fixtures.simulator.hardware import PRODUCTS, Hardware, Sharing, gpus
-from fixtures.simulator.nodes.side import NodeSide
+from fixtures.simulator.programs import KubeletRelay, Programs
+from fixtures.simulator.scenario import Scenario
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.client import ApiClient
 from fixtures.simulator.server.errors import ApiError
@@ -85,9 +86,9 @@ def pod(name: str, script: str = "sleep infinity", devices: Mapping[str, int] | 
 class SmallCluster:
     """A running cluster with a client."""
 
-    def __init__(self, client: ApiClient, side: NodeSide) -> None:
+    def __init__(self, client: ApiClient, programs: Programs) -> None:
         self.client = client
-        self.side = side
+        self.kubelets = programs.kubelets
 
     async def start(self, *pods: Json) -> None:
         """Create pods in namespace default."""
@@ -167,13 +168,17 @@ async def small_cluster(
     definitions = [*(VOLCANO if "volcano" in addons else ()), *(KUEUE if "kueue" in addons else ())]
     for item in [*definitions, *(node(machine, number + 1, taints) for number, machine in enumerate(machines)), *objects]:
         store.put_initial(item)
-    side = NodeSide({machine.node: machine for machine in machines}, behaviour or Behaviour(), addons)
-    server = SimulatedServer(store, admissions=chain(AdmissionSwitches()), kubelet=side, proxy=side)
-    client = ApiClient(await server.start())
+    relay = KubeletRelay()
+    server = SimulatedServer(store, admissions=chain(AdmissionSwitches()), kubelet=relay, proxy=relay)
+    url = await server.start()
+    scenario = Scenario(name="small", description="", pools=[], addons=list(addons))
+    programs = Programs(url, scenario, behaviour or Behaviour(), {machine.node: machine for machine in machines})
+    relay.kubelets = programs.kubelets
+    client = ApiClient(url)
     try:
-        await side.start(client)
-        yield SmallCluster(client, side)
+        programs.start()
+        yield SmallCluster(client, programs)
     finally:
-        await side.stop()
+        await programs.stop()
         await client.close()
         await server.stop()

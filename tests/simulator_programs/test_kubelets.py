@@ -291,6 +291,8 @@ def test_defects_of_the_exporter() -> None:
 
 def test_configz_says_the_topology_policy() -> None:
     async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p"))
+        await cluster.phase("p", "Running")
         answer = await cluster.client.get("/api/v1/nodes/a/proxy/configz")
         assert answer["kubeletconfig"]["topologyManagerPolicy"] == "none"
 
@@ -316,8 +318,7 @@ def test_running_pods_of_the_initial_state_keep_their_devices() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(pod("p", "nvidia-smi -L", {GPU: 1}))
         own = UUID.findall(await cluster.output("p"))
-        assert cluster.side.kubelets is not None
-        worker = cluster.side.kubelets.worker_of("default", "holder")
+        worker = cluster.kubelets.worker_of("default", "holder")
         assert worker is not None
         assert [unit.uuid for unit in worker.allocation.units] != own
 
