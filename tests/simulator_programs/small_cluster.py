@@ -18,6 +18,7 @@ from fixtures.simulator.server.client import ApiClient
 from fixtures.simulator.server.errors import ApiError
 from fixtures.simulator.server.objects import Json
 from fixtures.simulator.server.store import Store
+from fixtures.simulator.server.troubles import Trouble
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -162,6 +163,7 @@ async def small_cluster(
     addons: Collection[str] = (),
     objects: Sequence[Json] = (),
     taints: Sequence[Mapping[str, str]] = (TAINT,),
+    troubles: Sequence[Trouble] = (),
 ) -> AsyncIterator[SmallCluster]:
     """Serve a cluster of these machines."""
     store = Store()
@@ -169,7 +171,7 @@ async def small_cluster(
     for item in [*definitions, *(node(machine, number + 1, taints) for number, machine in enumerate(machines)), *objects]:
         store.put_initial(item)
     relay = KubeletRelay()
-    server = SimulatedServer(store, admissions=chain(AdmissionSwitches()), kubelet=relay, proxy=relay)
+    server = SimulatedServer(store, admissions=chain(AdmissionSwitches()), kubelet=relay, proxy=relay, troubles=troubles)
     url = await server.start()
     scenario = Scenario(name="small", description="", pools=[], addons=list(addons))
     programs = Programs(url, scenario, behaviour or Behaviour(), {machine.node: machine for machine in machines})
