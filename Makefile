@@ -18,7 +18,7 @@ $(UV):
 
 $(STAMP): requirements.lock pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
-	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(BIN)/python requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 

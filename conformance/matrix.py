@@ -5,6 +5,7 @@ Each row is one run of the suite, as a user would start it, in a process of its 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -75,9 +76,10 @@ def run_matrix(
     plans = {name: load_defect(name) for name in defects}
     healthy: list[ScenarioRow] = []
     broken: list[DefectRow] = []
-    with ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[ScenarioRow | DefectRow]] = [pool.submit(_scenario_row, name) for name in scenarios]
-        futures += [pool.submit(_defect_row, name, plan.scenario, plan.trips) for name, plan in plans.items()]
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-matrix-") as folder, ThreadPoolExecutor(jobs) as pool:
+        run = _Runner(Path(folder))
+        futures: list[Future[ScenarioRow | DefectRow]] = [pool.submit(_scenario_row, run, name) for name in scenarios]
+        futures += [pool.submit(_defect_row, run, name, plan.scenario, plan.trips) for name, plan in plans.items()]
         for done, future in enumerate(as_completed(futures), 1):
             row = future.result()
             if isinstance(row, ScenarioRow):
@@ -98,8 +100,8 @@ def run_matrix(
     )
 
 
-def _scenario_row(name: str) -> ScenarioRow | DefectRow:
-    report = _run(name)
+def _scenario_row(run: _Runner, name: str) -> ScenarioRow | DefectRow:
+    report = run(name)
     return ScenarioRow(
         name=name,
         verdict=report.verdict,
@@ -108,8 +110,8 @@ def _scenario_row(name: str) -> ScenarioRow | DefectRow:
     )
 
 
-def _defect_row(name: str, scenario: str, trips: list[str]) -> ScenarioRow | DefectRow:
-    report = _run(f"{scenario},{name}")
+def _defect_row(run: _Runner, name: str, scenario: str, trips: list[str]) -> ScenarioRow | DefectRow:
+    report = run(f"{scenario},{name}")
     red = [result.id for result in report.results if result.verdict in RED]
     undecided = [result.id for result in report.results if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR)]
     return DefectRow(
@@ -117,13 +119,23 @@ def _defect_row(name: str, scenario: str, trips: list[str]) -> ScenarioRow | Def
     )
 
 
-def _run(simulate: str) -> Report:
-    """One run of the suite against a simulated cluster; its record."""
-    with tempfile.TemporaryDirectory(prefix="gpu-conformance-matrix-") as folder:
+class _Runner:
+    """Runs the suite against a simulated cluster, in a process of its own; rows share compiled bytecode and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE" and not key.startswith("PYTEST_")}
+        self._environment = {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+    def __call__(self, simulate: str) -> Report:
+        """The record of one run. Raises :class:`MatrixError` when there is none."""
+        report_dir = self._folder / simulate.replace(",", "+").replace(":", "+")
         command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT.parent / "pyproject.toml"), str(ROOT)]
-        command += ["--simulate", simulate, "--report-dir", folder]
-        done = subprocess.run(command, cwd=ROOT.parent, capture_output=True, text=True, timeout=ROW_SECONDS, check=False)
-        report = Path(folder) / "report.json"
+        command += ["--simulate", simulate, "--report-dir", str(report_dir)]
+        done = subprocess.run(
+            command, cwd=ROOT.parent, env=self._environment, capture_output=True, text=True, timeout=ROW_SECONDS, check=False
+        )
+        report = report_dir / "report.json"
         if not report.is_file():
             raise MatrixError(f"{simulate}: no report (exit {done.returncode}): {(done.stdout + done.stderr)[-1500:]}")
         return decode_report(report.read_bytes())
