@@ -9,7 +9,7 @@ from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
-from conformance.gang.watching import BoundWatch
+from conformance.gang.watching import BoundWatch, is_bound
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, not_judged, undecided
 from fixtures.probes.workspace import Workspace
@@ -77,7 +77,9 @@ def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int)
         attempt = Attempt(
             size=gang.size, bound=bound.now[0], most=bound.most[0], seconds=time.monotonic() - began, spread=None, trace=bound.text
         )
-    delete_pods(workspace, uids)
+        waiting = {name: uid for name, uid in uids.items() if not is_bound(observation.objects.get(f"{workspace.namespace()}/{name}", {}))}
+    delete_pods(workspace, waiting)  # first, or they would take the room that the others leave
+    delete_pods(workspace, {name: uid for name, uid in uids.items() if name not in waiting})
     if not await_gone(workspace, "pods", gang.names, time.monotonic() + scope.policy.probes.start_seconds):
         raise Inconclusive("PodsStay", f"pods {gang.name}-* of this run did not go away, so their devices are not free")
     return attempt
