@@ -151,3 +151,13 @@ def test_resetting_managed_fields(web: Web) -> None:
     web.post(CONFIG_MAPS, config_map("c", data={"a": "1"}))
     after = web.patch(f"{CONFIG_MAPS}/c", {"metadata": {"managedFields": [{}]}})
     assert "managedFields" not in after.body["metadata"]
+
+
+def test_duplicate_keys_are_refused(web: Web) -> None:
+    container = {"name": "main", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]}
+    answer = apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one")
+    assert answer.status == 500
+    assert answer.body["message"] == (
+        "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): "
+        '.spec.template.spec.containers[name="main"].env: duplicate entries for key [name="X"]'
+    )

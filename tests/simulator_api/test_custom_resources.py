@@ -130,6 +130,7 @@ def test_versions_are_served_side_by_side(web: Web) -> None:
         ({"versions": []}, "spec.versions"),
         ({"names": {"plural": "widgets"}}, "spec.names.kind"),
         ({"group": "other.com"}, "metadata.name"),
+        ({"group": "apps"}, "spec.group"),
     ],
 )
 def test_definitions_that_are_refused(background: Any, change: dict[str, Any], field: str) -> None:
@@ -147,3 +148,16 @@ def test_a_definition_without_schema_of_its_spec_keeps_nothing_but_what_it_names
     body = web.post(WIDGETS, {**widget("w", anything=[1]), "status": {"phase": "kept"}}).body
     assert (body["spec"], body["status"]) == ({"anything": [1]}, {"phase": "kept"})
     assert web.get(f"{WIDGETS}/w/status").status == 404
+
+
+def test_a_definition_cannot_take_the_place_of_a_built_in_kind(background: Any) -> None:
+    web = Web(background.url)
+    definition = widget_definition()
+    definition["metadata"]["name"] = "deviceclasses.resource.k8s.io"
+    definition["spec"]["group"] = "resource.k8s.io"
+    definition["spec"]["names"] = {"plural": "deviceclasses", "kind": "Impostor"}
+    assert web.post(CRDS, definition).status == 201
+    assert "status" not in web.get(f"{CRDS}/deviceclasses.resource.k8s.io").body
+    assert web.get("/apis/resource.k8s.io/v1/deviceclasses").body["kind"] == "DeviceClassList"
+    web("DELETE", f"{CRDS}/deviceclasses.resource.k8s.io")
+    assert web.get("/apis/resource.k8s.io/v1/deviceclasses").body["kind"] == "DeviceClassList"

@@ -11,6 +11,7 @@ import urllib3
 from fixtures.simulator.server.admission import Admission, AdmissionRequest, ApiError, Reader
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.background import BackgroundServer
+from fixtures.simulator.server.metrics import DeprecatedApi
 from fixtures.simulator.server.objects import Json
 from fixtures.simulator.server.store import Store
 from fixtures.simulator.server.troubles import Trouble
@@ -72,6 +73,40 @@ def test_openapi_names_field_validation_for_every_kind(web: Web) -> None:
     assert {"fieldValidation", "dryRun"} <= {parameter["name"] for parameter in patch["parameters"]}
     assert web.get("/openapi/v2").body["swagger"] == "2.0"
     assert web.get("/openapi/v3/apis/nothing/v1").status == 404
+
+
+def test_api_services_of_other_servers_are_listed_and_may_be_down(web: Web) -> None:
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+    def register(group: str, available: str) -> None:
+        spec = {"group": group, "version": "v1beta1", "service": {"name": "adapter", "namespace": "default"}}
+        status = {"conditions": [{"type": "Available", "status": available}]}
+        web.post(services, {"metadata": {"name": f"v1beta1.{group}"}, "spec": spec, "status": status})
+
+    register("custom.metrics.k8s.io", "True")
+    register("metrics.k8s.io", "False")
+    groups = [group["name"] for group in web.get("/apis").body["groups"]]
+    assert {"custom.metrics.k8s.io", "metrics.k8s.io"} <= set(groups)
+    assert web.get("/apis/custom.metrics.k8s.io/v1beta1").body["resources"] == []
+    assert web.get("/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods/x/y").status == 404
+    down = web.get("/apis/metrics.k8s.io/v1beta1/nodes")
+    assert (down.status, down.body["reason"], down.headers["Retry-After"]) == (503, "ServiceUnavailable", "1")
+    items = {item["metadata"].get("name"): item for item in web.get("/apis", Accept=AGGREGATED).body["items"]}
+    assert items["metrics.k8s.io"]["versions"][0]["freshness"] == "Stale"
+    assert items["custom.metrics.k8s.io"]["versions"][0]["freshness"] == "Current"
+    web("DELETE", f"{services}/v1beta1.metrics.k8s.io")
+    assert web.get("/apis/metrics.k8s.io/v1beta1/nodes").status == 404
+
+
+def test_metrics_name_deprecated_apis_in_use() -> None:
+    used = DeprecatedApi(group="policy", version="v1beta1", resource="poddisruptionbudgets", removed_release="1.25")
+    with BackgroundServer(SimulatedServer(Store(), deprecated_apis=[used])) as background:
+        web = Web(background.url)
+        web.get("/apis/apps/v1/daemonsets")
+        lines = web.get("/metrics").body.decode().splitlines()
+    labels = 'group="policy",removed_release="1.25",resource="poddisruptionbudgets",subresource="",version="v1beta1"'
+    assert f"apiserver_requested_deprecated_apis{{{labels}}} 1" in lines
+    assert 'apiserver_request_total{group="apps",resource="daemonsets",subresource="",verb="LIST"} 1' in lines
 
 
 class OnlyConfigMaps:
@@ -181,7 +216,7 @@ def test_requests_are_counted(background: BackgroundServer, web: Web) -> None:
     web.get(f"{PODS}?limit=5")
     web.get(f"{PODS}/x/log")
     assert background.server.requests["list", "pods"] == 2
-    assert background.server.requests["get", "pods/log"] == 1
+    assert background.server.requests["get", "pods:log"] == 1
 
 
 class Stamp:
