@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -77,11 +78,11 @@ def run_matrix(
     healthy: list[ScenarioRow] = []
     broken: list[DefectRow] = []
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-matrix-") as folder, ThreadPoolExecutor(jobs) as pool:
-        run = _Runner(Path(folder))
-        futures: list[Future[ScenarioRow | DefectRow]] = [pool.submit(_scenario_row, run, name) for name in scenarios]
-        futures += [pool.submit(_defect_row, run, name, plan.scenario, plan.trips) for name, plan in plans.items()]
+        run = Runner(Path(folder))
+        futures: list[Future[Any]] = [pool.submit(scenario_row, run, name) for name in scenarios]
+        futures += [pool.submit(defect_row, run, name) for name in plans]
         for done, future in enumerate(as_completed(futures), 1):
-            row = future.result()
+            row: ScenarioRow | DefectRow = future.result()
             if isinstance(row, ScenarioRow):
                 healthy.append(row)
                 state = f"false alarms: {', '.join(row.false_alarms)}" if row.false_alarms else "green"
@@ -100,7 +101,8 @@ def run_matrix(
     )
 
 
-def _scenario_row(run: _Runner, name: str) -> ScenarioRow | DefectRow:
+def scenario_row(run: Runner, name: str) -> ScenarioRow:
+    """Judge a healthy scenario."""
     report = run(name)
     return ScenarioRow(
         name=name,
@@ -110,7 +112,10 @@ def _scenario_row(run: _Runner, name: str) -> ScenarioRow | DefectRow:
     )
 
 
-def _defect_row(run: _Runner, name: str, scenario: str, trips: list[str]) -> ScenarioRow | DefectRow:
+def defect_row(run: Runner, name: str) -> DefectRow:
+    """Judge a defect in its scenario."""
+    plan = load_defect(name)
+    scenario, trips = plan.scenario, plan.trips
     report = run(f"{scenario},{name}")
     red = [result.id for result in report.results if result.verdict in RED]
     undecided = [result.id for result in report.results if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR)]
@@ -119,7 +124,7 @@ def _defect_row(run: _Runner, name: str, scenario: str, trips: list[str]) -> Sce
     )
 
 
-class _Runner:
+class Runner:
     """Runs the suite against a simulated cluster, in a process of its own; rows share compiled bytecode and nothing else."""
 
     def __init__(self, folder: Path) -> None:

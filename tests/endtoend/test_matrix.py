@@ -1,0 +1,63 @@
+"""The detection matrix: every requirement can fail, and none fails without a reason."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.matrix import Runner, defect_row, run_matrix
+from fixtures.simulator.scenario import defect_names, load_defect, load_scenario, scenario_names
+from tests.endtoend.runs import ROOT, command, environment
+
+HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return Runner(tmp_path_factory.mktemp("matrix"))
+
+
+@pytest.mark.parametrize("name", defect_names())
+def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> None:
+    row = defect_row(run, name)
+    assert row.red == row.expected, f"could not be judged: {row.undecided}"
+
+
+def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
+    matrix = run_matrix(HEALTHY, [], load_catalogue().by_id, jobs=2, tell=print)
+    assert {row.name: row.false_alarms for row in matrix.scenarios} == {name: [] for name in HEALTHY}
+    assert matrix.never_judged == []
+    assert len(HEALTHY) >= 8
+
+
+def test_every_requirement_has_a_defect_and_every_defect_names_known_ones() -> None:
+    known = load_catalogue().by_id
+    tripped = {id_ for name in defect_names() for id_ in load_defect(name).trips}
+    assert tripped == set(known)
+
+
+def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
+    tool = str(Path(command()[0]).parent / "gpu-conformance")
+    file = tmp_path / "matrix.json"
+    arguments = [tool, "matrix", "--json", str(file), "--only", "healthy", "fence-untainted-gpu-node"]
+    done = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    matrix = json.loads(file.read_bytes())
+    (row,) = matrix["defects"]
+    assert (row["name"], row["red"], row["detected"]) == ("fence-untainted-gpu-node", row["expected"], True)
+    (scenario,) = matrix["scenarios"]
+    assert (scenario["name"], scenario["verdict"], scenario["falseAlarms"]) == ("healthy", "passed", [])
+    assert matrix["requirements"] == len(load_catalogue().by_id)
+    assert "withoutDefect" in matrix
+
+
+def test_a_wrong_name_is_one_line(tmp_path: Path) -> None:
+    tool = str(Path(command()[0]).parent / "gpu-conformance")
+    done = subprocess.run([tool, "matrix", "--only", "fence-untainted-gpu-nod"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "did you mean 'fence-untainted-gpu-node'?" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
