@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help setup conformance test lint matrix bench docs lock clean
+.PHONY: help setup conformance test lint matrix bench local docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exa
 
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench
+
+local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
+	@$(BIN)/python -m fixtures.localcluster.build $(ARGS)
 
 docs: $(STAMP) ## write docs/requirements.md from the catalogue
 	@$(BIN)/gpu-conformance docs docs/requirements.md

@@ -1,0 +1,116 @@
+"""Write the ServiceAccount and the ClusterRoles that the suite needs, from the catalogue: ``python -m deploy.rights``.
+
+``gpu-conformance-read-only`` is what requirements of access ``read`` need, ``gpu-conformance-full`` what all of them need:
+no right that no requirement names, and nothing of a wildcard.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conformance.catalogue import Catalogue, load_catalogue
+from conformance.requirement import Requirement
+from fixtures.kinds import KINDS
+from fixtures.record import Access
+
+FOLDER = Path(__file__).parent
+NAMESPACE = "gpu-conformance"
+ACCOUNT = "gpu-conformance"
+READ_ONLY = "gpu-conformance-read-only"
+FULL = "gpu-conformance-full"
+
+Right = tuple[str, str, str]
+"""API group, resource with its subresource as in RBAC (``pods/log``), verb."""
+
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+_HEADER = "# Written by `python -m deploy.rights` from conformance/*/catalogue.yaml; do not edit.\n"
+
+
+def right(text: str) -> Right:
+    """The right that a catalogue's ``"VERB RESOURCE-KEY"`` names. Raises ValueError when it names none."""
+    verb, _, key = text.partition(" ")
+    if verb not in _VERBS or not key:
+        raise ValueError(f"{text!r}: not 'VERB RESOURCE', with a verb of {', '.join(_VERBS)}")
+    first, _, rest = key.partition("/")
+    group, resource = ("", key) if key not in KINDS and first in KINDS or not rest else (first, rest)
+    return group, resource, verb
+
+
+def read_rights(requirement: Requirement) -> set[Right]:
+    """What reading a requirement's kinds needs: each is listed once."""
+    return {right(f"list {key}") for key in (*requirement.reads, *requirement.optional_reads)}
+
+
+def rights(requirements: Iterable[Requirement]) -> set[Right]:
+    """Every right that the requirements need."""
+    found: set[Right] = set()
+    for requirement in requirements:
+        found |= read_rights(requirement)
+        found |= {right(text) for text in requirement.writes}
+    return found
+
+
+def cluster_role(name: str, wanted: Iterable[Right]) -> dict[str, Any]:
+    """A ClusterRole: one rule for each group and set of verbs."""
+    verbs: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for group, resource, verb in wanted:
+        verbs[group, resource].add(verb)
+    rules: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (group, resource), given in sorted(verbs.items()):
+        rules[group, tuple(verb for verb in _VERBS if verb in given)].append(resource)
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [{"apiGroups": [group], "resources": names, "verbs": list(given)} for (group, given), names in sorted(rules.items())],
+    }
+
+
+def binding(role: str) -> dict[str, Any]:
+    """The ClusterRoleBinding that gives the suite's ServiceAccount a role."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }
+
+
+def account() -> list[dict[str, Any]]:
+    """The namespace and the ServiceAccount. The suite's own pod meets the restricted Pod Security Standard."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}},
+    ]
+
+
+def files(catalogue: Catalogue) -> dict[str, str]:
+    """Text of each file by its name."""
+    everything = list(catalogue.by_id.values())
+    reading = [requirement for requirement in everything if requirement.access == Access.READ]
+    return {
+        "serviceaccount.yaml": _text(*account()),
+        "clusterrole-read-only.yaml": _text(cluster_role(READ_ONLY, rights(reading)), binding(READ_ONLY)),
+        "clusterrole-full.yaml": _text(cluster_role(FULL, rights(everything)), binding(FULL)),
+    }
+
+
+def _text(*documents: dict[str, Any]) -> str:
+    return _HEADER + "---\n".join(yaml.safe_dump(document, sort_keys=False, width=140) for document in documents)
+
+
+def main() -> None:
+    """Write the files."""
+    for name, text in files(load_catalogue()).items():
+        FOLDER.joinpath(name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
