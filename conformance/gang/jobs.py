@@ -29,7 +29,7 @@ _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished"})
 class GangJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job of several device pods. ``needed``: pods that make it whole; ``system``: the gang scheduler it uses, or empty.
 
-    ``pods`` are its device pods, finished ones included. ``waiting``: one clause when the job is suspended and
+    ``pods`` are its pods (of a job without a group: its device pods), finished ones included. ``waiting``: one clause when the job is suspended and
     has no right to pods now.
     """
 
@@ -55,7 +55,7 @@ def gang_jobs(scope: Scope) -> list[GangJob]:
 
 
 class _Index:
-    """Device pods by the marks that tie them to groups and owners."""
+    """Pods by the marks that tie them to groups; device pods by those that tie them to owners."""
 
     def __init__(self, scope: Scope) -> None:
         self.volcano: dict[tuple[str, str], list[Pod]] = {}
@@ -63,19 +63,28 @@ class _Index:
         self.native: dict[tuple[str, str], list[Pod]] = {}
         self.owner: dict[str, list[Pod]] = {}
         self.label: dict[tuple[str, str, str], list[Pod]] = {}
+        self._with_devices: set[tuple[int, str, str]] = set()
         names = {label for _, label in JOB_LABELS}
         for pod in scope.snapshot.pods:
-            if scope.is_infrastructure(pod.namespace) or not scope.asks_device(pod.spec):
+            if scope.is_infrastructure(pod.namespace):
                 continue
-            labels = pod.metadata.label
+            labels, asks = pod.metadata.label, scope.asks_device(pod.spec)
             groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
             for table, group in groups:
-                if group:
+                if group:  # a launcher without a device is a member like any other: the group's minimum counts it
                     table.setdefault((pod.namespace, group), []).append(pod)
+                    if asks:
+                        self._with_devices.add((id(table), pod.namespace, group))
+            if not asks:
+                continue
             for owner in pod.metadata.owners:
                 self.owner.setdefault(owner.uid, []).append(pod)
             for name in names & labels.keys():
                 self.label.setdefault((name, pod.namespace, labels[name]), []).append(pod)
+
+    def group(self, table: dict[tuple[str, str], list[Pod]], namespace: str, name: str) -> list[Pod]:
+        """Members of a group of which at least one asks for a device; empty otherwise."""
+        return table.get((namespace, name), []) if (id(table), namespace, name) in self._with_devices else []
 
 
 def _every(scope: Scope, index: _Index) -> Iterator[GangJob]:
@@ -95,7 +104,7 @@ def _every(scope: Scope, index: _Index) -> Iterator[GangJob]:
 def _volcano_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
     for obj in _objects(scope, "scheduling.volcano.sh/podgroups"):
         name, namespace = _identity(obj)
-        pods = index.volcano.get((namespace, name), [])
+        pods = index.group(index.volcano, namespace, name)
         needed = _whole(_dig(obj, "spec").get("minMember"))
         if pods and needed > 1 and _dig(obj, "status").get("phase") != "Completed":
             yield GangJob(subject=Subject("PodGroup", name, namespace), needed=needed, pods=tuple(pods), system="Volcano")
@@ -104,7 +113,7 @@ def _volcano_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
     for obj in _objects(scope, "scheduling.k8s.io/podgroups"):
         name, namespace = _identity(obj)
-        pods = index.native.get((namespace, name), [])
+        pods = index.group(index.native, namespace, name)
         gang = _dig(obj, "spec", "schedulingPolicy", "gang")
         if pods and gang:
             needed = _whole(gang.get("minCount"))
@@ -118,8 +127,9 @@ def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
         for obj in _objects(scope, "kueue.x-k8s.io/workloads")
         if any(item.get("type") == "Finished" and item.get("status") == "True" for item in _list(_dig(obj, "status").get("conditions")))
     }
-    for (namespace, name), pods in sorted(index.kueue.items()):
-        if (name, namespace) in ended:
+    for namespace, name in sorted(index.kueue):
+        pods = index.group(index.kueue, namespace, name)
+        if not pods or (name, namespace) in ended:
             continue
         totals = [_whole(pod.metadata.annotation.get(KUEUE_TOTAL)) for pod in pods]
         yield GangJob(subject=Subject("pod group", name, namespace), needed=max(totals), pods=tuple(pods), system="Kueue")

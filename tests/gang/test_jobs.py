@@ -204,3 +204,13 @@ def test_a_queue_label_on_the_job_is_enough() -> None:
 def test_a_policy_that_asks_for_none_makes_it_not_applicable() -> None:
     with pytest.raises(NotApplicable):
         list(check_used(a_scope(a_policy(gang={"required": False}), pods=of_job(8), batch__jobs=[a_job()])))
+
+
+def test_a_launcher_without_a_device_counts_for_its_group() -> None:
+    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 3}, "status": {"phase": "Running"}}
+    marks: Json = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+    workers = [member(i, bound=True, **marks) for i in range(2)]
+    launcher = a_pod("launcher", node="cpu-0", **marks)
+    [finding] = partial(a_scope(pods=[*workers, launcher], scheduling_volcano_sh__podgroups=[group]))
+    assert finding.observed == "3 of 3 pods placed"
+    assert partial(a_scope(pods=[launcher], scheduling_volcano_sh__podgroups=[group])) == []
