@@ -29,8 +29,8 @@ _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished"})
 class GangJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job of several device pods. ``needed``: pods that make it whole; ``system``: the gang scheduler it uses, or empty.
 
-    ``pods`` are its pods (of a job without a group: its device pods), finished ones included. ``waiting``: one clause when the job is suspended and
-    has no right to pods now.
+    ``pods`` are its pods, finished ones included; of a job without a group, its device pods. ``waiting``: one clause when
+    the job is suspended and has no right to pods now.
     """
 
     subject: Subject
