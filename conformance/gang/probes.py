@@ -51,12 +51,13 @@ def probe_fit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) 
 
 
 def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -> Attempt:
-    """Submit a gang and watch it up to the start deadline."""
+    """Submit a gang and watch it: up to the start deadline for its first bind, then for the rest."""
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), [gang])
         began = time.monotonic()
         adapter.submit(workspace, gang)
-        bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] == gang.size)
+        if bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] > 0):
+            bound.until(_rest_seconds(scope), lambda counts: counts[0] == gang.size)
         return Attempt(
             size=gang.size,
             bound=bound.now[0],
@@ -65,6 +66,11 @@ def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -
             spread=bound.spread(),
             trace=bound.text,
         )
+
+
+def _rest_seconds(scope: Scope) -> float:
+    """How long the rest of a gang may take after its first bind. All of it is bound in one go: this is patience, not need."""
+    return min(scope.policy.probes.start_seconds, CONTROL_FACTOR * scope.policy.probes.window_seconds)
 
 
 def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int) -> Attempt:
@@ -154,8 +160,8 @@ def probe_competition(scope: Scope, workspace: Workspace, adapter: Adapter, plan
     with workspace.observe() as observation:
         bound = BoundWatch(observation, workspace.namespace(), pair)
         adapter.submit(workspace, *pair)
-        started = bound.until(probes.start_seconds, lambda counts: size in counts or min(counts) > 0)
-        started = bound.until(probes.window_seconds, lambda counts: size in counts) if started else False
+        started = bound.until(probes.start_seconds, lambda counts: max(counts) > 0)
+        started = bound.until(_rest_seconds(scope), lambda counts: size in counts) if started else False
         first = bound.now
         followed = False
         if started:
