@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("command")
     parser.add_argument("--json", metavar="FILE", help="write the matrix there")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="these scenarios and defects only")
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="runs at a time (they mostly wait)")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) * 2, help="runs at a time (they mostly wait)")
     arguments = parser.parse_args(argv)
     try:
         catalogue = load_catalogue()

@@ -1,0 +1,27 @@
+"""The bench measures what it says, on a fleet small enough for every run; its figures come from ``make bench``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.endtoend.runs import ROOT, environment
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH (Debian: kubernetes-client)")
+def test_the_bench_compares_both_readers_on_the_same_objects(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "tests.bench.bench", "--nodes", "20", "--rounds", "1", "--out", str(file)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200, check=False)
+    assert file.is_file(), done.stdout + done.stderr
+    (size,) = json.loads(file.read_bytes())["sizes"]
+    assert set(size) >= {"nodes", "pods", "suiteSeconds", "kubectlSeconds", "ratio", "peakRssMiB", "requests"}
+    assert size["nodes"] >= 20
+    assert size["pods"] >= 200
+    assert size["ratio"] == pytest.approx(size["suiteSeconds"] / size["kubectlSeconds"], rel=0.05)
+    assert 0 < size["requests"] < 80
