@@ -50,13 +50,20 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
     """Every right that the selected requirements need, once. Kinds that the cluster does not serve need none."""
     found: dict[Right, list[str]] = {}
-    for key, ids in needs.reads.items():
-        if snapshot.listing(key).served:
-            found.setdefault(_right("list", key), []).extend(ids)
-    for text, ids in needs.writes.items():
-        verb, _, key = text.partition(" ")
-        found.setdefault(_right(verb, key), []).extend(ids)
+    wanted = [(_right("list", key), ids) for key, ids in needs.reads.items()]
+    wanted += [(_right(verb, key), ids) for text, ids in needs.writes.items() for verb, _, key in [text.partition(" ")]]
+    for right, ids in wanted:
+        if _served(right, snapshot):
+            found.setdefault(right, []).extend(ids)
     return [msgspec.structs.replace(right, needed_by=tuple(dict.fromkeys(ids))) for right, ids in sorted(found.items())]
+
+
+def _served(right: Right, snapshot: Snapshot) -> bool:
+    """Whether the cluster serves what the right is about. A kind that nobody looked for counts as served: better one question too many."""
+    key = f"{right.group}/{right.resource}" if right.group else right.resource
+    if not snapshot.listing(key).served:
+        return False
+    return key not in KINDS or not snapshot.versions or key in snapshot.versions
 
 
 def _right(verb: str, key: str) -> Right:

@@ -67,6 +67,28 @@ def test_kinds_that_are_not_served_need_no_right() -> None:
     assert rights(Needs(reads={"ray.io/rayclusters": ["REQ-02"]}, writes={}), snapshot) == []
 
 
+def test_writes_of_kinds_that_are_not_served_need_no_right_either() -> None:
+    writes = {
+        "create kueue.x-k8s.io/localqueues": ["GANG-02"],
+        "update kueue.x-k8s.io/workloads/status": ["GANG-02"],
+        "delete ray.io/rayclusters": ["X-01"],
+        "create scheduling.volcano.sh/podgroups": ["GANG-02"],
+        "create pods": ["GANG-02"],
+        "get pods/log": ["ISO-01"],
+        "watch events": ["OBS-06"],
+    }
+    kept = ["create pods", "create scheduling.volcano.sh/podgroups", "get pods/log", "watch events"]
+    discovered = {"pods": "v1", "scheduling.volcano.sh/podgroups": "v1beta1"}
+    snapshot = Snapshot([Listing(key="ray.io/rayclusters", served=False)], taken_at=0.0, versions=discovered)
+    assert [str(right) for right in rights(Needs(reads={}, writes=writes), snapshot)] == sorted(kept)
+
+
+def test_without_discovery_only_what_a_list_showed_to_be_missing_is_left_out() -> None:
+    snapshot = Snapshot([Listing(key="kueue.x-k8s.io/workloads", served=False)], taken_at=0.0)
+    needs = Needs(reads={}, writes={"delete kueue.x-k8s.io/workloads": ["GANG-02"], "create kueue.x-k8s.io/localqueues": ["GANG-02"]})
+    assert [str(right) for right in rights(needs, snapshot)] == ["create kueue.x-k8s.io/localqueues"]
+
+
 def test_a_missing_right_names_the_requirements_it_stops() -> None:
     needs = Needs(reads={"pods": ["FENCE-02", "REQ-03"], "nodes": ["INV-01"]}, writes={})
     reviewer = Reviewer({"list pods"})
