@@ -125,7 +125,7 @@ class Gang(Section, frozen=True, kw_only=True):
     required: bool | None = None
     """Whether a gang scheduler must be there; None: when multi-pod device jobs exist."""
     adapters: tuple[str, ...] = ()
-    """Adapters to judge (volcano, kueue); empty means all that are detected."""
+    """Adapters to judge (volcano, kueue, native); empty means all that are detected."""
     partial_minutes: float = 10
 
 

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
-from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, native
+from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, adapters, chosen, native
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import keeps_link
 from conformance.gang.adapters.kueue import pods_ready_timeout, seconds_of
 from conformance.gang.adapters.volcano import member
 from conformance.gang.checks import check_installed
+from conformance.policy import Gang as GangSection
 from conformance.scope import Scope
 from fixtures.evidence import Finding, NotApplicable, Outcome
 from fixtures.kinds import KINDS
@@ -96,6 +98,11 @@ def test_an_adapter_that_the_policy_names_must_be_there() -> None:
     policy = a_policy(gang={"adapters": ["kueue"]})
     assert [adapter.name for adapter in chosen(scope_of(policy=policy))] == ["kueue"]
     assert installed(scope_of(policy=policy, pods=of_job(8), batch__jobs=[a_job()]))["kueue"].outcome is Outcome.BAD
+
+
+def test_the_policy_names_every_adapter_there_is() -> None:
+    names = ", ".join(adapter.name for adapter in adapters())
+    assert f"({names})" in inspect.getsource(GangSection)
 
 
 # -- guarantees --
