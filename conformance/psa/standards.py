@@ -18,7 +18,7 @@ from fixtures.podsecurity.standards import NEWEST_MINOR
 
 IPC_LOCK = "IPC_LOCK"
 MAX_VIOLATIONS_SHOWN = 6
-_NEVER_JUDGED = frozenset({"image", "env", "resources", "restartPolicy"})
+_NEVER_JUDGED = frozenset({"image", "env", "envFrom", "volumeMounts", "resources", "restartPolicy"})
 
 
 def check_standards(scope: Scope) -> Iterator[Finding]:
