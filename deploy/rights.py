@@ -37,7 +37,7 @@ def right(text: str) -> Right:
     if verb not in _VERBS or not key:
         raise ValueError(f"{text!r}: not 'VERB RESOURCE', with a verb of {', '.join(_VERBS)}")
     first, _, rest = key.partition("/")
-    group, resource = ("", key) if key not in KINDS and first in KINDS or not rest else (first, rest)
+    group, resource = ("", key) if (key not in KINDS and first in KINDS) or not rest else (first, rest)
     return group, resource, verb
 
 
