@@ -39,10 +39,16 @@ def tenant_pods(name: str) -> list[Json]:
     return [pod for pod in of_kind(name, "Pod") if pod["metadata"]["namespace"] in tenants]
 
 
+def bound(pods: list[Json]) -> list[Json]:
+    """Pods that stand on a node: all but those that wait for one (``test_waiting.py``)."""
+    assert all("nodeName" in pod["spec"] or pod["status"]["phase"] == "Pending" for pod in pods)
+    return [pod for pod in pods if "nodeName" in pod["spec"]]
+
+
 def held(pods: list[Json]) -> dict[str, Counter[str]]:
-    """Requests per node of pods that are not done."""
+    """Requests per node of bound pods that are not done."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
+    for pod in bound(pods):
         if pod["status"]["phase"] != "Succeeded":
             for item in pod["spec"]["containers"]:
                 for resource, quantity in item["resources"].get("requests", {}).items():
@@ -150,7 +156,7 @@ def test_device_pods_ask_for_what_they_are_limited_to(name: str) -> None:
 @every_scenario
 def test_pods_tolerate_their_node_and_fit_its_selector(name: str) -> None:
     nodes = {node["metadata"]["name"]: node for node in of_kind(name, "Node")}
-    for pod in of_kind(name, "Pod"):
+    for pod in bound(of_kind(name, "Pod")):
         node = nodes[pod["spec"]["nodeName"]]
         if "kubernetes.io/config.mirror" not in pod["metadata"].get("annotations", {}):
             assert tolerates(pod["spec"], node["spec"].get("taints", ())), pod["metadata"]["name"]
@@ -241,7 +247,9 @@ def test_tenants_are_restricted_and_satisfy_it(name: str) -> None:
 
 @every_scenario
 def test_every_accelerator_node_has_every_agent(name: str) -> None:
-    pods = {(ref["name"], pod["spec"]["nodeName"]) for pod in of_kind(name, "Pod") for ref in pod["metadata"].get("ownerReferences", ())}
+    pods = {
+        (ref["name"], pod["spec"]["nodeName"]) for pod in bound(of_kind(name, "Pod")) for ref in pod["metadata"].get("ownerReferences", ())
+    }
     vendor = "amd" if name == "amd" else "nvidia"
     agents = {
         "nvidia": ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from fixtures.simulator import scenario as module
 from fixtures.simulator.builder import build
-from fixtures.simulator.scenario import NodePool, Scenario, ScenarioError, Tenant, Workload, load_scenario, parse_simulate
+from fixtures.simulator.scenario import (
+    NodePool,
+    Scenario,
+    ScenarioError,
+    Tenant,
+    Workload,
+    defect_names,
+    load_scenario,
+    nearest,
+    parse_simulate,
+)
 
 
 @pytest.fixture
@@ -63,6 +73,18 @@ def test_wrong_names_give_one_line(spec: str, words: str) -> None:
         parse_simulate(spec)
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_many_known_names_are_listed_by_a_command() -> None:
+    names = [f"known-{number}" for number in range(13)]
+    assert nearest("zzz", names[:12], "tool --list") == f"; known: {', '.join(sorted(names[:12]))}"
+    assert nearest("zzz", names, "tool --list") == "; see: tool --list"
+    assert nearest("known-1x", names, "tool --list") == "; did you mean 'known-1'?"
+    assert nearest("zzz", []) == "; known: none"
+    assert len(defect_names()) > 12
+    with pytest.raises(ScenarioError) as raised:
+        parse_simulate("healthy,zzz")
+    assert str(raised.value) == "unknown defect 'zzz'; see: gpu-conformance simulate --list"
 
 
 @settings(max_examples=200, deadline=None)
