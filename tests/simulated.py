@@ -1,0 +1,41 @@
+"""A whole simulated cluster in a thread of the test's process, so that a test can order faults of its API."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fixtures.simulator.assembly import SimulatedCluster
+from fixtures.simulator.kubeconfigs import new_tokens, write_kubeconfig
+from fixtures.simulator.rights import SUITE_USER
+from fixtures.simulator.scenario import load_scenario
+from fixtures.simulator.server.troubles import Trouble
+
+
+@contextmanager
+def simulated(folder: Path, scenario: str, *troubles: Trouble) -> Iterator[Path]:
+    """The kubeconfig of a running scenario whose API has ``troubles`` for the suite once its programs are ready."""
+    tokens = new_tokens()
+    cluster = SimulatedCluster(load_scenario(scenario), tokens=tokens)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    url = asyncio.run_coroutine_threadsafe(cluster.start(), loop).result(30)
+    try:
+        asyncio.run_coroutine_threadsafe(_order(cluster, troubles), loop).result(10)
+        path = folder / "kubeconfig"
+        write_kubeconfig(path, url, tokens)
+        yield path
+    finally:
+        asyncio.run_coroutine_threadsafe(cluster.stop(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+async def _order(cluster: SimulatedCluster, troubles: tuple[Trouble, ...]) -> None:
+    cluster.trouble(*(dataclasses.replace(trouble, user=SUITE_USER) for trouble in troubles))
