@@ -83,6 +83,7 @@ def test_the_scenarios_of_the_catalogue_are_there() -> None:
         "kueue-inference",
         "amd",
         "fleet",
+        "mig-rdma",
     }
     assert expected <= set(scenario_names())
 
@@ -313,6 +314,23 @@ def test_queues_count_what_they_admitted() -> None:
         totals[queue["metadata"]["name"]] = {row["name"]: row["total"] for row in usage_of["resources"]}["nvidia.com/gpu"]
         assert queue["status"]["admittedWorkloads"] == 1
     assert totals == {"team-search": "4", "team-assistant": "2"}
+
+
+@pytest.mark.parametrize("name", ["kueue-inference", "mig-rdma"])
+def test_queues_count_every_resource_of_what_they_admitted_and_flavors_select_nodes(name: str) -> None:
+    admitted: dict[str, Counter[str]] = defaultdict(Counter)
+    for workload in (item for item in of_kind(name, "Workload") if item["apiVersion"].startswith("kueue")):
+        for assignment in workload["status"]["admission"]["podSetAssignments"]:
+            for resource, quantity in assignment["resourceUsage"].items():
+                admitted[workload["status"]["admission"]["clusterQueue"]][resource] += amount(quantity)
+    assert admitted
+    for queue in of_kind(name, "ClusterQueue"):
+        (usage_of,) = queue["status"]["flavorsUsage"]
+        counted = {row["name"]: amount(row["total"]) for row in usage_of["resources"]}
+        assert counted == dict(admitted[queue["metadata"]["name"]])
+    nodes = [node["metadata"]["labels"].items() for node in of_kind(name, "Node")]
+    for flavor in of_kind(name, "ResourceFlavor"):
+        assert any(flavor["spec"]["nodeLabels"].items() <= labels for labels in nodes), flavor["metadata"]["name"]
 
 
 def test_rdma_job_asks_for_the_fabric_and_its_network_names_it() -> None:
