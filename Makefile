@@ -45,8 +45,8 @@ bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; wri
 local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
 	@$(BIN)/python -m fixtures.localcluster.build $(ARGS)
 
-docs: $(STAMP) ## write docs/requirements.md from the catalogue
-	@$(BIN)/gpu-conformance docs docs/requirements.md
+docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
+	@$(BIN)/gpu-conformance docs docs
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml

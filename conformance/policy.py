@@ -41,7 +41,9 @@ class Accelerators(Section, frozen=True, kw_only=True):
     )
     """Labels that say by themselves that a node has an accelerator."""
     expected_nodes: tuple[str, ...] = ()
+    """Names of nodes that are accelerator nodes whatever their labels say; the other sources must agree."""
     expected_count: int | None = None
+    """How many accelerator nodes there must be; None does not count them, 0 says that there are none."""
     allow_not_judged: tuple[str, ...] = ()
     """Names (globs) of accelerator nodes that may be cordoned or NotReady."""
     allow_busy: bool = True
@@ -96,6 +98,7 @@ class Requests(Section, frozen=True, kw_only=True):
     approved: tuple[str, ...] = ()
     """Approved device resource names (globs); empty means those of ``accelerators.resources``."""
     quota_required: bool = True
+    """Read by no requirement yet: REQ-07 judges whether a quota holds, not whether each tenant has one."""
     autoscaled: list[str] = []
     """Resources (globs) that nodes not there yet would offer: pending pods may ask for them."""
 
@@ -106,6 +109,7 @@ class Operators(Section, frozen=True, kw_only=True):
     expected_agents: tuple[str, ...] | None = None
     """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None takes those that are installed."""
     image_tags_forbidden: tuple[str, ...] = ("latest",)
+    """Tags (globs) that images of the agents may not have, because what they name moves."""
 
 
 class Advertisement(Section, frozen=True, kw_only=True):
@@ -114,7 +118,9 @@ class Advertisement(Section, frozen=True, kw_only=True):
     max_label_age_hours: float = 0
     """Oldest GFD timestamp; 0 does not judge age (GFD writes it at its start only)."""
     mig_pending_minutes: float = 30
+    """How long a change of ``nvidia.com/mig.config`` may take, in minutes."""
     max_replicas: int = 16
+    """To how many pods one device may be given where it is shared."""
     devices_per_node: dict[str, int] = {}
     """Physical devices of a node by product label (glob): ``NVIDIA-H100-80GB-HBM3: 8``. What labels alone cannot say (a lost device)."""
 
@@ -127,6 +133,7 @@ class Gang(Section, frozen=True, kw_only=True):
     adapters: tuple[str, ...] = ()
     """Adapters to judge (volcano, kueue, native); empty means all that are detected."""
     partial_minutes: float = 10
+    """How long a gang may be bound in part, in minutes."""
 
 
 class Network(Section, frozen=True, kw_only=True):
@@ -146,7 +153,9 @@ class Network(Section, frozen=True, kw_only=True):
     min_bus_bandwidth: float | None = None
     """GB/s of the largest size of a two-node all-reduce; None: not judged but must be measured."""
     nodes: int = 2
+    """Nodes of the all-reduce; fewer than 2 leaves it out."""
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"
+    """Image of its pods: PyTorch with the collective library of the devices."""
     command: str = ""
     """Shell command of one rank group; empty runs the suite's own all-reduce under torchrun."""
     env: dict[str, str] = {}
@@ -161,15 +170,19 @@ class Probes(Section, frozen=True, kw_only=True):
     """Pods that the suite creates."""
 
     image: str = "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04"
+    """Image of pods that hold a device; the nodes must be able to pull it."""
     cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+    """Image of pods that hold none."""
     start_seconds: float = 180
     """Deadline for a pod that should run."""
     window_seconds: float = 30
     """How long an absence (stays Pending, binds nothing) is watched, at least."""
     run_as_user: int = 1000
+    """Numeric user of probe pods; restricted namespaces refuse 0."""
     tolerations: tuple[dict[str, str], ...] = ()
     """Further tolerations of probe pods, beside those for the pool's fence taint."""
     pull_secrets: tuple[str, ...] = ()
+    """Secrets that the images are pulled with. The suite copies none: something in the cluster must put them into new namespaces."""
 
 
 class Policy(Section, frozen=True, kw_only=True):

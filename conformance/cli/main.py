@@ -20,7 +20,7 @@ COMMANDS = {
     "matrix": ("conformance.cli.matrix", "prove that each defect turns exactly its requirements red"),
     "diff": ("conformance.cli.reports", "compare two reports"),
     "report": ("conformance.cli.reports", "write the views of a report again"),
-    "docs": ("conformance.cli.pages", "write the requirement pages"),
+    "docs": ("conformance.cli.pages", "write the generated pages of docs/: requirements, policy, schema"),
     "cleanup": ("conformance.cli.cleanup", "remove what a killed run left in a cluster"),
 }
 

@@ -1,13 +1,51 @@
-"""``gpu-conformance docs FILE``: the requirement pages, generated from the catalogue."""
+"""``gpu-conformance docs FOLDER``: the pages that are generated from catalogue and policy, so that they cannot disagree with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import inspect
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+from msgspec.inspect import (
+    BoolType,
+    DictType,
+    FloatType,
+    IntType,
+    ListType,
+    LiteralType,
+    NoneType,
+    StrType,
+    Type,
+    UnionType,
+    VarTupleType,
+)
+
+from conformance import policy
 from conformance.catalogue import Catalogue, load_catalogue
-from conformance.cli.arguments import Parser
+from conformance.cli.arguments import Parser, complain
+from conformance.policy_file import policy_schema
 from fixtures.simulator.scenario import defect_names, load_defect
+
+_PLAIN: dict[type[Type], str] = {
+    StrType: "text",
+    IntType: "whole number",
+    FloatType: "number",
+    BoolType: "true or false",
+    NoneType: "null",
+}
+_SHOWN = 72  # characters of a default in the table; longer ones follow it
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by file name."""
+    return {
+        "requirements.md": page(load_catalogue()),
+        "policy.md": policy_page(),
+        "policy.schema.json": json.dumps(policy_schema(), indent=2) + "\n",
+    }
 
 
 def page(catalogue: Catalogue) -> str:
@@ -37,11 +75,101 @@ def page(catalogue: Catalogue) -> str:
     return "\n".join(lines)
 
 
+def policy_page() -> str:
+    """Markdown of the policy: every section and key with its type, default and meaning, read from ``conformance/policy.py``."""
+    texts = _docstrings(inspect.getsource(policy))
+    lines = [
+        "# Policy",
+        "",
+        "Generated from `conformance/policy.py` by `make docs`; do not edit.",
+        "",
+        "A policy file says what the owner expects of the cluster: `pytest conformance --kubeconfig FILE --policy policy.yaml`. It is YAML",
+        "with a mapping per section; what it leaves out has the default below, and a list replaces the default list as a whole. An unknown",
+        "key or a value of the wrong type ends the run with exit code 4 before the cluster is asked anything. Globs are shell patterns",
+        "(`nvidia.com/mig-*`), durations are seconds unless the key says otherwise.",
+        "",
+        "[policy-example.yaml](policy-example.yaml) is a policy for a cluster of H100 nodes with InfiniBand;",
+        "[policy.schema.json](policy.schema.json) is the JSON Schema for editors.",
+        "",
+    ]
+    top: list[msgspec.structs.FieldInfo] = []
+    for field in msgspec.structs.fields(policy.Policy):
+        if isinstance(field.type, type) and issubclass(field.type, policy.Section):
+            name = field.type.__name__
+            lines += [f"## {field.encode_name}", "", _prose(texts[name, ""]), ""]
+            lines += _table(msgspec.structs.fields(field.type), {key: text for (owner, key), text in texts.items() if owner == name})
+        else:
+            top.append(field)
+    lines += ["## Beside the sections", "", "Keys of the file itself.", ""]
+    lines += _table(top, {key: text for (owner, key), text in texts.items() if owner == policy.Policy.__name__})
+    return "\n".join(lines)
+
+
+def _table(fields: Sequence[msgspec.structs.FieldInfo], texts: dict[str, str]) -> Iterator[str]:
+    yield "| key | type | default | meaning |"
+    yield "|---|---|---|---|"
+    long: list[tuple[str, Sequence[str]]] = []
+    for field in fields:
+        value = msgspec.to_builtins(field.default if field.default is not msgspec.NODEFAULT else field.default_factory())
+        shown = f"`{json.dumps(value)}`"
+        if isinstance(value, list | tuple) and len(shown) > _SHOWN:
+            long.append((field.encode_name, value))
+            shown = f"{len(value)} entries, below"
+        kind = _words(msgspec.inspect.type_info(field.type))
+        yield f"| `{field.encode_name}` | {kind} | {shown} | {_prose(texts.get(field.name, ''))} |"
+    yield ""
+    for name, entries in long:
+        yield f"Default of `{name}`: " + ", ".join(f"`{entry}`" for entry in entries) + "."
+        yield ""
+
+
+def _words(kind: Type) -> str:
+    """The words for a type: ``list of text``, ``number or null``."""
+    if isinstance(kind, ListType | VarTupleType):
+        return f"list of {_words(kind.item_type)}"
+    if isinstance(kind, DictType):
+        return f"mapping of text to {_words(kind.value_type)}"
+    if isinstance(kind, LiteralType):
+        return " or ".join(f"`{value}`" for value in kind.values)
+    if isinstance(kind, UnionType):
+        return " or ".join(sorted((_words(item) for item in kind.types), key=lambda words: words == "null"))
+    return _PLAIN[type(kind)]
+
+
+def _prose(text: str) -> str:
+    """A docstring as one Markdown line that is safe in a table."""
+    return " ".join(text.replace("``", "`").replace("|", "\\|").replace("None", "null").split())
+
+
+def _docstrings(source: str) -> dict[tuple[str, str], str]:
+    """``{(class, field): text}`` of a module: the string literal after a field; the class's own docstring has the field ``""``."""
+    found: dict[tuple[str, str], str] = {}
+    for item in ast.parse(source).body:
+        if not isinstance(item, ast.ClassDef):
+            continue
+        found[item.name, ""] = ast.get_docstring(item) or ""
+        for before, after in zip(item.body, item.body[1:], strict=False):
+            if (
+                isinstance(before, ast.AnnAssign)
+                and isinstance(before.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+                and isinstance(after.value.value, str)
+            ):
+                found[item.name, before.target.id] = after.value.value
+    return found
+
+
 def main(argv: Sequence[str]) -> int:
-    """Write the page."""
+    """Write the pages into a folder. Exit 4 where it cannot be written."""
     parser = Parser(prog="gpu-conformance docs")
     parser.add_argument("command")
-    parser.add_argument("file", type=Path)
-    arguments = parser.parse_args(argv)
-    arguments.file.write_text(page(load_catalogue()), encoding="utf-8")
+    parser.add_argument("folder", type=Path, help="where the pages go; made if absent")
+    folder: Path = parser.parse_args(argv).folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in pages().items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return complain(parser.prog, f"{error.filename or folder}: {error.strerror or error}")
     return 0

@@ -1,0 +1,84 @@
+"""The committed pages are what catalogue and policy generate, and the example is a policy."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance import policy
+from conformance.catalogue import load_catalogue
+from conformance.cli import pages as module
+from conformance.cli.pages import main, pages, policy_page
+from conformance.policy_file import build_policy, policy_schema, read_policy_file
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def is_section(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, policy.Section)
+
+
+@pytest.mark.parametrize("name", ["requirements.md", "policy.md", "policy.schema.json"])
+def test_the_committed_pages_are_fresh(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], "run make docs"
+
+
+def test_the_command_writes_every_page_into_a_folder(tmp_path: Path) -> None:
+    assert main(["docs", str(tmp_path / "new" / "folder")]) == 0
+    assert {path.name: path.read_text() for path in (tmp_path / "new" / "folder").iterdir()} == pages()
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["docs", str(tmp_path / "file")]) == 4
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_every_key_of_the_policy_has_a_row_with_a_meaning() -> None:
+    text = policy_page()
+    sections = {field.encode_name: field.type for field in msgspec.structs.fields(policy.Policy) if is_section(field.type)}
+    assert len(sections) == 9
+    for name, section in sections.items():
+        part = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", part, re.MULTILINE)
+        assert [row[0] for row in rows] == [field.encode_name for field in msgspec.structs.fields(section)]
+        undocumented = {row[0] for row in rows if not row[3].strip()}
+        assert undocumented == set(), (name, undocumented)
+    assert "| `required` | list of text | `[]` | Requirements that must judge something: nothing to judge is a failure. |" in text
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| `startSeconds` | number | `180` | Deadline for a pod that should run. |",
+        '| `podSecurity` | `baseline` or `privileged` or `restricted` | `"restricted"` |',
+        "| `minBusBandwidth` | number or null | `null` |",
+        "| `devicesPerNode` | mapping of text to whole number | `{}` |",
+        "| `tolerations` | list of mapping of text to text | `[]` |",
+        "| `infrastructure` | list of text | 13 entries, below |",
+    ],
+)
+def test_rows_name_type_default_and_meaning(row: str) -> None:
+    assert row in policy_page()
+
+
+def test_docstrings_are_those_right_after_a_field() -> None:
+    source = 'class A:\n    """Of A."""\n    x: int = 1\n    y: int = 2\n    """Of\n    y."""\n    z: int = 3\n    3\n    "stray"\nB = 1\n'
+    assert module._docstrings(source) == {("A", ""): "Of A.", ("A", "y"): "Of\n    y."}
+
+
+def test_the_schema_page_is_the_schema_that_files_are_checked_with() -> None:
+    assert json.loads(pages()["policy.schema.json"]) == json.loads(json.dumps(policy_schema()))
+
+
+def test_the_example_is_a_policy_that_changes_every_section() -> None:
+    read = build_policy(read_policy_file(DOCS / "policy-example.yaml"))
+    for field in msgspec.structs.fields(policy.Policy):
+        assert getattr(read, field.name) != getattr(policy.Policy(), field.name), field.name
+    for id_ in read.required:
+        assert load_catalogue().get(id_)
+    assert read.network.min_bus_bandwidth == 350
