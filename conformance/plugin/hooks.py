@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import tempfile
-import time
 from collections.abc import Generator, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -17,19 +14,17 @@ import pytest
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.needs import Needs
 from conformance.plugin import progress
-from conformance.plugin.gate import ExitCode, decide, summarise
+from conformance.plugin.gate import ExitCode
 from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
 from conformance.plugin.opening import Handover, open_target, reopen
 from conformance.plugin.options import add_options, read_options
+from conformance.plugin.recording import finish, prepare_folder
 from conformance.plugin.state import STATE, State
-from conformance.policy_file import digest
 from conformance.requirement import Requirement
-from conformance.scope import Scope
-from conformance.version import VERSION
 from fixtures import ownership
 from fixtures.collect import collect
 from fixtures.evidence import Evidence, Inconclusive, NotApplicable
-from fixtures.record import Access, InventoryRow, Level, Report, Requests, Result, Run, Suite, Verdict
+from fixtures.record import Access, Level, Result, Verdict
 from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble
 
@@ -104,6 +99,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if state is None or state.worker:
         return
     state.opened = open_target(state.options, state.run_id)
+    prepare_folder(state, session.config)
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)
     if getattr(session.config.option, "tx", None):
@@ -290,92 +286,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     state = _state(session.config)
     if state is None or state.worker or not state.is_open or exitstatus == ExitCode.USAGE:
         return
-    _sweep(state)
-    results = sorted(state.results.values(), key=lambda result: list(state.catalogue.by_id).index(result.id))
-    verdict, code = decide(
-        results,
-        strict=state.options.strict,
-        required=state.required,
-        pytest_exit=int(exitstatus),
-        residue=bool(state.residue),
-    )
-    session.exitstatus = int(code)
-    state.report_folder = (
-        Path(state.options.report_dir) if state.options.report_dir else session.config.invocation_params.dir / "out" / state.run_id
-    )
-    report = Report(
-        suite=Suite(version=VERSION),
-        target=state.opened.target,
-        run=Run(
-            id=state.run_id,
-            started_at=datetime.fromtimestamp(state.started, UTC).isoformat(timespec="seconds"),
-            duration_seconds=round(time.time() - state.started, 3),
-            command=shlex.join(["pytest", *session.config.invocation_params.args]),
-            policy_digest=digest(state.opened.policy),
-        ),
-        verdict=verdict,
-        exit_code=int(code),
-        summary=summarise(results),
-        inventory=_inventory(state),
-        results=results,
-        requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
-        residue=state.residue,
-    )
+    report, session.exitstatus = finish(state, session.config, int(exitstatus))
     session.config.stash[progress.REPORT] = report
-    _write(state, report)
-
-
-def _write(state: State, report: Report) -> None:
-    from reports.write import ReportError, write_all  # imported late: jinja2 and friends are not needed before
-
-    assert state.report_folder is not None
-    try:
-        write_all(report, state.report_folder)
-        if not state.options.report_dir:
-            _point_latest(state.report_folder)
-    except ReportError as error:
-        raise pytest.UsageError(f"--report-dir: {error}") from None
-
-
-def _point_latest(folder: Path) -> None:
-    """``out/latest`` is a link to the newest run's folder, swapped in one step."""
-    link = folder.parent / "latest"
-    fresh = folder.parent / f".latest-{folder.name}"
-    fresh.symlink_to(folder.name)
-    fresh.replace(link)
-
-
-def _sweep(state: State) -> None:
-    """Remove what an interrupted worker could not. What then remains is residue (exit code 11)."""
-    cluster = state.opened.cluster
-    if cluster is None or state.options.access is Access.READ:
-        return
-    try:
-        left = ownership.remove(cluster, ownership.find(cluster, state.run_id))
-        state.residue += [str(item) for item in left]
-    except ApiTrouble as trouble:
-        if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):
-            state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")
-
-
-def _inventory(state: State) -> list[InventoryRow]:
-    if not state.has_snapshot or state.snapshot.listing("nodes").trouble or not state.snapshot.listing("nodes").collected:
-        return []
-    scope = Scope(state.snapshot, state.opened.policy)
-    rows = []
-    for name, sources in sorted(scope.sources.items()):
-        node = state.snapshot.node_by_name.get(name)
-        rows.append(
-            InventoryRow(
-                node=name,
-                sources=[source for source, yes in sources.items() if yes],
-                product=node.metadata.label.get("nvidia.com/gpu.product", "") if node else "",
-                capacity={key: str(count) for key, count in scope.device_capacity(node).items()} if node else {},
-                judged=node is not None and not scope.why_not_judged(node),
-                message=scope.why_not_judged(node) if node else "no such node",
-            )
-        )
-    return rows
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -384,6 +296,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     report = config.stash.get(progress.REPORT, None)
     if state is not None and report is not None and state.report_folder is not None:
         progress.summary(terminalreporter, report, state.report_folder)
+        for complaint in state.complaints:
+            terminalreporter.write_line(f"gpu-conformance: {complaint}", red=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -26,6 +26,7 @@ class State:
         self.started = time.time()
         self.results: dict[str, Result] = {}
         self.residue: list[str] = []
+        self.complaints: list[str] = []
         self.planned = 0
         self.report_folder: Path | None = None
         self.needs = Needs(reads={}, writes={})

@@ -27,6 +27,7 @@ CASES = {
     "policy that is not there": (["--policy", "/nonexistent.yaml"], "No such file"),
     "policy with an unknown key": (["--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
     "contradiction": (["--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
+    "report folder that cannot be made": (["--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),
 }
 

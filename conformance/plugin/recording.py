@@ -1,0 +1,119 @@
+"""The end of a run: look for what it left behind, decide, write the record and its views."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from conformance.plugin.gate import ExitCode, decide, summarise
+from conformance.plugin.state import State
+from conformance.policy_file import digest
+from conformance.scope import Scope
+from conformance.version import VERSION
+from fixtures import ownership
+from fixtures.record import Access, InventoryRow, Report, Requests, Run, Suite, Verdict
+from fixtures.trouble import ApiTrouble
+
+
+def prepare_folder(state: State, config: pytest.Config) -> None:
+    """Make the report folder before anything is judged. Raises :class:`pytest.UsageError` when it cannot be made."""
+    chosen = state.options.report_dir
+    folder = Path(chosen) if chosen else config.invocation_params.dir / "out" / state.run_id
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise pytest.UsageError(f"--report-dir {folder}: {error.strerror or error}") from None
+    state.report_folder = folder
+
+
+def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Report, int]:
+    """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
+    _sweep(state)
+    order = list(state.catalogue.by_id)
+    results = sorted(state.results.values(), key=lambda result: order.index(result.id))
+    verdict, code = decide(
+        results, strict=state.options.strict, required=state.required, pytest_exit=pytest_exit, residue=bool(state.residue)
+    )
+    report = Report(
+        suite=Suite(version=VERSION),
+        target=state.opened.target,
+        run=Run(
+            id=state.run_id,
+            started_at=datetime.fromtimestamp(state.started, UTC).isoformat(timespec="seconds"),
+            duration_seconds=round(time.time() - state.started, 3),
+            command=shlex.join(["pytest", *config.invocation_params.args]),
+            policy_digest=digest(state.opened.policy),
+        ),
+        verdict=verdict,
+        exit_code=int(code),
+        summary=summarise(results),
+        inventory=_inventory(state),
+        results=results,
+        requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
+        residue=state.residue,
+    )
+    return report, _write(state, report)
+
+
+def _sweep(state: State) -> None:
+    """Remove what an interrupted worker could not. What then remains is residue (exit code 11)."""
+    cluster = state.opened.cluster
+    if cluster is None or state.options.access is Access.READ:
+        return
+    try:
+        left = ownership.remove(cluster, ownership.find(cluster, state.run_id))
+        state.residue += [str(item) for item in left]
+    except ApiTrouble as trouble:
+        if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):
+            state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")
+
+
+def _inventory(state: State) -> list[InventoryRow]:
+    if not state.has_snapshot or state.snapshot.listing("nodes").trouble or not state.snapshot.listing("nodes").collected:
+        return []
+    scope = Scope(state.snapshot, state.opened.policy)
+    rows = []
+    for name, sources in sorted(scope.sources.items()):
+        node = state.snapshot.node_by_name.get(name)
+        rows.append(
+            InventoryRow(
+                node=name,
+                sources=[source for source, yes in sources.items() if yes],
+                product=node.metadata.label.get("nvidia.com/gpu.product", "") if node else "",
+                capacity={key: str(count) for key, count in scope.device_capacity(node).items()} if node else {},
+                judged=node is not None and not scope.why_not_judged(node),
+                message=scope.why_not_judged(node) if node else "no such node",
+            )
+        )
+    return rows
+
+
+def _write(state: State, report: Report) -> int:
+    from reports.write import JSON_NAME, ReportError, write_all  # imported late: jinja2 and friends are not needed before
+
+    folder = state.report_folder
+    if folder is None:
+        return report.exit_code
+    try:
+        write_all(report, folder)
+    except ReportError as error:
+        state.complaints.append(str(error))
+        if not (folder / JSON_NAME).is_file():
+            return int(ExitCode.INTERNAL_ERROR)
+    if not state.options.report_dir:
+        _point_latest(folder)
+    return report.exit_code
+
+
+def _point_latest(folder: Path) -> None:
+    """``out/latest`` is a link to the newest run's folder, swapped in one step."""
+    fresh = folder.parent / f".latest-{folder.name}"
+    fresh.symlink_to(folder.name)
+    fresh.replace(folder.parent / "latest")
