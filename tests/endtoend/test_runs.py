@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from conformance.catalogue import load_catalogue
 from fixtures.record import Access, TargetKind, Verdict
+from fixtures.simulator.embedded import EmbeddedCluster
 from tests.endtoend.runs import ROOT, environment, run_suite
 
 
@@ -121,3 +124,25 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert done.result("FENCE-01").verdict is Verdict.FAILED
     assert (done.result("FENCE-02").verdict, done.result("FENCE-02").reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
     assert done.result("FENCE-05").reason_code == "SnapshotTarget"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH (Debian: kubernetes-client)")
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str) -> None:
+    kinds = "nodes,pods,namespaces,configmaps,resourcequotas,daemonsets,deployments,statefulsets,jobs,cronjobs"
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "dump").mkdir()
+    with EmbeddedCluster.start("mig-mixed", tmp_path / "cluster") as cluster:
+        arguments = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "get", kinds, "-A", "-o", form]
+        dump = subprocess.run(arguments, capture_output=True, timeout=120, check=True)
+        live = run_suite(tmp_path / "cluster", "--kubeconfig", str(cluster.kubeconfig), "--read-only").report
+    (tmp_path / "dump" / f"dump.{form}").write_bytes(dump.stdout)
+    done = run_suite(tmp_path / "dump", "--snapshot", str(tmp_path / "dump"))
+    assert done.code == 0, done.output
+    assert done.report is not None
+    assert live is not None
+    seen = {result.id: result for result in live.results}
+    judged = {result.id: result for result in done.report.results if result.verdict is Verdict.PASSED}
+    assert all(seen[id_].verdict is Verdict.PASSED for id_ in judged)
+    for id_ in ("INV-01", "FENCE-01", "FENCE-02", "REQ-03", "PSA-02", "ADV-03", "MIG-03", "MIG-04"):
+        assert judged[id_].judged == seen[id_].judged
