@@ -74,8 +74,10 @@ def test_exemptions() -> None:
     assert admit(pod(), enforcing(), AdmissionSwitches(pod_security_exempt_namespaces=("team",)))[1] == []
     assert admit(request(pod(), user="ci"), enforcing(), AdmissionSwitches(pod_security_exempt_usernames=("ci",)))[1] == []
     runtime = AdmissionSwitches(pod_security_exempt_runtime_classes=("nvidia",))
-    assert admit(pod(runtimeClassName="nvidia"), enforcing(), runtime)[1] == []
-    assert refusal(pod(runtimeClassName="other"), enforcing(), runtime).code == 403
+    classes = [{"metadata": {"name": name}, "handler": name} for name in ("nvidia", "other")]
+    there = enforcing().put("node.k8s.io/runtimeclasses", *classes)
+    assert admit(pod(runtimeClassName="nvidia"), there, runtime)[1] == []
+    assert "violates PodSecurity" in refusal(pod(runtimeClassName="other"), there, runtime).message
 
 
 def test_bad_namespace_labels_are_invalid() -> None:

@@ -11,19 +11,9 @@ from fixtures.cluster import Answer
 
 Json = dict[str, Any]
 
+ABSENT = "<absent>"
 _SERVER_SET = ("uid", "creationTimestamp", "managedFields", "resourceVersion")
 _GENERATED = re.compile(r"^(.*)[bcdfghjklmnpqrstvwxz2456789]{5}$")
-
-
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that was answered differently. ``aspect`` is the first of ASPECTS that differs."""
-
-    kind: str
-    aspect: str
-    namespace: str
-    body: Json
-    real: Any
-    simulated: Any
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +26,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
     message: str
     object: Json
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that was answered differently. ``aspect`` is the first of ASPECTS that differs."""
+
+    kind: str
+    aspect: str
+    namespace: str
+    body: Json
+    real: View
+    simulated: View
+    known: str = ""
 
 
 ASPECTS = ("status", "reason", "causes", "violations", "warnings", "message", "object")
@@ -76,17 +78,9 @@ def difference(real: View, simulated: View) -> str:
 def apart(real: Any, simulated: Any, path: str = "") -> list[str]:
     """Where two JSON values differ: ``path: real | simulated``."""
     if isinstance(real, dict) and isinstance(simulated, dict):
-        return [
-            line
-            for name in sorted({*real, *simulated})
-            for line in (
-                apart(real.get(name, "<absent>"), simulated.get(name, "<absent>"), f"{path}.{name}")
-                if real.get(name) != simulated.get(name) or (name in real) != (name in simulated)
-                else []
-            )
-        ]
-    if isinstance(real, list) and isinstance(simulated, list) and len(real) == len(simulated):
-        return [
-            line for number, (one, other) in enumerate(zip(real, simulated, strict=True)) for line in apart(one, other, f"{path}[{number}]")
-        ]
-    return [] if real == simulated else [f"{path}: {real!r} | {simulated!r}"]
+        pairs = [(f"{path}.{name}", real.get(name, ABSENT), simulated.get(name, ABSENT)) for name in sorted({*real, *simulated})]
+    elif isinstance(real, list) and isinstance(simulated, list) and len(real) == len(simulated):
+        pairs = [(f"{path}[{number}]", one, other) for number, (one, other) in enumerate(zip(real, simulated, strict=True))]
+    else:
+        return [] if real == simulated else [f"{path}: {real!r} | {simulated!r}"]
+    return [line for field, one, other in pairs for line in apart(one, other, field)]

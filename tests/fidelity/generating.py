@@ -38,7 +38,8 @@ def pod(spec: Json, metadata: Json | None = None) -> Json:
 @st.composite
 def _pods(draw: st.DrawFn, kind: str) -> Request:
     body = pod(*draw(parts.PARTS[kind]))
-    return Request(kind=kind, namespace=draw(st.sampled_from(sorted(NAMESPACES))) if kind == "security" else OPEN, body=body)
+    namespaces = {"security": sorted(NAMESPACES), "standards": [BASELINE, RESTRICTED]}.get(kind, [OPEN])
+    return Request(kind=kind, namespace=draw(st.sampled_from(namespaces)), body=body)
 
 
 @st.composite

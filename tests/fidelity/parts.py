@@ -11,17 +11,22 @@ Part = st.SearchStrategy[tuple[Json, Json]]
 
 QUANTITIES = st.sampled_from(
     [
-        "0", "1", "2", "8", "-1", "+1", "1.5", "0.5", "1.0", "500m", "1000m", "1500m", "1e3", "1E3", "1e-3", "2e0", "1k", "1K", "1Ki", "1.5Ki", "0.5Ki",
+        "0", "1", "2", "8", "-1", "+1", "1.5", "0.5", "1.0", "500m", "1000m", "1500m", "1e3", "1E3", "1e-3", "2e0", "1k", "1K", "1Ki",
+        "1.5Ki", "0.5Ki",
         "8Gi", "1M", "1G", "1T", "1P", "1E", "1Ei", "1n", "1u", "1m", "0.1m", "0.0001", "100000n", "9223372036854775807",
-        "9223372036854775808", "1e30", "-500m", "", " 1", "1 ", "abc", "1gb", "0x10", "1_000", ".5", "5.", "1.", "1e", "1ee3", "m", "-", "١",
+        "9223372036854775808", "1e30", "-500m", "", " 1", "1 ", "abc", "1gb", "0x10", "1_000", ".5", "5.", "1.", "1e", "1ee3", "m",
+        "-", "\u0661",
         0, 1, 8, -1, 1.5, 1e3, True, None,
     ]
 )  # fmt: skip
 RESOURCES = st.sampled_from(
     [
-        "cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "amd.com/gpu",
-        "rdma/hca_shared_devices_a", "hugepages-2Mi", "hugepages-1Gi", "hugepages-", "hugepages-3Ki", "storage", "pods", "gpu", "nvidia.com/",
-        "/gpu", "nvidia.com/a/b", "NVIDIA.com/gpu", "nvidia.com/GPU", "requests.nvidia.com/gpu", "kubernetes.io/gpu", "attachable-volumes-x",
+        "cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "rdma/hca_shared_devices_a", "hugepages-2Mi", "hugepages-1Gi", "hugepages-", "hugepages-3Ki", "storage", "pods", "gpu",
+        "nvidia.com/",
+        "/gpu", "nvidia.com/a/b", "NVIDIA.com/gpu", "nvidia.com/GPU", "requests.nvidia.com/gpu", "kubernetes.io/gpu",
+        "attachable-volumes-x",
         "example.com/" + "x" * 64, "nvidia_com/gpu", "",
     ]
 )  # fmt: skip
@@ -72,7 +77,8 @@ QUANTITY_SPEC = st.one_of(
 
 _PROFILE = one_of(
     {"type": "RuntimeDefault"}, {"type": "Unconfined"}, {"type": "Localhost"}, {"type": "Localhost", "localhostProfile": "gpu.json"},
-    {"type": "Localhost", "localhostProfile": "../x"}, {"type": "Localhost", "localhostProfile": "/x"}, {"type": "Localhost", "localhostProfile": ""},
+    {"type": "Localhost", "localhostProfile": "../x"}, {"type": "Localhost", "localhostProfile": "/x"}, {"type": "Localhost",
+    "localhostProfile": ""},
     {"type": "RuntimeDefault", "localhostProfile": "x"}, {"type": "Other"}, {"type": ""}, {}, None,
 )  # fmt: skip
 _SELINUX = st.fixed_dictionaries(
@@ -130,7 +136,8 @@ POD_SECURITY = some(
                 {
                     "name": one_of(
                         "kernel.shm_rmid_forced", "net.ipv4.tcp_syncookies", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_rmem",
-                        "net.ipv4.tcp_keepalive_time", "kernel.msgmax", "net/ipv4/tcp_syncookies", "", "BAD!", "vm.max_map_count", "net.core.somaxconn",
+                        "net.ipv4.tcp_keepalive_time", "kernel.msgmax", "net/ipv4/tcp_syncookies", "", "BAD!", "vm.max_map_count",
+                        "net.core.somaxconn",
                     ),
                     "value": one_of("0", "1", ""),
                 }
@@ -141,18 +148,23 @@ POD_SECURITY = some(
     3,
 )  # fmt: skip
 _VOLUME = one_of(
-    {"emptyDir": {}}, {"emptyDir": {"medium": "Memory"}}, {"hostPath": {"path": "/dev/nvidia0"}}, {"hostPath": {"path": "/dev", "type": "Directory"}},
-    {"hostPath": {"path": ""}}, {"hostPath": {"path": "/dev", "type": "Other"}}, {"hostPath": {"path": "/a/../b"}}, {"configMap": {"name": "c"}},
+    {"emptyDir": {}}, {"emptyDir": {"medium": "Memory"}}, {"hostPath": {"path": "/dev/nvidia0"}}, {"hostPath": {"path": "/dev",
+    "type": "Directory"}},
+    {"hostPath": {"path": ""}}, {"hostPath": {"path": "/dev", "type": "Other"}}, {"hostPath": {"path": "/a/../b"}},
+    {"configMap": {"name": "c"}},
     {"secret": {"secretName": "s"}}, {"nfs": {"server": "s", "path": "/p"}}, {"persistentVolumeClaim": {"claimName": "c"}}, {},
     {"emptyDir": {}, "configMap": {"name": "c"}}, {"csi": {"driver": "d.example"}}, {"projected": {"sources": []}},
-    {"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}, {"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.e:x", "lun": 0}},
-    {"image": {"reference": "registry.example/x:1"}}, {"ephemeral": {}}, {"gitRepo": {"repository": "r"}}, {"configMap": {}}, {"secret": {}},
+    {"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}, {"iscsi": {"targetPortal": "p",
+    "iqn": "iqn.2001-04.com.e:x", "lun": 0}},
+    {"image": {"reference": "registry.example/x:1"}}, {"ephemeral": {}}, {"gitRepo": {"repository": "r"}}, {"configMap": {}},
+    {"secret": {}},
 )  # fmt: skip
-_MORE: dict[str, st.SearchStrategy[Json]] = {
+_MORE: dict[str, st.SearchStrategy[Any]] = {
     "securityContext": CONTAINER_SECURITY,
     "ports": st.lists(
         st.fixed_dictionaries(
-            {"containerPort": one_of(80, 443, 0, 65536, -1)}, optional={"hostPort": one_of(0, 80, 65536), "protocol": one_of("TCP", "UDP", "X", "")}
+            {"containerPort": one_of(80, 443, 0, 65536, -1)}, optional={"hostPort": one_of(0, 80, 65536), "protocol": one_of("TCP",
+            "UDP", "X", "")}
         ),
         max_size=2,
     ),
@@ -160,7 +172,8 @@ _MORE: dict[str, st.SearchStrategy[Json]] = {
         {"httpGet": {"port": 80, "host": "10.0.0.1"}}, {"tcpSocket": {"port": 80, "host": "h"}}, {"exec": {"command": ["true"]}}, {},
         {"httpGet": {"port": 80}}, {"httpGet": {"port": 80, "host": "127.0.0.1"}}, {"grpc": {"port": 1}},
     ),
-    "lifecycle": one_of({"postStart": {"httpGet": {"port": 80, "host": "h"}}}, {"preStop": {"exec": {"command": ["x"]}}}, {"preStop": {"sleep": {"seconds": 1}}}),
+    "lifecycle": one_of({"postStart": {"httpGet": {"port": 80, "host": "h"}}}, {"preStop": {"exec": {"command": ["x"]}}},
+    {"preStop": {"sleep": {"seconds": 1}}}),
 }  # fmt: skip
 _CONTAINER_MORE = some(_MORE, 2)
 _SPEC_SECURITY: dict[str, st.SearchStrategy[Any]] = {
@@ -271,7 +284,8 @@ _LIFE: dict[str, st.SearchStrategy[Any]] = {
     "hostname": NAMES,
     "subdomain": NAMES,
     "serviceAccountName": one_of("default", "none", "Bad_Name"),
-    "containers": one_of([], None, [{}], [{"name": "a"}], [{"image": "i"}], [{"name": "a", "image": "i"}, {"name": "a", "image": "i"}], [{"name": "a", "image": " i"}])
+    "containers": one_of([], None, [{}], [{"name": "a"}], [{"image": "i"}], [{"name": "a", "image": "i"}, {"name": "a", "image": "i"}],
+    [{"name": "a", "image": " i"}])
     | st.lists(
         container(
             some(
@@ -280,8 +294,10 @@ _LIFE: dict[str, st.SearchStrategy[Any]] = {
                     "image": one_of("", "i", " "),
                     "imagePullPolicy": one_of("Always", "Never", "IfNotPresent", "", "Other"),
                     "terminationMessagePolicy": one_of("File", "FallbackToLogsOnError", "Other"),
-                    "env": st.lists(st.fixed_dictionaries({"name": one_of("NVIDIA_VISIBLE_DEVICES", "", "a b", "1A", "A=B")}, optional={"value": VALUES}), max_size=2),
-                    "volumeMounts": st.lists(st.fixed_dictionaries({"name": one_of("v", "none"), "mountPath": one_of("/a", "", "a:b")}), max_size=2),
+                    "env": st.lists(st.fixed_dictionaries({"name": one_of("NVIDIA_VISIBLE_DEVICES", "", "a b", "1A", "A=B")},
+                    optional={"value": VALUES}), max_size=2),
+                    "volumeMounts": st.lists(st.fixed_dictionaries({"name": one_of("v", "none"), "mountPath": one_of("/a", "",
+                    "a:b")}), max_size=2),
                     "restartPolicy": one_of("Always", "Never", "OnFailure"),
                     "command": one_of([], ["a"], [""]),
                 },
@@ -307,17 +323,84 @@ _METADATA: dict[str, st.SearchStrategy[Any]] = {
     ),
 }
 _SHAPES = one_of(
-    {"containers": {}}, {"containers": "x"}, {"containers": [1]}, {"containers": [None]}, {"hostNetwork": "true"}, {"hostNetwork": 1}, {"nodeSelector": {"a": 1}},
-    {"nodeSelector": ["a"]}, {"tolerations": {}}, {"tolerations": [{"tolerationSeconds": "3"}]}, {"nope": 1}, {"Containers": []}, {"priority": "1"}, {"priority": 1.5},
-    {"terminationGracePeriodSeconds": 1.0}, {"terminationGracePeriodSeconds": 30.5}, {"activeDeadlineSeconds": 9223372036854775808}, {"restartPolicy": 3}, {"volumes": None},
-    {"containers": [{"name": "main", "image": "i", "resources": {"limits": []}}]}, {"containers": [{"name": "main", "image": "i", "resources": {"limits": {"cpu": {}}}}]},
-    {"containers": [{"name": "main", "image": "i", "resource": {}}]}, {"containers": [{"name": "main", "image": "i", "securityContext": {"privileged": "yes"}}]},
-    {"containers": [{"name": "main", "image": "i", "securityContext": {"runAsUser": "0"}}]}, {"containers": [{"name": "main", "image": "i", "command": "x"}]},
-    {"securityContext": None}, {"affinity": None}, {"affinity": {"nodeAffinity": {"nope": {}}}}, {"schedulingGroup": {"podGroupName": "g"}},
-    {"schedulingGroup": {}}, {"schedulingGroup": {"podGroupName": ""}}, {"schedulingGroup": {"podGroupName": "Bad_Name"}}, {"hostUsers": None},
+    {"containers": {}}, {"containers": "x"}, {"containers": [1]}, {"containers": [None]}, {"hostNetwork": "true"}, {"hostNetwork": 1},
+    {"nodeSelector": {"a": 1}},
+    {"nodeSelector": ["a"]}, {"tolerations": {}}, {"tolerations": [{"tolerationSeconds": "3"}]}, {"nope": 1}, {"Containers": []},
+    {"priority": "1"}, {"priority": 1.5},
+    {"terminationGracePeriodSeconds": 1.0}, {"terminationGracePeriodSeconds": 30.5}, {"activeDeadlineSeconds": 9223372036854775808},
+    {"restartPolicy": 3}, {"volumes": None},
+    {"containers": [{"name": "main", "image": "i", "resources": {"limits": []}}]}, {"containers": [{"name": "main", "image": "i",
+    "resources": {"limits": {"cpu": {}}}}]},
+    {"containers": [{"name": "main", "image": "i", "resource": {}}]}, {"containers": [{"name": "main", "image": "i",
+    "securityContext": {"privileged": "yes"}}]},
+    {"containers": [{"name": "main", "image": "i", "securityContext": {"runAsUser": "0"}}]}, {"containers": [{"name": "main",
+    "image": "i", "command": "x"}]},
+    {"securityContext": None}, {"affinity": None}, {"affinity": {"nodeAffinity": {"nope": {}}}},
+    {"schedulingGroup": {"podGroupName": "g"}},
+    {"schedulingGroup": {}}, {"schedulingGroup": {"podGroupName": ""}}, {"schedulingGroup": {"podGroupName": "Bad_Name"}},
+    {"hostUsers": None},
 )  # fmt: skip
 
+# what a valid pod may say: every request reaches Pod Security
+_VALID_SECURITY: dict[str, st.SearchStrategy[Any]] = {
+    "runAsNonRoot": one_of(True, False),
+    "runAsUser": one_of(0, 1, 1000),
+    "seccompProfile": one_of({"type": "RuntimeDefault"}, {"type": "Unconfined"}, {"type": "Localhost", "localhostProfile": "gpu.json"}),
+    "appArmorProfile": one_of({"type": "RuntimeDefault"}, {"type": "Unconfined"}, {"type": "Localhost", "localhostProfile": "gpu"}),
+    "seLinuxOptions": one_of(
+        {"type": "container_t"}, {"type": "spc_t"}, {"user": "u", "role": "r"}, {"level": "s0"}, {"type": "container_engine_t"}
+    ),
+}
+_VALID_CONTAINER = some(
+    {
+        **_VALID_SECURITY,
+        "privileged": one_of(True, False),
+        "allowPrivilegeEscalation": one_of(True),
+        "capabilities": st.fixed_dictionaries(
+            {},
+            optional={
+                "add": st.lists(one_of("IPC_LOCK", "SYS_ADMIN", "NET_BIND_SERVICE", "CHOWN", "ALL", "NET_RAW"), max_size=3),
+                "drop": one_of(["ALL"], ["NET_RAW"], []),
+            },
+        ),
+    }
+)
+
+
+def _valid(names: tuple[str, ...]) -> st.SearchStrategy[list[Json]]:
+    each = st.tuples(st.booleans(), _VALID_CONTAINER, one_of(0, 0, 0, 8080, 9090))
+    return st.lists(each, min_size=1, max_size=len(names)).map(
+        lambda drawn: [
+            {
+                "name": name,
+                "image": "i",
+                "securityContext": {**(GOOD_CONTAINER if good else {}), **more},
+                **({"ports": [{"containerPort": port, "hostPort": port + number}]} if port else {}),
+            }
+            for number, (name, (good, more, port)) in enumerate(zip(names, drawn, strict=False))
+        ]
+    )
+
+
+_STANDARDS: dict[str, st.SearchStrategy[Any]] = {
+    "containers": _valid(("main", "side", "third")),
+    "initContainers": _valid(("init", "init2")),
+    "securityContext": some(
+        {
+            **_VALID_SECURITY,
+            "sysctls": one_of([{"name": "kernel.shm_rmid_forced", "value": "0"}], [{"name": "kernel.msgmax", "value": "1"}]),
+        }
+    ),
+    "hostPID": one_of(True),
+    "hostIPC": one_of(True),
+    "volumes": st.lists(
+        one_of({"emptyDir": {}}, {"hostPath": {"path": "/dev"}}, {"nfs": {"server": "s", "path": "/p"}}, {"secret": {"secretName": "s"}}),
+        max_size=3,
+    ).map(lambda drawn: [{"name": f"v{number}", **source} for number, source in enumerate(drawn)]),
+}
+
 PARTS: dict[str, Part] = {
+    "standards": st.tuples(some(_STANDARDS), st.just({})),
     "quantities": st.tuples(QUANTITY_SPEC, st.just({})),
     "security": st.tuples(some(_SPEC_SECURITY, 3), st.just({}) | _ANNOTATIONS.map(lambda found: {"annotations": found})),
     "tolerations": st.tuples(st.lists(TOLERATION, min_size=1, max_size=2).map(lambda found: {"tolerations": found}), st.just({})),
