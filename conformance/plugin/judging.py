@@ -157,11 +157,13 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
 
 
 def failure_text(result: Result) -> str:
-    """What pytest prints of a requirement that did not pass: at most ten subjects."""
+    """What pytest prints of a requirement that did not pass: at most ten subjects, a line each, fit for a terminal."""
+    from reports.text import one_line  # imported late: most requirements pass
+
     lines = [f"{result.id} {result.title}", f"{result.verdict} {result.reason_code}: {result.message}"]
     lines += [f"  {_line(subject)}" for subject in result.subjects[:10] if subject.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)]
     lines.append(f"remediation: {result.remediation}")
-    return "\n".join(lines)
+    return "\n".join(line[: len(line) - len(line.lstrip())] + one_line(line) for line in lines)
 
 
 def _line(subject: SubjectResult) -> str:

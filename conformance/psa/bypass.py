@@ -93,8 +93,8 @@ def bypasses(pod: Pod, environments: Environments, *, asks_device: bool, device_
         if container.env_from and environments.known:
             yield from _shared_variables(pod.namespace, container, environments)
         for mount in container.volume_mounts or ():
-            if device := listed_device(mount.get("mountPath")):
-                yield f"container {container.name} mounts a volume at {DEVICE_LIST}/{device[:100]}, which grants that device"
+            if listed_device(mount.get("mountPath")):
+                yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
     for volume in spec.volumes or ():
         path = _mapping(volume.get("hostPath")).get("path")
         if isinstance(path, str) and (what := exposed_by(path)):

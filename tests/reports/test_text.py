@@ -67,3 +67,12 @@ def test_link_parts_lose_nothing(value: str) -> None:
 
 def test_hostile_samples_stay_apart() -> None:
     assert len({text.one_line(value) for value in HOSTILE.values()}) == len(HOSTILE)
+
+
+def test_a_token_whose_end_was_cut_off_is_redacted_all_the_same() -> None:
+    header, payload = "eyJhbGciOiJSUzI1NiJ9", "eyJzdWIiOiJwYXlsb2FkLW1hcmtlciJ9"
+    token = f"{header}.{payload}.c2lnbmF0dXJl"
+    for length in range(len(header) + 4, len(token) + 1):
+        shown = text.redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
+        assert shown == "NVIDIA_VISIBLE_DEVICES=[redacted token] by hand"
+    assert text.redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"
