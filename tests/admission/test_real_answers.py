@@ -10,7 +10,6 @@ from tests.admission.cluster import NAMESPACES, Objects, admit, container, gpu, 
 
 Json = dict[str, Any]
 
-LABEL = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character"
 SPREAD = "spec.topologySpreadConstraints"
 
 
@@ -48,7 +47,8 @@ SPREAD = "spec.topologySpreadConstraints"
             [
                 "spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive",
                 "spec.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost",
-                'spec.securityContext.appArmorProfile.type: Unsupported value: "X": supported values: "Localhost", "RuntimeDefault", "Unconfined"',
+                'spec.securityContext.appArmorProfile.type: Unsupported value: "X": supported values: "Localhost", "RuntimeDefault", '
+                '"Unconfined"',
             ],
         ),
         (
@@ -93,7 +93,10 @@ def test_bad_specs_get_the_causes_of_the_real_server(spec: Json, causes: list[st
     [
         ({"image": " i"}, 'image: Invalid value: " i": must not have leading or trailing whitespace'),
         ({"livenessProbe": {}}, "livenessProbe: Required value: must specify a handler type"),
-        ({"securityContext": {"procMount": "Unmasked"}}, 'securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'),
+        (
+            {"securityContext": {"procMount": "Unmasked"}},
+            'securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`',
+        ),
         (
             {"securityContext": {"capabilities": {"add": ["CAP_SYS_ADMIN"]}, "allowPrivilegeEscalation": False}},
             'securityContext: Invalid value: {"Capabilities":{"Add":["CAP_SYS_ADMIN"],"Drop":null},"Privileged":null,"SELinuxOptions":null,'
@@ -102,7 +105,10 @@ def test_bad_specs_get_the_causes_of_the_real_server(spec: Json, causes: list[st
             "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
         ),
         ({"resources": gpu("1Ei")}, 'resources.limits[nvidia.com/gpu]: Invalid value: "1Ei": must be an integer'),
-        ({"ports": [{"containerPort": 1, "hostPort": 80}, {"containerPort": 2, "hostPort": 80}]}, 'ports[1].hostPort: Duplicate value: "TCP//80"'),
+        (
+            {"ports": [{"containerPort": 1, "hostPort": 80}, {"containerPort": 2, "hostPort": 80}]},
+            'ports[1].hostPort: Duplicate value: "TCP//80"',
+        ),
         ({"env": [{"name": "A=B"}]}, 'env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable '
                                      "ASCII characters other than '='"),
     ],

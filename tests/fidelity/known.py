@@ -38,6 +38,7 @@ RULES: Mapping[str, Rule] = {
             for text in ("metadata.ownerReferences", "metadata.finalizers", "metadata.annotations")
         )
     ),
+    "defaults of a resource without a name": (lambda body, real, _: real.status == 422 and "resources.limits[]" in real.message),
     "a seccomp annotation beside a seccomp field: the annotation means nothing since 1.27": (
         lambda _body, real, _simulated: "seccomp profile in annotation and field must match" in real.message
     ),
