@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import queue
 import time
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,32 @@ def test_an_unreachable_server_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnreachable) as caught:
         cluster.probe()
     assert str(caught.value).startswith("server http://127.0.0.1:9: ")
+
+
+class _Silence(queue.Queue[Any]):
+    """What a stream gives whose connection is dead and does not know it."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Nothing arrives."""
+
+
+def test_an_absence_is_not_concluded_from_a_dead_watch(tmp_path: Path) -> None:
+    with served(tmp_path, [a_namespace("default")]) as (cluster, _), Observation(cluster, "configmaps", "default") as observation:
+        observation._events = _Silence()
+        assert cluster.create("configmaps", a_configmap("unseen"), namespace="default").ok
+        seen = [sorted(objects) for objects in observation.until(time.monotonic() + 0.2)]
+        assert seen == [[], ["default/unseen"]]
+        assert cluster.create("configmaps", a_configmap("later"), namespace="default").ok
+        again = next(objects for objects in observation.until(time.monotonic() + 5) if len(objects) == 2)
+        assert sorted(again) == ["default/later", "default/unseen"]
+
+
+def test_an_absence_is_not_concluded_while_the_api_is_away(tmp_path: Path) -> None:
+    trouble = Trouble("list", "configmaps", 500, 0)
+    with (
+        served(tmp_path, [a_namespace("default")], [trouble]) as (cluster, _),
+        Observation(cluster, "configmaps", "default") as observation,
+    ):
+        trouble.times = 100
+        with pytest.raises(ApiTrouble):
+            list(observation.until(time.monotonic() + 0.1))
