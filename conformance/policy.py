@@ -32,6 +32,15 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "aws.amazon.com/neuron*",
     )
     """Device resource names (globs)."""
+    no_devices: tuple[str, ...] = (
+        "gpu.intel.com/*monitoring",
+        "gpu.intel.com/memory.max",
+        "gpu.intel.com/millicores",
+        "gpu.intel.com/tiles",
+    )
+    """Names (globs) among them that count no device: leave to monitor all of a node, shares of one."""
+    drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
+    """DRA drivers (globs) whose devices are accelerators; those of networks, CPUs and storage say nothing about a node's devices."""
     node_labels: tuple[str, ...] = (
         "feature.node.kubernetes.io/pci-10de.present=true",
         "feature.node.kubernetes.io/pci-0302_10de.present=true",
@@ -70,10 +79,16 @@ class Tenants(Section, frozen=True, kw_only=True):
         "kube-*",
         "*-operator",
         "*-system",
+        "openshift",
         "openshift-*",
         "gke-*",
         "gmp-*",
         "nvidia-*",
+        "dra-driver-*",
+        "gpu-resources",
+        "amazon-cloudwatch",
+        "amazon-guardduty",
+        "karpenter",
         "monitoring",
         "cert-manager",
         "local-path-storage",

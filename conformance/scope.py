@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 
 from conformance.policy import Policy
@@ -16,6 +16,9 @@ from fixtures import quantity
 from fixtures.evidence import Subject
 from fixtures.models import Container, Node, Pod, PodSpec, Taint, Toleration
 from fixtures.snapshot import Snapshot
+
+Amount = str | int | float
+"""A quantity as it is written."""
 
 
 @lru_cache(maxsize=256)
@@ -38,6 +41,38 @@ def whole(value: str | int | float | None) -> int:
         return 0
 
 
+def asked(container: Container, wanted: Callable[[str], bool]) -> dict[str, tuple[Amount | None, Amount | None]]:
+    """``{resource: (request, limit)}`` of the resources that ``wanted`` chooses, as written; None where it is not."""
+    requests, limits = container.resources.requests or {}, container.resources.limits or {}
+    return {name: (requests.get(name), limits.get(name)) for name in sorted({*requests, *limits}) if wanted(name)}
+
+
+def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
+    """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        own = _amounts(container, wanted)
+        if container.restart_policy == "Always":
+            _add(sidecars, own)
+            own = {}
+        for name in {*own, *sidecars}:
+            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
+    total = dict(sidecars)
+    for container in spec.containers:
+        _add(total, _amounts(container, wanted))
+    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
+
+
+def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
+    return {name: whole(limit if request is None else request) for name, (request, limit) in asked(container, wanted).items()}
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
+
+
 class Scope:
     """Questions about a snapshot that several requirements ask. Computed once, on first use."""
 
@@ -52,8 +87,13 @@ class Scope:
         """Whether a resource name is a device by the policy."""
         known = self._devices.get(resource)
         if known is None:
-            known = self._devices[resource] = matches(resource, self.policy.accelerators.resources)
+            policy = self.policy.accelerators
+            known = self._devices[resource] = matches(resource, policy.resources) and not matches(resource, policy.no_devices)
         return known
+
+    def is_accelerator_driver(self, driver: str) -> bool:
+        """Whether a DRA driver's devices are accelerators by the policy."""
+        return matches(driver, self.policy.accelerators.drivers)
 
     def is_rdma(self, resource: str) -> bool:
         """Whether a resource name is an RDMA resource by the policy."""
@@ -66,16 +106,8 @@ class Scope:
         return {name: value for name, value in asked.items() if self.is_device(name)}
 
     def devices_of(self, spec: PodSpec) -> dict[str, int]:
-        """Devices a pod holds: sum of containers and sidecars, or the largest init container, whichever is more."""
-        held: dict[str, int] = {}
-        for container in spec.containers:
-            for name, value in self.device_requests(container).items():
-                held[name] = held.get(name, 0) + whole(value)
-        for container in spec.init_containers or ():
-            for name, value in self.device_requests(container).items():
-                count = whole(value)
-                held[name] = held.get(name, 0) + count if container.restart_policy == "Always" else max(held.get(name, 0), count)
-        return held
+        """Devices a pod holds, as the scheduler counts them (:func:`held_by`)."""
+        return held_by(spec, self.is_device)
 
     def asks_device(self, spec: PodSpec) -> bool:
         """Whether a pod asks for a device, by resource or by claim."""
@@ -111,7 +143,7 @@ class Scope:
         nodes = set()
         for item in listing.items:
             spec = item.get("spec") or {}
-            if not str(spec.get("driver")).startswith("compute-domain") and spec.get("nodeName"):
+            if self.is_accelerator_driver(str(spec.get("driver"))) and spec.get("nodeName"):
                 nodes.add(str(spec["nodeName"]))
         return nodes
 
@@ -146,22 +178,10 @@ class Scope:
         for node_name, pods in self.snapshot.pods_by_node.items():
             row: dict[str, int] = {}
             for pod in pods:
-                for name, count in self._extended(pod.spec).items():
+                for name, count in held_by(pod.spec, lambda name: "/" in name).items():
                     row[name] = row.get(name, 0) + count
             table[node_name] = row
         return table
-
-    def _extended(self, spec: PodSpec) -> dict[str, int]:
-        held: dict[str, int] = {}
-        for container in spec.containers:
-            for name, value in (container.resources.requests or {}).items():
-                if "/" in name:
-                    held[name] = held.get(name, 0) + whole(value)
-        for container in spec.init_containers or ():
-            for name, value in (container.resources.requests or {}).items():
-                if "/" in name:
-                    held[name] = max(held.get(name, 0), whole(value))
-        return held
 
     def free(self, node: Node, resource: str) -> int:
         """Units of a resource on a node that no bound pod holds, at the time of the snapshot."""

@@ -31,8 +31,10 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> int:
-        """Whole devices; MIG devices and partitions are parts of them."""
-        return sum(device.type in ("gpu", "vfio", "") for device in self.devices)
+        """Whole devices: those published as such, and those of which only MIG devices are (facts 3.6, parentUUID)."""
+        whole = [device for device in self.devices if device.type in ("gpu", "vfio", "")]
+        parents = {device.attribute("parentUUID") for device in self.devices if device.type == "mig"}
+        return len(whole) + len(parents - {device.attribute("uuid") for device in whole} - {""})
 
     def same_as(self, resource: str) -> bool:
         """Whether a device plugin's resource is of the vendor that this driver serves."""
@@ -41,7 +43,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def published(scope: Scope) -> dict[str, list[Published]]:
-    """What DRA drivers publish, by node. Empty where ResourceSlices are not served or were not read."""
+    """What DRA drivers of accelerators publish, by node. Empty where ResourceSlices are not served or were not read."""
     listing = scope.snapshot.listing(SLICES)
     newest: dict[tuple[str, str], int] = {}
     slices = resource_slice.slices_of({"kind": "ResourceSlice", **item} for item in listing.items if isinstance(item, dict))
@@ -52,7 +54,7 @@ def published(scope: Scope) -> dict[str, list[Published]]:
     for item in slices:
         if item.node and item.generation == newest[(item.driver, item.pool)]:
             devices = [device for device in item.devices if device.type not in _NO_DEVICE_TYPES]
-            if devices and not item.driver.startswith("compute-domain"):
+            if devices and scope.is_accelerator_driver(item.driver):
                 found.setdefault((item.node, item.driver), []).extend(devices)
     by_node: dict[str, list[Published]] = {}
     for (node, driver), devices in sorted(found.items()):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from conformance.scope import Scope, matches, whole
+from conformance.scope import Amount, Scope, held_by, matches
 from fixtures import quantity
-from fixtures.models import Container, PodSpec
-
-Amount = str | int | float
+from fixtures.models import PodSpec
 
 FOREIGN_ACCELERATORS = (
     "huawei.com/*",
@@ -41,16 +39,10 @@ def looks_like_device(scope: Scope, name: str) -> bool:
     """Whether a name is a device's by the policy, by its vendor's domain, or by a known vendor: also where it is misspelt."""
     if scope.is_device(name) or matches(name, FOREIGN_ACCELERATORS):
         return True
-    if not is_extended(name) or scope.is_rdma(name):
+    if not is_extended(name) or scope.is_rdma(name) or matches(name, scope.policy.accelerators.no_devices):
         return False
     domains = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
     return name.partition("/")[0] in domains
-
-
-def asked(container: Container, wanted: Callable[[str], bool]) -> dict[str, tuple[Amount | None, Amount | None]]:
-    """``{resource: (request, limit)}`` of the resources that ``wanted`` chooses, as written; None where it is not."""
-    requests, limits = container.resources.requests or {}, container.resources.limits or {}
-    return {name: (requests.get(name), limits.get(name)) for name in sorted({*requests, *limits}) if wanted(name)}
 
 
 def problem(resource: str, request: Amount | None, limit: Amount | None) -> str:
@@ -74,29 +66,8 @@ def problem(resource: str, request: Amount | None, limit: Amount | None) -> str:
 
 
 def held(spec: PodSpec, wanted: Callable[[str], bool] = is_extended) -> dict[str, int]:
-    """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.init_containers or ():
-        own = _amounts(container, wanted)
-        if container.restart_policy == "Always":
-            _add(sidecars, own)
-            own = {}
-        for name in {*own, *sidecars}:
-            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
-    total = dict(sidecars)
-    for container in spec.containers:
-        _add(total, _amounts(container, wanted))
-    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
-
-
-def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
-    return {name: whole(limit if request is None else request) for name, (request, limit) in asked(container, wanted).items()}
-
-
-def _add(total: dict[str, int], more: dict[str, int]) -> None:
-    for name, count in more.items():
-        total[name] = total.get(name, 0) + count
+    """What the scheduler counts for a pod, extended resources where nothing else is wanted."""
+    return held_by(spec, wanted)
 
 
 def mapped_to_dra(scope: Scope) -> set[str]:

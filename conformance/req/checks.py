@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator
 
 from conformance.ops.agents import listed
-from conformance.req.amounts import asked, held, is_extended, looks_like_device, mapped_to_dra, problem
-from conformance.scope import Scope, matches, subject, whole
+from conformance.req.amounts import held, is_extended, looks_like_device, mapped_to_dra, problem
+from conformance.scope import Scope, asked, matches, subject, whole
 from conformance.templates import Template, templates, unread
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
 from fixtures.models import Container, Node, Pod, PodSpec

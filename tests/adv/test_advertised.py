@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from conformance.adv.arithmetic import TIMES
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.adv.offered import published
 from conformance.policy import Policy
 from conformance.scope import Scope
 from fixtures.evidence import Outcome
@@ -174,3 +175,36 @@ def test_devices_split_between_plugin_and_dra_add_up() -> None:
     half = a_node(gpus=4, labels={COUNT: "8", REPLICAS: "1"})
     assert verdict(check_arithmetic(a_scope(nodes=[half], resourceslices=[a_slice("gpu-0", 4)]))) == "passed"
     assert verdict(check_arithmetic(a_scope(nodes=[half], resourceslices=[a_slice("gpu-0", 3)]))) == "failed"
+
+
+# -- DRA drivers of other things, devices that are cut
+
+
+def test_a_network_s_dra_driver_neither_excuses_nor_counts_devices() -> None:
+    nics = a_slice("gpu-0", 10, driver="dra.net", kind="")
+    dead = a_node(capacity={"nvidia.com/gpu": "0"}, labels={COUNT: "8", REPLICAS: "1"})
+    assert verdict(check_advertised(a_scope(nodes=[dead], resourceslices=[nics]))) == "failed"
+    alive = a_scope(nodes=[a_node(labels={COUNT: "8", REPLICAS: "1"})], resourceslices=[nics])
+    assert verdict(check_arithmetic(alive)) == "passed"
+
+
+def test_devices_of_which_dra_publishes_only_the_slices_are_counted_once_each() -> None:
+    slices = a_slice("gpu-0", 6)
+    slices["spec"]["devices"] += [
+        {"name": f"mig-{index}", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": f"GPU-{index % 2}"}}}
+        for index in range(14)
+    ]
+    node = a_node(capacity={"nvidia.com/gpu": "0"}, labels={COUNT: "8", REPLICAS: "1"})
+    (published_there,) = published(a_scope(nodes=[node], resourceslices=[slices]))["gpu-0"]
+    assert published_there.whole == 8
+
+
+def test_leave_to_monitor_a_node_is_no_device() -> None:
+    node = a_node(
+        resource="gpu.intel.com/xe",
+        capacity={"gpu.intel.com/monitoring": "1", "gpu.intel.com/millicores": "8000"},
+        labels={"gpu.intel.com/device.count": "8"},
+    )
+    scope = a_scope(nodes=[node])
+    assert scope.device_capacity(node) == {"gpu.intel.com/xe": 8}
+    assert verdict(check_arithmetic(scope)) == "passed"

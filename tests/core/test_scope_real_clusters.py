@@ -1,0 +1,51 @@
+"""Shapes of real clusters that once misled the scope: networks with DRA drivers, sidecars that hold devices, platform namespaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.models import Json
+from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_scope
+
+
+def a_slice(node: str, driver: str) -> Json:
+    return {
+        "metadata": {"name": f"{node}-{driver}"},
+        "spec": {
+            "driver": driver,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "d"}],
+        },
+    }
+
+
+@pytest.mark.parametrize("driver", ["dra.net", "networking.gke.io", "sriovnetwork.k8snetworkplumbingwg.io", "dra.cpu", "None"])
+def test_a_slice_of_something_else_makes_no_accelerator_node(driver: str) -> None:
+    scope = a_scope(nodes=[a_node(), a_cpu_node()], resourceslices=[a_slice("gpu-0", driver), a_slice("cpu-0", driver)])
+    assert [node.name for node in scope.accelerator_nodes] == ["gpu-0"]
+
+
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "tpu.google.com", "neuron.aws.com"])
+def test_a_slice_of_accelerators_makes_one(driver: str) -> None:
+    scope = a_scope(nodes=[a_cpu_node()], resourceslices=[a_slice("cpu-0", driver)])
+    assert [node.name for node in scope.accelerator_nodes] == ["cpu-0"]
+
+
+def test_devices_of_sidecars_are_held_and_not_free() -> None:
+    sidecars = [a_container("proxy", devices=1, restartPolicy="Always"), a_container("monitor", devices=2, restartPolicy="Always")]
+    pod = a_pod(node="gpu-0", devices=4, initContainers=sidecars)
+    node = a_node()
+    assert a_scope(nodes=[node], pods=[pod]).free(node, "nvidia.com/gpu") == 1
+
+
+@pytest.mark.parametrize("order, held", [(("init", "sidecar"), 4), (("sidecar", "init"), 5)])
+def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, str], held: int) -> None:
+    known = {"init": a_container("init", devices=4), "sidecar": a_container("sidecar", devices=1, restartPolicy="Always")}
+    spec = a_pod_spec(devices=2, initContainers=[known[name] for name in order])
+    assert a_scope(nodes=[]).devices_of(spec) == {"nvidia.com/gpu": held}
+
+
+@pytest.mark.parametrize("namespace", ["openshift", "gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])
+def test_namespaces_that_platforms_bring_are_no_tenants(namespace: str) -> None:
+    assert not a_scope(nodes=[]).is_tenant(namespace)
