@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
+from conformance.ops.agents import is_agent
 from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, bad, not_judged, ok
@@ -48,11 +49,15 @@ def _get(value: Any, *path: str) -> Any:
 
 
 def candidates(scope: Scope, told: Named) -> list[ConfigMap]:
-    """ConfigMaps that may hold plugin configurations: the named one, else any of the platform's namespaces."""
-    maps = [item for item in scope.snapshot.configmaps if scope.is_infrastructure(item.namespace)]
-    if not told.config_map:
-        return maps
-    return [item for item in maps if item.name == told.config_map and told.namespace in ("", item.namespace)]
+    """ConfigMaps that may hold plugin configurations, likeliest first: the named one, else those where the plugin runs or the platform."""
+    maps = scope.snapshot.configmaps
+    if told.config_map and told.namespace:
+        return [item for item in maps if (item.name, item.namespace) == (told.config_map, told.namespace)]
+    homes = {item.namespace for item in scope.snapshot.listing("apps/daemonsets").items if is_agent(scope, item)}
+    maps = [item for item in maps if item.namespace in homes or scope.is_infrastructure(item.namespace)]
+    if told.config_map:
+        return [item for item in maps if item.name == told.config_map]
+    return sorted(maps, key=lambda item: item.namespace not in homes)
 
 
 def strategy_flag(scope: Scope) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from conformance.fence.pools import pools
 from conformance.fence.selection import admits, selects
 from conformance.ops.agents import agents, listed, missing_agents
-from conformance.scope import Scope, matches, subject
+from conformance.req.amounts import looks_like_device
+from conformance.scope import Scope, held_by, matches, subject
 from conformance.templates import templates, unread
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
 from fixtures.models import Node, Pod, Taint, Toleration
@@ -78,6 +79,9 @@ def _belongs(scope: Scope, pod: Pod) -> str:
     """Why a pod may be on an accelerator node, or empty."""
     if scope.asks_device(pod.spec):
         return "asks for a device"
+    # a virtual machine holds its device under a product's name, a sliced device under a scheduler's own
+    if names := [name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count]:
+        return f"asks for {listed(names)}"
     owner = pod.controller
     if owner is not None and owner.kind == "DaemonSet":
         return f"DaemonSet {owner.name}"

@@ -33,6 +33,8 @@ def check_single(scope: Scope) -> Iterator[Finding]:
             yield not_judged(subject(item.node), "strategy single with MIG off: its devices are whole", "label nvidia.com/gpu.product")
         elif item.view.mig_config_state in CHANGING:
             yield not_judged(subject(item.node), "its geometry is being changed (MIG-01)", "label nvidia.com/mig.config.state")
+        elif item.elsewhere:
+            yield not_judged(subject(item.node), item.elsewhere, "node labels, ResourceSlices")
         else:
             yield _single(item)
 
@@ -79,6 +81,9 @@ def check_mixed(scope: Scope) -> Iterator[Finding]:
         names = sorted({name for name, entry in entries.items() if entry.count} | item.mig_resources.keys())
         if item.view.mig_config_state in CHANGING:
             yield not_judged(subject(item.node), "its geometry is being changed (MIG-01)", "label nvidia.com/mig.config.state")
+            continue
+        if item.elsewhere:
+            yield not_judged(subject(item.node), item.elsewhere, "node labels, ResourceSlices")
             continue
         if not names:
             yield not_judged(subject(item.node), "strategy mixed and no MIG device: its devices are whole or empty", _STATUS)
@@ -170,6 +175,10 @@ def check_off(scope: Scope) -> Iterator[Finding]:
     for item in mig_nodes(scope):
         disabled = item.view.mig_config == "all-disabled" and item.settled
         if item.strategy != "none" and not disabled:
+            continue
+        if item.mig_resources and not (item.view.labelled or item.view.gpu.product.text or item.view.mig_config):
+            names = ", ".join(item.mig_resources)
+            yield not_judged(subject(item.node), f"it offers {names} and no label of discovery tells its MIG strategy", _STATUS)
             continue
         why = "mig.config is all-disabled" if disabled else "MIG strategy none"
         expected = f"no {MIG_RESOURCE}* in capacity, allocatable and labels ({why})"

@@ -30,7 +30,8 @@ class Requests:
     """Looks up configurations: the node's own generated map, else the operator's, else NVIDIA's standard names."""
 
     def __init__(self, scope: Scope) -> None:
-        maps = [item for item in scope.snapshot.listing("configmaps").items if scope.is_infrastructure(item.namespace)]
+        homes, maps = _homes(scope), scope.snapshot.listing("configmaps").items
+        maps = [item for item in maps if item.namespace in homes or scope.is_infrastructure(item.namespace)]
         self._maps: dict[str, ConfigMap] = {item.name: item for item in maps}
         self._static = _named(scope) or STATIC
         self._parsed: dict[str, dict[str, tuple[Row, ...]] | PartedError] = {}
@@ -71,6 +72,12 @@ def _standard(node: MigNode, name: str) -> Request:
         return Request(source=source, problem=problem)
     row = Row(filters=(), devices=None, enabled=name != "all-disabled", layout=layout)
     return Request(wanted=Requested(rows=(row,)), source=source)
+
+
+def _homes(scope: Scope) -> set[str]:
+    """Namespaces of the operator's operands, as ClusterPolicies tell."""
+    found = (policy.get("status") for policy in scope.snapshot.listing(_POLICIES).items)
+    return {str(status["namespace"]) for status in found if isinstance(status, dict) and status.get("namespace")}
 
 
 def _named(scope: Scope) -> str:

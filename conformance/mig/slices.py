@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.adv.offered import published
+from conformance.adv.offered import exempt, published
 from conformance.adv.physical import Physical, physical
 from conformance.outputs import mig_geometry
 from conformance.outputs.node_labels import NodeAdvertisement, advertisement
@@ -27,6 +27,8 @@ class MigNode(msgspec.Struct, frozen=True, kw_only=True):
     devices: Physical | None
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    elsewhere: str = ""
+    """Why a node without plugin resources needs none (DRA, virtual machines), or empty."""
 
     @property
     def model(self) -> str:
@@ -66,7 +68,8 @@ def mig_nodes(scope: Scope) -> Iterator[MigNode]:
         view = advertisement(labels)
         if view.vgpu or not (named or view.labelled or CONFIG in labels):
             continue
-        sources = physical(node, scope.policy, through_dra.get(node.name, []))
+        published_here = through_dra.get(node.name, [])
+        sources = physical(node, scope.policy, published_here)
         yield MigNode(
             node=node,
             view=view,
@@ -74,6 +77,7 @@ def mig_nodes(scope: Scope) -> Iterator[MigNode]:
             devices=sources[0] if sources else None,
             capacity=capacity,
             allocatable=allocatable,
+            elsewhere="" if any(capacity.values()) else exempt(node, published_here),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from conformance.fence.selection import admits
+from conformance.fence.selection import admits, terms
 from conformance.scope import Scope, matches
 from fixtures.models import DaemonSet, Node, Pod, PodSpec, Taint, Toleration
 
@@ -53,7 +53,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """A DaemonSet of the stack.
 
     ``accelerator_nodes`` are those where it must run, whatever their taints; ``other_nodes`` are nodes without devices
-    that it selects and tolerates. ``optional`` says that it may select no node at all (MIG manager without MIG).
+    that it selects and tolerates. ``optional`` says that it may select no node at all (MIG manager without MIG, a cloud's
+    plugin for node images or sizes that are not there).
     ``pods`` are its unfinished pods by node.
     """
 
@@ -121,11 +122,23 @@ def _agent(scope: Scope, daemonset: DaemonSet, pods: dict[str, Pod], *, everywhe
         daemonset=daemonset,
         accelerator_nodes=scope.accelerator_nodes if everywhere else [node for node in selected if node.name in accelerators],
         other_nodes=[],
-        optional=not everywhere and not set(spec.node_selector or {}) <= _ON_EVERY_GPU_NODE,
+        optional=not everywhere and _may_select_none(scope, spec),
         pods=pods,
     )
     others = [node for node in selected if node.name not in accelerators and not agent.untolerated(node)]
     return msgspec.structs.replace(agent, other_nodes=others)
+
+
+def _may_select_none(scope: Scope, spec: PodSpec) -> bool:
+    """Whether an agent may be of no use here: it selects by more than every GPU node has, and nothing is missing without it.
+
+    Clouds install one plugin per node image and size, told apart by required affinity (facts 7.2, GKE). The same affinity in a
+    chart selects nothing where Node Feature Discovery is absent, which shows in nodes that offer no device.
+    """
+    if not set(spec.node_selector or {}) <= _ON_EVERY_GPU_NODE:
+        return True
+    offering = [row.get("capacity") or row.get("ResourceSlice") for row in scope.sources.values()]
+    return bool(terms(spec)) and bool(offering) and all(offering)
 
 
 def _pods_by_owner(pods: Iterable[Pod]) -> dict[str, dict[str, Pod]]:

@@ -38,7 +38,8 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
     found = agents(scope)
     for agent in found:
         yield _judge(scope, agent)
-    homes = {agent.daemonset.namespace for agent in found} - {"kube-system"}  # the stack shares that one with everybody
+    # kube-system is shared with everybody, and a tenant's namespace that holds a plugin is full of other things
+    homes = {agent.daemonset.namespace for agent in found if scope.is_infrastructure(agent.daemonset.namespace)} - {"kube-system"}
     deployments = scope.snapshot.listing("apps/deployments")
     if deployments.trouble:
         yield undecided(Subject("resource", "apps/deployments"), f"could not be listed: {deployments.message}")
@@ -93,10 +94,14 @@ def _different(scope: Scope, agent: Agent) -> str:
 
 
 def _versions(pod: Pod) -> Iterator[tuple[str, str, str]]:
-    """``(image or digest, container, value)`` of a pod; digests that no runtime reported yet are left out."""
+    """``(kind, container, value)`` of a pod; digests that no runtime reported yet are left out.
+
+    A pulled image has its repository's digest (``name@sha256:…``), one that was loaded onto the node only the id of its
+    configuration: the two are never equal, and are not compared.
+    """
     containers: list[Container] = [*(pod.spec.init_containers or ()), *pod.spec.containers]
     for container in containers:
         yield "image", container.name, container.image
     for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
         if digest := _DIGEST.search(status.image_id):
-            yield "digest", status.name, digest[0]
+            yield "digest" if "@" in status.image_id else "image id", status.name, digest[0]

@@ -74,10 +74,9 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
 def _committed(node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: bool) -> Finding:
     place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, status.allocatable"
     total = sum(count for _, count in holders)
-    allocatable = node.status.allocatable.get(name)
-    if allocatable is None and by_claim:
+    offered = whole(node.status.allocatable.get(name))
+    if not offered and by_claim:  # the kubelet keeps a 0 of the plugin that was there before
         return not_judged(place, f"a DeviceClass maps {name} to claims: its {total} units are allocated by DRA", source)
-    offered = whole(allocatable)
     if total <= offered:
         return ok(place, f"{total} of {offered} held", f"at most {offered}", source)
     holding = listed(

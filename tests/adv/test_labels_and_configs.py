@@ -11,7 +11,7 @@ from conformance.adv.plugin_config import PluginConfigError, parse
 from fixtures.evidence import Outcome
 from fixtures.models import ConfigMap, Meta, Node
 from tests.adv.built import NOW, scope_of, verdict
-from tests.builders import a_node, a_policy, a_scope
+from tests.builders import a_daemonset, a_node, a_policy, a_scope
 
 LABELS = {
     key: value
@@ -168,3 +168,13 @@ def test_labels_of_amd_agree(changes: dict[str, str], clause: str) -> None:
     (finding,) = check_labels(a_scope(nodes=[a_node(resource="amd.com/gpu", labels={**labels, "nvidia.com/gpu.product": ""})]), NOW)
     assert finding.outcome is (Outcome.BAD if clause else Outcome.OK)
     assert clause in finding.message
+
+
+def test_the_configuration_lies_where_the_plugin_runs() -> None:
+    plugin = a_daemonset("nvdp", "default", owner="", volumes=[{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}])
+    node = labelled(device_plugin__config="shared")
+    ours, unrelated = a_config_map({"shared": SHARED}, "default"), a_config_map({"shared": "greeting: hello\nversion: v9"}, "kube-system")
+    alone = a_scope(nodes=[node], configmaps=[ours])
+    assert "no key of any ConfigMap" in next(check_configs(alone)).message
+    (finding,) = check_configs(a_scope(nodes=[node], configmaps=[unrelated, ours], daemonsets=[plugin]))
+    assert finding.source.startswith("ConfigMap default/")

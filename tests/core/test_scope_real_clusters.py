@@ -39,7 +39,7 @@ def test_devices_of_sidecars_are_held_and_not_free() -> None:
     assert a_scope(nodes=[node], pods=[pod]).free(node, "nvidia.com/gpu") == 1
 
 
-@pytest.mark.parametrize("order, held", [(("init", "sidecar"), 4), (("sidecar", "init"), 5)])
+@pytest.mark.parametrize(("order", "held"), [(("init", "sidecar"), 4), (("sidecar", "init"), 5)])
 def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, str], held: int) -> None:
     known = {"init": a_container("init", devices=4), "sidecar": a_container("sidecar", devices=1, restartPolicy="Always")}
     spec = a_pod_spec(devices=2, initContainers=[known[name] for name in order])

@@ -197,3 +197,16 @@ def test_device_pods_select_accelerator_nodes_only(spec: Json, outcome: Outcome)
 def test_without_device_pods_there_is_nothing_to_aim() -> None:
     with pytest.raises(NotApplicable):
         list(check_aimed(a_scope(nodes=[a_node()], pods=[a_pod()])))
+
+
+# -- virtual machines, other vendors' names
+
+
+def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
+    pods = [
+        a_pod("virt-launcher", "vms", devices={"nvidia.com/GA102GL_A10": "1"}, node="gpu-0"),
+        a_pod("fabric-only", devices={"rdma/ib": "1"}, node="gpu-0"),
+        a_pod("none", devices={"nvidia.com/GA102GL_A10": "0"}, node="gpu-0"),
+    ]
+    found = by_name(check_intruders(a_scope(nodes=[a_node()], pods=pods)))
+    assert found == {"virt-launcher": Outcome.OK, "fabric-only": Outcome.BAD, "none": Outcome.BAD}

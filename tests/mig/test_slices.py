@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import pytest
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from conformance.mig.applied import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
 from conformance.mig.parted import PartedError, parse, requested
-from fixtures.evidence import Outcome
+from conformance.scope import Scope
+from fixtures.evidence import Finding, Outcome
 from fixtures.models import ConfigMap, Meta, Node
 from tests.adv.built import outcomes, verdict
 from tests.builders import a_node, a_policy, a_scope
@@ -230,3 +231,31 @@ def test_wild_entries_are_read_or_refused(entry: dict[str, object]) -> None:
     except PartedError:
         return
     assert len(rows) == 1
+
+
+# -- clusters without discovery, or without a device plugin
+
+
+def test_slices_without_any_label_are_no_leftover() -> None:
+    bare = a_node(gpus=0, capacity={"nvidia.com/mig-1g.10gb": "7"})
+    assert verdict(check_off(a_scope(nodes=[bare]))) == "not_applicable"
+
+
+@pytest.mark.parametrize("check", [check_single, check_mixed])
+@pytest.mark.parametrize("node", [single(units=0), mixed({"1g.5gb": 56}, units={})])
+def test_slices_that_dra_offers_are_not_the_plugin_s(check: Callable[[Scope], Iterator[Finding]], node: Node) -> None:
+    devices = [{"name": f"mig-{index}", "attributes": {"type": {"string": "mig"}}} for index in range(56)]
+    pool = {"name": "gpu-0", "generation": 1, "resourceSliceCount": 1}
+    slices = [{"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-0", "pool": pool, "devices": devices}}]
+    assert verdict(check(a_scope(nodes=[node], resourceslices=slices))) == "not_applicable"
+
+
+def test_the_operator_may_live_in_a_namespace_of_any_name() -> None:
+    policy = {
+        "metadata": {"name": "p"},
+        "spec": {"migManager": {"config": {"name": "ours"}}},
+        "status": {"namespace": "gpus", "state": "ready"},
+    }
+    odd = "version: v1\nmig-configs:\n  all-1g:\n    - {devices: all, mig-enabled: true, mig-devices: {2g.20gb: 3}}\n"
+    scope = a_scope(nodes=[single()], configmaps=[parted(odd, "ours", "gpus")], clusterpolicies=[policy])
+    assert verdict(check_applied(scope)) == "failed"

@@ -8,7 +8,7 @@ from conformance.ops.agents import agents
 from conformance.ops.images import check_pinned, tag_of, unpinned
 from conformance.ops.rollout import check_rolled_out
 from fixtures.evidence import Finding, NotApplicable, Outcome
-from fixtures.models import Pod
+from fixtures.models import ContainerStatus, Pod
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -170,3 +170,32 @@ def test_controllers_beside_the_agents_are_judged_and_other_namespaces_are_not()
         f.subject.name: f.outcome for f in check_pinned(a_scope(nodes=[a_node()], daemonsets=[a_daemonset()], deployments=deployments))
     }
     assert found == {"nvidia-device-plugin-daemonset": Outcome.OK, "gpu-operator": Outcome.BAD}
+
+
+# -- clouds
+
+
+def test_a_plugin_for_node_images_that_are_not_there_may_select_none() -> None:
+    term = {"matchExpressions": [{"key": "cloud.google.com/gke-os-distribution", "operator": "In", "values": ["ubuntu"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    variant = a_daemonset("nvidia-gpu-device-plugin-small-ubuntu", "kube-system", owner="", desired=0, affinity=affinity)
+    (finding,) = check_rolled_out(a_scope(nodes=[a_node()], daemonsets=[variant]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+    (finding,) = check_rolled_out(a_scope(nodes=[a_node(), a_node("gpu-1", capacity={"nvidia.com/gpu": "0"})], daemonsets=[variant]))
+    assert finding.outcome is Outcome.BAD
+    (finding,) = check_rolled_out(a_scope(nodes=[a_cpu_node()], daemonsets=[variant]))
+    assert finding.outcome is Outcome.BAD
+
+
+def test_a_loaded_image_is_not_compared_with_a_pulled_one() -> None:
+    loaded = pod_on("gpu-1", digest="")
+    loaded.status.container_statuses = [ContainerStatus(name="main", image_id="sha256:" + "c" * 64)]
+    assert pinned([pod_on("gpu-0"), loaded]).outcome is Outcome.OK
+
+
+def test_deployments_of_a_tenant_beside_a_plugin_are_the_tenant_s() -> None:
+    moving = {"template": {"spec": {**a_spec(), "containers": [a_container(image="web")]}}}
+    scope = a_scope(
+        nodes=[a_node()], daemonsets=[a_daemonset(namespace="default")], deployments=[a_workload("Deployment", "web", moving, "default")]
+    )
+    assert [finding.subject.kind for finding in check_pinned(scope)] == ["DaemonSet"]

@@ -105,6 +105,9 @@ def test_names_that_dra_serves_are_not_judged_by_allocatable() -> None:
     classes = [{"spec": {"extendedResourceName": GPU}}, {"spec": None}]
     found = by_name(check_not_overcommitted(a_scope(nodes=[node], pods=[a_pod(devices=1, node="gpu-0")], deviceclasses=classes)))
     assert found == {f"gpu-0 {GPU}": Outcome.NOT_JUDGED}
+    stale = a_node(allocatable={GPU: "0"}, capacity={GPU: "0"})
+    found = by_name(check_not_overcommitted(a_scope(nodes=[stale], pods=[a_pod(devices=1, node="gpu-0")], deviceclasses=classes)))
+    assert found == {f"gpu-0 {GPU}": Outcome.NOT_JUDGED}
 
 
 # -- REQ-04
