@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help setup conformance test lint matrix bench local docs lock clean
+.PHONY: help setup conformance conformance-local test lint matrix bench local docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ setup: $(STAMP) ## prepare the locked environment only
 
 conformance: $(STAMP) ## judge the embedded simulated cluster (ARGS="--kubeconfig FILE" for a live one)
 	@$(BIN)/python -m pytest conformance $(ARGS)
+
+conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (make local first; ARGS="--simulate mig-mixed", LOCAL=1.35)
+	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
 	@$(BIN)/python -m pytest tests -n $(JOBS) $(ARGS)

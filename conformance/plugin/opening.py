@@ -1,4 +1,4 @@
-"""Opens what is judged: a live cluster, a saved snapshot or the embedded simulated cluster."""
+"""Opens what is judged: a live cluster, a saved snapshot, a local control plane or the embedded simulated cluster."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ from fixtures.snapshot_files import SnapshotError, load_files
 from fixtures.trouble import ClusterUnreachable
 
 if TYPE_CHECKING:
+    from fixtures.localcluster.local_cluster import LocalCluster
     from fixtures.simulator.embedded import EmbeddedCluster
 
 DEFAULT_SCENARIO = "healthy"
 
 SIMULATED_PACE: Json = {"probes": {"windowSeconds": 1.0, "startSeconds": 30.0}}
 """The simulated programs react within tens of milliseconds: watching an absence for half a minute would prove no more."""
+
+
+LOCAL_PACE: Json = {"probes": {"windowSeconds": 2.0, "startSeconds": 60.0}}
+"""Real schedulers and controllers react within a second, the simulated nodes at once."""
 
 
 class Handover(msgspec.Struct, kw_only=True):
@@ -49,12 +54,12 @@ class Opened:
         self.cluster = cluster
         self.policy = policy
         self.handover = handover
-        self.embedded: EmbeddedCluster | None = None
+        self.embedded: EmbeddedCluster | LocalCluster | None = None
         self.offline: Snapshot | None = None
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
     def close(self) -> None:
-        """End the embedded cluster and drop temporary files."""
+        """End the embedded or local cluster and drop temporary files."""
         if self.embedded is not None:
             self.embedded.stop()
         if self.folder is not None:
@@ -69,6 +74,8 @@ def open_target(options: Options, run_id: str) -> Opened:
             return _open_snapshot(options, run_id, document)
         if options.kubeconfig or options.in_cluster:
             return _open_live(options, run_id, document)
+        if options.local:
+            return _open_local(options, run_id, document)
         return _open_simulated(options, run_id, document)
     except (ClusterUnreachable, ScenarioError, SnapshotError, PolicyError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -127,6 +134,37 @@ def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
             pytest.exit(f"gpu-conformance: {error}", returncode=3)
         raise
     opened.embedded, opened.folder = embedded, folder
+    return opened
+
+
+def _open_local(options: Options, run_id: str, document: Json) -> Opened:
+    from fixtures.localcluster.binaries import BinariesMissing  # imported late, as above
+    from fixtures.localcluster.certificates import CertificateError
+    from fixtures.localcluster.controlplane import LocalClusterError
+    from fixtures.localcluster.local_cluster import LocalCluster
+    from fixtures.localcluster.release import UnknownMinor
+
+    folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
+    local = None
+    try:
+        bin_dir = Path(options.local_bin) if options.local_bin else None
+        local = LocalCluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
+        cluster = Cluster.from_kubeconfig(local.kubeconfig)
+        target = _target(cluster, TargetKind.LOCAL)
+        target.scenario, target.defects = local.scenario, list(local.defects)
+        policy = build_policy(LOCAL_PACE, local.policy, document)
+        handover = Handover(target=target, run_id=run_id, kubeconfig=str(local.kubeconfig), policy=_document(policy))
+        opened = Opened(target, cluster, policy, handover)
+    except BaseException as error:
+        if local is not None:
+            local.stop()
+        folder.cleanup()
+        if isinstance(error, BinariesMissing | UnknownMinor | CertificateError):
+            raise pytest.UsageError(f"--local: {error}") from None
+        if isinstance(error, LocalClusterError):
+            pytest.exit(f"gpu-conformance: {error}", returncode=3)
+        raise
+    opened.embedded, opened.folder = local, folder
     return opened
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
+from fixtures.localcluster.release import DEFAULT_MINOR
 from fixtures.record import Access, Level
 
 GROUP = "gpu-conformance"
@@ -21,6 +22,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     in_cluster: bool = False
     snapshot: str = ""
     simulate: str = ""
+    local: str = ""
+    local_bin: str = ""
     policy: str = ""
     access: Access = Access.WORKLOAD
     level: Level = Level.SHOULD
@@ -37,6 +40,15 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--in-cluster", action="store_true", help="the cluster this process runs in, as its ServiceAccount")
     group.addoption("--snapshot", metavar="PATH", default="", help="offline: file or folder of 'kubectl get -o json|yaml' output")
     group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster; default: healthy")
+    group.addoption(
+        "--local",
+        metavar="MINOR",
+        nargs="?",
+        const=DEFAULT_MINOR,
+        default="",
+        help=f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate; 'make local' builds it",
+    )
+    group.addoption("--local-bin", metavar="DIR", default="", help="folder with etcd and the three Kubernetes programs for --local")
     group.addoption("--policy", metavar="FILE", default="", help="what the owner expects of the cluster (YAML)")
     group.addoption("--read-only", action="store_true", help="'read' requirements only: nothing is created, not even as dry-run")
     group.addoption("--access", choices=[str(a) for a in Access], default=None, help="ceiling of access; default: workload")
@@ -54,7 +66,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
             ("--kubeconfig", option.kubeconfig),
             ("--in-cluster", option.in_cluster),
             ("--snapshot", option.snapshot),
-            ("--simulate", option.simulate),
+            ("--local", option.local),
+            ("--simulate", option.simulate and not option.local),  # beside --local it names the scenario of the nodes
         )
         if value
     ]
@@ -62,6 +75,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         raise pytest.UsageError(f"{' and '.join(targets)}: one target at a time")
     if option.context is not None and not option.kubeconfig:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
+    if option.local_bin and not option.local:
+        raise pytest.UsageError("--local-bin needs --local")
     access = Access(option.access) if option.access else Access.WORKLOAD
     if option.read_only:
         if option.access and access is not Access.READ:
@@ -79,6 +94,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         in_cluster=option.in_cluster,
         snapshot=option.snapshot,
         simulate=option.simulate,
+        local=option.local,
+        local_bin=str(Path(option.local_bin).expanduser().resolve()) if option.local_bin else "",
         policy=option.policy,
         access=access,
         level=Level.MUST if option.level == "must" else Level.SHOULD,
