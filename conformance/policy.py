@@ -198,6 +198,13 @@ class Probes(Section, frozen=True, kw_only=True):
     """Further tolerations of probe pods, beside those for the pool's fence taint."""
     pull_secrets: tuple[str, ...] = ()
     """Secrets that the images are pulled with. The suite copies none: something in the cluster must put them into new namespaces."""
+    priority_class: str = ""
+    """PriorityClass of probe pods, which should preempt nothing; empty creates one for the run, below every workload's priority."""
+
+    @property
+    def pod_seconds(self) -> float:
+        """How long a probe pod may run at most (activeDeadlineSeconds): longer than any probe needs it, and no longer."""
+        return 10 * self.start_seconds + self.window_seconds
 
 
 class Policy(Section, frozen=True, kw_only=True):

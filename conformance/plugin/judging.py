@@ -78,7 +78,8 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 @pytest.fixture(scope="session")
 def _workspace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Workspace]:
     state = _state(request)
-    workspace = Workspace(cluster, state.run_id, state.worker)
+    probes = state.opened.policy.probes
+    workspace = Workspace(cluster, state.run_id, state.worker, priority_class=probes.priority_class, pod_seconds=probes.pod_seconds)
     yield workspace
     workspace.close()
     state.residue += workspace.residue

@@ -63,12 +63,16 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
 
 
 def _sweep(state: State) -> None:
-    """Remove what an interrupted worker could not. What then remains is residue (exit code 11)."""
+    """Remove what an interrupted worker could not. What then remains is residue (exit code 11).
+
+    Only kinds that a selected requirement creates are looked for: for others the caller may have no right.
+    """
     cluster = state.opened.cluster
     if cluster is None or state.options.access is Access.READ:
         return
+    keys = tuple(key for key in ownership.CLUSTER_SCOPED_KEYS if f"create {key}" in state.needs.writes)
     try:
-        left = ownership.remove(cluster, ownership.find(cluster, state.run_id))
+        left = ownership.remove(cluster, ownership.find(cluster, state.run_id, keys=keys))
         state.residue += [str(item) for item in left]
     except ApiTrouble as trouble:
         if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):

@@ -323,3 +323,17 @@ def test_running_pods_of_the_initial_state_keep_their_devices() -> None:
         assert [unit.uuid for unit in worker.allocation.units] != own
 
     run([hardware("a", 2)], body, objects=[holder])
+
+
+def test_a_pod_past_its_active_deadline_fails_and_frees_its_devices() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "echo on; sleep 3600", {GPU: 4}, spec={"activeDeadlineSeconds": 1}))
+        ended = await cluster.phase("p", "Failed")
+        assert ended["status"]["reason"] == "DeadlineExceeded"
+        assert ended["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+        assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+        assert (await cluster.log("p")).startswith("on")
+        await cluster.start(pod("q", "echo free", {GPU: 4}, spec={"activeDeadlineSeconds": 60}))
+        await cluster.phase("q", "Succeeded")
+
+    run([hardware("a", 4)], body)
