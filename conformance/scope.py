@@ -73,6 +73,14 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + count
 
 
+def _is_some(value: Amount) -> bool:
+    """Whether a quantity is anything but 0; what is no quantity is meant to be something."""
+    try:
+        return quantity.parse(value) != 0
+    except quantity.QuantityError:
+        return True
+
+
 class Scope:
     """Questions about a snapshot that several requirements ask. Computed once, on first use."""
 
@@ -110,8 +118,10 @@ class Scope:
         return held_by(spec, self.is_device)
 
     def asks_device(self, spec: PodSpec) -> bool:
-        """Whether a pod asks for a device, by resource or by claim."""
-        return bool(spec.resource_claims) or any(self.device_requests(container) for container in spec.every_container())
+        """Whether a pod asks for a device, by resource or by claim. A request of 0 asks for none, whatever it looks like."""
+        return bool(spec.resource_claims) or any(
+            _is_some(value) for container in spec.every_container() for value in self.device_requests(container).values()
+        )
 
     # -- nodes -----------------------------------------------------------------------------------------
 

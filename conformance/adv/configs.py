@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.adv.physical import physical
 from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
 from conformance.ops.agents import is_agent
 from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
@@ -116,12 +117,21 @@ def _applied(scope: Scope, node: Node, key: str, config: PluginConfig | PluginCo
     view = advertisement(node.metadata.label)
     strategy = flag or config.mig_strategy or "none"
     predicted = _predicted(view, config)
-    faults = list(_faults(view, config, strategy, capacity))
+    sources = [] if view.labelled or strategy != "none" else physical(node, scope.policy, [])
+    faults = [*_faults(view, config, strategy, capacity), *_uncounted(config, capacity, sources[0].devices if sources else 0)]
     if faults:
         message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"
         return bad(subject(node), faults[0], f"{key!r}: {predicted}", source, message)
     shown = ", ".join(f"{name} {count}" for name, count in sorted(capacity.items()))
     return ok(subject(node), shown, f"{key!r}: {predicted}", source)
+
+
+def _uncounted(config: PluginConfig, capacity: Mapping[str, int], devices: int) -> Iterator[str]:
+    """Units per device where no label of discovery, but a cloud or the policy counts ``devices`` (0: nobody does)."""
+    name = config.advertised_as(GPU)
+    units, rest = divmod(capacity.get(name, 0), devices) if devices else (0, 0)
+    if units and not rest and units != config.factor(GPU):
+        yield f"the node advertises {capacity[name]} {name}, which is {units} per device"
 
 
 def _predicted(view: NodeAdvertisement, config: PluginConfig) -> str:

@@ -120,7 +120,8 @@ def _device_config(item: Json) -> str:
     ready = _conditions(item).get("Ready")
     if ready is not None and ready.get("status") != "True":
         return f"its condition Ready is {ready.get('status')}: {_said(ready)}"
-    if not _mapping(status.get("devicePlugin")).get("desiredNumber"):
+    wanted = _mapping(_mapping(item.get("spec")).get("devicePlugin")).get("enableDevicePlugin") is not False  # False: DRA instead
+    if wanted and not _mapping(status.get("devicePlugin")).get("desiredNumber"):
         return "its device plugin is desired on no node"
     for name in _COMPONENTS:
         counts = _mapping(status.get(name))

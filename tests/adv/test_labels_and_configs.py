@@ -148,6 +148,15 @@ def test_without_labels_of_devices_capacity_must_be_a_multiple() -> None:
     assert judged(a_node(gpus=15, labels=key), a_config_map({"shared": SHARED})) == "failed"
 
 
+@pytest.mark.parametrize(("units", "wanted"), [(32, "passed"), (8, "failed"), (16, "failed"), (12, "passed")])
+def test_without_labels_of_devices_a_cloud_s_count_settles_the_factor(units: int, wanted: str) -> None:
+    """12 is no multiple of 8: a lost device is ADV-03's, and tells no factor."""
+    labels = {"nvidia.com/device-plugin.config": "shared", "karpenter.k8s.aws/instance-gpu-count": "8"}
+    assert judged(a_node(gpus=units, labels=labels), a_config_map({"shared": SHARED})) == wanted
+    sliced = a_node(gpus=56, labels=labels)  # seven slices of each, which no label tells
+    assert judged(sliced, a_config_map({"shared": "flags: {migStrategy: single}"})) == "passed"
+
+
 # -- ADV-04, AMD
 
 

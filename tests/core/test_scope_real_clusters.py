@@ -46,6 +46,13 @@ def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, 
     assert a_scope(nodes=[]).devices_of(spec) == {"nvidia.com/gpu": held}
 
 
+@pytest.mark.parametrize(("amount", "asks"), [("0", False), ("0k", False), ("1", True), ("500m", True), ("many", True)])
+def test_a_pod_that_asks_for_none_asks_for_no_device(amount: object, asks: bool) -> None:
+    scope = a_scope(nodes=[])
+    assert scope.asks_device(a_pod_spec(devices={"nvidia.com/gpu": amount})) is asks
+    assert scope.asks_device(a_pod_spec(devices={"nvidia.com/gpu": amount}, resourceClaims=[{"name": "gpu"}]))
+
+
 @pytest.mark.parametrize("namespace", ["openshift", "gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])
 def test_namespaces_that_platforms_bring_are_no_tenants(namespace: str) -> None:
     assert not a_scope(nodes=[]).is_tenant(namespace)

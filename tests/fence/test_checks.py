@@ -210,3 +210,8 @@ def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
     ]
     found = by_name(check_intruders(a_scope(nodes=[a_node()], pods=pods)))
     assert found == {"virt-launcher": Outcome.OK, "fabric-only": Outcome.BAD, "none": Outcome.BAD}
+
+
+def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
+    (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[a_pod("web", devices={"nvidia.com/gpu": "0"}, node="gpu-0")]))
+    assert finding.outcome is Outcome.BAD

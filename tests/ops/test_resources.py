@@ -109,6 +109,9 @@ def test_a_device_config_is_judged_by_its_counts(matching: int, desired: int, av
     item = {"metadata": {"name": "default", "namespace": "kube-amd-gpu"}, "status": {"devicePlugin": counts, "driver": {}}}
     (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[item]))
     assert finding.outcome is outcome
+    through_dra = {**item, "spec": {"devicePlugin": {"enableDevicePlugin": False}}}
+    (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[through_dra]))
+    assert finding.outcome is (Outcome.OK if not desired else outcome)
     not_ready = {**item, "status": {**item["status"], "conditions": [condition("Ready", "False", "Error", "no driver")]}}  # type: ignore[dict-item]
     (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[not_ready]))
     assert finding.outcome is Outcome.BAD
