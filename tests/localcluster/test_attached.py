@@ -1,0 +1,180 @@
+"""The suite against real Kubernetes with simulated nodes, held to what it says of the embedded cluster."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.cluster import Cluster
+from fixtures.localcluster.attach import parse
+from fixtures.localcluster.binaries import Binaries, BinariesMissing, find
+from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.localcluster.processes import identity_of
+from fixtures.localcluster.seeded_pods import as_submitted, made_by, pairs
+from fixtures.record import TargetKind, Verdict
+from fixtures.simulator.builder import build
+from fixtures.simulator.scenario import ScenarioError, load_scenario
+from fixtures.simulator.server.objects import Json
+from tests.endtoend.runs import Finished, run_suite
+
+DIFFERENT = {
+    "GANG-01": "the real scheduler has a gang API of its own, the embedded cluster of this scenario has no gang scheduler",
+    "GANG-02": "as GANG-01",
+    "GANG-03": "as GANG-01",
+    "GANG-04": "as GANG-01",
+}
+"""Requirements whose verdict on ``healthy`` is another on real Kubernetes, and why. Each passes there and applies to nothing here."""
+
+
+@pytest.fixture(scope="module")
+def binaries() -> Binaries:
+    try:
+        return find()
+    except BinariesMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def local(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster.start(None, "healthy", tmp_path_factory.mktemp("local"), binaries.paths["kube-apiserver"].parent) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def runs(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Finished]:
+    embedded, real = tmp_path_factory.mktemp("embedded-run"), tmp_path_factory.mktemp("local-run")
+    return run_suite(embedded, "--simulate", "healthy"), run_suite(real, "--local", binaries.minor)
+
+
+def pods_of(cluster: Cluster) -> list[Json]:
+    return list(cluster.request("GET", "/api/v1/pods").json()["items"])
+
+
+def test_every_verdict_is_the_embedded_clusters(runs: tuple[Finished, Finished]) -> None:
+    embedded, real = runs
+    assert embedded.report is not None, embedded.output
+    assert real.report is not None, real.output
+    assert {r.id for r in embedded.report.results} == {r.id for r in real.report.results}
+    differing = {
+        r.id: (embedded.result(r.id).verdict, r.verdict) for r in real.report.results if r.verdict != embedded.result(r.id).verdict
+    }
+    assert differing == dict.fromkeys(DIFFERENT, (Verdict.NOT_APPLICABLE, Verdict.PASSED)), real.output
+    assert real.code == embedded.code == 0, real.output
+
+
+def test_the_record_says_that_the_nodes_are_simulated(runs: tuple[Finished, Finished]) -> None:
+    report = runs[1].report
+    assert report is not None
+    assert (report.target.kind, report.target.scenario, report.residue) == (TargetKind.LOCAL, "healthy", [])
+    assert "+simulated" not in report.target.kubernetes_version
+    assert "LOCAL CONTROL PLANE" in runs[1].output
+
+
+def test_every_pod_of_the_scenario_is_there_on_its_node(local: LocalCluster) -> None:
+    built = [item for item in build(load_scenario("healthy")) if item["kind"] == "Pod"]
+    real = pods_of(Cluster.from_kubeconfig(local.kubeconfig))
+
+    def placed(pods: list[Json]) -> list[tuple[str, str, str]]:
+        return sorted((pod["metadata"]["namespace"], pod["spec"]["nodeName"], pod["status"]["phase"]) for pod in pods)
+
+    assert placed(real) == placed(built)
+    assert local.warnings == []
+
+
+def test_the_suite_is_no_administrator(local: LocalCluster) -> None:
+    assert Cluster.from_kubeconfig(local.kubeconfig).request("GET", "/api/v1/secrets").status == 403
+    assert Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/secrets").status == 200
+
+
+def test_logs_come_through_the_nodes_kubelet(local: LocalCluster) -> None:
+    admin = Cluster.from_kubeconfig(local.admin_kubeconfig)
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "echo one; echo two; echo three; sleep 600"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
+    assert admin.create("pods", pod, namespace="default").status == 201
+    following = subprocess.Popen(
+        ["kubectl", "--kubeconfig", str(local.admin_kubeconfig), "wait", "--for=condition=Ready", "pod/talker", "--timeout=20s"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "met" in following.communicate()[0]
+    answer = admin.request("GET", "/api/v1/namespaces/default/pods/talker/log?tailLines=2&limitBytes=9")
+    assert (answer.status, answer.body) == (200, b"two\nthree")
+
+
+def test_a_kubelet_answers_nobody_but_the_api_server(local: LocalCluster) -> None:
+    node = Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/nodes/h100-0").json()
+    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    files = local.plane.layout.certificates
+    url = f"https://127.0.0.1:{port}/configz"
+    trusting = ssl.create_default_context(cafile=str(files.authority))
+    with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
+        urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting)).open(url, timeout=5)
+    trusting.load_cert_chain(files.client, files.client_key)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
+    assert b"simulated://h100-0" in opener.open(url, timeout=5).read()
+
+
+def test_nothing_is_left_of_it(binaries: Binaries, tmp_path: Path) -> None:
+    cluster = LocalCluster.start(None, "healthy", tmp_path, binaries.paths["kube-apiserver"].parent)
+    process = cluster._process
+    cluster.stop()
+    cluster.stop()
+    assert process.returncode == 0
+    assert identity_of(process.pid) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("defect", "whose"), [("req-fractional-admitted", "the API server"), ("fence-taints-not-honoured", "the scheduler")]
+)
+def test_a_defect_of_what_is_real_here_is_refused(defect: str, whose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fixtures.localcluster import attach
+    from fixtures.simulator.scenario import Defect
+
+    switch = {"the API server": "validatesQuantities", "the scheduler": "schedulerHonoursTaints"}[whose]
+    made = Defect(name=defect, description="", scenario="healthy", trips=[], behaviour={switch: False})
+    monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))
+    with pytest.raises(ScenarioError, match=f"{defect}.*{whose}"):
+        parse(f"healthy,{defect}")
+
+
+def a_pod(name: str, node: str, index: str = "") -> Json:
+    labels = {"batch.kubernetes.io/job-completion-index": index} if index else {}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    return {"metadata": {"name": name, "namespace": "n", "labels": labels, "ownerReferences": [owner]}, "spec": {"nodeName": node}}
+
+
+def test_pods_are_matched_by_index_and_node() -> None:
+    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1"), a_pod("j-2-ccccc", "y", "2")]
+    real = [a_pod("j-1-zzzzz", "x", "1"), a_pod("j-0-yyyyy", "x", "0"), a_pod("j-2-xxxxx", "z", "2")]
+    found = {(one["metadata"]["name"], other["metadata"]["name"]) for one, other in pairs(built, real)}
+    assert found == {("j-0-aaaaa", "j-0-yyyyy"), ("j-1-bbbbb", "j-1-zzzzz")}
+
+
+def test_only_built_in_controllers_make_pods() -> None:
+    assert made_by(a_pod("p", "x")) == ("Job", "n", "j")
+    volcano = a_pod("p", "x")
+    volcano["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
+    assert made_by(volcano) is None
+    of_set = a_pod("p", "x")
+    of_set["metadata"]["ownerReferences"][0] |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12"}
+    of_set["metadata"]["labels"] = {"pod-template-hash": "abc12"}
+    assert made_by(of_set) == ("Deployment", "n", "web")
+
+
+def test_a_submitted_pod_has_nothing_that_admission_adds() -> None:
+    built = next(
+        item
+        for item in build(load_scenario("healthy"))
+        if item["kind"] == "Pod" and "kubernetes.io/config.mirror" in (item["metadata"].get("annotations") or {})
+    )
+    spec = as_submitted(built)["spec"]
+    assert not {"priority", "serviceAccountName", "preemptionPolicy"} & set(spec)
+    assert not [volume for volume in spec["volumes"] if "projected" in volume]
+    assert spec["volumes"], "what the pod itself mounts stays"
