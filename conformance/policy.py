@@ -39,6 +39,8 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "gpu.intel.com/tiles",
     )
     """Names (globs) among them that count no device: leave to monitor all of a node, shares of one."""
+    vm_resources: tuple[str, ...] = ("nvidia.com/[A-Z]*",)
+    """Resources (globs) that hand devices to virtual machines, named after the product: approved, but none that a container could use."""
     drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
     """DRA drivers (globs) whose devices are accelerators; those of networks, CPUs and storage say nothing about a node's devices."""
     node_labels: tuple[str, ...] = (
@@ -111,7 +113,7 @@ class Requests(Section, frozen=True, kw_only=True):
     """Requests, limits and quotas (REQ)."""
 
     approved: tuple[str, ...] = ()
-    """Approved device resource names (globs); empty means those of ``accelerators.resources``."""
+    """Approved device resource names (globs); empty means those of ``accelerators.resources`` and ``vmResources``."""
     quota_required: bool = True
     """Read by no requirement yet: REQ-07 judges whether a quota holds, not whether each tenant has one."""
     autoscaled: list[str] = []

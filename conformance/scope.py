@@ -181,6 +181,11 @@ class Scope:
         """Device resources with their allocatable, zero entries included."""
         return {name: whole(value) for name, value in node.status.allocatable.items() if self.is_device(name)}
 
+    def vm_devices(self, node: Node) -> str:
+        """Resources by which a node offers its devices to virtual machines (``nvidia.com/GA102GL_A10 2``), or empty."""
+        globs, capacity = self.policy.accelerators.vm_resources, node.status.capacity
+        return ", ".join(f"{name} {value}" for name, value in sorted(capacity.items()) if matches(name, globs) and whole(value) > 0)
+
     @cached_property
     def held(self) -> dict[str, dict[str, int]]:
         """Extended resources held by bound pods: ``{node: {resource: units}}``, devices and RDMA alike."""

@@ -42,7 +42,7 @@ def _advertised(scope: Scope, node: Node, through_dra: list[Published]) -> Findi
     predicted = [name for name, count in expectations(labels).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
-    if (missing or not offered) and (reason := exempt(node, through_dra)):
+    if (missing or not offered) and (reason := exempt(scope, node, through_dra)):
         return not_judged(subject(node), reason, "node labels, ResourceSlices")
     state = labels.get("nvidia.com/mig.config.state", "")
     if (missing or not offered) and state in _CHANGING:
@@ -110,7 +110,7 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Itera
     if through_dra and offered and _split(node, scope, through_dra, offered):
         yield _split_arithmetic(scope, node, through_dra, offered)
         return
-    if not any(capacity.values()) and (reason := exempt(node, through_dra)):
+    if not any(capacity.values()) and (reason := exempt(scope, node, through_dra)):
         yield not_judged(subject(node), reason, "node labels, ResourceSlices")
         return
     if is_vgpu(labels):

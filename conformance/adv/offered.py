@@ -62,13 +62,15 @@ def published(scope: Scope) -> dict[str, list[Published]]:
     return by_node
 
 
-def exempt(node: Node, through_dra: list[Published]) -> str:
+def exempt(scope: Scope, node: Node, through_dra: list[Published]) -> str:
     """Why a node without plugin resources is not expected to have any, or empty."""
     labels = node.metadata.label
     if through_dra:
         return f"its devices are offered through DRA ({', '.join(item.driver for item in through_dra)}), not by a device plugin"
     if (config := labels.get("nvidia.com/gpu.workload.config", "container")) not in ("container", ""):
         return f"nvidia.com/gpu.workload.config is {config}: its devices are for virtual machines"
+    if offered := scope.vm_devices(node):
+        return f"it offers {offered}: its devices are for virtual machines"
     if labels.get("nvidia.com/gpu.deploy.operands") == "false":
         return "nvidia.com/gpu.deploy.operands is false: the owner keeps the operator's agents off this node"
     return ""

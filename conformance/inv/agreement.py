@@ -105,7 +105,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
             "policy accelerators.expectedNodes",
             "the policy expects this node and it is gone",
         )
-    if not row[ADVERTISED] and (reason := _withheld(node)):
+    if not row[ADVERTISED] and (reason := _withheld(scope, node)):
         return not_judged(subject, reason, "node labels")
     if len(row) < 2:
         only = next(iter(row))
@@ -123,10 +123,12 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
 
 
-def _withheld(node: Node) -> str:
+def _withheld(scope: Scope, node: Node) -> str:
     """Why a node's devices are deliberately not offered to containers, or empty (facts 1.3)."""
     labels = node.metadata.label
     if labels.get(_OPERANDS) == "false":
         return f"{_OPERANDS}=false: its owner keeps the agents off this node"
+    if offered := scope.vm_devices(node):
+        return f"it offers {offered}: its devices go to virtual machines"
     config = labels.get(_WORKLOAD_CONFIG, "")
     return f"{_WORKLOAD_CONFIG}={config}: its devices go to virtual machines" if config.startswith("vm-") else ""

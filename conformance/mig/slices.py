@@ -77,7 +77,7 @@ def mig_nodes(scope: Scope) -> Iterator[MigNode]:
             devices=sources[0] if sources else None,
             capacity=capacity,
             allocatable=allocatable,
-            elsewhere="" if any(capacity.values()) else exempt(node, published_here),
+            elsewhere="" if any(capacity.values()) else exempt(scope, node, published_here),
         )
 
 

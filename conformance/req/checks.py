@@ -133,7 +133,8 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 
 def check_approved_names(scope: Scope) -> Iterator[Finding]:
     """One finding per device resource name that templates or pods use."""
-    approved = scope.policy.requests.approved or scope.policy.accelerators.resources
+    accelerators = scope.policy.accelerators
+    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
     users: dict[str, list[Template]] = {}
     for template in templates(scope):
         if template.trouble:

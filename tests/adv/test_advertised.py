@@ -208,3 +208,14 @@ def test_leave_to_monitor_a_node_is_no_device() -> None:
     scope = a_scope(nodes=[node])
     assert scope.device_capacity(node) == {"gpu.intel.com/xe": 8}
     assert verdict(check_arithmetic(scope)) == "passed"
+
+
+def test_devices_for_virtual_machines_are_offered_by_another_name() -> None:
+    labels = {"nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""}
+    kubevirt = a_node(resource="nvidia.com/GA102GL_A10", gpus=2, labels=labels)
+    assert verdict(check_advertised(a_scope(nodes=[kubevirt]))) == "not_applicable"
+    assert verdict(check_arithmetic(a_scope(nodes=[kubevirt]))) == "not_applicable"
+    fabric = a_node(resource="nvidia.com/sriovib", gpus=2, labels=labels)
+    assert verdict(check_advertised(a_scope(nodes=[fabric]))) == "failed"
+    empty = a_node(resource="nvidia.com/GA102GL_A10", capacity={"nvidia.com/GA102GL_A10": "0"}, labels=labels)
+    assert verdict(check_advertised(a_scope(nodes=[empty]))) == "failed"

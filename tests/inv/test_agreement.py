@@ -66,6 +66,11 @@ def test_devices_withheld_on_purpose_are_not_judged(label: str) -> None:
     assert outcomes(nodes=[a_node(), withheld])["vm-0"] is Outcome.NOT_JUDGED
 
 
+def test_devices_for_virtual_machines_are_withheld_from_containers() -> None:
+    virtual = a_cpu_node("vm-0", labels={NFD: "true"}, capacity={"nvidia.com/GA102GL_A10": "2"})
+    assert outcomes(nodes=[a_node(), virtual])["vm-0"] is Outcome.NOT_JUDGED
+
+
 def test_no_accelerator_node_fails_instead_of_passing() -> None:
     findings = list(check_agreement(a_scope(nodes=[a_cpu_node()])))
     assert [finding.outcome for finding in findings] == [Outcome.BAD]

@@ -171,6 +171,11 @@ def test_unapproved_names_name_their_users() -> None:
     assert "Deployment team-a/d" in findings[0].message
 
 
+def test_names_of_devices_for_virtual_machines_are_approved() -> None:
+    pods = [a_pod("virt-launcher", devices={"nvidia.com/GA102GL_A10": 1})]
+    assert by_name(check_approved_names(a_scope(pods=pods))) == {"nvidia.com/GA102GL_A10": Outcome.OK}
+
+
 def test_the_policy_may_approve_fewer_names() -> None:
     policy = a_policy(requests={"approved": ["nvidia.com/mig-*"]})
     assert by_name(check_approved_names(a_scope(policy, pods=[a_pod(devices=1)]))) == {GPU: Outcome.BAD}
