@@ -120,8 +120,11 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
         elif scope.is_tenant(template.namespace):
             source = f"{template.path}.tolerations"
             blanket = [item for item in template.spec.tolerations or () if is_blanket(item)]
-            if blanket:
-                message = f"its toleration {blanket[0]} matches every fence, so its pods may land on any accelerator node"
+            if template.live and _MIRROR in template.annotations:
+                yield not_judged(template.place, "a static pod: the kubelet adds tolerations to it, and no scheduler places it", source)
+            elif blanket:
+                which = f"every taint of effect {blanket[0].effect}" if blanket[0].effect else "every taint"
+                message = f"its toleration {blanket[0]} matches {which}, so its pods may land behind any fence made of them"
                 yield bad(
                     template.place, f"operator Exists without key (effect {blanket[0].effect or 'any'})", "named keys", source, message
                 )

@@ -215,3 +215,17 @@ def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
 def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
     (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[a_pod("web", devices={"nvidia.com/gpu": "0"}, node="gpu-0")]))
     assert finding.outcome is Outcome.BAD
+
+
+def test_what_the_kubelet_gives_static_pods_is_not_theirs() -> None:
+    mirror = a_pod("web-gpu-0", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}, tolerations=["*:NoExecute"])
+    (finding,) = check_blanket_tolerations(a_scope(pods=[mirror]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("toleration", "words"), [("*", "matches every taint,"), ("*:NoExecute", "matches every taint of effect NoExecute,")]
+)
+def test_a_blanket_of_one_effect_is_said_to_be_that(toleration: str, words: str) -> None:
+    (finding,) = check_blanket_tolerations(a_scope(pods=[a_pod("web", tolerations=[toleration])]))
+    assert words in finding.message
