@@ -19,6 +19,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     spread: float | None
     trace: str
+    missing: int = 0  # members that somebody removed while they were watched
 
     @property
     def whole(self) -> bool:
@@ -63,6 +64,9 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
             f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices and cannot start their job"
         )
         return bad(subject, observed, expected, SOURCE, message)
+    if misfit.missing:
+        message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
+        return undecided(subject, message, SOURCE)
     if not lowered.whole:
         message = (
             f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
@@ -71,10 +75,18 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
     return ok(subject, f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s", expected, SOURCE)
 
 
-def judge_competition(subject: Subject, plan: Plan, seen: Competition) -> Finding:
-    """GANG-04: one gang whole, the other without a pod; then the other whole."""
+def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: Attempt | None = None) -> Finding:
+    """GANG-04: one gang whole, the other without a pod; then the other whole.
+
+    ``control``: the same pods of one gang without it, run when a gang did not start: whether they still fitted.
+    """
     expected = f"{seen.size}+0, and {seen.size} of the other when it ends ({plan})"
     observed = f"{seen.first[0]}+{seen.first[1]} of {seen.size}+{seen.size} bound; {seen.trace}"
+    if control is not None and not control.whole:
+        message = (
+            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound: there was less room than counted"
+        )
+        return undecided(subject, message, SOURCE)
     if not seen.started:
         if any(seen.first):
             message = (

@@ -143,6 +143,7 @@ def _watch_misfit(workspace: Workspace, adapter: Adapter, gang: Gang, window: fl
             seconds=time.monotonic() - began,
             spread=None,
             trace=bound.text,
+            missing=bound.missing,
         )
     adapter.release(workspace, gang)
     return attempt
@@ -168,8 +169,10 @@ def probe_competition(scope: Scope, workspace: Workspace, adapter: Adapter, plan
             winner = first.index(size)
             adapter.release(workspace, pair[winner])
             followed = bound.until(probes.start_seconds, lambda counts: counts[1 - winner] == size)
-        yield judge_competition(
-            Subject("GangScheduler", adapter.name),
-            plan,
-            Competition(size=size, first=(first[0], first[1]), started=started, followed=followed, trace=bound.text),
-        )
+        seen = Competition(size=size, first=(first[0], first[1]), started=started, followed=followed, trace=bound.text)
+    control = None
+    if not any(first) or (started and not followed):
+        for gang in pair:
+            adapter.release(workspace, gang)
+        control = _without_gang(scope, workspace, gang_of(scope, plan, f"gang-04-{adapter.name}-plain", size), size)
+    yield judge_competition(Subject("GangScheduler", adapter.name), plan, seen, control)

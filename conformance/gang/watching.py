@@ -40,6 +40,11 @@ class BoundWatch:
         """The counts as of the last event."""
         return self._count(self._observation.objects)
 
+    @property
+    def missing(self) -> int:
+        """Members that are not there as of the last event. One that was bound in a gap of the watch can hide only by being gone."""
+        return sum(len(members - self._observation.objects.keys()) for members in self._members)
+
     def spread(self) -> float | None:
         """Seconds between the first and the last PodScheduled=True of the members that are there; None when not all have one."""
         keys = set().union(*self._members) & self._observation.objects.keys()

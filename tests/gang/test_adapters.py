@@ -153,6 +153,11 @@ def test_a_member_of_volcano_names_its_group_and_scheduler() -> None:
     assert POD == {"metadata": {"name": "g-0", "labels": {"a": "b"}}, "spec": {"containers": []}}
 
 
+def test_a_gang_of_volcano_has_the_priority_of_its_pods() -> None:
+    spec = Volcano().group(Gang(name="g", pods=(POD, POD)), "probes")["spec"]
+    assert spec == {"minMember": 2, "queue": "default", "priorityClassName": "probes"}
+
+
 def test_a_member_of_kueue_says_how_many_it_waits_for() -> None:
     pod = Kueue().member(POD, Gang(name="g", pods=(POD, POD)))
     assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "g"

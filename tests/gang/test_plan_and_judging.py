@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
@@ -168,3 +169,21 @@ def test_two_gangs_run_one_after_the_other(first: tuple[int, int], started: bool
     finding = judge_competition(SUBJECT, PLAN, seen)
     assert finding.outcome is outcome
     assert words in finding.message
+
+
+def test_members_that_are_gone_may_have_been_bound_unseen() -> None:
+    observation = Scripted([])
+    plan = Plan(nodes=(a_node(),), resource="nvidia.com/gpu", unit=4, slots=2)
+    watch = BoundWatch(observation, "ns", [gang_of(a_scope(), plan, "a", 3)])  # type: ignore[arg-type]
+    watch.until(5, lambda counts: False)
+    assert watch.missing == 1  # a-2 is not among the objects
+    gone = msgspec.structs.replace(attempt(0, 3), missing=1)
+    assert judge_misfit(SUBJECT, PLAN, gone, attempt(2), 30.0, "promise").outcome is Outcome.UNDECIDED
+    assert judge_misfit(SUBJECT, PLAN, msgspec.structs.replace(gone, most=1), attempt(2), 30.0, "promise").outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(("first", "started"), [((0, 0), False), ((2, 0), True)])
+def test_a_gang_that_does_not_start_is_judged_beside_the_load_without_it(first: tuple[int, int], started: bool) -> None:
+    seen = Competition(size=2, first=first, started=started, followed=False, trace="trace")
+    assert judge_competition(SUBJECT, PLAN, seen, attempt(2)).outcome is Outcome.BAD
+    assert judge_competition(SUBJECT, PLAN, seen, attempt(1)).outcome is Outcome.UNDECIDED

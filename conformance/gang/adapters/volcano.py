@@ -65,15 +65,16 @@ class Volcano:
 
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
         """PodGroups first, without minResources: the question is the gang plugin's, not the enqueue action's."""
-        self._grouped.submit(workspace, gangs, self.group, member)
+        priority = workspace.priority_class()
+        self._grouped.submit(workspace, gangs, lambda gang: self.group(gang, priority), member)
 
-    def group(self, gang: Gang) -> Json:
-        """The PodGroup of a gang."""
+    def group(self, gang: Gang, priority: str) -> Json:
+        """The PodGroup of a gang. Volcano takes a job's priority from here, and one without would have the cluster's default."""
         return {
             "apiVersion": f"scheduling.volcano.sh/{self._version}",
             "kind": "PodGroup",
             "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
-            "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE},
+            "spec": {"minMember": gang.size, "queue": DEFAULT_QUEUE, "priorityClassName": priority},
         }
 
     def release(self, workspace: Workspace, gang: Gang) -> None:
