@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from conformance.fence.pools import pools, product_label
-from conformance.fence.waiting import image_trouble, unschedulable, why_not_running
+from conformance.fence.waiting import disturbed, image_trouble, unschedulable, why_not_running
 from conformance.inv.judged import foreign_taints, probe_tolerations
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
@@ -180,5 +180,7 @@ def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
         return undecided(place, f"the probe's image cannot be had (policy probes.image): {why}", _SOURCE)
     if pod is None:
         return undecided(place, "the probe pod was deleted by someone else", _SOURCE)
+    if reason := disturbed(pod):
+        return undecided(place, f"{pod.name} did not run, and {reason}", _SOURCE)
     message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"
     return bad(place, why, _EXPECTED, _SOURCE, message)

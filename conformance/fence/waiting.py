@@ -6,6 +6,8 @@ from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from fixtures.models import Pod
 
+_PREPARING = (None, "ContainerCreating", "PodInitializing")
+
 
 def unschedulable(pod: Pod) -> Unschedulable | None:
     """What the scheduler says of a pod that it cannot place; None when it says nothing or in words that are not its own."""
@@ -31,7 +33,7 @@ def why_not_running(pod: Pod | None) -> str:
         return f"it failed on {pod.spec.node_name or 'no node'}: {pod.status.reason or 'exit'} {pod.status.message}".strip()[:400]
     for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
         waiting = (status.state or {}).get("waiting")
-        if isinstance(waiting, dict) and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
             return f"container {status.name} waits: {waiting.get('reason')} {waiting.get('message') or ''}".strip()[:400]
     condition = pod.condition("PodScheduled")
     if condition is not None and condition.status == "False":
@@ -39,6 +41,33 @@ def why_not_running(pod: Pod | None) -> str:
     return f"its phase is {pod.status.phase or 'unknown'}" + (
         f" on {pod.spec.node_name}" if pod.spec.node_name else " and no scheduler took it up"
     )
+
+
+_ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Terminated", "NodeLost"})
+
+
+def disturbed(pod: Pod) -> str:
+    """What keeps a probe pod from being an answer although the cluster may be in order, as a clause; empty when nothing does."""
+    disruption = pod.condition("DisruptionTarget")
+    if disruption is not None and disruption.status == "True":
+        return f"it was ended for others ({disruption.reason}: {disruption.message})"[:300]
+    if pod.status.phase == "Failed" and pod.status.reason in _ENDED_BY_OTHERS:
+        return f"it was ended from outside ({pod.status.reason}: {pod.status.message})"[:300]
+    scheduled = pod.condition("PodScheduled")
+    if scheduled is not None and scheduled.reason == "SchedulingGated":
+        return f"a scheduling gate holds it, which the suite did not set ({scheduled.message})"[:300]
+    if pod.status.phase == "Pending" and pod.spec.node_name and not _complains(pod):
+        return "its node still prepares it, which includes pulling the image (policy probes.startSeconds)"
+    return ""
+
+
+def _complains(pod: Pod) -> bool:
+    """Whether a container says why it does not start."""
+    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+        waiting = (status.state or {}).get("waiting")
+        if isinstance(waiting, dict) and waiting.get("reason") not in _PREPARING:
+            return True
+    return False
 
 
 def image_trouble(pod: Pod | None) -> bool:

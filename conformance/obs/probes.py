@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.fence.waiting import disturbed
 from conformance.iso.places import Place, offers, one_per_resource
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
@@ -31,6 +32,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
     condition: str
     messages: tuple[str, ...]
     window: float
+    obstacle: str = ""  # why no scheduler was asked: the pod is gone, or a gate of others holds it
 
 
 def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
@@ -59,6 +61,7 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         condition=f"{condition.status}/{condition.reason}: {condition.message}" if condition is not None else "",
         messages=messages,
         window=window,
+        obstacle="the probe pod was deleted by someone else" if state is None else disturbed(state),
     )
     yield judge_unplaced(Subject("Pod", name, namespace), seen)
 
@@ -119,6 +122,8 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
     asked = f"{seen.asked} {seen.resource}"
     if seen.node:
         return undecided(subject, f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}", "pod.spec.nodeName")
+    if seen.obstacle and not seen.messages:
+        return undecided(subject, f"no {REASON} event, and {seen.obstacle}", SOURCE)
     if not seen.messages:
         message = f"a pod that asks for {asked} waits and no {REASON} event says why"
         return bad(subject, f"no {REASON} event; condition {seen.condition or 'none'}"[:600], expected, SOURCE, message)

@@ -140,6 +140,9 @@ def judge_nonroot(ran: Ran, resource: str, user: int) -> Finding:
     if sight.uid in ("", "0"):
         message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
         return bad(ran.subject, observed, expected, SOURCE, message)
+    if not sight.uuids and sight.exit_code == "127" and sight.device_files:
+        text = "the device is there and the image cannot start nvidia-smi (policy probes.image: it takes one with glibc)"
+        return undecided(ran.subject, f"{text}: {observed}", SOURCE)
     if not sight.uuids:
         return bad(ran.subject, observed, expected, SOURCE, f"a pod that satisfies restricted cannot use its {resource}: {sight.text}")
     if sight.uid != str(user):

@@ -12,7 +12,7 @@ from conformance.iso.asking import Ran, hold, pinned
 from conformance.iso.judging import sight_of
 from conformance.iso.places import listable
 from conformance.iso.sight import END, HOLD, Sight
-from conformance.mig.pending import FACTOR, judge_pending, watch_pending
+from conformance.mig.pending import FACTOR, Waited, judge_pending, watch_pending
 from conformance.scope import Scope
 from conformance.share.units import Shared, shared_resources
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
@@ -26,12 +26,13 @@ SOURCE = "nvidia-smi -L in the containers"
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose free shared units are filled: what it has, and how many units are free."""
+    """A node whose free shared units are filled: what it has, how many units are free, and how many other pods hold and may give back."""
 
     shared: Shared
     devices: int
     factor: int
     free: int
+    others: int = 0
 
     @property
     def decides(self) -> bool:
@@ -54,7 +55,9 @@ def fields(scope: Scope) -> list[Field]:
             elif place.free > MAX_PODS:
                 trouble.append(f"{place}: filling it takes more than {MAX_PODS} pods")
             else:
-                found.append(Field(shared=shared, devices=shared.devices, factor=shared.factor, free=place.free))
+                found.append(
+                    Field(shared=shared, devices=shared.devices, factor=shared.factor, free=place.free, others=place.capacity - place.free)
+                )
     if not found and not trouble:
         raise NotApplicable("NoSharing", "no Ready, schedulable node shares devices that a pod can list")
     if not found:
@@ -82,7 +85,16 @@ def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     hopeless = all(control for _, control in extras.values())
     waited = watch_pending(workspace, list(extras), 0.0 if hopeless else max(scope.policy.probes.window_seconds, FACTOR * longest))
     for name, (field, control) in extras.items():
-        yield judge_pending(waited[name], field.shared.resource, f"all units of {field.shared.node.name} are held", control)
+        yield judge_extra(field, waited[name], control)
+
+
+def judge_extra(field: Field, waited: Waited, control: str) -> Finding:
+    """The pod beyond the units of a node. Bound although others could have given one back meanwhile, it proves nothing."""
+    node, resource = field.shared.node.name, field.shared.resource
+    if waited.node and field.others > 0:
+        text = f"it was bound to {waited.node}, and other pods held {field.others} {resource} there, of which one may have come free"
+        return undecided(waited.subject, text, "pod watched")
+    return judge_pending(waited, resource, f"all units of {node} are held", control)
 
 
 def _asking(scope: Scope, field: Field, name: str) -> Json:

@@ -95,3 +95,35 @@ def test_pools_without_device_resources_are_not_judged() -> None:
     assert only(Seen(plan=plan, pod=None)).outcome is Outcome.NOT_JUDGED
     with pytest.raises(NotApplicable):
         plans(a_scope(nodes=[a_cpu_node()]))
+
+
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a pod of more priority"}
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty gates"}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(node="gpu-0", phase="Failed", status={"conditions": [DISRUPTED]}),
+        a_pod(node="gpu-0", phase="Failed", status={"reason": "Evicted", "message": "The node was low on resource: memory"}),
+        a_pod(node="gpu-0", phase="Failed", status={"reason": "DeadlineExceeded"}),
+        a_pod(status={"conditions": [GATED]}),
+        a_pod(node="gpu-0", phase="Pending"),
+        a_pod(
+            node="gpu-0",
+            phase="Pending",
+            status={"containerStatuses": [{"name": "probe", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
+        ),
+    ],
+    ids=["preempted", "evicted", "deadline", "gated", "accepted", "pulling"],
+)
+def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: Pod) -> None:
+    finding = only(Seen(plan=PLAN, pod=pod))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert finding.message
+
+
+@pytest.mark.parametrize("reason", ["CreateContainerConfigError", "RunContainerError"])
+def test_a_container_that_says_why_it_does_not_start_fails(reason: str) -> None:
+    status = {"containerStatuses": [{"name": "probe", "state": {"waiting": {"reason": reason}}}]}
+    assert only(Seen(plan=PLAN, pod=a_pod(node="gpu-0", phase="Pending", status=status))).outcome is Outcome.BAD

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +60,11 @@ def test_only_failed_scheduling_events_are_read_in_both_apis() -> None:
 @given(st.text(max_size=300))
 def test_no_message_breaks_the_reader(text: str) -> None:
     assert names_reason(text, GPU) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "obstacle", ["the probe pod was deleted by someone else", "a scheduling gate holds it, which the suite did not set"]
+)
+def test_without_a_scheduler_that_was_asked_a_missing_event_proves_nothing(obstacle: str) -> None:
+    assert judge_unplaced(SUBJECT, msgspec.structs.replace(seen(), obstacle=obstacle)).outcome is Outcome.UNDECIDED
+    assert judge_unplaced(SUBJECT, msgspec.structs.replace(seen(TEXT), obstacle=obstacle)).outcome is Outcome.OK

@@ -4,9 +4,10 @@ import pytest
 
 from conformance.adv.arithmetic import TIMES
 from conformance.iso.asking import Ran
+from conformance.mig.pending import Waited
 from conformance.scope import Scope
 from conformance.share.checks import check_isolated, check_replicas
-from conformance.share.probes import Field, fields, judge_filled
+from conformance.share.probes import Field, fields, judge_extra, judge_filled
 from conformance.share.units import shared_resources
 from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
 from fixtures.models import Node
@@ -153,3 +154,14 @@ def test_replicas_share_one_device() -> None:
 def test_every_scenario_that_shares_can_be_asked() -> None:
     assert {field.shared.resource for field in fields(scope_of("time-slicing"))} == {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
     assert all(field.decides for field in fields(scope_of("mps")))
+
+
+def test_one_unit_too_many_is_judged_only_where_nobody_could_give_one_back() -> None:
+    node = shared(units=8, count=2)
+    (item,) = shared_resources(a_scope(nodes=[node]), node)
+    bound = Waited(subject=Subject("Pod", "extra", "ns"), seconds=3.0, node="gpu-0", phase="Running")
+    stays = Waited(subject=bound.subject, seconds=30.0, reason="Unschedulable", message=f"0/1 nodes: 1 Insufficient {item.resource}.")
+    alone, beside = (Field(shared=item, devices=2, factor=4, free=8 - others, others=others) for others in (0, 1))
+    assert judge_extra(alone, bound, "").outcome is Outcome.BAD
+    assert judge_extra(beside, bound, "").outcome is Outcome.UNDECIDED
+    assert judge_extra(beside, stays, "").outcome is Outcome.OK
