@@ -64,10 +64,16 @@ def pinned(
 
 
 def run(workspace: Workspace, pods: Iterable[Json], seconds: float) -> dict[str, Ran]:
-    """Create pods, wait until all are finished, read their logs: by pod name."""
+    """Create pods, wait until the containers they were made of have ended, read their logs: by pod name.
+
+    What a webhook added to them (a mesh's proxy) may go on for ever.
+    """
     wanted = list(pods)
     names = [workspace.start(pod) for pod in wanted]
-    workspace.wait(names, lambda seen: True if len(seen) == len(names) and all(pod.finished for pod in seen) else None, seconds)
+    own = {name: _containers(pod) for name, pod in zip(names, wanted, strict=True)}
+    workspace.wait(
+        names, lambda seen: True if len(seen) == len(names) and all(ended(pod, own[pod.name]) for pod in seen) else None, seconds
+    )
     return {name: _finished(workspace, name, pod, seconds) for name, pod in zip(names, wanted, strict=True)}
 
 
@@ -113,14 +119,24 @@ def follow(workspace: Workspace, name: str, marker: str, seconds: float, contain
     return data.decode(errors="replace")
 
 
+def ended(pod: Pod, containers: Iterable[str]) -> bool:
+    """Whether a pod is finished, or the named containers of it are."""
+    over = {status.name for status in pod.status.container_statuses or () if (status.state or {}).get("terminated")}
+    return pod.finished or over >= set(containers)
+
+
+def _containers(pod: Json) -> list[str]:
+    return [str(container["name"]) for container in pod["spec"]["containers"]]
+
+
 def _finished(workspace: Workspace, name: str, pod: Json, seconds: float) -> Ran:
     state = _read(workspace, name)
     subject = Subject("Pod", name, workspace.namespace())
     node = state.spec.node_name
-    if not state.finished:
+    if not ended(state, _containers(pod)):
         return Ran(subject=subject, node=node, trouble=f"it did not finish within {seconds:g} s: {why(state)}")
     try:
-        logs = {container["name"]: workspace.logs(name, container["name"]) for container in pod["spec"]["containers"]}
+        logs = {container: workspace.logs(name, container) for container in _containers(pod)}
     except ApiTrouble as trouble:
         return Ran(subject=subject, node=node, trouble=f"{why(state)}; {trouble.message}")
     return Ran(subject=subject, node=node, logs=logs)

@@ -54,12 +54,15 @@ def read_sight(text: str) -> Sight:
     uuids, failures = _listed(smi)
     exits = re.findall(r"^exit=(\d{1,3})$", smi, re.MULTILINE)
     files = [line.strip() for line in sections["dev"].splitlines()]
+    devices = tuple(sorted(name for name in files if _DEVICE.match(name)))
+    if not devices and "null" not in files:
+        raise Unreadable("the probe's output lists no /dev/null, so it is no listing of /dev and shows no absence")
     return Sight(
         uid=sections["uid"].strip()[:32],
         uuids=uuids,
         failures=failures,
         exit_code=exits[-1] if exits else "",
-        device_files=tuple(sorted(name for name in files if _DEVICE.match(name))),
+        device_files=devices,
     )
 
 

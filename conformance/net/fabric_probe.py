@@ -160,7 +160,7 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
         log = workspace.cluster.logs(namespace, name, limit_bytes=MAX_LOG_BYTES)
     except ApiTrouble as trouble:
         raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
-    if len(log) >= MAX_LOG_BYTES:
+    if len(log.encode(errors="replace")) >= MAX_LOG_BYTES:  # bytes are what the API cuts at
         raise Inconclusive("LogTooLarge", f"the log of pod {name} is larger than {MAX_LOG_BYTES >> 20} MiB, and the result is at its end")
     return RankPod(name=name, node=pod.spec.node_name, state=state, exit_code=_exit_code(pod), log=log)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.iso.asking import pinned, why
+from conformance.iso.asking import ended, pinned, why
 from fixtures.models import Json
 from fixtures.podsecurity import Level, evaluate
 from tests.builders import a_node, a_pod, a_policy, a_scope
@@ -44,3 +44,14 @@ def test_a_pinned_pod_satisfies_restricted_and_tolerates_exactly_the_fence() -> 
     [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"][0]["values"] == ["gpu-7"]
     assert [container["resources"]["limits"].get("nvidia.com/gpu") for container in spec["containers"]] == ["2", None]
+
+
+def test_a_pod_is_done_when_its_own_containers_are_whatever_was_added_to_it() -> None:
+    over, on = {"terminated": {"exitCode": 0}}, {"running": {}}
+    pod = a_pod(
+        node="gpu-0",
+        status={"phase": "Running", "containerStatuses": [{"name": "probe", "state": over}, {"name": "istio-proxy", "state": on}]},
+    )
+    assert ended(pod, ["probe"])
+    assert not ended(pod, ["probe", "sibling"])
+    assert ended(a_pod(node="gpu-0", phase="Failed"), ["probe"])

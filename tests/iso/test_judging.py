@@ -123,3 +123,9 @@ def test_one_device_in_two_pods_names_both() -> None:
 def test_a_pod_alone_or_without_device_is_undecided() -> None:
     assert together(listing(1)) == [Outcome.UNDECIDED]
     assert together(listing(1), BLIND) == [Outcome.OK, Outcome.UNDECIDED]
+
+
+@pytest.mark.parametrize("dev", ["", "ls: cannot open directory '/dev': Permission denied", "shm"])
+def test_a_listing_of_dev_that_is_none_shows_no_absence(dev: str) -> None:
+    with pytest.raises(Unreadable, match="/dev/null"):
+        read_sight(output("", dev))

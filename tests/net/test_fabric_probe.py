@@ -186,6 +186,12 @@ def test_a_log_that_may_be_cut_is_inconclusive(monkeypatch: pytest.MonkeyPatch) 
     assert raised.value.code == "LogTooLarge"
 
 
+def test_a_cut_log_is_known_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric_probe, "MAX_LOG_BYTES", 12)
+    with pytest.raises(Inconclusive, match="larger than"):
+        run_with(FakeWorkspace([a_state(), a_state(node="gpu-1")], "NCCL \u00e9\u00e9\u00e9\u00e9"))
+
+
 def test_ipc_lock_runs_in_a_privileged_namespace() -> None:
     workspace = FakeWorkspace([a_state(), a_state(node="gpu-1")])
     run_with(workspace, ipcLock=True)
