@@ -16,7 +16,7 @@ from fixtures.localcluster.attach import parse
 from fixtures.localcluster.binaries import Binaries, BinariesMissing, find
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.processes import identity_of
-from fixtures.localcluster.seeded_pods import as_submitted, made_by, pairs
+from fixtures.localcluster.seeded_pods import as_submitted, made_by, pairs, with_marks
 from fixtures.record import TargetKind, Verdict
 from fixtures.simulator.builder import build
 from fixtures.simulator.scenario import ScenarioError, load_scenario
@@ -178,3 +178,15 @@ def test_a_submitted_pod_has_nothing_that_admission_adds() -> None:
     assert not {"priority", "serviceAccountName", "preemptionPolicy"} & set(spec)
     assert not [volume for volume in spec["volumes"] if "projected" in volume]
     assert spec["volumes"], "what the pod itself mounts stays"
+
+
+def test_a_template_gets_what_all_built_pods_carry_but_not_what_controllers_write() -> None:
+    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1")]
+    for pod in built:
+        pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g", "each": pod["metadata"]["name"]}
+        pod["metadata"]["labels"] |= {"job-name": "j", "role": "launcher", "app": "other"}
+    job = {"spec": {"template": {"metadata": {"labels": {"app": "mine"}}, "spec": {}}}}
+    metadata = with_marks(job, built)["spec"]["template"]["metadata"]
+    assert metadata == {"labels": {"app": "mine", "role": "launcher"}, "annotations": {"scheduling.k8s.io/group-name": "g"}}
+    assert job["spec"]["template"]["metadata"] == {"labels": {"app": "mine"}}
+    assert with_marks(job, []) == job
