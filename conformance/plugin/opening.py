@@ -173,7 +173,7 @@ def _target(cluster: Cluster, kind: TargetKind) -> Target:
     simulated = SIMULATED_MARK in version
     return Target(
         kind=TargetKind.SIMULATED if simulated else kind,
-        server=cluster.server,
+        server=cluster.shown_server,
         context=cluster.context,
         kubernetes_version=version,
     )

@@ -189,3 +189,12 @@ def test_an_absence_is_not_concluded_while_the_api_is_away(tmp_path: Path) -> No
         trouble.times = 100
         with pytest.raises(ApiTrouble):
             list(observation.until(time.monotonic() + 0.1))
+
+
+def test_a_password_in_the_server_s_address_is_shown_to_nobody(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://admin:hunter2@127.0.0.1:1/base")
+    cluster = Cluster.from_kubeconfig(file)
+    assert cluster.shown_server == "http://127.0.0.1:1/base"
+    with pytest.raises(ClusterUnreachable) as raised:
+        cluster.probe()
+    assert "hunter2" not in str(raised.value)
