@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help setup conformance conformance-local test lint matrix bench local docs lock clean
+.PHONY: help setup conformance conformance-local test lint matrix bench local fidelity docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; wri
 
 local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
 	@$(BIN)/python -m fixtures.localcluster.build $(ARGS)
+
+fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED)
+	@$(BIN)/python -m tests.fidelity 2000 $(ARGS)
 
 docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
 	@$(BIN)/gpu-conformance docs docs

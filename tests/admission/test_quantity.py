@@ -70,8 +70,8 @@ def test_parse_is_exact(text: str | int | float, value: Fraction) -> None:
         ".5i",
         "1i",
         "-3.01e-",
-        "k",
-        "+",
+        "e",
+        "i",
         "1e",
         "1ee3",
         "0x1",
@@ -84,6 +84,12 @@ def test_parse_is_exact(text: str | int | float, value: Fraction) -> None:
 def test_what_is_no_quantity_is_refused_in_the_servers_words(text: str) -> None:
     with pytest.raises(QuantityError, match=r"quantities must match|unable to parse"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["-", "+", "m", "k", "Ki", "-m", ".", "e3", "+."])
+def test_a_sign_or_suffix_without_digits_is_zero_as_it_is_to_the_real_server(text: str) -> None:
+    assert parse(text) == 0
+    assert canonical(text) == "0"
 
 
 def test_hostile_sizes_end_quickly() -> None:

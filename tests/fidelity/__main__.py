@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from fixtures.localcluster.binaries import BinariesMissing, find
 from tests.fidelity.comparing import ASPECTS, BINDING, Difference, apart
 from tests.fidelity.comparison import Comparison, compare_servers
 
@@ -16,8 +17,13 @@ SHOWN = 12
 
 
 def main(count: int, first: int) -> int:
-    """Compare, print agreement and the first differences of each aspect; 1 when one that binds is not explained."""
-    found = compare_servers(count, first)
+    """Compare, print agreement and the first differences of each aspect; 1 when one that binds is not explained, 2 without binaries."""
+    try:
+        binaries = find()
+    except BinariesMissing as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = compare_servers(count, first, binaries)
     OUT.mkdir(exist_ok=True)
     (OUT / "fidelity.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.document()), indent=2) + b"\n")
     report(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from fixtures.podsecurity import Level, denial, evaluate
 from tests.fidelity.comparing import View, apart, difference
 from tests.fidelity.comparison import Comparison, compare_servers
 from tests.fidelity.generating import BASELINE, RESTRICTED, requests
+from tests.fidelity.known import RULES, page
 from tests.fidelity.parts import PARTS
 
 COUNT = int(os.environ.get("GPU_CONFORMANCE_FIDELITY") or 600)
@@ -29,7 +31,7 @@ def test_every_difference_in_what_binds_is_known(compared: Comparison) -> None:
     assert [(one.aspect, one.body, one.real.message, one.simulated.message) for one in compared.unexplained] == []
 
 
-@pytest.mark.parametrize("kind", ["tolerations", "selectors", "shapes", "standards"])
+@pytest.mark.parametrize("kind", ["tolerations", "selectors", "shapes", "standards", "metadata", "life"])
 def test_what_requirements_rely_on_is_answered_alike(compared: Comparison, kind: str) -> None:
     binding = [one for one in compared.differences if one.kind == kind and one.aspect in ("status", "reason", "causes", "violations")]
     assert [(one.body, one.real.message, one.simulated.message) for one in binding] == []
@@ -70,6 +72,14 @@ def test_the_first_aspect_that_differs_is_named() -> None:
         status=422, reason="Invalid", causes=[("FieldValueInvalid", "spec.b")], violations="", warnings=["w"], message="b", object={}
     )
     assert difference(one, other) == "causes"
+
+
+def test_the_page_lists_what_is_known_and_says_why() -> None:
+    committed = (Path(__file__).resolve().parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert committed == page(), (
+        "write it anew: python -c 'from tests.fidelity.known import page; print(page(), end=\"\")' > docs/fidelity.md"
+    )
+    assert all(reason.partition(": ")[2] for reason in RULES)
 
 
 def test_where_objects_differ() -> None:
