@@ -114,8 +114,6 @@ class Requests(Section, frozen=True, kw_only=True):
 
     approved: tuple[str, ...] = ()
     """Approved device resource names (globs); empty means those of ``accelerators.resources`` and ``vmResources``."""
-    quota_required: bool = True
-    """Read by no requirement yet: REQ-07 judges whether a quota holds, not whether each tenant has one."""
     autoscaled: list[str] = []
     """Resources (globs) that nodes not there yet would offer: pending pods may ask for them."""
 

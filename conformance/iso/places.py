@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from conformance.outputs.node_labels import advertisement
-from conformance.scope import Scope
+from conformance.scope import Scope, whole
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Node
 
@@ -27,9 +27,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
 
 
+GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+"""GKE shares devices without GFD's labels (facts 7.2)."""
+
+
 def is_shared(node: Node, resource: str) -> bool:
     """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica (facts 1.4, 1.5)."""
     if resource.endswith(".shared"):
+        return True
+    if whole(node.metadata.label.get(GKE_CLIENTS)) > 1:
         return True
     entry = advertisement(node.metadata.label)
     for known in (entry.gpu, *entry.mig):

@@ -50,6 +50,8 @@ def test_one_place_per_resource() -> None:
         ("nvidia.com/mig-1g.10gb", {"nvidia.com/mig-1g.10gb.replicas": "2"}, True),
         ("nvidia.com/mig-1g.10gb", {"nvidia.com/gpu.replicas": "2"}, False),
         ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "many"}, False),
+        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "4"}, True),
+        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "many"}, False),
     ],
 )
 def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
