@@ -144,6 +144,12 @@ def test_a_defect_of_what_is_real_here_is_refused(defect: str, whose: str, monke
         parse(f"healthy,{defect}")
 
 
+def test_a_defect_of_pods_that_a_real_controller_makes_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="'psa-root-cuda-pod' changes pods of Job team-vision/finetune and not its template"):
+        parse("psa-root-cuda-pod")
+    assert [defect.name for defect in parse("ops-image-latest")[1]] == ["ops-image-latest"]
+
+
 def a_pod(name: str, node: str, index: str = "") -> Json:
     labels = {"batch.kubernetes.io/job-completion-index": index} if index else {}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
