@@ -33,6 +33,8 @@ def header(state: State) -> list[str]:
         lines.append(f"*** SIMULATED CLUSTER ({scenario}): the results are not a real cluster's ***")
         if not (state.options.simulate or state.options.kubeconfig):
             lines.append("no target was named: judging the embedded cluster (see --kubeconfig, --in-cluster, --snapshot, --simulate)")
+    if target.kind is TargetKind.LOCAL:
+        lines.append("*** LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; the results are not a real cluster's ***")
     version = f", Kubernetes {target.kubernetes_version}" if target.kubernetes_version else ""
     lines.append(f"target: {target.kind} {target.server}{version}")
     lines.append(f"run: {state.run_id}, access up to {state.options.access}")
