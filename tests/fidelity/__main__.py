@@ -9,11 +9,14 @@ from pathlib import Path
 import msgspec
 
 from fixtures.localcluster.binaries import BinariesMissing, find
+from tests.fidelity.binding import compare_binding
 from tests.fidelity.comparing import ASPECTS, BINDING, Difference, apart
-from tests.fidelity.comparison import Comparison, compare_servers
+from tests.fidelity.comparison import Comparison, add_binding, compare_servers
 
 OUT = Path(__file__).resolve().parents[2] / "out"
 SHOWN = 12
+BOUND = 60
+"""Pods that are really created, to be bound or not."""
 
 
 def main(count: int, first: int) -> int:
@@ -24,6 +27,7 @@ def main(count: int, first: int) -> int:
         print(error, file=sys.stderr)
         return 2
     found = compare_servers(count, first, binaries)
+    add_binding(found, compare_binding(BOUND, first, binaries))
     OUT.mkdir(exist_ok=True)
     (OUT / "fidelity.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.document()), indent=2) + b"\n")
     report(found)

@@ -19,12 +19,14 @@ import msgspec
 from conformance.outputs.events import parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from fixtures.cluster import Cluster
+from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.simulator.admission import chain
 from fixtures.simulator.behaviour import Behaviour
 from fixtures.simulator.scheduling.default_scheduler import DefaultScheduler
 from fixtures.simulator.server.client import ApiClient
 from fixtures.watch import Observation
+from tests.fidelity.comparing import View
 from tests.served import served
 
 Json = dict[str, Any]
@@ -228,10 +230,10 @@ class Compared(msgspec.Struct, frozen=True):
     pinned: bool
 
 
-def compare_binding(count: int, first: int = 1) -> list[Compared]:
+def compare_binding(count: int, first: int = 1, binaries: Binaries | None = None) -> list[Compared]:
     """Ask both, then pin the pods that the real one bound to each node: the nodes that are feasible have to be the same."""
     asked = pods(count, first)
-    with ControlPlane.start() as plane:
+    with ControlPlane.start(binaries=binaries) as plane:
         real = Cluster.from_kubeconfig(plane.kubeconfig)
         prepare(real)
         said = outcomes(real, asked)
@@ -243,3 +245,20 @@ def compare_binding(count: int, first: int = 1) -> list[Compared]:
             heard = outcomes(other, [*asked, *more])
     together = zip([*asked, *more], said, heard, strict=True)
     return [Compared(body, one, two, number >= len(asked)) for number, (body, one, two) in enumerate(together)]
+
+
+def as_views(one: Compared) -> tuple[View, View]:
+    """Both outcomes as answers: bound is 201, and a pod that is to go anywhere may go to any node."""
+    return _view(one.real, one.pinned), _view(one.simulated, one.pinned)
+
+
+def _view(outcome: Outcome, pinned: bool) -> View:
+    return View(
+        status=201 if outcome.node else 409,
+        reason=outcome.node if pinned else outcome.postfilter,
+        causes=[(str(count), text) for text, count in outcome.reasons],
+        violations=str(outcome.total or ""),
+        warnings=[],
+        message=outcome.postfilter,
+        object={},
+    )

@@ -15,6 +15,7 @@ from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.simulator.admission import chain
 from fixtures.trouble import ApiTrouble
+from tests.fidelity.binding import Compared, as_views
 from tests.fidelity.comparing import BINDING, Difference, View, difference, view
 from tests.fidelity.generating import NAMESPACES, Request, requests
 from tests.fidelity.known import reason_of
@@ -80,6 +81,18 @@ def compare(asked: Iterable[Request], real: Cluster, simulated: Cluster, version
                 )
             )
     return result
+
+
+def add_binding(result: Comparison, compared: Iterable[Compared]) -> None:
+    """Count pods that were really created, as kind ``binding``: where they went and what was said of those that went nowhere."""
+    for one in compared:
+        result.compared["binding"] += 1
+        real, simulated = as_views(one)
+        if aspect := difference(real, simulated):
+            namespace = one.pod["metadata"]["namespace"]
+            result.differences.append(
+                Difference(kind="binding", aspect=aspect, namespace=namespace, body=one.pod, real=real, simulated=simulated)
+            )
 
 
 def prepare(cluster: Cluster) -> None:

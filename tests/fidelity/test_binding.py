@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from fixtures.localcluster.binaries import BinariesMissing, find
-from tests.fidelity.binding import Compared, compare_binding
+from tests.fidelity.binding import Compared, Outcome, compare_binding
+from tests.fidelity.comparison import Comparison, add_binding
 
 COUNT = 60
 
@@ -37,3 +40,23 @@ def test_failures_are_told_alike(compared: list[Compared]) -> None:
     failed = [one for one in compared if not one.real.node]
     assert [one for one in failed if one.real != one.simulated] == []
     assert len({text for one in failed for text, _ in one.real.reasons}) >= 5, "enough different reasons to compare"
+
+
+def test_a_pod_that_may_go_anywhere_may_differ_in_its_node_and_in_nothing_else() -> None:
+    comparison = Comparison(version="v1.36.3", compared=Counter(), differences=[])
+    pod = {"metadata": {"namespace": "binding"}, "spec": {}}
+    short = Outcome("", 2, (("Insufficient cpu", 2),), "preemption: none")
+    add_binding(
+        comparison,
+        [
+            Compared(pod, Outcome("a"), Outcome("b"), False),
+            Compared(pod, Outcome("a"), Outcome("b"), True),
+            Compared(pod, Outcome("a"), short, False),
+            Compared(pod, short, Outcome("", 2, (("Insufficient cpu", 1),), "preemption: none"), False),
+            Compared(pod, short, Outcome("", 2, short.reasons, "other"), False),
+            Compared(pod, short, short, False),
+        ],
+    )
+    assert [one.aspect for one in comparison.differences] == ["reason", "status", "causes", "reason"]
+    assert len(comparison.unexplained) == 4
+    assert comparison.document()["byKind"] == {"binding": {"compared": 6, "agreed": 2}}
