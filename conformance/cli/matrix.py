@@ -59,7 +59,8 @@ def _conclude(matrix: Matrix, seconds: float, *, partial: bool) -> int:
     detected = sum(row.detected for row in matrix.defects)
     alarms = sum(len(row.false_alarms) for row in matrix.scenarios)
     print(
-        f"\n{detected} of {len(matrix.defects)} defects detected exactly, {alarms} false alarms in {len(matrix.scenarios)} scenarios, {seconds:.0f} s"
+        f"\n{detected} of {len(matrix.defects)} defects detected exactly, "
+        f"{alarms} false alarms in {len(matrix.scenarios)} scenarios, {seconds:.0f} s"
     )
     if partial:
         return 0 if detected == len(matrix.defects) and not alarms else 1

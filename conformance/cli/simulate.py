@@ -8,9 +8,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from fixtures.simulator.embedded import EmbeddedCluster
-
 from conformance.cli.arguments import Parser, complain
+from fixtures.simulator.embedded import EmbeddedCluster
 from fixtures.simulator.scenario import ScenarioError, defect_names, scenario_names
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 import yaml
-from fixtures.simulator.embedded import EmbeddedCluster
 
 from fixtures.record import Access, Verdict, decode_report
+from fixtures.simulator.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
