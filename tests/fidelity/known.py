@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,18 +10,9 @@ from tests.fidelity.comparing import View
 Json = dict[str, Any]
 Rule = Callable[[Json, View, View], bool]
 
-_DIGITLESS = re.compile(r"hugepages-\w+': '[^0-9']+'")
-
 RULES: Mapping[str, Rule] = {
     "fields that a Windows pod may not have: no requirement judges Windows nodes": (
         lambda body, real, _: "windows" in real.message or "hostProcess" in real.message or "windowsOptions" in str(body)
-    ),
-    "huge pages in an amount that is a sign without digits: no requirement asks for huge pages": (
-        lambda body, real, simulated: (
-            real.status == simulated.status == 422
-            and all("hugepages-" in field for _, field in {*real.causes} ^ {*simulated.causes})
-            and bool(_DIGITLESS.search(str(body["spec"])))
-        )
     ),
     "defaults of a resource without a name: every request that has such a resource is refused on both sides": (
         lambda body, real, _: real.status == 422 and "resources.limits[]" in real.message
