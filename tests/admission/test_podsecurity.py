@@ -308,3 +308,11 @@ def test_any_text_may_be_asked_for_a_rejection(tail: str) -> None:
     rejection = parse_rejection(f'violates PodSecurity "baseline:latest": {tail}')
     assert rejection is not None
     assert len(rejection.reasons) == len(rejection.details)
+
+
+def test_host_network_makes_every_container_port_a_host_port() -> None:
+    """The API server's defaulting comes before the evaluation (seen on 1.36.3)."""
+    spec = {"hostNetwork": True, "containers": [{"name": "main", "ports": [{"containerPort": 443}]}]}
+    found = {violation.reason: violation.detail for violation in evaluate(spec, {}, Level.BASELINE)}
+    assert found["hostPort"] == 'container "main" uses hostPort 443'
+    assert "hostPort" not in {violation.reason for violation in evaluate({**spec, "hostNetwork": False}, {}, Level.BASELINE)}
