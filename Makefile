@@ -31,7 +31,7 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
-	@$(BIN)/python -m pytest tests -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
