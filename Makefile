@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help setup conformance conformance-local test lint matrix bench local fidelity docs lock clean
+.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,8 +48,18 @@ bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; wri
 local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
 	@$(BIN)/python -m fixtures.localcluster.build $(ARGS)
 
-fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED)
-	@$(BIN)/python -m tests.fidelity 2000 $(ARGS)
+fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED, LOCAL=1.35)
+	@$(BIN)/python -m tests.fidelity 2000 $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
+
+matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.35, ARGS="--only NAME")
+	@$(BIN)/python -m tests.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
+
+rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)
+	@$(BIN)/python -m tests.localcluster.rights $(ARGS)
+
+chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
+	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m tests.chaos.selfcheck --jobs $(JOBS) $(ARGS)
 
 docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
 	@$(BIN)/gpu-conformance docs docs

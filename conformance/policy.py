@@ -6,7 +6,7 @@ Durations are seconds unless the name says otherwise.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -207,6 +207,29 @@ class Probes(Section, frozen=True, kw_only=True):
         return 10 * self.start_seconds + self.window_seconds
 
 
+class Chaos(Section, frozen=True, kw_only=True):
+    """What chaos experiments may do to the cluster. Without a word here they act on none but those that the suite itself started."""
+
+    clusters: tuple[str, ...] = ()
+    """Clusters that experiments may act on: UID of the namespace kube-system, or name of the kubeconfig's context."""
+    max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 1
+    """Highest level of experiments: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node, 4 destructive."""
+    max_targets: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """How many objects one experiment may touch, whatever it says itself."""
+    max_percent: Annotated[float, msgspec.Meta(gt=0, le=100)] = 50
+    """How many of the eligible nodes, devices or agents' pods it may touch, in percent."""
+    injector_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+    """Image of the privileged pods that run host programs: it must have nsenter."""
+    canary_image: str = ""
+    """Image of the experiments' own workload; empty takes ``probes.image``."""
+    protected_namespaces: tuple[str, ...] = ("kube-public", "kube-node-lease", "default")
+    """Namespaces (globs) in which nothing is ever touched."""
+    remediation: tuple[str, ...] = ()
+    """Remediation that may see the faults and react: nvsentinel, eks-node-monitoring, karpenter, cluster-autoscaler, draino, medik8s."""
+    halt: bool = False
+    """Whether nothing may run at all."""
+
+
 class Policy(Section, frozen=True, kw_only=True):
     """The whole policy."""
 
@@ -219,5 +242,6 @@ class Policy(Section, frozen=True, kw_only=True):
     gang: Gang = Gang()
     network: Network = Network()
     probes: Probes = Probes()
+    chaos: Chaos = Chaos()
     required: tuple[str, ...] = ()
     """Requirements that must judge something: nothing to judge is a failure."""

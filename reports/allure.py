@@ -1,4 +1,4 @@
-"""Allure results: one ``*-result.json`` per requirement, by Allure's own model, for those who already run Allure.
+"""Allure results: one ``*-result.json`` per requirement and chaos experiment, by Allure's own model, for those who already run Allure.
 
 Allure has no waiver and no warning: both pass with the verdict as a parameter, a tag and in the message.
 Server address and context stay out: an Allure page is often published more widely than the report.
@@ -10,8 +10,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fixtures.chaos_record import ChaosReport, ChaosResult
 from fixtures.record import Level, Report, Result, TargetKind, Verdict
-from reports import view
+from reports import experiments, view
 from reports.text import NAME_LIMIT, link_parts, one_line, visible
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _STATUS = {
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "minor"}
 
 
-def write(report: Report, folder: Path) -> None:
+def write(report: Report, folder: Path, chaos: ChaosReport | None = None) -> None:
     """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``."""
     from allure_commons.logger import AllureFileLogger  # slow to import, needed here alone
 
@@ -41,9 +42,16 @@ def write(report: Report, folder: Path) -> None:
         if result.subjects:
             name = f"{_digest(f'{report.run.id} {result.id} {index}')}-attachment.txt"
             logger.report_attached_data(_table(result), name)  # type: ignore[no-untyped-call]
-            item.attachments = [_attachment(name)]
+            item.attachments = [_attachment(name, "subjects")]
         logger.report_result(item)  # type: ignore[no-untyped-call]
-    logger.report_attached_data(_environment(report), "environment.properties")  # type: ignore[no-untyped-call]
+    for index, experiment in enumerate(chaos.experiments if chaos else []):
+        chaos_item = _experiment(report, experiment, len(report.results) + index)
+        if experiment.findings:
+            name = f"{_digest(f'{report.run.id} {experiments.AREA} {experiment.id} {index}')}-attachment.txt"
+            logger.report_attached_data(_findings(experiment), name)  # type: ignore[no-untyped-call]
+            chaos_item.attachments = [_attachment(name, "findings")]
+        logger.report_result(chaos_item)  # type: ignore[no-untyped-call]
+    logger.report_attached_data(_environment(report, chaos), "environment.properties")  # type: ignore[no-untyped-call]
 
 
 def _item(report: Report, result: Result, index: int) -> TestResult:
@@ -94,6 +102,44 @@ def _item(report: Report, result: Result, index: int) -> TestResult:
     )
 
 
+def _experiment(report: Report, result: ChaosResult, index: int) -> TestResult:
+    from allure_commons import model2
+
+    moment = experiments.started(result) or view.started(report)
+    start = (round(moment.timestamp() * 1000) if moment else 0) + index
+    target, word = view.TARGET_NAME[result.target_kind], experiments.fidelity(result)
+    title, digest = _name(f"{result.id} {result.title}"), _digest(f"{experiments.AREA} {result.id}")
+    recovery = experiments.recovery(result)
+    parameters = {
+        "verdict": view.WORD[result.verdict],
+        "reason": experiments.reason(result),
+        "level": experiments.level_words(result),
+        "fidelity": word,
+        "recovery, s": recovery.words() if recovery else "",
+    }
+    labels = {"epic": experiments.AREA, "feature": title, "suite": experiments.AREA, "severity": _SEVERITY[Level.MUST]}
+    labels |= {"framework": "gpu-conformance", "host": target}
+    tags = [tag for tag in (experiments.AREA, experiments.level_words(result), word, result.verdict.value, target) if tag]
+    proved = [view.banner(report.target), result.proves]
+    return model2.TestResult(
+        uuid=_digest(f"{report.run.id} {experiments.AREA} {result.id} {index}"),
+        historyId=digest,
+        testCaseId=digest,
+        fullName=_name(f"gpu-conformance.{experiments.AREA}.{result.id}"),
+        name=title,
+        status=_STATUS[result.verdict],
+        statusDetails=model2.StatusDetails(
+            message=visible(f"{view.WORD[result.verdict]}: {result.message}"), trace="\n".join(experiments.details(result))
+        ),
+        stage="finished",
+        description="\n\n".join(_plain(visible(part)) for part in proved if part),
+        parameters=[model2.Parameter(name=name, value=value, excluded=True) for name, value in parameters.items() if value],
+        labels=[model2.Label(name=n, value=v) for n, v in labels.items()] + [model2.Label(name="tag", value=tag) for tag in tags],
+        start=start,
+        stop=start + round((experiments.finite(result.duration_seconds) or 0.0) * 1000),
+    )
+
+
 def _description(report: Report, result: Result) -> str:
     """Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text."""
     parts = [view.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
@@ -120,6 +166,16 @@ def _table(result: Result) -> str:
     return f"{text}\n\n{left} more subjects are not listed.\n" if left else f"{text}\n"
 
 
+def _findings(result: ChaosResult) -> str:
+    rows = [
+        [view.WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
+        for f in result.findings[:MAX_SUBJECTS]
+    ]
+    text = _aligned([["verdict", "finding", "reason", "message"], *rows])
+    left = len(result.findings) - len(rows)
+    return f"{text}\n\n{left} more findings are not listed.\n" if left else f"{text}\n"
+
+
 def _aligned(rows: list[list[str]]) -> str:
     """Rows as columns of plain text; plain padding, because tables of 100,000 subjects have to be quick."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -127,20 +183,20 @@ def _aligned(rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _attachment(name: str) -> object:
+def _attachment(source: str, name: str) -> object:
     from allure_commons import model2
 
-    return model2.Attachment(name="subjects", source=name, type="text/plain")
+    return model2.Attachment(name=name, source=source, type="text/plain")
 
 
-def _environment(report: Report) -> str:
+def _environment(report: Report, chaos: ChaosReport | None) -> str:
     """Java properties: what was judged, without addresses or names of the cluster."""
     facts = {
         "target": view.TARGET_NAME[report.target.kind],
         "kubernetes": report.target.kubernetes_version,
         "suite": f"{report.suite.name} {report.suite.version}",
         "run": report.run.id,
-        "verdict": view.OVERALL[report.verdict],
+        "verdict": experiments.overall(report, chaos),
         "exitCode": str(report.exit_code),
     }
     if report.target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):

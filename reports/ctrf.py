@@ -1,4 +1,4 @@
-"""CTRF 1.0, the Common Test Report Format (ctrf.io, ``ctrf.schema.json``): one test per requirement.
+"""CTRF 1.0, the Common Test Report Format (ctrf.io, ``ctrf.schema.json``): one test per requirement and chaos experiment.
 
 Where CTRF has no word the test is ``other``: inconclusive and error are neither a pass nor a failure. ``rawStatus``
 keeps the suite's own verdict, ``extra`` what CTRF has no field for.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import uuid
 
+from fixtures.chaos_record import ChaosReport, ChaosResult
 from fixtures.record import Report, Result, TargetKind, Verdict
-from reports import view
+from reports import experiments, view
 from reports.text import NAME_LIMIT, one_line, visible
 
 MAX_SUBJECTS = 20
@@ -27,16 +28,18 @@ _STATUS = {
 }
 
 
-def render(report: Report) -> str:
+def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The whole document, indented."""
-    return json.dumps(_document(report), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_document(report, chaos), indent=2, ensure_ascii=False) + "\n"
 
 
-def _document(report: Report) -> dict[str, object]:
+def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
     moment = view.started(report)
     start = round(moment.timestamp() * 1000) if moment else 0
     duration = _milliseconds(report.run.duration_seconds)
-    tests = [_test(result) for result in report.results]
+    held = chaos.experiments if chaos else []
+    subject = "chaos" if experiments.only_chaos(report, chaos) else "conformance"
+    tests = [_test(result) for result in report.results] + [_experiment(result) for result in held]
     statuses = [test["status"] for test in tests]
     document: dict[str, object] = {
         "reportFormat": "CTRF",
@@ -48,7 +51,7 @@ def _document(report: Report) -> dict[str, object]:
             "summary": {
                 "tests": len(tests),
                 **{status: statuses.count(status) for status in ("passed", "failed", "skipped", "pending", "other")},
-                "suites": len(view.by_area(report.results)),
+                "suites": len(view.by_area(report.results)) + bool(held),
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
@@ -56,7 +59,7 @@ def _document(report: Report) -> dict[str, object]:
             },
             "tests": tests,
             "environment": {
-                "reportName": f"GPU conformance ({view.target_words(report.target)})",
+                "reportName": f"GPU {subject} ({view.target_words(report.target)})",
                 "testEnvironment": view.TARGET_NAME[report.target.kind],
                 "extra": _environment(report),
             },
@@ -78,6 +81,8 @@ def _environment(report: Report) -> dict[str, object]:
     }
     if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
         extra |= {"scenario": _name(target.scenario), "defects": [_name(d) for d in target.defects]}
+        extra |= {"components": [_name(component) for component in target.components]} if target.components else {}
+        extra |= {"notes": [_name(note) for note in target.notes]} if target.notes else {}
     return extra
 
 
@@ -103,6 +108,45 @@ def _test(result: Result) -> dict[str, object]:
             "remediation": visible(result.remediation),
         },
     }
+    if result.message:
+        test["message"] = visible(result.message)
+    return test
+
+
+def _experiment(result: ChaosResult) -> dict[str, object]:
+    recovery, detection = experiments.recovery(result), experiments.detection(result)
+    word = experiments.fidelity(result)
+    test: dict[str, object] = {
+        "id": str(uuid.uuid5(_NAMESPACE, _name(f"{experiments.AREA} {result.id}"))),
+        "name": _name(f"{result.id} {result.title}"),
+        "status": _STATUS[result.verdict],
+        "rawStatus": result.verdict.value,
+        "duration": _milliseconds(experiments.finite(result.duration_seconds) or 0.0),
+        "suite": [experiments.AREA],
+        "type": experiments.AREA,
+        "tags": [tag for tag in (experiments.level_words(result), word, result.target_kind.value) if tag],
+        "labels": {"id": _name(result.id), "level": experiments.level_words(result), "fidelity": word, "target": result.target_kind.value},
+        "extra": {
+            "verdict": result.verdict.value,
+            "reasonCodes": [_name(code) for code in result.reason_codes[:MAX_SUBJECTS]],
+            "level": result.level,
+            "fidelity": word,
+            "targetKind": result.target_kind.value,
+            "targets": experiments.targets(result),
+            "detectionSeconds": detection.seconds if detection else None,
+            "recoverySeconds": recovery.seconds if recovery else None,
+            "recoveryUncertaintySeconds": recovery.uncertainty if recovery else None,
+            "recoveryFrom": _name(result.recovery_from),
+            "recoveryBoundSeconds": experiments.finite(result.bound_seconds),
+            "samplerGapSeconds": experiments.finite(result.sampler_gap_seconds),
+            "details": experiments.details(result),
+            "residue": len(result.residue),
+            "artefacts": _name(result.artefacts),
+        },
+    }
+    moment = experiments.started(result)
+    if moment:
+        test["start"] = _milliseconds(moment.timestamp())
     if result.message:
         test["message"] = visible(result.message)
     return test

@@ -1,7 +1,7 @@
 """Two runs compared by (requirement id, subject): before and after an upgrade, or this run and its baseline.
 
 A requirement that only one of the runs knows is named, and never blamed on the cluster. A subject that a run counted
-but did not keep cannot be called fixed or gone.
+but did not keep cannot be called fixed or gone. Chaos experiments of the runs are compared by their ids.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Level, Report, Result, SubjectResult, Verdict
-from reports import view
+from reports import diff_chaos, experiments, view
 from reports.text import NAME_LIMIT, one_line
 
 
@@ -51,7 +52,7 @@ class Side(msgspec.Struct, kw_only=True, frozen=True):
     target: str
     cluster_uid: str
     kubernetes_version: str
-    verdict: Verdict
+    headline: str
     exit_code: int
 
 
@@ -61,6 +62,7 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     old: Side
     new: Side
     changes: list[Change]
+    experiments: list[diff_chaos.Change] = []
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
@@ -74,8 +76,8 @@ _WORST = (Verdict.FAILED, Verdict.WARNED, Verdict.ERROR, Verdict.INCONCLUSIVE, V
 _State = tuple[Verdict, str]  # verdict and one sentence
 
 
-def compare(old: Report, new: Report) -> Difference:
-    """What changed from ``old`` to ``new``."""
+def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_chaos: ChaosReport | None = None) -> Difference:
+    """What changed from ``old`` to ``new``, and between the chaos experiments of the two runs."""
     before = {result.id: result for result in old.results}
     after = {result.id: result for result in new.results}
     changes: list[Change] = []
@@ -83,12 +85,15 @@ def compare(old: Report, new: Report) -> Difference:
         known = before.get(result.id)
         changes += _compare(known, result) if known else [_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict)]
     changes += [_whole(Bucket.REQUIREMENT_REMOVED, r, old=r.verdict) for r in before.values() if r.id not in after]
-    return Difference(old=_side(old), new=_side(new), changes=changes)
+    return Difference(
+        old=_side(old, old_chaos), new=_side(new, new_chaos), changes=changes, experiments=diff_chaos.compare(old_chaos, new_chaos)
+    )
 
 
-def regressions(difference: Difference) -> list[Change]:
+def regressions(difference: Difference) -> list[Change | diff_chaos.Change]:
     """Changes that make the new run worse where a gate looks: what failed or became undecidable since."""
-    return [change for change in difference.changes if change.gating]
+    found: list[Change | diff_chaos.Change] = [*difference.changes, *difference.experiments]
+    return [change for change in found if change.gating]
 
 
 def render(difference: Difference) -> str:
@@ -103,7 +108,8 @@ def render(difference: Difference) -> str:
         if changes:
             lines += ["", f"{bucket.value} ({len(changes)})"]
             lines += [f"  {_line(change)}" for change in changes]
-    if not difference.changes:
+    lines += diff_chaos.render(difference.experiments)
+    if not difference.changes and not difference.experiments:
         lines += ["", "no difference"]
     worse = len(regressions(difference))
     lines += ["", f"{worse} regressions" if worse != 1 else "1 regression"]
@@ -198,22 +204,20 @@ def _key(subject: SubjectResult) -> str:
     return f"{subject.kind} {subject.namespace}/{subject.name}" if subject.namespace else f"{subject.kind} {subject.name}"
 
 
-def _side(report: Report) -> Side:
+def _side(report: Report, chaos: ChaosReport | None) -> Side:
     return Side(
         run=report.run.id,
         target=view.target_words(report.target),
         cluster_uid=report.target.cluster_uid,
         kubernetes_version=report.target.kubernetes_version,
-        verdict=report.verdict,
+        headline=experiments.overall(report, chaos),
         exit_code=report.exit_code,
     )
 
 
 def _side_line(side: Side) -> str:
     version = one_line(side.kubernetes_version, NAME_LIMIT) or "unknown"
-    return (
-        f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {view.OVERALL[side.verdict]}, exit code {side.exit_code}"
-    )
+    return f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {side.headline}, exit code {side.exit_code}"
 
 
 def _line(change: Change) -> str:

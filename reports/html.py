@@ -16,7 +16,10 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from fixtures.chaos_record import ChaosFinding, ChaosReport, ChaosResult
 from fixtures.record import InventoryRow, Report, Result, SubjectResult, Verdict
+from reports import experiments as chaotic
+from reports import timeline as timelines
 from reports import view
 from reports.text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 
@@ -31,6 +34,42 @@ MAX_INVENTORY_SHOWN = 250
 MAX_SOURCES_SHOWN = 12
 MAX_REQUESTS_SHOWN = 200
 MAX_RESIDUE_SHOWN = 200
+MAX_FINDINGS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRow:
+    """One chaos experiment as the page shows it."""
+
+    anchor: str
+    result: ChaosResult
+    timeline: timelines.Timeline | None
+    findings: list[ChaosFinding]
+
+    @property
+    def detection(self) -> chaotic.Span | None:
+        """From the fault to its detection."""
+        return chaotic.detection(self.result)
+
+    @property
+    def recovery(self) -> chaotic.Span | None:
+        """The time to recovery."""
+        return chaotic.recovery(self.result)
+
+    @property
+    def recovered(self) -> str:
+        """The time to recovery in a sentence."""
+        return chaotic.recovery_words(self.result)
+
+    @property
+    def fidelity(self) -> str:
+        """How real the fault was."""
+        return chaotic.fidelity(self.result)
+
+    @property
+    def targets(self) -> str:
+        """What it touched."""
+        return chaotic.targets(self.result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +122,8 @@ class Area:
         return parts
 
 
-def render(report: Report) -> str:
-    """The whole page. Pure: the same report gives the same bytes."""
+def render(report: Report, chaos: ChaosReport | None = None) -> str:
+    """The whole page, with the timelines of chaos experiments if there were any. Pure: the same report gives the same bytes."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -94,6 +133,9 @@ def render(report: Report) -> str:
         finalize=_finish,
     )
     environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
+    environment.filters["short"] = lambda text: escape(
+        text if len(text := one_line(text)) <= timelines.NAME_CHARS else text[: timelines.NAME_CHARS - 1] + "…"
+    )
     environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
     environment.filters["unbroken"] = lambda text: len(text) > MAX_WORD and max(map(len, text[:CELL_LIMIT].split()), default=0) > MAX_WORD
     environment.filters["links"] = lambda text: link_parts(visible(text, CELL_LIMIT))
@@ -101,7 +143,7 @@ def render(report: Report) -> str:
     environment.filters["size"] = view.size_words
     environment.filters["thousands"] = lambda number: f"{number:,}"
     style, script = _source("style.css"), _source("script.js")
-    areas = _areas(report)
+    areas, held = _areas(report), _experiments(chaos)
     return environment.get_template(
         "report.html.j2"
     ).render(
@@ -117,8 +159,9 @@ def render(report: Report) -> str:
         levels=sorted({r.level for r in report.results}),
         word=view.WORD,
         subject_word={**view.WORD, Verdict.NOT_APPLICABLE: "not judged"},
-        overall=view.OVERALL[report.verdict],
-        exit_meaning=view.exit_meaning(report.exit_code),
+        overall=chaotic.overall(report, chaos),
+        exit_meaning=chaotic.exit_meaning(report, chaos),
+        residue_advice=chaotic.residue_advice(chaos).split(", then "),
         banner=view.banner(report.target),
         target_name=view.TARGET_NAME[report.target.kind],
         started=_started(report),
@@ -126,7 +169,34 @@ def render(report: Report) -> str:
         sources=_sources(report),
         requests=sorted(report.requests.by_verb_and_resource.items(), key=lambda item: (-item[1], item[0]))[:MAX_REQUESTS_SHOWN],
         residue=report.residue[:MAX_RESIDUE_SHOWN],
+        chaos=chaos,
+        experiments=held,
+        chaos_attention=_experiments_to_see(held),
+        only_chaos=chaotic.only_chaos(report, chaos),
+        chaos_counts=chaotic.counts(chaos.experiments if chaos else []),
     )
+
+
+def _experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
+    """Experiments, those that need attention first; so their findings."""
+    if chaos is None:
+        return []
+    anchors: set[str] = set()
+    rank = {verdict: index for index, verdict in enumerate(view.SUBJECT_ORDER)}
+    return [
+        ExperimentRow(
+            anchor=_anchor(f"chaos-{result.id}", anchors),
+            result=result,
+            timeline=timelines.timeline(result),
+            findings=sorted(result.findings, key=lambda one: rank[one.verdict])[:MAX_FINDINGS_SHOWN],
+        )
+        for result in sorted(chaos.experiments, key=lambda one: rank[one.verdict])
+    ]
+
+
+def _experiments_to_see(rows: list[ExperimentRow]) -> list[ExperimentRow]:
+    by_result = {id(row.result): row for row in rows}
+    return [by_result[id(result)] for result in chaotic.attention(row.result for row in rows)]
 
 
 def _finish(value: object) -> object:

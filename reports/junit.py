@@ -1,16 +1,17 @@
-"""JUnit XML, as read by Jenkins, GitLab, Prow and Testgrid: one test case per requirement.
+"""JUnit XML, as read by Jenkins, GitLab, Prow and Testgrid: one test case per requirement and per chaos experiment.
 
 failed becomes ``failure``; error and inconclusive become ``error``; not_applicable becomes ``skipped``; waived and
 warned pass, and say so in ``system-out`` and in the ``verdict`` property, so that neither hides among the skipped.
-A run without results or with residue still leaves a case that is red.
+A run without results or with residue still leaves a case that is red. Experiments are the suite ``chaos``.
 """
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from fixtures.chaos_record import ChaosReport, ChaosResult
 from fixtures.record import Report, Result, Verdict
-from reports import view
+from reports import experiments, view
 from reports.text import NAME_LIMIT, one_line, visible, xml_legal
 
 MAX_SUBJECTS = 20
@@ -20,14 +21,21 @@ _ERRORS = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 _SKIPPED = (Verdict.NOT_APPLICABLE,)
 
 
-def render(report: Report) -> str:
+def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The whole document, with its XML declaration."""
     root = ET.Element("testsuites", name=_name(f"{report.suite.name} ({view.target_words(report.target)})"))
     for area, results in view.by_area(report.results).items():
         suite = _suite(root, report, area, [r.verdict for r in results], sum(r.duration_seconds for r in results))
         for result in results:
             _case(suite, area, result)
-    _run_case(root, report)
+    held = chaos.experiments if chaos else []
+    if held:
+        suite = _suite(
+            root, report, experiments.AREA, [r.verdict for r in held], sum(experiments.finite(r.duration_seconds) or 0.0 for r in held)
+        )
+        for experiment in held:
+            _experiment(suite, experiment)
+    _run_case(root, report, chaos)
     for attribute in ("tests", "failures", "errors", "skipped"):
         root.set(attribute, str(sum(int(suite.get(attribute, "0")) for suite in root)))
     root.set("time", f"{report.run.duration_seconds:.3f}")
@@ -81,20 +89,60 @@ def _case(suite: ET.Element, area: str, result: Result) -> None:
             "reasonCode": result.reason_code,
         },
     )
-    message = _name(result.message or view.WORD[result.verdict], 1_000)
-    if result.verdict in _FAILURES:
-        ET.SubElement(case, "failure", message=message, type=result.verdict.value).text = _details(result)
-    elif result.verdict in _ERRORS:
-        ET.SubElement(case, "error", message=message, type=result.verdict.value).text = _details(result)
-    elif result.verdict in _SKIPPED:
-        ET.SubElement(case, "skipped", message=message, type=_name(result.reason_code or result.verdict.value))
-    elif result.verdict is not Verdict.PASSED:
-        ET.SubElement(case, "system-out").text = f"{view.WORD[result.verdict]}: {message}\n{_details(result)}"
+    _outcome(case, result.verdict, result.message, result.reason_code, _details(result))
 
 
-def _run_case(root: ET.Element, report: Report) -> None:
-    """A case for the run itself, when the run has something to say that no requirement does."""
-    if report.results and not report.residue:
+def _experiment(suite: ET.Element, result: ChaosResult) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"gpu-conformance.{experiments.AREA}",
+        name=_name(f"{result.id} {result.title}"),
+        time=f"{experiments.finite(result.duration_seconds) or 0.0:.3f}",
+    )
+    recovery, detection = experiments.recovery(result), experiments.detection(result)
+    _properties(
+        case,
+        {
+            "id": result.id,
+            "level": experiments.level_words(result),
+            "verdict": result.verdict.value,
+            "reasonCode": experiments.reason(result),
+            "fidelity": experiments.fidelity(result),
+            "targetKind": result.target_kind.value,
+            "targets": experiments.targets(result),
+            "detectionSeconds": _seconds(detection.seconds) if detection else "",
+            "recoverySeconds": _seconds(recovery.seconds) if recovery else "",
+            "recoveryUncertaintySeconds": _seconds(recovery.uncertainty) if recovery else "",
+            "recoveryBoundSeconds": _seconds(experiments.finite(result.bound_seconds)),
+            "samplerGapSeconds": _seconds(experiments.finite(result.sampler_gap_seconds)),
+        },
+    )
+    details = xml_legal("\n".join(experiments.details(result)))
+    _outcome(case, result.verdict, result.message, experiments.reason(result), details)
+    if result.verdict is Verdict.PASSED and result.residue:
+        ET.SubElement(case, "system-out").text = details
+
+
+def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details: str) -> None:
+    message = _name(text or view.WORD[verdict], 1_000)
+    if verdict in _FAILURES:
+        ET.SubElement(case, "failure", message=message, type=verdict.value).text = details
+    elif verdict in _ERRORS:
+        ET.SubElement(case, "error", message=message, type=verdict.value).text = details
+    elif verdict in _SKIPPED:
+        ET.SubElement(case, "skipped", message=message, type=_name(reason or verdict.value))
+    elif verdict is not Verdict.PASSED:
+        ET.SubElement(case, "system-out").text = f"{view.WORD[verdict]}: {message}\n{details}"
+
+
+def _seconds(number: float | None) -> str:
+    return "" if number is None else f"{number:.3f}"
+
+
+def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> None:
+    """A case for the run itself, when the run has something to say that no requirement and no experiment does."""
+    if (report.results or (chaos and chaos.experiments)) and not report.residue:
         return
     suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
     case = ET.SubElement(
@@ -102,7 +150,7 @@ def _run_case(root: ET.Element, report: Report) -> None:
     )
     problem = f"{len(report.residue)} objects left behind" if report.residue else "no requirement was judged"
     error = ET.SubElement(case, "error", message=f"{problem}; exit code {report.exit_code}", type="residue" if report.residue else "empty")
-    error.text = "\n".join(_name(item) for item in report.residue[:MAX_SUBJECTS]) or view.exit_meaning(report.exit_code)
+    error.text = "\n".join(_name(item) for item in report.residue[:MAX_SUBJECTS]) or experiments.exit_meaning(report, chaos)
 
 
 def _details(result: Result) -> str:

@@ -1,27 +1,30 @@
 """Metrics for the textfile collector of node_exporter, and the same as OpenMetrics.
 
-No label carries a node or a pod: the number of series is the number of requirements, whatever the size of the cluster.
+No label carries a node or a pod: the number of series is that of requirements and experiments, whatever the size of the cluster.
+Families of experiments are there when the run was about experiments, ``conformant`` when it was about requirements.
 The textfile collector reads the classic text format, which has no ``# EOF``; OpenMetrics demands it.
 """
 
 from __future__ import annotations
 
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, Verdict
-from reports import view
+from reports import experiments, view
 from reports.text import NAME_LIMIT, one_line
 
 PREFIX = "gpu_conformance"
 
 _Sample = tuple[dict[str, str], float]
+_Family = tuple[str, str, list[_Sample]]
 
 
-def render(report: Report, *, openmetrics: bool = False) -> str:
+def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: bool = False) -> str:
     """All metrics; with ``openmetrics`` closed by ``# EOF``."""
     target = report.target.kind.value
     counts = view.counts(report)
     moment = view.started(report)
     end = moment.timestamp() + report.run.duration_seconds if moment else 0.0
-    families: list[tuple[str, str, list[_Sample]]] = [
+    families: list[_Family] = [
         (
             "run_info",
             "What was judged; target says whether it was a real cluster.",
@@ -38,7 +41,6 @@ def render(report: Report, *, openmetrics: bool = False) -> str:
                 )
             ],
         ),
-        ("conformant", "1 when the run ended with exit code 0.", [({"target": target}, float(report.exit_code == 0))]),
         ("exit_code", "Exit code of the run.", [({"target": target}, report.exit_code)]),
         (
             "requirement",
@@ -65,6 +67,9 @@ def render(report: Report, *, openmetrics: bool = False) -> str:
         ("last_run_timestamp_seconds", "When the run ended, in Unix time.", [({"target": target}, end)]),
         ("last_run_duration_seconds", "How long the run took.", [({"target": target}, report.run.duration_seconds)]),
     ]
+    if not experiments.only_chaos(report, chaos):
+        families.insert(1, ("conformant", "1 when the run ended with exit code 0.", [({"target": target}, float(report.exit_code == 0))]))
+    families += _chaos(chaos) if chaos else []
     lines: list[str] = []
     for name, text, samples in families:
         lines += [f"# HELP {PREFIX}_{name} {text}", f"# TYPE {PREFIX}_{name} gauge"]
@@ -73,6 +78,28 @@ def render(report: Report, *, openmetrics: bool = False) -> str:
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines) + "\n"
+
+
+def _chaos(chaos: ChaosReport) -> list[_Family]:
+    held = [(r, {"experiment": r.id, "fidelity": experiments.fidelity(r), "target": r.target_kind.value}) for r in chaos.experiments]
+    recovered = [(span, labels) for r, labels in held if (span := experiments.recovery(r)) is not None]
+    unsure = [(labels, span.uncertainty) for span, labels in recovered if span.uncertainty is not None]
+    detected = [(labels, span.seconds) for r, labels in held if (span := experiments.detection(r)) is not None]
+    bounds = [(labels, bound) for r, labels in held if (bound := experiments.finite(r.bound_seconds)) is not None]
+    gaps = [(labels, gap) for r, labels in held if (gap := experiments.finite(r.sampler_gap_seconds)) is not None]
+    counted, target = experiments.counts(chaos.experiments), chaos.target.kind.value
+    states = [(labels | {"verdict": v.value}, float(r.verdict is v)) for r, labels in held for v in Verdict]
+    return [
+        ("chaos_experiments", "Number of experiments by verdict.", [({"verdict": v.value, "target": target}, counted[v]) for v in Verdict]),
+        ("chaos_experiment", "The experiments and their level.", [(labels | {"level": str(r.level)}, 1.0) for r, labels in held]),
+        ("chaos_verdict", "1 for the verdict an experiment has, 0 for the others.", states),
+        ("chaos_detection_seconds", "From the fault to its detection.", detected),
+        ("chaos_recovery_seconds", "Time to recovery, from the fault or the undo.", [(labels, span.seconds) for span, labels in recovered]),
+        ("chaos_recovery_uncertainty_seconds", "How much of the time to recovery is not known.", unsure),
+        ("chaos_recovery_bound_seconds", "What the time to recovery may be.", bounds),
+        ("chaos_sampler_gap_seconds", "Longest silence between two samples.", gaps),
+        ("chaos_residue_changes", "Changes that were not put back.", [(labels, len(r.residue)) for r, labels in held]),
+    ]
 
 
 def _labels(labels: dict[str, str]) -> str:

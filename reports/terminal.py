@@ -1,5 +1,7 @@
 """The summary at the end of a run on a terminal: what was judged, counts per area, what needs attention, the verdict.
 
+A run of chaos experiments has a table of these; a run of nothing else has no table of areas.
+
 With ``colour`` it is drawn by rich with box lines; without, it is plain ASCII, fit for logs and files. Text from the
 cluster cannot move the cursor, set the title or colour anything: control characters are spelled out.
 """
@@ -8,42 +10,25 @@ from __future__ import annotations
 
 import io
 
-from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, Result, Verdict
-from reports import view
-from reports.text import NAME_LIMIT, ascii_only, one_line, visible
+from reports import experiments, terminal_chaos, view
+from reports.tables import SHORT, STYLE, grid, plain
+from reports.text import NAME_LIMIT, one_line, visible
 
 MIN_WIDTH = 60
 MAX_SUBJECTS = 3
 MAX_ROWS = 200
 
-_STYLE = {
-    Verdict.PASSED: "green",
-    Verdict.FAILED: "bold red",
-    Verdict.WARNED: "yellow",
-    Verdict.WAIVED: "magenta",
-    Verdict.NOT_APPLICABLE: "dim",
-    Verdict.INCONCLUSIVE: "cyan",
-    Verdict.ERROR: "bold magenta",
-}
 _COLUMN = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
-_SHORT = {
-    Verdict.PASSED: "pass",
-    Verdict.FAILED: "fail",
-    Verdict.WARNED: "warn",
-    Verdict.WAIVED: "waiv",
-    Verdict.NOT_APPLICABLE: "n.a.",
-    Verdict.INCONCLUSIVE: "inc.",
-    Verdict.ERROR: "err.",
-}
 FULL_WORDS_WIDTH = 100
 
 
-def summary(report: Report, *, width: int, colour: bool, report_path: str) -> str:
+def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
     """The whole summary, ending in a newline. ``width`` is in columns; the last line names verdict, exit code and path."""
     buffer = io.StringIO()
     console = Console(
@@ -61,20 +46,43 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str) -> st
     )
     for line in _header(report, colour):
         console.print(line)
+    if not experiments.only_chaos(report, chaos):
+        _print_requirements(console, report, width, colour)
+    if chaos is not None and chaos.experiments:
+        _print_experiments(console, chaos, width, colour)
+    if report.residue:
+        console.print()
+        console.print(_residue(report, chaos, colour))
     console.print()
-    console.print(_areas(report, colour, _COLUMN if width >= FULL_WORDS_WIDTH else _SHORT))
+    if chaos is not None and report.results:
+        console.print(_chaos_line(report, chaos, colour), soft_wrap=True)
+    console.print(_last_line(report, chaos, report_path, colour), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:
+    console.print()
+    console.print(_areas(report, colour, _COLUMN if width >= FULL_WORDS_WIDTH else SHORT))
     rows = view.attention(report)
     if rows:
         console.print()
         console.print(_findings(rows[:MAX_ROWS], colour))
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more requirements; see the report.")
-    if report.residue:
-        console.print()
-        console.print(_residue(report, colour))
+
+
+def _print_experiments(console: Console, chaos: ChaosReport, width: int, colour: bool) -> None:
+    limit = terminal_chaos.MAX_ROWS
     console.print()
-    console.print(_last_line(report, report_path, colour), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    console.print(terminal_chaos.table(chaos.experiments, width, colour))
+    if len(chaos.experiments) > limit:
+        console.print(f"... and {len(chaos.experiments) - limit} more experiments; see the report.")
+    rows = experiments.attention(chaos.experiments)
+    if rows:
+        console.print()
+        console.print(terminal_chaos.findings(rows, colour))
+    if len(rows) > limit:
+        console.print(f"... and {len(rows) - limit} more experiments; see the report.")
 
 
 def _header(report: Report, colour: bool) -> list[Text]:
@@ -88,17 +96,17 @@ def _header(report: Report, colour: bool) -> list[Text]:
         f"Run {one_line(report.run.id, NAME_LIMIT)}, {took}, {report.requests.count} requests, "
         f"{view.size_words(report.requests.bytes)} received",
     ]
-    texts = [_plain(line, 2_000, colour) for line in lines]
+    texts = [plain(line, 2_000, colour) for line in lines]
     warning = view.banner(target)
     if warning:
-        banner = _plain(warning, 2_000, colour)
+        banner = plain(warning, 2_000, colour)
         banner.stylize("bold black on yellow")
         texts.insert(0, banner)
     return texts
 
 
 def _areas(report: Report, colour: bool, words: dict[Verdict, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if colour else box.ASCII2, pad_edge=not colour, show_footer=True, safe_box=not colour)
+    table = grid(colour, footer=True)
     rows, counts = view.areas(report), view.counts(report)
     table.add_column("area", "all", overflow="fold", max_width=20)
     for verdict in Verdict:
@@ -106,26 +114,26 @@ def _areas(report: Report, colour: bool, words: dict[Verdict, str]) -> Table:
     table.add_column("judged/total", f"{sum(r.judged for r in rows)}/{sum(r.total for r in rows)}", justify="right", no_wrap=True)
     for row in rows:
         cells = [_count(verdict, row.counts[verdict]) for verdict in Verdict]
-        table.add_row(_plain(one_line(row.area, 40), 100, colour), *cells, Text(f"{row.judged}/{row.total}"))
+        table.add_row(plain(one_line(row.area, 40), 100, colour), *cells, Text(f"{row.judged}/{row.total}"))
     return table
 
 
 def _count(verdict: Verdict, number: int) -> Text:
-    return Text(str(number), style=_STYLE[verdict] if number else "dim")
+    return Text(str(number), style=STYLE[verdict] if number else "dim")
 
 
 def _findings(rows: list[Result], colour: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if colour else box.ASCII2, pad_edge=not colour, show_lines=not colour, safe_box=not colour)
+    table = grid(colour, lines=True)
     table.add_column("id", overflow="fold", max_width=14)
     table.add_column("level", no_wrap=True, min_width=6)
     table.add_column("verdict", no_wrap=True, min_width=12)
     table.add_column("where and what to do", overflow="fold", ratio=1)
     for result in rows:
         table.add_row(
-            _plain(one_line(result.id, 40), 100, colour),
+            plain(one_line(result.id, 40), 100, colour),
             Text(result.level.value),
-            Text(view.WORD[result.verdict], style=_STYLE[result.verdict]),
-            Group(*(_plain(line, 2_000, colour) for line in _explanation(result))),
+            Text(view.WORD[result.verdict], style=STYLE[result.verdict]),
+            Group(*(plain(line, 2_000, colour) for line in _explanation(result))),
         )
     return table
 
@@ -143,27 +151,29 @@ def _explanation(result: Result) -> list[str]:
     return lines
 
 
-def _residue(report: Report, colour: bool) -> Text:
-    lines = [f"RESIDUE: {len(report.residue)} left behind (run gpu-conformance cleanup)"]
+def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
+    lines = [f"RESIDUE: {len(report.residue)} left behind (run {experiments.residue_advice(chaos)})"]
     lines += [f"- {one_line(item, NAME_LIMIT)}" for item in report.residue[:20]]
     if len(report.residue) > 20:
         lines.append(f"- and {len(report.residue) - 20} more")
-    text = _plain("\n".join(lines), 10_000, colour)
+    text = plain("\n".join(lines), 10_000, colour)
     text.stylize("bold red")
     return text
 
 
-def _last_line(report: Report, report_path: str, colour: bool) -> Text:
-    line = Text()
-    line.append(view.OVERALL[report.verdict].upper(), style=_STYLE[report.verdict])
-    if view.banner(report.target):
-        line.append(f" [{view.TARGET_NAME[report.target.kind]}]")
-    line.append(f", exit code {report.exit_code} ({view.exit_meaning(report.exit_code)}), report ")
-    line.append(_plain(report_path, 2_000, colour))
-    return line
+def _chaos_line(report: Report, chaos: ChaosReport, colour: bool) -> Text:
+    line = Text("CHAOS", style=STYLE[chaos.verdict])
+    line.append(plain(f": {experiments.tally_words(chaos)}", 4_000, colour))
+    return line.append(f" [{view.TARGET_NAME[report.target.kind]}]" if view.banner(report.target) else "")
 
 
-def _plain(text: str, limit: int, colour: bool) -> Text:
-    """Text for a cell; made ASCII before layout when not in colour, so that escapes do not break the lines of a table."""
-    shown = visible(text, limit)
-    return Text(shown if colour else ascii_only(shown))
+def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colour: bool) -> Text:
+    meaning = f" ({experiments.exit_meaning(report, chaos)})"
+    if chaos is not None and not report.results:
+        line = _chaos_line(report, chaos, colour)
+        meaning = "" if report.exit_code == 0 else meaning
+    else:
+        line = Text(experiments.overall(report, chaos).upper(), style=STYLE[report.verdict])
+        line.append(f" [{view.TARGET_NAME[report.target.kind]}]" if view.banner(report.target) else "")
+    line.append(f", exit code {report.exit_code}{meaning}, report ")
+    return line.append(plain(report_path, 2_000, colour))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -29,6 +30,9 @@ OVERALL: dict[Verdict, str] = {
     Verdict.INCONCLUSIVE: "Inconclusive",
     Verdict.ERROR: "Error",
 }
+
+MAX_NOTES = 10
+"""Notes on a target that a banner shows; the record has all."""
 
 ATTENTION = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.WARNED, Verdict.WAIVED)
 """Verdicts a reader has to look at, most urgent first."""
@@ -79,7 +83,11 @@ def banner(target: Target) -> str:
         return f"SIMULATED CLUSTER: {simulation(target)}. This is not a real cluster's result."
     if target.kind is TargetKind.LOCAL:
         nodes = f"simulated GPU nodes, {simulation(target)}"
-        return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result."
+        notes = "".join(f" {one_line(note, NAME_LIMIT)}." for note in target.notes[:MAX_NOTES])
+        told = f" Not as in the scenario:{notes}" if notes else ""
+        programs = "".join(f" {one_line(component, NAME_LIMIT)}." for component in target.components[:MAX_NOTES])
+        told = (f" Gang schedulers:{programs}" if programs else "") + told
+        return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result.{told}"
     if target.kind is TargetKind.SNAPSHOT:
         return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."
     return ""
@@ -185,7 +193,9 @@ def size_words(size: int) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """``seconds`` for people: ``12 ms``, ``3.4 s``, ``2 min 05 s``."""
+    """``seconds`` for people: ``12 ms``, ``3.4 s``, ``2 min 05 s``; what is no length of time is ``unknown``."""
+    if not math.isfinite(seconds):
+        return "unknown"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:

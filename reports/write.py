@@ -10,18 +10,24 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from fixtures.record import SCHEMA_VERSION, Report, decode_report, encode_report
+from fixtures.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
+from fixtures.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
 from reports import allure, ctrf, html, junit, markdown, openmetrics
 from reports.text import one_line, redact, without_surrogates
 
 JSON_NAME = "report.json"
+CHAOS_NAME = "chaos.json"
+HTML_NAME = "report.html"
 ALLURE_NAME = "allure-results"
 
-_WRITERS: dict[str, Callable[[Report], str]] = {
-    "report.html": html.render,
+Writer = Callable[[Report, ChaosReport | None], str]
+
+_WRITERS: dict[str, Writer] = {
+    HTML_NAME: html.render,
     "junit.xml": junit.render,
     "ctrf.json": ctrf.render,
     "report.md": markdown.render,
@@ -33,12 +39,17 @@ class ReportError(Exception):
     """A report that cannot be read or written. The message is one line that says which file and why."""
 
 
+_Kind = TypeVar("_Kind", bound=Record)
+
+
 class _Version(msgspec.Struct, rename="camel"):
     schema_version: str
 
 
-def write_all(report: Report, folder: Path) -> None:
+def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) -> None:
     """Write every format of ``report`` to ``folder``, made when missing; files of an earlier run there are replaced.
+
+    ``chaos`` is the record of the run's chaos experiments: ``chaos.json``, and a part of every view.
 
     Raises ``ReportError`` when a file could not be written; the others are written all the same.
     """
@@ -48,13 +59,20 @@ def write_all(report: Report, folder: Path) -> None:
         write_atomically(folder / JSON_NAME, to_json(report))
     except OSError as error:
         raise ReportError(f"{folder}: cannot write the report: {error.strerror or error}") from error
+    if chaos is None:
+        (folder / CHAOS_NAME).unlink(missing_ok=True)
+    else:
+        try:
+            write_atomically(folder / CHAOS_NAME, chaos_to_json(chaos))
+        except OSError as error:
+            problems.append(f"{CHAOS_NAME}: {error.strerror or error}")
     for name, render in _WRITERS.items():
         try:
-            write_atomically(folder / name, render(report).encode("utf-8", "backslashreplace"))
+            write_atomically(folder / name, render(report, chaos).encode("utf-8", "backslashreplace"))
         except Exception as error:  # one broken view must not cost the reader the others
             problems.append(f"{name}: {type(error).__name__}: {one_line(str(error), 300)}")
     try:
-        _write_allure(report, folder / ALLURE_NAME)
+        _write_allure(report, chaos, folder / ALLURE_NAME)
     except Exception as error:
         problems.append(f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}")
     if problems:
@@ -80,12 +98,47 @@ def load(folder_or_file: Path) -> Report:
         raise ReportError(f"{path}: not a report.json of schema {one_line(version, 40)}: {one_line(str(error), 300)}") from error
 
 
+def load_chaos(folder: Path) -> ChaosReport | None:
+    """Read ``chaos.json`` of a report folder; None when there is none. Raises ``ReportError`` when it is not one."""
+    path = folder / CHAOS_NAME
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Version).schema_version
+        if version.split(".")[0] == CHAOS_SCHEMA_VERSION.split(".")[0]:
+            return decode_chaos(data)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: not a chaos.json: {one_line(str(error), 300)}") from error
+    raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({CHAOS_SCHEMA_VERSION})")
+
+
+def load_run(folder_or_file: Path) -> tuple[Report, ChaosReport | None]:
+    """Both records of a run, given ``report.json`` or its folder. Raises ``ReportError``, also when they are of two runs."""
+    report = load(folder_or_file)
+    folder = folder_or_file if folder_or_file.is_dir() else folder_or_file.parent
+    chaos = load_chaos(folder)
+    if chaos is not None and chaos.run.id != report.run.id:
+        of, other = one_line(chaos.run.id, 80), one_line(report.run.id, 80)
+        raise ReportError(f"{folder / CHAOS_NAME}: of run {of}, and not of {other} as the report beside it")
+    return report, chaos
+
+
 def to_json(report: Report) -> bytes:
     """``report.json``: credentials redacted, lone surrogates (not UTF-8) spelled out, otherwise the record as it is."""
+    return _encoded(report, Report, encode_report)
+
+
+def chaos_to_json(chaos: ChaosReport) -> bytes:
+    """``chaos.json``, as :func:`to_json` does it."""
+    return _encoded(chaos, ChaosReport, encode_chaos)
+
+
+def _encoded(record: _Kind, kind: type[_Kind], encode: Callable[[_Kind], bytes]) -> bytes:
     try:
-        data = encode_report(report)
+        data = encode(record)
     except UnicodeEncodeError:
-        data = encode_report(msgspec.convert(_encodable(msgspec.to_builtins(report)), Report))
+        data = encode(msgspec.convert(_encodable(msgspec.to_builtins(record)), kind))
     text = data.decode()
     redacted = redact(text)
     return data if redacted == text else redacted.encode()
@@ -105,12 +158,12 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _write_allure(report: Report, folder: Path) -> None:
+def _write_allure(report: Report, chaos: ChaosReport | None, folder: Path) -> None:
     """Fill a fresh folder and swap it in: results of an earlier run would be counted twice."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         temporary.chmod(0o755)
-        allure.write(report, temporary)
+        allure.write(report, temporary, chaos)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)

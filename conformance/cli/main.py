@@ -21,6 +21,7 @@ COMMANDS = {
     "diff": ("conformance.cli.reports", "compare two reports"),
     "report": ("conformance.cli.reports", "write the views of a report again"),
     "docs": ("conformance.cli.pages", "write the generated pages of docs/: requirements, policy, schema"),
+    "chaos": ("chaos.cli", "break a cluster on purpose and put it back: plan, run, halt, recover, status"),
     "cleanup": ("conformance.cli.cleanup", "remove what a killed run left in a cluster"),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
 from reports.diff import compare, regressions, render
-from reports.write import ReportError, load, write_all
+from reports.write import ReportError, load_run, write_all
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,10 +22,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "report":
-            write_all(load(arguments.folder), arguments.folder)
+            record, chaos = load_run(arguments.folder)
+            write_all(record, arguments.folder, chaos)
             print(arguments.folder / "report.html")
             return 0
-        difference = compare(load(arguments.before), load(arguments.after))
+        (before, chaos_before), (after, chaos_after) = load_run(arguments.before), load_run(arguments.after)
+        difference = compare(before, after, chaos_before, chaos_after)
     except ReportError as error:
         return complain("gpu-conformance", error)
     print(render(difference))

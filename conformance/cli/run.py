@@ -15,6 +15,7 @@ OPTIONS = (
     *("-p", "no:allure_pytest"),
     *("-p", "conformance.plugin.judging"),
     *("-p", "conformance.plugin.hooks"),
+    *("-p", "chaos.plugin"),
     f"--rootdir={SUITE.parent}",
     *("-c", "/dev/null"),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
 from fixtures.simulator.embedded import EmbeddedCluster
-from fixtures.simulator.scenario import ScenarioError, defect_names, scenario_names
+from fixtures.simulator.scenario import ScenarioError, bug_names, defect_names, scenario_names
 
 
 def main(argv: Sequence[str]) -> int:
@@ -19,11 +19,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("command")
     parser.add_argument("scenario", nargs="?", help="SCENARIO[:key=value][,DEFECT...]")
     parser.add_argument("--folder", metavar="DIR", help="where the kubeconfig goes; default: a temporary folder")
-    parser.add_argument("--list", action="store_true", help="list scenarios and defects")
+    parser.add_argument("--list", action="store_true", help="list scenarios, defects and seeded bugs")
     arguments = parser.parse_args(argv)
     if arguments.list:
         print("scenarios:", *scenario_names(), sep="\n  ")
         print("defects:", *defect_names(), sep="\n  ")
+        print("seeded bugs, for chaos experiments:", *bug_names(), sep="\n  ")
         return 0
     if not arguments.scenario:
         return complain(parser.prog, f"name a scenario: {', '.join(scenario_names())}")

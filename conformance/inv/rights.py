@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.needs import Needs
+from fixtures import access
 from fixtures.cluster import Answer, Cluster
 from fixtures.evidence import Finding, Subject, bad, ok, undecided
 from fixtures.kinds import KINDS
@@ -14,7 +15,6 @@ from fixtures.models import Json
 from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble
 
-PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SOURCE = "SelfSubjectAccessReview"
 
 
@@ -33,10 +33,7 @@ class Right(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     def review(self) -> Json:
         """The SelfSubjectAccessReview that asks for it. No namespace means: in all of them."""
-        attributes = {"verb": self.verb, "group": self.group, "resource": self.resource}
-        if self.subresource:
-            attributes["subresource"] = self.subresource
-        return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+        return access.review(self.verb, self.group, self.resource, self.subresource)
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +79,7 @@ def ask_rights(cluster: Cluster, wanted: Iterable[Right]) -> Iterator[Review]:
     """Ask the API server about each right. Reviews create nothing."""
     for right in wanted:
         try:
-            yield read_review(right, cluster.request("POST", PATH, body=right.review()))
+            yield read_review(right, cluster.request("POST", access.PATH, body=right.review()))
         except ApiTrouble as trouble:
             yield Review(right=right, allowed=None, reason=trouble.message)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 
+from fixtures.chaos_record import ChaosResult
 from fixtures.record import Level, Result, Verdict
 
 
@@ -28,16 +29,26 @@ def summarise(results: Iterable[Result]) -> dict[str, int]:
     return {str(verdict): counts[verdict] for verdict in Verdict}
 
 
-def decide(results: list[Result], *, strict: bool, required: Iterable[str], pytest_exit: int, residue: bool) -> tuple[Verdict, ExitCode]:
-    """Overall verdict and exit code.
+def decide(
+    results: list[Result],
+    *,
+    strict: bool,
+    required: Iterable[str],
+    pytest_exit: int,
+    residue: bool,
+    chaos: list[ChaosResult] | None = None,
+) -> tuple[Verdict, ExitCode]:
+    """Overall verdict and exit code, of requirements and of chaos experiments, whichever were judged.
 
     Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
     pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required.
     """
-    verdict, code = _judge(results, strict, frozenset(required))
+    judged = [_judge(results, strict, frozenset(required))] if results or not chaos else []
+    judged += [judge_chaos(chaos)] if chaos else []
+    verdict, code = min(judged, key=lambda one: _WORST_FIRST.index(one[0]))
     if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
         verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
-    elif not results:
+    elif not results and not chaos:
         verdict, code = Verdict.INCONCLUSIVE, ExitCode.NOTHING_SELECTED
     if residue:
         code = ExitCode.RESIDUE
@@ -55,3 +66,19 @@ def _judge(results: list[Result], strict: bool, required: frozenset[str]) -> tup
     if results and all(result.verdict is Verdict.NOT_APPLICABLE for result in results):
         return Verdict.NOT_APPLICABLE, ExitCode.INCONCLUSIVE
     return Verdict.PASSED, ExitCode.CONFORMANT
+
+
+_WORST_FIRST = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.PASSED)
+
+
+def judge_chaos(results: list[ChaosResult]) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of chaos experiments: each of them gates."""
+    codes = {
+        Verdict.ERROR: ExitCode.INTERNAL_ERROR,
+        Verdict.FAILED: ExitCode.NOT_CONFORMANT,
+        Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+        Verdict.PASSED: ExitCode.CONFORMANT,
+    }
+    found = {result.verdict for result in results}
+    worst = next((verdict for verdict in codes if verdict in found), Verdict.NOT_APPLICABLE)
+    return worst, codes.get(worst, ExitCode.INCONCLUSIVE)

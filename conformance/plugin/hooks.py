@@ -18,10 +18,10 @@ from conformance.plugin.gate import ExitCode
 from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
 from conformance.plugin.opening import Handover, open_target, reopen
 from conformance.plugin.options import add_options, read_options
-from conformance.plugin.recording import finish, prepare_folder
+from conformance.plugin.recording import chaos_record, created_keys, finish, prepare_folder
 from conformance.plugin.state import STATE, State
 from conformance.requirement import Requirement
-from fixtures import ownership
+from fixtures import access, ownership
 from fixtures.collect import collect
 from fixtures.evidence import Evidence, Inconclusive, NotApplicable
 from fixtures.record import Access, Level, Result, Verdict
@@ -157,6 +157,8 @@ def _read_cluster(state: State, requirements: list[Requirement]) -> None:
     except ApiTrouble as trouble:
         pytest.exit(f"gpu-conformance: the cluster could not be read: {trouble.message}", returncode=ExitCode.INCONCLUSIVE)
     state.opened.target.cluster_uid = state.snapshot.cluster_uid
+    served = [key for key in created_keys(state) if state.opened.cluster.serves(key)]
+    state.never_created = frozenset(key for key in served if access.refused(state.opened.cluster, key, access.REMOVAL_VERBS))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -291,11 +293,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table of areas and what needs attention."""
+    """Print the tables of areas and experiments, and what needs attention."""
     state = _state(config)
     report = config.stash.get(progress.REPORT, None)
     if state is not None and report is not None and state.report_folder is not None:
-        progress.summary(terminalreporter, report, state.report_folder)
+        progress.summary(terminalreporter, report, state.report_folder, chaos_record(state, report))
         for complaint in state.complaints:
             terminalreporter.write_line(f"gpu-conformance: {complaint}", red=True)
 

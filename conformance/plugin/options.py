@@ -48,7 +48,12 @@ def add_options(parser: pytest.Parser) -> None:
         default="",
         help=f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate; 'make local' builds it",
     )
-    group.addoption("--local-bin", metavar="DIR", default="", help="folder with etcd and the three Kubernetes programs for --local")
+    group.addoption(
+        "--local-bin",
+        metavar="DIR",
+        default="",
+        help="folder with etcd and the Kubernetes programs for --local; Volcano's or Kueue's run from there too, instead of look-alikes",
+    )
     group.addoption("--policy", metavar="FILE", default="", help="what the owner expects of the cluster (YAML)")
     group.addoption("--read-only", action="store_true", help="'read' requirements only: nothing is created, not even as dry-run")
     group.addoption("--access", choices=[str(a) for a in Access], default=None, help="ceiling of access; default: workload")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.plugin.state import State
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, Result, TargetKind, Verdict
 
 REPORT = pytest.StashKey[Report]()
@@ -35,6 +36,8 @@ def header(state: State) -> list[str]:
             lines.append("no target was named: judging the embedded cluster (see --kubeconfig, --in-cluster, --snapshot, --simulate)")
     if target.kind is TargetKind.LOCAL:
         lines.append("*** LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; the results are not a real cluster's ***")
+    lines += [f"gang scheduler: {component}" for component in target.components]
+    lines += [f"not as in the scenario: {note}" for note in target.notes]
     version = f", Kubernetes {target.kubernetes_version}" if target.kubernetes_version else ""
     lines.append(f"target: {target.kind} {target.server}{version}")
     lines.append(f"run: {state.run_id}, access up to {state.options.access}")
@@ -62,13 +65,13 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
     reporter.write_line(f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}")
 
 
-def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path) -> None:
-    """The table of areas, then what needs attention, then the verdict."""
+def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> None:
+    """The tables of areas and experiments, then what needs attention, then the verdict."""
     from reports.terminal import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
     reporter.write_line("")
-    reporter.write(render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder)))
+    reporter.write(render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos))
 
 
 def _shown(folder: Path) -> str:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.plugin.gate import ExitCode, decide, summarise
+from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
 from conformance.scope import Scope
 from conformance.version import VERSION
 from fixtures import ownership
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Access, InventoryRow, Report, Requests, Run, Suite, Verdict
 from fixtures.trouble import ApiTrouble
 
@@ -39,7 +40,12 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     order = list(state.catalogue.by_id)
     results = sorted(state.results.values(), key=lambda result: order.index(result.id))
     verdict, code = decide(
-        results, strict=state.options.strict, required=state.required, pytest_exit=pytest_exit, residue=bool(state.residue)
+        results,
+        strict=state.options.strict,
+        required=state.required,
+        pytest_exit=pytest_exit,
+        residue=bool(state.residue),
+        chaos=state.chaos,
     )
     report = Report(
         suite=Suite(version=VERSION),
@@ -62,21 +68,45 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     return report, _write(state, report)
 
 
+def chaos_record(state: State, report: Report) -> ChaosReport | None:
+    """The record of chaos experiments; None when the run was not about any."""
+    if state.chaos is None:
+        return None
+    verdict, code = judge_chaos(state.chaos)
+    interrupted = report.exit_code in (ExitCode.INTERRUPTED, ExitCode.RESIDUE)
+    return ChaosReport(
+        suite=report.suite,
+        target=report.target,
+        run=report.run,
+        verdict=verdict,
+        exit_code=report.exit_code if interrupted else int(code),
+        summary={str(verdict): sum(result.verdict is verdict for result in state.chaos) for verdict in Verdict},
+        experiments=state.chaos,
+        residue=report.residue,
+    )
+
+
 def _sweep(state: State) -> None:
     """Remove what an interrupted worker could not. What then remains is residue (exit code 11).
 
-    Only kinds that a selected requirement creates are looked for: for others the caller may have no right.
+    Only kinds that a selected requirement creates are looked for: for others the caller may have no right. A kind that was
+    never created for lack of rights leaves nothing.
     """
     cluster = state.opened.cluster
     if cluster is None or state.options.access is Access.READ:
         return
-    keys = tuple(key for key in ownership.CLUSTER_SCOPED_KEYS if f"create {key}" in state.needs.writes)
+    keys = tuple(key for key in created_keys(state) if key not in state.never_created)
     try:
         left = ownership.remove(cluster, ownership.find(cluster, state.run_id, keys=keys))
         state.residue += [str(item) for item in left]
     except ApiTrouble as trouble:
         if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):
             state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")
+
+
+def created_keys(state: State) -> list[str]:
+    """Cluster-scoped kinds that the selected requirements create."""
+    return [key for key in ownership.CLUSTER_SCOPED_KEYS if f"create {key}" in state.needs.writes]
 
 
 def _inventory(state: State) -> list[InventoryRow]:
@@ -106,7 +136,7 @@ def _write(state: State, report: Report) -> int:
     if folder is None:
         return report.exit_code
     try:
-        write_all(report, folder)
+        write_all(report, folder, chaos_record(state, report))
     except ReportError as error:
         state.complaints.append(str(error))
         if not (folder / JSON_NAME).is_file():

@@ -11,6 +11,7 @@ from conformance.catalogue import Catalogue
 from conformance.needs import Needs
 from conformance.plugin.opening import Opened
 from conformance.plugin.options import Options
+from fixtures.chaos_record import ChaosResult
 from fixtures.record import Result
 from fixtures.snapshot import Snapshot
 
@@ -25,7 +26,9 @@ class State:
         self.worker = worker
         self.started = time.time()
         self.results: dict[str, Result] = {}
+        self.chaos: list[ChaosResult] | None = None
         self.residue: list[str] = []
+        self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
         self.planned = 0
         self.report_folder: Path | None = None

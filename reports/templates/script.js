@@ -1,7 +1,8 @@
 (() => {
   "use strict";
   const form = document.getElementById("filters");
-  const rows = [...document.querySelectorAll("details.req")];
+  const rows = [...document.querySelectorAll("details.req[data-area]")];
+  const folds = [...document.querySelectorAll("details")];
   const groups = [...document.querySelectorAll("section.area")];
   const nothing = document.getElementById("nothing");
   const texts = new WeakMap();
@@ -42,26 +43,28 @@
     target.scrollIntoView();
   };
 
-  form.addEventListener("input", apply);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => queueMicrotask(apply));
-  form.addEventListener("click", (event) => {
-    const action = event.target.dataset.do;
-    if (action === "expand") for (const row of rows) if (!row.hidden) row.open = true;
-    if (action === "collapse") for (const row of rows) row.open = false;
-  });
+  if (form) {
+    form.addEventListener("input", apply);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("reset", () => queueMicrotask(apply));
+    form.addEventListener("click", (event) => {
+      const action = event.target.dataset.do;
+      if (action === "expand") for (const row of rows) if (!row.hidden) row.open = true;
+      if (action === "collapse") for (const row of rows) row.open = false;
+    });
+    form.hidden = rows.length === 0;
+    apply();
+  }
   addEventListener("hashchange", follow);
 
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = rows.filter((row) => !row.open);
+    closed = folds.filter((row) => !row.open);
     for (const row of closed) row.open = true;
   });
   addEventListener("afterprint", () => {
     for (const row of closed) row.open = false;
   });
 
-  form.hidden = rows.length === 0;
-  apply();
   if (location.hash) follow();
 })();

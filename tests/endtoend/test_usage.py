@@ -10,7 +10,7 @@ from tests.endtoend.runs import run_suite
 from tests.served import kubeconfig
 
 CASES = {
-    "missing kubeconfig": (["--kubeconfig", "/nonexistent"], "kubeconfig /nonexistent: no such file"),
+    "missing kubeconfig": (["--kubeconfig", "{absent}"], "absent: no such file"),
     "broken kubeconfig": (["--kubeconfig", "{broken}"], "not YAML"),
     "not a kubeconfig": (["--kubeconfig", "{other}"], "not a kubeconfig"),
     "unreachable server": (["--kubeconfig", "{away}"], "server http://127.0.0.1:9"),
@@ -22,9 +22,9 @@ CASES = {
     "unknown scenario option": (["--simulate", "fleet:nods=3"], "did you mean 'nodes'?"),
     "not a number": (["--simulate", "fleet:nodes=many"], "nodes"),
     "unknown requirement": (["--require", "FENCE-99"], "--require: unknown requirement 'FENCE-99'"),
-    "snapshot that is not there": (["--snapshot", "/nonexistent"], "no such file or folder"),
+    "snapshot that is not there": (["--snapshot", "{absent}"], "no such file or folder"),
     "snapshot that is not Kubernetes": (["--snapshot", "{broken}"], "snapshot"),
-    "policy that is not there": (["--policy", "/nonexistent.yaml"], "No such file"),
+    "policy that is not there": (["--policy", "{absent}"], "No such file"),
     "policy with an unknown key": (["--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
     "contradiction": (["--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
     "report folder that cannot be made": (["--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
@@ -37,7 +37,7 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> Non
     (tmp_path / "broken").write_text("a: [\n")
     (tmp_path / "other").write_text("kind: Pod\n")
     (tmp_path / "policy").write_text("fence: {taintKey: [a]}\n")
-    places = {name: str(tmp_path / name) for name in ("broken", "other", "policy")}
+    places = {name: str(tmp_path / name) for name in ("broken", "other", "policy", "absent")}
     places["away"] = str(kubeconfig(tmp_path, "http://127.0.0.1:9"))
     arguments, expected = CASES[case]
     done = run_suite(tmp_path, *(argument.format(**places) for argument in arguments))

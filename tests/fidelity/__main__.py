@@ -1,7 +1,11 @@
-"""Ask the real API server and the simulated one the same: ``python -m tests.fidelity [COUNT] [SEED]``; writes out/fidelity.json."""
+"""Ask the real API server and the simulated one the same: ``python -m tests.fidelity [COUNT] [SEED] [--minor 1.35]``.
+
+Writes out/fidelity.json.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from pathlib import Path
@@ -9,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from fixtures.localcluster.binaries import BinariesMissing, find
+from fixtures.localcluster.release import UnknownMinor
 from tests.fidelity.binding import compare_binding
 from tests.fidelity.comparing import ASPECTS, BINDING, Difference, apart
 from tests.fidelity.comparison import Comparison, add_binding, compare_servers
@@ -19,11 +24,11 @@ BOUND = 60
 """Pods that are really created, to be bound or not."""
 
 
-def main(count: int, first: int) -> int:
+def main(count: int, first: int, minor: str | None = None) -> int:
     """Compare, print agreement and the first differences of each aspect; 1 when one that binds is not explained, 2 without binaries."""
     try:
-        binaries = find()
-    except BinariesMissing as error:
+        binaries = find(minor)
+    except (BinariesMissing, UnknownMinor) as error:
         print(error, file=sys.stderr)
         return 2
     found = compare_servers(count, first, binaries)
@@ -72,4 +77,9 @@ def shape(one: Difference) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000, int(sys.argv[2]) if len(sys.argv) > 2 else 1))
+    parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("count", nargs="?", type=int, default=2000, help="how many requests")
+    parser.add_argument("seed", nargs="?", type=int, default=1, help="which requests")
+    parser.add_argument("--minor", help="Kubernetes minor, 1.36 or 1.35")
+    options = parser.parse_args()
+    raise SystemExit(main(options.count, options.seed, options.minor))

@@ -34,6 +34,11 @@ RULES: Mapping[str, Rule] = {
     "a claim's second bad source or a volume without a valid source: the pod is refused on both sides, with the same first cause": (
         lambda body, real, simulated: real.status == simulated.status == 422 and "volumes" in body["spec"]
     ),
+    "fields that 1.36 brought, on a 1.35 server: the suite sets them only where discovery shows the API that they belong to": (
+        lambda body, real, _: (
+            real.status == 400 and 'unknown field "spec.schedulingGroup"' in real.message and "schedulingGroup" in body["spec"]
+        )
+    ),
 }
 
 
@@ -53,7 +58,8 @@ HEAD = """# Where the simulated API server differs from a real one
 `make fidelity` asks a real API server (the local control plane) and the simulated one the same 2,000 or more requests to create
 a pod, valid and invalid, and compares status code, reason, the causes' field paths, Pod Security violations and warnings.
 It prints agreement by kind of request, writes `out/fidelity.json`, and fails on a difference that is not in this list.
-`differences` of that file holds every request that was answered differently, each with what is known about it.
+`differences` of that file holds every request that was answered differently, each with what is known about it. `LOCAL=1.35` asks
+the minor before. What the suite makes of both clusters is compared too: [fidelity-verdicts.md](fidelity-verdicts.md).
 
 Known differences, and why each changes no verdict (`tests/fidelity/known.py`; a test keeps this page in step with it):
 """

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 from fixtures.cluster import Cluster
 from fixtures.localcluster.attach import parse
 from fixtures.localcluster.binaries import Binaries, BinariesMissing, find
+from fixtures.localcluster.components import NODES_SOCKET
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.processes import identity_of
 from fixtures.localcluster.seeded_pods import as_submitted, made_by, pairs, with_marks
@@ -107,17 +105,14 @@ def test_logs_come_through_the_nodes_kubelet(local: LocalCluster) -> None:
     assert (answer.status, answer.body) == (200, b"two\nthree")
 
 
-def test_a_kubelet_answers_nobody_but_the_api_server(local: LocalCluster) -> None:
-    node = Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/nodes/h100-0").json()
-    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
-    files = local.plane.layout.certificates
-    url = f"https://127.0.0.1:{port}/configz"
-    trusting = ssl.create_default_context(cafile=str(files.authority))
-    with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
-        urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting)).open(url, timeout=5)
-    trusting.load_cert_chain(files.client, files.client_key)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
-    assert b"simulated://h100-0" in opener.open(url, timeout=5).read()
+def test_nodes_have_their_own_addresses_and_no_port_is_open(local: LocalCluster) -> None:
+    nodes = Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/nodes").json()["items"]
+    addresses = {node["metadata"]["name"]: node["status"]["addresses"][0]["address"] for node in nodes}
+    assert len(set(addresses.values())) == len(nodes)
+    assert {node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] for node in nodes} == {10250}
+    socket = local.plane.folder / NODES_SOCKET
+    assert socket.is_socket()
+    assert socket.parent.stat().st_mode & 0o077 == 0
 
 
 def test_nothing_is_left_of_it(binaries: Binaries, tmp_path: Path) -> None:
@@ -131,23 +126,12 @@ def test_nothing_is_left_of_it(binaries: Binaries, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("defect", "whose"), [("req-fractional-admitted", "the API server"), ("fence-taints-not-honoured", "the scheduler")]
+    ("defect", "why"),
+    [("req-api-accepts-malformed", "is a fault of the API server"), ("inv-may-not-list-pods", "takes rights from the suite's user")],
 )
-def test_a_defect_of_what_is_real_here_is_refused(defect: str, whose: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fixtures.localcluster import attach
-    from fixtures.simulator.scenario import Defect
-
-    switch = {"the API server": "validatesQuantities", "the scheduler": "schedulerHonoursTaints"}[whose]
-    made = Defect(name=defect, description="", scenario="healthy", trips=[], behaviour={switch: False})
-    monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))
-    with pytest.raises(ScenarioError, match=f"{defect}.*{whose}"):
-        parse(f"healthy,{defect}")
-
-
-def test_a_defect_of_pods_that_a_real_controller_makes_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="'psa-root-cuda-pod' changes pods of Job team-vision/finetune and not its template"):
-        parse("psa-root-cuda-pod")
-    assert [defect.name for defect in parse("ops-image-latest")[1]] == ["ops-image-latest"]
+def test_a_defect_of_what_is_real_here_is_refused(defect: str, why: str) -> None:
+    with pytest.raises(ScenarioError, match=f"'{defect}' {why}"):
+        parse(defect)
 
 
 def a_pod(name: str, node: str, index: str = "") -> Json:

@@ -298,7 +298,7 @@ def hostile_report() -> Report:
     made = report(results, kind=TargetKind.SIMULATED, verdict=Verdict.FAILED, exit_code=1)
     texts = list(HOSTILE.values())
     made.target.server = made.target.context = made.target.cluster_uid = made.target.kubernetes_version = " ".join(texts)
-    made.target.scenario, made.target.defects = texts[0], texts
+    made.target.scenario, made.target.defects, made.target.notes = texts[0], texts, texts
     made.run.id = made.run.command = made.run.policy_digest = made.run.started_at = " ".join(texts)
     made.inventory = [InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t) for t in texts]
     made.requests.by_verb_and_resource = dict.fromkeys(texts, 1)

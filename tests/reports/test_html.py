@@ -107,6 +107,22 @@ def test_target_that_is_not_a_live_cluster_is_named_loudly(kind: TargetKind, wor
     assert banner["role"] == "note"
 
 
+def test_what_of_a_scenario_could_not_be_had_is_in_the_banner() -> None:
+    made = sample_report(TargetKind.LOCAL)
+    made.target.notes = ["ValidatingWebhookConfiguration hooks: left out", "<b>second</b>"]
+    words = Document(html.render(made)).words
+    assert words.count("Not as in the scenario: ValidatingWebhookConfiguration hooks: left out. <b>second</b>.") == 2
+
+
+def test_which_gang_schedulers_were_real_is_told_at_the_top_and_in_the_banner() -> None:
+    made = sample_report(TargetKind.LOCAL)
+    made.target.components = ["vc-scheduler (from /opt/bin, version v1.12.1)", "kueue (the project's look-alike)<i>"]
+    document = Document(html.render(made))
+    told = "vc-scheduler (from /opt/bin, version v1.12.1). kueue (the project's look-alike)<i>."
+    assert document.words.count(f"Gang schedulers: {told}") == 2
+    assert "Gang schedulersvc-scheduler (from /opt/bin, version v1.12.1), kueue (the project's look-alike)<i>" in document.words
+
+
 def test_live_cluster_has_no_banner() -> None:
     document = Document(html.render(sample_report(TargetKind.LIVE)))
     assert not [a for a in document.all("p") if "banner" in a.get("class", "")]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, TargetKind
 from reports import html
 from tests.reports.browser import Page, find_browser
+from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import hostile_report, large_report, sample_report
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH")
@@ -25,9 +27,9 @@ class Browser:
         self.page = page
         self._folder = folder
 
-    def open(self, report: Report, fragment: str = "") -> str:
+    def open(self, report: Report, fragment: str = "", chaos: ChaosReport | None = None) -> str:
         file = self._folder / "report.html"
-        file.write_text(html.render(report), encoding="utf-8")
+        file.write_text(html.render(report, chaos), encoding="utf-8")
         self._runner.run(self.page.open("about:blank"))
         self._runner.run(self.page.open(file.as_uri() + fragment))
         return file.as_uri()
@@ -198,3 +200,57 @@ def test_a_thousand_requirements_filter_quickly(browser: Browser) -> None:
     browser.choose("q", "a03-0003")
     assert browser.run(SHOWN) == ["A03-0003"]
     assert browser.run("performance.now() - window.before") < 5_000
+
+
+OVERLAPS = """
+(() => {
+  const found = [];
+  for (const drawing of document.querySelectorAll("svg.timeline")) {
+    const boxes = [...drawing.querySelectorAll(".at text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const whole = drawing.getBoundingClientRect();
+    for (const [name, box] of boxes) {
+      if (box.left < whole.left || box.right > whole.right) found.push(`${name} leaves the drawing`);
+      for (const [other, second] of boxes) {
+        const apart = box.right <= second.left || second.right <= box.left || box.bottom <= second.top + 2 || second.bottom <= box.top + 2;
+        if (name < other && !apart) found.push(`${name} covers ${other}`);
+      }
+    }
+  }
+  return found;
+})()
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("last", [4.4, 5.0, 9.0, 40.0, 4000.0])
+def test_labels_of_marks_never_cover_each_other(browser: Browser, width: int, last: float) -> None:
+    made = marks(inject=4.0, detect=4.1, contained=4.2, recovered=last)
+    held = chaos(experiment(marks=made, ended_seconds=last + 0.2, recovery_from="undo", recovery_seconds=0.1))
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    try:
+        browser.open(bare(held), "#chaos-A1", held)
+        assert browser.run("document.querySelectorAll('.at text').length") == 5
+        assert browser.run(OVERLAPS) == []
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_page_of_experiments_alone_works_without_the_filters(browser: Browser) -> None:
+    browser.open(bare(mixed_chaos()), "#chaos-A1", mixed_chaos())
+    assert browser.page.problems == []
+    assert browser.run("document.getElementById('filters')") is None
+    assert browser.run("document.getElementById('chaos-A1').open"), "a link to an experiment opens it"
+    assert not browser.run("document.getElementById('chaos-D13').open")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("document.getElementById('chaos-D13').open")
+    assert browser.run("document.querySelector('#chaos-A1 .words').open"), "on paper the words are there too"
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert not browser.run("document.getElementById('chaos-D13').open")
+
+
+def test_hostile_experiments_do_not_run_and_do_not_break_the_page(browser: Browser) -> None:
+    browser.open(bare(hostile_chaos()), "", hostile_chaos())
+    assert browser.page.problems == []
+    assert browser.run("document.querySelectorAll('script').length") == 1
+    assert browser.run("document.querySelectorAll('details.exp').length") == 2

@@ -61,7 +61,7 @@ def test_credentials_do_not_reach_the_files(tmp_path: Path) -> None:
 
 
 def test_one_broken_view_does_not_cost_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: Report) -> str:
+    def broken(_report: Report, _chaos: object) -> str:
         raise ValueError("no\nsuch thing")
 
     monkeypatch.setitem(write._WRITERS, "report.html", broken)

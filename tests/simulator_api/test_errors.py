@@ -56,10 +56,17 @@ def test_verbs_that_do_not_exist_are_refused(web: Web, method: str, path: str) -
     assert (answer.status, answer.body["reason"]) == (405, "MethodNotAllowed")
 
 
-def test_exec_is_not_implemented_rather_than_pretended(web: Web) -> None:
+def test_exec_needs_a_bound_pod_an_upgrade_and_a_known_verb(web: Web) -> None:
     web.post(PODS, pod("a"))
-    answer = web.post(f"{PODS}/a/exec?command=ls", None)
-    assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
+    web.post(PODS, pod("b", node="n"))
+    answers = [web.post(f"{PODS}/{name}/exec?command=ls&stdout=1", None) for name in ("a", "b", "c")]
+    assert [(answer.status, answer.body["message"]) for answer in answers] == [
+        (400, "pod a does not have a host assigned"),
+        (400, "Upgrade request required"),
+        (404, 'pods "c" not found'),
+    ]
+    answer = web("DELETE", f"{PODS}/b/exec?command=ls")
+    assert (answer.status, answer.body["details"]) == (405, {})
 
 
 def test_scale_is_not_found(web: Web) -> None:

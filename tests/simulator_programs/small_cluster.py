@@ -19,6 +19,7 @@ from fixtures.simulator.server.errors import ApiError
 from fixtures.simulator.server.objects import Json
 from fixtures.simulator.server.store import Store
 from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.tempo import Tempo
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -87,9 +88,11 @@ def pod(name: str, script: str = "sleep infinity", devices: Mapping[str, int] | 
 class SmallCluster:
     """A running cluster with a client."""
 
-    def __init__(self, client: ApiClient, programs: Programs) -> None:
+    def __init__(self, server: str, client: ApiClient, programs: Programs) -> None:
+        self.server = server
         self.client = client
         self.kubelets = programs.kubelets
+        self.hosts = programs.kubelets.hosts
 
     async def start(self, *pods: Json) -> None:
         """Create pods in namespace default."""
@@ -164,22 +167,33 @@ async def small_cluster(
     objects: Sequence[Json] = (),
     taints: Sequence[Mapping[str, str]] = (TAINT,),
     troubles: Sequence[Trouble] = (),
+    tempo: Tempo | None = None,
+    more: Mapping[str, Hardware] | None = None,
 ) -> AsyncIterator[SmallCluster]:
-    """Serve a cluster of these machines."""
+    """Serve a cluster of these machines. ``more`` is the hardware of nodes among ``objects``."""
     store = Store()
     definitions = [*(VOLCANO if "volcano" in addons else ()), *(KUEUE if "kueue" in addons else ())]
     for item in [*definitions, *(node(machine, number + 1, taints) for number, machine in enumerate(machines)), *objects]:
         store.put_initial(item)
     relay = KubeletRelay()
-    server = SimulatedServer(store, admissions=chain(AdmissionSwitches()), kubelet=relay, proxy=relay, troubles=troubles)
+    server = SimulatedServer(
+        store,
+        admissions=chain(AdmissionSwitches()),
+        kubelet=relay,
+        proxy=relay,
+        executor=relay,
+        troubles=troubles,
+        enforces_budgets=not (behaviour or Behaviour()).eviction_ignores_budget,
+    )
     url = await server.start()
-    scenario = Scenario(name="small", description="", pools=[], addons=list(addons))
-    programs = Programs(url, scenario, behaviour or Behaviour(), {machine.node: machine for machine in machines})
+    scenario = Scenario(name="small", description="", pools=[], addons=list(addons), tempo=tempo or Tempo())
+    programs = Programs(url, scenario, behaviour or Behaviour(), {**{machine.node: machine for machine in machines}, **(more or {})})
     relay.kubelets = programs.kubelets
     client = ApiClient(url)
     try:
         programs.start()
-        yield SmallCluster(client, programs)
+        await programs.ready()
+        yield SmallCluster(url, client, programs)
     finally:
         await programs.stop()
         await client.close()

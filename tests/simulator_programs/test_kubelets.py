@@ -254,6 +254,15 @@ def exporter() -> dict[str, Any]:
     return shape
 
 
+async def scraped(cluster: SmallCluster, path: str, differs: str = "") -> str:
+    """What the exporter serves once it has collected, and once that is not ``differs``."""
+    for _ in range(50):
+        if (text := await cluster.client.text(path)) != differs and text:
+            return text
+        await asyncio.sleep(0.1)
+    raise AssertionError("the exporter serves nothing new")
+
+
 def test_the_exporter_names_who_holds_a_device() -> None:
     async def body(cluster: SmallCluster) -> None:
         from conformance.outputs import dcgm
@@ -262,15 +271,17 @@ def test_the_exporter_names_who_holds_a_device() -> None:
         for name in ("exporter", "p"):
             await cluster.phase(name, "Running")
         path = f"{PODS}/exporter:9400/proxy/metrics"
-        first, second = await cluster.client.text(path), await cluster.client.text(path)
+        first = await scraped(cluster, path)
         devices = dcgm.parse(first)
         assert len(devices) == 2
         assert sum(device.allocated for device in devices) == 1
         assert 'container="probe",namespace="default",pod="p"' in first
-        assert first != second
+        await scraped(cluster, path, first)
         await cluster.client.delete(f"{PODS}/p")
         await cluster.gone(f"{PODS}/p")
-        assert 'pod="p"' not in await cluster.client.text(path)
+        held = await cluster.client.text(path)
+        while 'pod="p"' in held:
+            held = await scraped(cluster, path, held)
 
     run([hardware("a", 2)], body)
 
@@ -281,7 +292,7 @@ def test_defects_of_the_exporter() -> None:
         for name in ("exporter", "p"):
             await cluster.phase(name, "Running")
         path = f"{PODS}/exporter:9400/proxy/metrics"
-        first = await cluster.client.text(path)
+        first = await scraped(cluster, path)
         assert first == await cluster.client.text(path)
         assert 'pod="p"' not in first
         assert first.count("DCGM_FI_DEV_GPU_TEMP{") == 1

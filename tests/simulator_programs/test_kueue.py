@@ -102,6 +102,21 @@ def test_an_incomplete_group_has_no_workload() -> None:
     run(body)
 
 
+def test_an_incomplete_group_goes_when_all_its_pods_are_deleted() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(*members("g", 2, total=3))
+        for n in range(2):
+            await cluster.until(f"{PODS}/g-{n}", lambda obj: obj["metadata"].get("finalizers"))
+        await cluster.client.delete(f"{PODS}/g-0")
+        await asyncio.sleep(SETTLE)
+        assert (await cluster.client.get(f"{PODS}/g-0"))["metadata"]["deletionTimestamp"]
+        await cluster.client.delete(f"{PODS}/g-1")
+        for n in range(2):
+            await cluster.gone(f"{PODS}/g-{n}")
+
+    run(body)
+
+
 def test_quota_above_the_nodes_breaks_the_gang() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(*members("g", 3))

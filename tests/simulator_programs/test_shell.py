@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fixtures.simulator.behaviour import Behaviour
 from fixtures.simulator.hardware import Hardware
 from fixtures.simulator.nodes.files import Files
+from fixtures.simulator.nodes.host import Host
 from fixtures.simulator.nodes.shell import Shell, Streams
 from fixtures.simulator.nodes.tools import Tools
 from fixtures.simulator.nodes.view import ContainerView
@@ -32,6 +33,7 @@ def view() -> ContainerView:
         hcas=(),
         env={},
         files=files,
+        host=Host("a"),
     )
 
 

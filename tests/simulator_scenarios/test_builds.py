@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +21,8 @@ from fixtures.simulator.builder import build, hardware_of
 from fixtures.simulator.builder.amounts import amount
 from fixtures.simulator.builder.cluster import tolerates
 from fixtures.simulator.builder.meta import Json
-from fixtures.simulator.scenario import load_scenario, parse_simulate, scenario_names
+from fixtures.simulator.hardware import Sharing
+from fixtures.simulator.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -84,6 +86,7 @@ def test_the_scenarios_of_the_catalogue_are_there() -> None:
         "amd",
         "fleet",
         "mig-rdma",
+        "dra",
     }
     assert expected <= set(scenario_names())
 
@@ -137,6 +140,7 @@ def test_pods_hold_at_most_what_their_node_can_allocate(name: str) -> None:
         for resource, value in amounts.items():
             assert value <= amount(allocatable[resource]), (node, resource)
             devices += resource.startswith(("nvidia.com/", "amd.com/"))
+    devices += len(of_kind(name, "ResourceClaim"))
     assert devices > 0
 
 
@@ -147,7 +151,7 @@ def test_device_pods_ask_for_what_they_are_limited_to(name: str) -> None:
         for template in templates(item):
             for container in template["spec"]["containers"]:
                 resources = container["resources"]
-                if any("/" in key for key in resources.get("limits", {})):
+                if any("/" in key for key in resources.get("limits", {})) or resources.get("claims"):
                     assert resources["limits"] == resources["requests"]
                     assert {"cpu", "memory"} <= set(resources["requests"])
                     judged += 1
@@ -193,6 +197,11 @@ def test_device_resources_are_what_the_hardware_gives(name: str) -> None:
 def test_labels_and_capacity_of_gpu_nodes_agree_by_the_plugin_s_arithmetic(name: str) -> None:
     for node in of_kind(name, "Node"):
         labels, status = node["metadata"]["labels"], node["status"]
+        if name == "dra":  # no plugin: what the labels count is in the node's slice and not in its capacity
+            count = labels.get("nvidia.com/gpu.count", "0")
+            slices = [item["spec"] for item in of_kind(name, "ResourceSlice") if item["spec"]["nodeName"] == node["metadata"]["name"]]
+            assert sum(len(spec["devices"]) for spec in slices) == int(count)
+            continue
         assert inconsistencies(labels, status["capacity"], status["allocatable"]) == [], node["metadata"]["name"]
 
 
@@ -256,6 +265,8 @@ def test_every_accelerator_node_has_every_agent(name: str) -> None:
         "nvidia": ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),
         "amd": ("default-device-plugin", "default-node-labeller", "default-metrics-exporter"),
     }[vendor]
+    if name == "dra":
+        agents = ("nvidia-dra-driver-gpu-kubelet-plugin", *agents[1:])
     nodes = [node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.gpus]
     assert nodes
     for node in nodes:
@@ -412,3 +423,46 @@ def test_a_fleet_has_the_nodes_and_pods_that_were_asked_for() -> None:
     assert 8000 < sum(sizes) / len(sizes) < 12000
     sizes = [len(msgspec.json.encode(pod)) for pod in pods]
     assert 3500 < sum(sizes) / len(sizes) < 8000
+
+
+@pytest.mark.parametrize(
+    ("pools", "workload", "words"),
+    [
+        ([{"dra": False}], {}, "serves every NVIDIA pool"),
+        ([{"dra": True, "sharing": Sharing(strategy="time-slicing", replicas=2)}], {}, "MIG and sharing are not modelled"),
+        ([{"dra": True}], {"kind": "Deployment"}, "what claims devices is a Job or StatefulSet or Pod"),
+        ([{"dra": True}], {"claims": 9}, "claims more devices"),
+    ],
+    ids=["a pool of a plugin", "sharing", "a Deployment", "too many devices"],
+)
+def test_what_is_not_modelled_of_claims_is_refused(pools: list[dict[str, Any]], workload: dict[str, Any], words: str) -> None:
+    known = load_scenario("dra")
+    claiming = msgspec.structs.replace(known.tenants[0].workloads[0], **workload)
+    scenario = msgspec.structs.replace(
+        known,
+        pools=[*(msgspec.structs.replace(known.pools[0], **more) for more in pools), *known.pools[1:]],
+        tenants=[msgspec.structs.replace(known.tenants[0], workloads=[claiming])],
+    )
+    with pytest.raises(ScenarioError, match=words):
+        build(scenario)
+
+
+def test_claims_of_running_pods_hold_devices_of_their_nodes_each_once() -> None:
+    pods = {pod["metadata"]["uid"]: pod for pod in of_kind("dra", "Pod")}
+    published = {
+        (spec["driver"], spec["pool"]["name"], device["name"])
+        for spec in (item["spec"] for item in of_kind("dra", "ResourceSlice"))
+        for device in spec["devices"]
+    }
+    given = []
+    for claim in of_kind("dra", "ResourceClaim"):
+        (consumer,) = claim["status"]["reservedFor"]
+        pod = pods[consumer["uid"]]
+        (named,) = pod["status"]["resourceClaimStatuses"]
+        assert (named["resourceClaimName"], named["name"]) == (claim["metadata"]["name"], pod["spec"]["resourceClaims"][0]["name"])
+        results = claim["status"]["allocation"]["devices"]["results"]
+        assert {result["pool"] for result in results} == {pod["spec"]["nodeName"]}
+        given += [(result["driver"], result["pool"], result["device"]) for result in results]
+    assert given
+    assert len(set(given)) == len(given)
+    assert set(given) < published

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from fixtures.simulator import scenario as module
 from fixtures.simulator.assembly import initial_objects, seeded
 from fixtures.simulator.defects_apply import behaviour_of, policy_of
 from fixtures.simulator.rights import rights_of
-from fixtures.simulator.scenario import defect_names, load_defect, parse_simulate
+from fixtures.simulator.scenario import ScenarioError, bug_names, defect_names, load_defect, parse_simulate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -30,3 +32,25 @@ def test_defect_applies_to_its_scenario(name: str) -> None:
     behaviour_of(scenario, [defect])
     policy_of(scenario, [defect])
     rights_of([defect])
+
+
+@pytest.mark.parametrize("name", bug_names())
+def test_a_seeded_bug_is_a_switch_of_its_scenario(name: str) -> None:
+    bug = load_defect(name)
+    assert bug.name == name
+    assert bug.description.endswith(".")
+    assert bug.experiments
+    assert not bug.trips
+    scenario, (found,) = parse_simulate(f"{bug.scenario},{name}")
+    assert found == bug
+    assert initial_objects(scenario, [], NOW) == initial_objects(scenario, [bug], NOW), "a cluster with the bug is a healthy one at rest"
+    assert behaviour_of(scenario, [bug]) != behaviour_of(scenario, [])
+
+
+def test_a_defect_is_for_requirements_or_for_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DEFECTS", tmp_path)
+    base = "name: bug-x\ndescription: d.\nscenario: resilience\nbehaviour: {logMonitorBlind: true}\n"
+    for wrong in ("trips: []\n", "trips: [ADV-01]\nexperiments: [D13]\n"):
+        (tmp_path / "bug-x.yaml").write_text(base + wrong)
+        with pytest.raises(ScenarioError, match="one of the two"):
+            load_defect("bug-x")

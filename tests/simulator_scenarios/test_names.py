@@ -76,12 +76,12 @@ def test_wrong_names_give_one_line(spec: str, words: str) -> None:
 
 
 def test_many_known_names_are_listed_by_a_command() -> None:
-    names = [f"known-{number}" for number in range(13)]
-    assert nearest("zzz", names[:12], "tool --list") == f"; known: {', '.join(sorted(names[:12]))}"
+    names = [f"known-{number}" for number in range(17)]
+    assert nearest("zzz", names[:16], "tool --list") == f"; known: {', '.join(sorted(names[:16]))}"
     assert nearest("zzz", names, "tool --list") == "; see: tool --list"
     assert nearest("known-1x", names, "tool --list") == "; did you mean 'known-1'?"
     assert nearest("zzz", []) == "; known: none"
-    assert len(defect_names()) > 12
+    assert len(defect_names()) > 16
     with pytest.raises(ScenarioError) as raised:
         parse_simulate("healthy,zzz")
     assert str(raised.value) == "unknown defect 'zzz'; see: gpu-conformance simulate --list"

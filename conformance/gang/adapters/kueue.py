@@ -90,6 +90,7 @@ class Kueue:
 
     def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:
         """Queues of the run with exactly ``quota`` units of ``resource``."""
+        workspace.will_remove(WORKLOADS)  # Kueue makes them of the pods, and the pods stay until they are deleted
         self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
         self._topology = self._topology_of(scope)
@@ -133,8 +134,10 @@ class Kueue:
                     f"no Workload was made of the pod group within {ANSWER_SECONDS:g} s: Kueue does not manage plain pods here, or is away"
                 )
                 raise Inconclusive("PodsNotManaged", message)
-        queue = workspace.cluster.get(CLUSTER_QUEUES, self._queue).json()
-        for condition in (queue.get("status") or {}).get("conditions") or ():
+        answer = workspace.cluster.get(CLUSTER_QUEUES, self._queue)
+        if not answer.ok:
+            raise ApiTrouble(answer.reason, f"ClusterQueue {self._queue} of this run: {answer.status} {answer.message}")
+        for condition in (answer.json().get("status") or {}).get("conditions") or ():
             if condition.get("type") == "Active" and condition.get("status") == "False":
                 message = f"ClusterQueue {self._queue} of this run is not active: {condition.get('reason')}: {condition.get('message')}"
                 raise Inconclusive("QueueNotActive", message[:400])

@@ -1,0 +1,173 @@
+"""What activities share: targets read again before the act, answers checked, waits that end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos import namespaces
+from chaos.acting import Acting, current
+from chaos.facts import PREPARATION, Facts, canary_namespace
+from chaos.ledger.access import merge, read, uid_of
+from chaos.ledger.objects import AbsentArgs
+from chaos.sampling.signals.view import asks, full_name, namespace_of, phase_of
+from chaos.target import Target
+from fixtures import ownership
+from fixtures.cluster import Answer
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+CONFLICTS = 8
+"""How often a change is tried that meets a newer version of its object: nodes are written to all the time."""
+
+SHORT = 30.0
+"""Seconds for one act's own confirmation (a pod that ran a program, a namespace that was made)."""
+
+
+def targets(kind: str) -> list[Target]:
+    """The plan's targets of one kind. Raises ActivityFailed when there are none: an activity never looks for others."""
+    found = [target for target in current().plan.targets if target.kind == kind]
+    if not found:
+        raise ActivityFailed(f"the plan has no target of kind {kind}")
+    return found
+
+
+def node_target() -> Target:
+    """The one node of the plan."""
+    found = targets("nodes")
+    if len(found) != 1:
+        raise ActivityFailed(f"the plan has {len(found)} nodes, this activity acts on one")
+    return found[0]
+
+
+def fresh(target: Target) -> Json:
+    """The target now. Raises ActivityFailed when it is gone or another object has its name."""
+    found = read(current().cluster, target.kind, target.name, target.namespace)
+    if found is None:
+        raise ActivityFailed(f"{target} is gone since it was planned")
+    if uid_of(found) != target.uid:
+        raise ActivityFailed(f"{target} was replaced since it was planned (uid {uid_of(found)}, planned {target.uid})")
+    return found
+
+
+def accepted(answer: Answer, what: str) -> Answer:
+    """The answer of an act. Raises ActivityFailed when the API refused it."""
+    if not answer.ok:
+        raise ActivityFailed(f"{what}: {answer.status} {answer.reason}: {answer.message}")
+    return answer
+
+
+def facts() -> Facts:
+    """The plan's facts."""
+    return Facts.of(current().plan)
+
+
+def seconds(name: str) -> float:
+    """A duration of the plan. Raises ActivityFailed for a name it does not have."""
+    found = current().plan.seconds.get(name)
+    if found is None:
+        raise ActivityFailed(f"the experiment names no duration {name!r}; it has {', '.join(sorted(current().plan.seconds))}")
+    return found
+
+
+def labelled(obj: Json) -> Json:
+    """The object with the run's labels."""
+    metadata = dict(obj.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **ownership.labels(current().plan.run_id)}
+    return {**obj, "metadata": metadata}
+
+
+def create(key: str, obj: Json, namespace: str = "", *, preparation: bool = True, grace: int | None = None) -> Json:
+    """Create an object of the run, its deletion written down first; the object as the API returned it."""
+    acting = current()
+    wanted = labelled(obj)
+    name = str(wanted["metadata"]["name"])
+    args = AbsentArgs(key=key, namespace=namespace, name=name, run_id=acting.plan.run_id, grace_seconds=grace)
+    with acting.fault("object.absent", args) as fault:
+        created = accepted(acting.cluster.create(key, wanted, namespace=namespace), f"create {key} {name}").json()
+        fault.applied({PREPARATION: preparation, "kind": key, "name": name, "namespace": namespace, "uid": uid_of(created)})
+    return created
+
+
+def change(key: str, obj: Json, patch: Json, same: Callable[[Json], bool]) -> None:
+    """Merge-patch the object that was just read, again on its newer version when somebody wrote to it in between.
+
+    ``same`` says whether a newer version still has the prior values that are in the ledger: a status that was written meanwhile does
+    not matter, and what somebody else has set is not overwritten. Raises ActivityFailed then, when the object is gone or another
+    one, and when every race is lost.
+    """
+    name, namespace = str(obj["metadata"]["name"]), str(obj["metadata"].get("namespace") or "")
+    for _ in range(CONFLICTS):
+        try:
+            merge(current().cluster, key, obj, patch)
+            return
+        except ApiTrouble as trouble:
+            if trouble.code != "Conflict":
+                raise ActivityFailed(trouble.message) from trouble
+        newer = read(current().cluster, key, name, namespace)
+        if newer is None or uid_of(newer) != uid_of(obj):
+            raise ActivityFailed(f"{key} {name} was replaced while it was being changed")
+        if not same(newer):
+            raise ActivityFailed(f"{key} {name}: somebody else has just set what was to be changed; it is left as it is")
+        obj = newer
+    raise ActivityFailed(f"{key} {name} changed {CONFLICTS} times while it was to be patched")
+
+
+def own_namespace() -> str:
+    """The namespace of the experiment's own workload, restricted; created on first use, its deletion written down."""
+    acting = current()
+    name = canary_namespace(acting.plan)
+    if read(acting.cluster, "namespaces", name) is None:
+        security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+        labels = {**security, "istio-injection": "disabled"}
+        body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        create("namespaces", body)
+    return name
+
+
+def host_namespace() -> str:
+    """The run's privileged namespace, for injector pods."""
+    acting = current()
+    return namespaces.ensure_run(acting.cluster, acting.plan.run_id)
+
+
+def poll(done: Callable[[], Any], limit: float, period: float = 0.0) -> Any:
+    """What ``done`` gives as soon as it gives something, asked again at the sampler's pace; None at the limit.
+
+    For states that no watch shows (logs, metrics, several kinds at once). Raises ActivityFailed when the experiment is aborted.
+    """
+    acting = current()
+    period = period or acting.plan.seconds.get("sample", 1.0)
+    deadline = time.monotonic() + limit
+    while True:
+        result = done()
+        if result:
+            return result
+        if time.monotonic() >= deadline:
+            return None
+        if acting.abort.reason:
+            raise ActivityFailed(f"aborted while waiting: {acting.abort.reason}")
+        threading.Event().wait(min(period, max(deadline - time.monotonic(), 0.0)))
+
+
+def must_be_alone(node: str) -> None:
+    """Raises ActivityFailed when a pod that is not the experiment's holds devices of the node: it came after the node was planned."""
+    acting, own = current(), (current().plan.namespace, canary_namespace(current().plan))
+    path, query = acting.cluster.path("pods"), {"fieldSelector": f"spec.nodeName={node}"}
+    answer = accepted(acting.cluster.request("GET", path, query=query), f"list pods on {node}")
+    for pod in answer.json().get("items") or ():
+        holds = asks(pod, facts().is_device) or (pod.get("spec") or {}).get("resourceClaims")
+        if holds and phase_of(pod) not in ("Succeeded", "Failed") and namespace_of(pod) not in own:
+            raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is none of this experiment's pods")
+
+
+def shown(target: Target) -> dict[str, Any]:
+    """A target as activities return it."""
+    return {"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid, "node": target.node}
+
+
+__all__ = ["Acting", "current"]

@@ -1,0 +1,157 @@
+"""The experiment's own workload: workers that hold devices, pods that ask whether one can start, a Deployment that is moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos import canary
+from chaos.activities.base import create, current, facts, host_namespace, own_namespace, poll, seconds
+from chaos.activities.claims import claim_for
+from chaos.facts import CANARY_LABEL, canary_namespace
+from chaos.sampling.sample import NoData
+from chaos.sampling.signals.allocations import KNOWN_SECONDS
+from chaos.sampling.signals.pods import WORKER, beat_in, uuids_in
+from chaos.sampling.signals.view import View, is_ready, labels_of, name_of, node_of, phase_of
+from fixtures.models import Json
+
+
+def start_workers(count: int = 1, devices: int = 1, node: str = "target", within: str = "start") -> list[dict[str, Any]]:
+    """Start worker pods that hold devices, and wait until each of them runs, beats and lists its devices.
+
+    ``node``: ``target`` (the plan's node), ``untouched`` or ``any``. Raises ActivityFailed when they do not start: without them
+    the experiment would not show whether anybody was disturbed.
+    """
+    namespace = own_namespace()
+    place = _place(node)
+    for index in range(count):
+        claim_for(f"worker-{index}", devices, namespace)
+        create("pods", canary.worker(current().plan, facts(), f"worker-{index}", devices=devices, node=place), namespace, grace=0)
+    return await_workers(count, within)
+
+
+def start_deployment(count: int = 1, devices: int = 1, within: str = "start") -> list[dict[str, Any]]:
+    """As :func:`start_workers`, but pods of a Deployment, which may run on any healthy node but begin on the target.
+
+    It prefers the target by affinity, so that a drain has something to move and the scheduler somewhere to move it.
+    """
+    if facts().device_class:
+        raise ActivityFailed("a Deployment of workers that claim devices is not written: its pods would need a template of claims")
+    namespace = own_namespace()
+    body = canary.deployment(current().plan, facts(), "service", count=count, devices=devices, prefer=_place("target"))
+    create("apps/deployments", body, namespace)
+    started = await_workers(count, within)
+    elsewhere = [pod["name"] for pod in started if pod["node"] != _place("target")]
+    if elsewhere:
+        raise ActivityFailed(f"{elsewhere[0]} did not start on the target node, so that a drain would move nothing")
+    return started
+
+
+def start_reader() -> dict[str, Any]:
+    """Start the pod that prints what the node's kubelet says of device allocations, and wait for its first line.
+
+    It mounts the folder of the kubelet's PodResources socket, so it runs in the run's privileged namespace; its image, the injectors',
+    must have a client of that socket called ``kubelet-podresources``.
+    """
+    namespace = host_namespace()
+    created = create("pods", canary.reader(current().plan, facts(), "podresources-reader", _place("target")), namespace, grace=0)
+
+    def speaks() -> bool:
+        try:
+            return bool(View.of(current().cluster).log_tail(namespace, "podresources-reader", 1).strip())
+        except NoData:
+            return False
+
+    if not poll(speaks, seconds("start")):
+        raise ActivityFailed("the reader of the kubelet's PodResources says nothing: its image may have no kubelet-podresources")
+    poll(lambda: False, KNOWN_SECONDS)  # what it lists counts once the workers have been seen running for that long
+    return {"name": "podresources-reader", "uid": created["metadata"]["uid"]}
+
+
+def create_budget(min_available: int) -> dict[str, Any]:
+    """A PodDisruptionBudget over the workers, and wait until the controller has counted them."""
+    namespace = own_namespace()
+    body: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "canaries"},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {CANARY_LABEL: WORKER}}},
+    }
+    created = create("policy/poddisruptionbudgets", body, namespace)
+
+    def counted() -> bool:
+        found = View.of(current().cluster).find("policy/poddisruptionbudgets", "canaries", namespace)
+        status = (found or {}).get("status") or {}
+        return status.get("observedGeneration") is not None and (status.get("currentHealthy") or 0) >= min_available
+
+    if not poll(counted, seconds("start")):
+        raise ActivityFailed("no disruption controller counted the pods of the budget")
+    return {"name": "canaries", "uid": created["metadata"]["uid"], "minAvailable": min_available}
+
+
+def start_probe(name: str = "probe", devices: int = 1, node: str = "target") -> dict[str, Any]:
+    """Create a pod that ends well as soon as it was given a device. It is not waited for: it may have to stay Pending."""
+    namespace = own_namespace()
+    claim_for(name, devices, namespace)
+    created = create("pods", canary.probe(current().plan, facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
+    return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
+
+
+def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "target") -> dict[str, Any]:
+    """Create one more worker. It is not waited for: what it needs may be away. Unlike a probe it goes on telling what it sees."""
+    namespace = own_namespace()
+    claim_for(name, devices, namespace)
+    created = create("pods", canary.worker(current().plan, facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
+    return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
+
+
+def await_workers(count: int, within: str) -> list[dict[str, Any]]:
+    """Wait until as many workers run, beat and list devices. Raises ActivityFailed with what keeps them."""
+    state: dict[str, str] = {}
+
+    def ready() -> list[dict[str, Any]] | None:
+        state.clear()
+        view = View.of(current().cluster)
+        found = []
+        for pod in view.select("pods", canary_namespace(current().plan)):
+            if labels_of(pod).get(CANARY_LABEL) != WORKER:
+                continue
+            state[name_of(pod)] = f"{phase_of(pod) or 'unknown'} on {node_of(pod) or 'no node'}"
+            entry = _started(view, pod)
+            if entry:
+                found.append(entry)
+        return found if len(found) >= count else None
+
+    started = poll(ready, seconds(within))
+    if not started:
+        shown = "; ".join(f"{name} {text}" for name, text in sorted(state.items())) or "none was created"
+        raise ActivityFailed(f"{count} workers did not start within {seconds(within):g} s: {shown}")
+    result: list[dict[str, Any]] = started
+    return result
+
+
+def _started(view: View, pod: Json) -> dict[str, Any] | None:
+    if phase_of(pod) != "Running" or not is_ready(pod):
+        return None
+    try:
+        log = view.log_tail(canary_namespace(current().plan), name_of(pod), 40)
+    except NoData:
+        return None
+    uuids = uuids_in(log)
+    if beat_in(log) is None or not uuids:
+        return None
+    return {"name": name_of(pod), "uid": pod["metadata"]["uid"], "node": node_of(pod), "devices": uuids}
+
+
+def _place(node: str) -> str:
+    plan = current().plan
+    if node == "target":
+        if not plan.nodes:
+            raise ActivityFailed("the plan has no node for canaries to be on")
+        return plan.nodes[0]
+    if node == "untouched":
+        return plan.untouched
+    if node == "any":
+        return ""
+    raise ActivityFailed(f"node: expected target, untouched or any, got {node!r}")

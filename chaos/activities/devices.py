@@ -1,0 +1,257 @@
+"""Faults of devices as NVML clients see them, by a mocked NVML on the node (nvml-mock), and resets by the vendor's own tool.
+
+The mock reaches the device plugin, DCGM and whoever else asks NVML; it never touches a device. Undoing takes its overrides away and
+restarts the detectors, which do not forget by themselves.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos import components
+from chaos.activities.base import accepted, change, current, facts, fresh, must_be_alone, node_target, poll, seconds, shown
+from chaos.activities.hosts import host_args, run
+from chaos.facts import CANARY_LABEL, PREPARATION, canary_namespace
+from chaos.ledger.access import read
+from chaos.ledger.agents import RestartedArgs
+from chaos.ledger.environment import EnvArgs, value_of, with_value
+from chaos.sampling.signals.pods import WORKER, uuids_in
+from chaos.sampling.signals.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
+from fixtures.record import TargetKind
+
+MOCK = "nvml-mock-ctl"
+STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
+"""Prints what is overridden, and nothing that only counts up."""
+
+DETECTORS = ("device-plugin", "host-engine")
+"""Who remembers what NVML once said."""
+
+UUIDS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+
+
+def fail_gpu(mode: str = "lost", xid: int = 0, restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
+    """Let NVML say that the plan's GPU is ``mode`` (lost, fallen_off_bus, ecc_uncorrectable), with an Xid event if ``xid``.
+
+    ``restart`` names the agents that the undo restarts on the node once the fault is gone; one that is not installed is left out.
+    """
+    uuid = str(node_target().facts["uuid"])
+    argv = [MOCK, "fail", "--gpu", uuid, "--mode", mode] + (["--xid", str(xid)] if xid else [])
+    return _mocked([argv], restart, {"uuid": uuid, "mode": mode, "xid": xid})
+
+
+def raise_xids(codes: list[int], restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
+    """Raise Xid events of the plan's GPU, one after the other; the device itself stays as it is."""
+    uuid = str(node_target().facts["uuid"])
+    return _mocked([[MOCK, "xid", "--gpu", uuid, "--code", str(code)] for code in codes], restart, {"uuid": uuid, "codes": codes})
+
+
+def fail_event_wait(restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
+    """Let NVML's event wait fail on the node."""
+    return _mocked([[MOCK, "event-wait", "--fail"]], restart, {"event_wait": "fail"})
+
+
+def heal_gpu() -> dict[str, Any]:
+    """Take the mock's overrides of the plan's GPU away, and restart nothing: whether the device comes back by itself is the question."""
+    current().check()
+    uuid = str(node_target().facts["uuid"])
+    run((MOCK, "fail", "--gpu", uuid, "--mode", "healthy"))
+    return {**shown(node_target()), "uuid": uuid, "mode": "healthy"}
+
+
+def restart_agent(component: str = "device-plugin") -> dict[str, Any]:
+    """Restart an agent on the plan's node."""
+    acting = current()
+    args = msgspec.structs.replace(restarted(component), allocatable={})  # devices are read back by the undo of what broke them
+    with acting.fault("agent.restarted", args) as fault:
+        for uid in args.uids:
+            pod = _pod(component, uid)
+            accepted(acting.cluster.delete("pods", name_of(pod), args.namespace, uid=uid), f"delete pod {name_of(pod)}")
+        fault.applied({"restarted": component, "node": args.node, "uids": list(args.uids)})
+    return {**shown(node_target()), "component": component, "uids": list(args.uids)}
+
+
+def configure_plugin(variable: str, value: str) -> dict[str, Any]:
+    """Set a variable of the device plugin's DaemonSet and restart its pod on the plan's node, which alone runs with it.
+
+    On the simulated cluster only: the real DaemonSet controller rolls changed pods out on every node, and no account of ours may
+    write DaemonSets.
+    """
+    acting = current()
+    if acting.plan.target_kind is not TargetKind.SIMULATED:
+        raise ActivityFailed("a change of the plugin's DaemonSet reaches every node of a real control plane")
+    found = facts().components["device-plugin"]
+    owner = read(acting.cluster, found.key, found.name, found.namespace)
+    if owner is None or uid_of(owner) != found.uid:
+        raise ActivityFailed(f"{found} was replaced since it was planned")
+    container = str(owner["spec"]["template"]["spec"]["containers"][0]["name"])
+    env = EnvArgs(
+        key=found.key,
+        namespace=found.namespace,
+        name=found.name,
+        uid=found.uid,
+        container=container,
+        variable=variable,
+        prior=value_of(owner, container, variable),
+        ours=value,
+    )
+    agent = msgspec.structs.replace(restarted("device-plugin"), env={variable: value})
+    with acting.fault("agent.restarted", agent) as detector, acting.fault("workload.env", env) as fault:
+        change(
+            found.key,
+            owner,
+            with_value(owner, container, variable, value),
+            lambda newer: newer["spec"].get("template") == owner["spec"].get("template"),
+        )
+        fault.applied({"workload": found.name, "variable": variable, "value": value, PREPARATION: True})
+        for uid in agent.uids:
+            pod = _pod("device-plugin", uid)
+            accepted(acting.cluster.delete("pods", name_of(pod), agent.namespace, uid=uid), f"delete pod {name_of(pod)}")
+        detector.applied({"restarted": "device-plugin", "node": agent.node, PREPARATION: True})
+    return {**shown(node_target()), "variable": variable, "value": value}
+
+
+def restarted(component: str) -> RestartedArgs:
+    """Arguments of restarting an agent on the plan's node. Raises ActivityFailed when it does not run there."""
+    found = facts().components.get(component)
+    if found is None:
+        raise ActivityFailed(f"{component} was not found when the experiment was planned")
+    target = node_target()
+    view = View.of(current().cluster)
+    uids = tuple(uid_of(pod) for pod in components.pods_of(view, found) if node_of(pod) == target.name)
+    if not uids:
+        raise ActivityFailed(f"no pod of {found} is on {target.name}")
+    known = facts()
+    allocatable = {name: str(count) for name, count in dig(fresh(target), "status", "allocatable").items() if known.is_device(name)}
+    advertises = component == "device-plugin"
+    return RestartedArgs(
+        namespace=found.namespace,
+        owner=found.name,
+        selector=found.selector,
+        node=target.name,
+        uids=uids,
+        allocatable=allocatable if advertises else {},
+    )
+
+
+def reset_gpu() -> dict[str, Any]:
+    """Reset the plan's GPU once nobody holds it: ``nvidia-smi --gpu-reset``. The node must be cordoned and its agents be away.
+
+    Raises ActivityFailed when clients stay, or when the reset is refused: nothing is forced.
+    """
+    acting = current()
+    target = node_target()
+    uuid = str(target.facts["uuid"])
+    if dig(fresh_or_same(), "spec").get("unschedulable") is not True:
+        raise ActivityFailed(f"{target} is not cordoned: somebody could be given the device during its reset")
+    must_be_alone(target.name)  # a pod may hold the device and have no process on it yet
+    _open_persistence(uuid)
+    quiet = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
+    if not poll(lambda: not _pids(run(quiet).output), seconds("clients"), 1.0):
+        raise ActivityFailed(f"processes still hold {uuid} after {seconds('clients'):g} s")
+    args = host_args(undo=("true",), check=("true",), expected="")  # a reset is not undone: whether the device is back, samples show
+    with acting.fault("host.command", args) as fault:
+        done = _reset_when_free(uuid)
+        fault.applied({"node": target.name, "uuid": uuid, "said": done[-300:]})
+    return {**shown(target), "uuid": uuid}
+
+
+def _open_persistence(uuid: str) -> None:
+    """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
+    query = f"nvidia-smi --query-gpu=persistence_mode --format=csv,noheader -i {shlex.quote(uuid)}"
+    check = ("sh", "-c", f"{query} | grep Disabled || echo Enabled")  # a device that is gone has no mode to put back
+    prior = run(check).output.strip()
+    if prior != "Enabled":
+        return
+    args = host_args(undo=("nvidia-smi", "-i", uuid, "-pm", "1"), check=check, expected=prior, ours="Disabled")
+    with current().fault("host.command", args) as fault:
+        run(("nvidia-smi", "-i", uuid, "-pm", "0"))
+        fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off"})
+
+
+def _pids(output: str) -> list[str]:
+    """Process ids of a listing; what else the tool says ("No running processes found") is none."""
+    return [line.strip() for line in output.splitlines() if line.strip().isdigit()]
+
+
+def _reset_when_free(uuid: str) -> str:
+    """The reset's words once it was not refused as in use, which agents that are still ending make it."""
+    said: list[str] = []
+
+    def attempt() -> bool:
+        result = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
+        said.append(result.output.strip())
+        return result.exit_code == 0
+
+    if not poll(attempt, seconds("clients"), 1.0):
+        raise ActivityFailed(f"the reset of {uuid} was refused for {seconds('clients'):g} s: {said[-1][-300:]}")
+    return said[-1]
+
+
+def reset_in_use() -> dict[str, Any]:
+    """Ask for the reset of a GPU that a worker holds. On hardware only the pre-check is run: the reset is never tried on purpose.
+
+    Whether it was refused is returned and not judged here: what happened to the worker is for the samples to show.
+    """
+    acting = current()
+    target = node_target()
+    uuid = worker_device()
+    listing = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
+    clients = [line for line in run(listing).output.splitlines() if uuid in line]
+    args = host_args(undo=("true",), check=(*UUIDS, "-i", uuid), expected=uuid)
+    with acting.fault("host.command", args) as fault:
+        if acting.plan.target_kind is TargetKind.LIVE:
+            result: dict[str, Any] = {"attempted": False, "clients": len(clients), "refused": bool(clients)}
+        else:
+            done = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
+            refused = done.exit_code != 0 and "in use" in done.output.lower()
+            result = {"attempted": True, "clients": len(clients), "refused": refused, "said": done.output.strip()[-300:]}
+        fault.applied({"node": target.name, "uuid": uuid, **result})
+    return {**shown(target), "uuid": uuid, **result}
+
+
+def worker_device() -> str:
+    """A device of the plan's node that a worker holds, by what the worker lists."""
+    view = View.of(current().cluster)
+    namespace = canary_namespace(current().plan)
+    for pod in view.select("pods", namespace):
+        if labels_of(pod).get(CANARY_LABEL) == WORKER and phase_of(pod) == "Running" and node_of(pod) == node_target().name:
+            uuids = uuids_in(view.log_tail(namespace, name_of(pod), 40))
+            if uuids:
+                return uuids[0]
+    raise ActivityFailed(f"no worker holds a device of {node_target().name}")
+
+
+def fresh_or_same() -> dict[str, Any]:
+    """The plan's node now."""
+    return fresh(node_target())
+
+
+def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str, Any]) -> dict[str, Any]:
+    """Run the mock's commands, their undo and the restart of the detectors written down before: the restarts are undone last."""
+    acting = current()
+    target = node_target()
+    prior = run(STATE).output.strip()
+    healing = host_args(undo=(MOCK, "reset"), check=STATE, expected=prior)
+    with ExitStack() as stack:
+        present = [name for name in restart if name in facts().components]
+        faults = [stack.enter_context(acting.fault("agent.restarted", restarted(name))) for name in present]
+        faults.append(stack.enter_context(acting.fault("host.command", healing)))
+        for command in commands:
+            run(command)
+        for fault in faults:
+            fault.applied({"node": target.name, **detail})
+    return {**shown(target), **detail}
+
+
+def _pod(component: str, uid: str) -> dict[str, Any]:
+    found = facts().components[component]
+    for pod in components.pods_of(View.of(current().cluster), found):
+        if uid_of(pod) == uid:
+            return pod
+    raise ActivityFailed(f"the pod of {found} is gone")

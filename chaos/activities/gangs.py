@@ -1,0 +1,236 @@
+"""Canary gangs on the schedulers and queues that the cluster has, and what happens to them in the middle of their placement."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos import canary
+from chaos.activities.base import accepted, create, current, facts, own_namespace, poll, seconds
+from chaos.activities.pods import everything_in, kill
+from chaos.facts import GANG_LABEL, canary_namespace
+from chaos.ledger.objects import AbsentArgs
+from chaos.sampling.signals.gangs import WORKLOADS
+from chaos.sampling.signals.pods import live
+from chaos.sampling.signals.view import condition, labels_of, name_of, node_of, phase_of, uid_of
+from conformance.gang.adapters.base import Gang
+from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
+from conformance.gang.adapters.native import Native
+from conformance.gang.adapters.native import member as native_member
+from conformance.gang.adapters.volcano import Volcano
+from conformance.gang.adapters.volcano import member as volcano_member
+from fixtures.models import Json
+from fixtures.watch import Observation
+
+VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
+VOLCANO_JOBS = "batch.volcano.sh/jobs"
+NATIVE_GROUPS = "scheduling.k8s.io/podgroups"
+PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
+PRIORITY = -1_000_000
+
+
+def submit_gangs(system: str, count: int = 1, size: int = 4, devices: int = 1, wait: bool = True, quota: int = 0) -> list[dict[str, Any]]:
+    """Submit gangs of ``size`` pods with ``devices`` each to ``system`` (volcano, kueue, native); wait until each is whole.
+
+    Without ``wait`` they are left to their fate: what follows happens in the middle of their placement. Gangs keep out of the
+    untouched node. ``size`` 0 makes gangs of which one fits and two do not. ``quota``: devices of the queue (Kueue); 0 is what all
+    gangs need together.
+    """
+    namespace = own_namespace()
+    size = size or _fitting(devices)
+    names = [f"gang-{index}" for index in range(count)]
+    gangs = [_gang(name, size, devices) for name in names]
+    if system == "kueue":
+        _queues(namespace, quota or count * size * devices)
+    for gang in gangs:
+        _group(system, gang, namespace)
+    for row in zip(*(gang.pods for gang in gangs), strict=True):  # in turn, so that gangs compete
+        for gang, pod in zip(gangs, row, strict=True):
+            create("pods", _member(system, gang, pod), namespace, grace=0)
+    if wait and not poll(lambda: all(_whole(name, size) for name in names), seconds("start")):
+        raise ActivityFailed(f"gangs were not placed within {seconds('start'):g} s: {_bound(names)}")
+    return [{"gang": name, "size": size, "devices": devices, "bound": bound} for name, bound in _bound(names).items()]
+
+
+def submit_job(size: int = 2, devices: int = 1, name: str = "gang-0") -> dict[str, Any]:
+    """A Volcano Job whose policy restarts all of it when a pod is lost, and wait until it runs."""
+    namespace = own_namespace()
+    plan = current().plan
+    pod = canary.gang_member(plan, facts(), name, 0, size, devices)
+    template: Json = {
+        "metadata": {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]},
+        "spec": {**_spread(pod)["spec"]},
+    }
+    template["spec"].pop("activeDeadlineSeconds", None)
+    body: Json = {
+        "apiVersion": _version(VOLCANO_JOBS),
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": size,
+            "maxRetry": 3,
+            "policies": [{"event": "PodEvicted", "action": "RestartJob"}, {"event": "PodFailed", "action": "RestartJob"}],
+            "tasks": [{"name": "worker", "replicas": size, "template": template}],
+        },
+    }
+    created = create(VOLCANO_JOBS, body, namespace)
+    if not poll(lambda: _whole(name, size), seconds("start")):
+        raise ActivityFailed(f"the job was not placed within {seconds('start'):g} s: {_bound([name])}")
+    return {"job": name, "uid": uid_of(created), "size": size}
+
+
+def kill_member(gang: str = "gang-0") -> dict[str, Any]:
+    """Delete one running pod of a gang, at once."""
+    acting = current()
+    namespace = canary_namespace(acting.plan)
+    pods = sorted((pod for pod in _pods(gang) if phase_of(pod) == "Running"), key=name_of)
+    if not pods:
+        raise ActivityFailed(f"no pod of {gang} runs")
+    pod = pods[-1]
+    args = AbsentArgs(key="pods", namespace=namespace, name=f"{name_of(pod)}", run_id=acting.plan.run_id, grace_seconds=0)
+    with acting.fault("object.absent", args) as fault:
+        accepted(acting.cluster.delete("pods", name_of(pod), namespace, uid=uid_of(pod), grace_seconds=0), f"delete pod {name_of(pod)}")
+        fault.applied({"killed": name_of(pod), "uid": uid_of(pod), "node": node_of(pod)})
+    return {"killed": name_of(pod), "uid": uid_of(pod)}
+
+
+def kill_controller_while_placing(gang: str = "gang-0", size: int = 4) -> dict[str, Any]:
+    """Kill the plan's controller pod as soon as a member is bound, or after the duration ``partial`` when none is.
+
+    Raises ActivityFailed when the gang was whole before the scheduler was gone: nothing was proven then.
+    """
+    bound = 0
+    with Observation(current().cluster, "pods", canary_namespace(current().plan), labels=f"{GANG_LABEL}={gang}") as observation:
+        for objects in observation.until(time.monotonic() + seconds("partial")):
+            bound = sum(bool(node_of(pod)) for pod in objects.values())
+            if bound:
+                break
+        done = kill(0)
+        bound = _bound_of(gang)
+    if bound >= size:
+        raise ActivityFailed(f"all {size} members of {gang} were bound before the scheduler was gone: it was not killed in the middle")
+    return {"bound": bound, "of": size, "killed": done}
+
+
+def _bound_of(gang: str) -> int:
+    """Members that are bound now, by a fresh list."""
+    path = current().cluster.path("pods", canary_namespace(current().plan))
+    answer = accepted(current().cluster.request("GET", path, query={"labelSelector": f"{GANG_LABEL}={gang}"}), f"list the pods of {gang}")
+    return sum(bool(node_of(pod)) for pod in answer.json().get("items") or ())
+
+
+def kill_controller_after_reservation() -> dict[str, Any]:
+    """Kill the plan's controller pod as soon as a Workload of the experiment has its quota reserved."""
+    state = {"reserved": False, "admitted": False}
+    with Observation(current().cluster, WORKLOADS, canary_namespace(current().plan)) as observation:
+        for objects in observation.until(time.monotonic() + seconds("partial")):
+            state = {
+                "reserved": any(condition(item, "QuotaReserved") == "True" for item in objects.values()),
+                "admitted": any(condition(item, "Admitted") == "True" for item in objects.values()),
+            }
+            if state["reserved"]:
+                break
+    if not state["reserved"]:
+        raise ActivityFailed(f"no quota was reserved within {seconds('partial'):g} s")
+    return {**state, "killed": kill(0)}
+
+
+# -- building ------------------------------------------------------------------------------------------
+
+
+def _gang(name: str, size: int, devices: int) -> Gang:
+    plan, known = current().plan, facts()
+    pods = tuple(_spread(canary.gang_member(plan, known, name, index, size, devices)) for index in range(size))
+    return Gang(name=name, pods=pods)
+
+
+def _spread(pod: Json) -> Json:
+    """The pod, on nodes whose devices are whole ones, the untouched node left out."""
+    return {**pod, "spec": {**pod["spec"], "affinity": canary.on_nodes(canary.usable_nodes(current().plan, facts()))}}
+
+
+def _fitting(devices: int) -> int:
+    """Members of a gang of which one fits and two do not."""
+    known = facts()
+    slots = sum(known.free[node] // devices for node in canary.usable_nodes(current().plan, known))
+    if slots < 2:
+        raise ActivityFailed(f"{slots} pods of {devices} {known.resource} fit, and gangs that compete need room for two")
+    return slots // 2 + 1
+
+
+def _member(system: str, gang: Gang, pod: Json) -> Json:
+    if system == "volcano":
+        return volcano_member(pod, gang.name)
+    if system == "kueue":
+        return Kueue().member(pod, gang)
+    return native_member(pod, gang.name)
+
+
+def _group(system: str, gang: Gang, namespace: str) -> None:
+    """The group object, where the system has one."""
+    if system == "volcano":
+        body = Volcano().group(gang, _priority_class())
+        create(VOLCANO_GROUPS, {**body, "apiVersion": _version(VOLCANO_GROUPS)}, namespace)
+    elif system == "native":
+        create(NATIVE_GROUPS, {**Native().group(gang), "apiVersion": _version(NATIVE_GROUPS)}, namespace)
+    elif system != "kueue":
+        raise ActivityFailed(f"system: expected volcano, kueue or native, got {system!r}")
+
+
+def _queues(namespace: str, quota: int) -> None:
+    """A flavor, a ClusterQueue and a LocalQueue of this experiment alone."""
+    plan, known = current().plan, facts()
+    name = namespace
+    labels = {GANG_LABEL: plan.run_id}
+    api = _version("kueue.x-k8s.io/clusterqueues")
+    nominal = [*PLENTY.items(), (known.resource, str(quota))]
+    resources = [{"name": key, "nominalQuota": value} for key, value in nominal]
+    create("kueue.x-k8s.io/resourceflavors", {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}})
+    spec: Json = {
+        "namespaceSelector": {},
+        "queueingStrategy": "BestEffortFIFO",
+        "resourceGroups": [{"coveredResources": [key for key, _ in nominal], "flavors": [{"name": name, "resources": resources}]}],
+    }
+    create(
+        "kueue.x-k8s.io/clusterqueues",
+        {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": name, "labels": labels}, "spec": spec},
+    )
+    local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
+    create("kueue.x-k8s.io/localqueues", local, namespace)
+
+
+def _priority_class() -> str:
+    """A PriorityClass of the experiment: its gangs preempt nobody and yield to everybody."""
+    cluster, name = current().cluster, canary_namespace(current().plan)
+    if not cluster.get(PRIORITY_CLASSES, name).ok:
+        body: Json = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": PRIORITY,
+            "preemptionPolicy": "Never",
+            "description": "Canary gangs of a chaos experiment.",
+        }
+        create(PRIORITY_CLASSES, body)
+    return name
+
+
+def _version(key: str) -> str:
+    """``group/version`` in which the server serves a kind."""
+    return "/".join(current().cluster.path(key).split("/")[2:4])
+
+
+def _pods(gang: str) -> list[Json]:
+    return [pod for pod in everything_in(canary_namespace(current().plan)) if labels_of(pod).get(GANG_LABEL) == gang]
+
+
+def _whole(gang: str, size: int) -> bool:
+    return sum(phase_of(pod) == "Running" for pod in _pods(gang)) >= size
+
+
+def _bound(names: list[str]) -> dict[str, int]:
+    return {name: sum(bool(node_of(pod)) and live(pod) for pod in _pods(name)) for name in names}

@@ -1,0 +1,167 @@
+"""Faults of a Node object: labels, cordon, drain, deletion."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos.activities.base import accepted, change, current, facts, fresh, node_target, poll, seconds, shown
+from chaos.facts import PREPARATION
+from chaos.ledger.access import read, uid_of
+from chaos.ledger.node_object import NodeExists
+from chaos.ledger.nodes import NodeLabels, NodeUnschedulable
+from chaos.ledger.remediation import cleared_args
+from chaos.sampling.signals.view import asks, dig, full_name, items_of, name_of, namespace_of, phase_of
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+EVICTION_SECONDS = 2.0
+"""How long one eviction may take, its Retry-After included: a refusal is asked again, until the drain's own deadline."""
+
+
+def remove_labels(keys: list[str]) -> dict[str, Any]:
+    """Remove labels from the node. One that is not there makes the activity fail: nothing would be removed."""
+    node = fresh(node_target())
+    present = dig(node, "metadata", "labels")
+    if missing := [key for key in keys if key not in present]:
+        raise ActivityFailed(f"{node_target()} has no label {missing[0]}")
+    return _label(node, dict.fromkeys(keys))
+
+
+def set_labels(values: dict[str, str]) -> dict[str, Any]:
+    """Set labels of the node."""
+    return _label(fresh(node_target()), dict(values))
+
+
+OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
+"""Label by which a node tells NVSentinel to leave it alone (facts 6.4)."""
+
+
+def opt_out() -> dict[str, Any]:
+    """Opt the node out of remediation where there is any, so that a fault is answered by what is tested and by nobody else.
+
+    What its detectors say of the node meanwhile is cleared by the undo.
+    """
+    if "remediation" not in facts().components:
+        return {"opted_out": False}
+    done = _label(fresh(node_target()), dict(OPT_OUT), preparation=True)
+    acting = current()
+    with acting.fault("node.cleared", cleared_args(acting.cluster, node_target().name)) as fault:
+        fault.applied({"node": node_target().name, PREPARATION: True})
+    return done
+
+
+def _label(node: Json, ours: dict[str, str | None], *, preparation: bool = False) -> dict[str, Any]:
+    args = NodeLabels().args(node, ours)
+    with current().fault("node.labels", args) as fault:
+        change("nodes", node, {"metadata": {"labels": ours}}, lambda newer: NodeLabels().args(newer, ours) == args)
+        fault.applied({"node": name_of(node), "labels": ours, PREPARATION: preparation})
+    return {**shown(node_target()), "labels": ours}
+
+
+def cordon() -> dict[str, Any]:
+    """Make the node unschedulable."""
+    target = node_target()
+    node = fresh(target)
+    args = NodeUnschedulable().args(node, True)
+    with current().fault("node.unschedulable", args) as fault:
+        change("nodes", node, {"spec": {"unschedulable": True}}, lambda newer: NodeUnschedulable().args(newer, True) == args)
+        fault.applied({"node": target.name})
+    return shown(target)
+
+
+def delete_node() -> dict[str, Any]:
+    """Delete the Node object; its kubelet registers it anew."""
+    acting = current()
+    target = node_target()
+    node = fresh(target)
+    with acting.fault("node.exists", NodeExists().args(node, seconds("registration"))) as fault:
+        accepted(acting.cluster.delete("nodes", target.name, uid=target.uid), f"delete {target}")
+        fault.applied({"node": target.name, "uid": target.uid})
+    return shown(target)
+
+
+def drain(within: str, refused: bool = False) -> dict[str, Any]:
+    """Evict the experiment's own device pods from the cordoned node, again while a budget refuses (429), until the deadline.
+
+    Pods of DaemonSets and mirror pods stay. A pod without a controller, or of somebody else, makes the activity fail before anything
+    is evicted. ``refused``: the drain is expected to be refused to the end; evictions that are granted are for the samples to show.
+    """
+    acting = current()
+    target = node_target()
+    node = read(acting.cluster, "nodes", target.name)
+    if dig(node or {}, "spec").get("unschedulable") is not True:
+        raise ActivityFailed(f"{target} is not cordoned: what is evicted would come back to it")
+    waiting = {uid_of(pod): pod for pod in _evictable(target.name)}
+    if not waiting:
+        raise ActivityFailed(f"no pod of this experiment is on {target}: there is nothing to drain")
+    first, answers = len(waiting), {"evicted": 0, "refused": 0}
+    start = time.monotonic()
+
+    def step() -> bool:
+        for uid, pod in list(waiting.items()):
+            _evict(uid, pod, waiting, answers)
+        return not waiting
+
+    poll(step, seconds(within))
+    result = {**shown(target), "pods": first, **answers, "left": sorted(full_name(pod) for pod in waiting.values())}
+    if refused and not answers["refused"] and not answers["evicted"]:
+        raise ActivityFailed("no eviction was answered, so that nothing is known of what the budget is worth")
+    if not refused and waiting:
+        raise ActivityFailed(f"the drain did not end within {time.monotonic() - start:.1f} s: {', '.join(result['left'])}")
+    return result
+
+
+def _evict(uid: str, pod: Json, waiting: dict[str, Json], answers: dict[str, int]) -> None:
+    cluster = current().cluster
+    now = read(cluster, "pods", name_of(pod), namespace_of(pod))
+    if now is None or uid_of(now) != uid or phase_of(now) in ("Succeeded", "Failed"):
+        del waiting[uid]
+        return
+    if dig(now, "metadata").get("deletionTimestamp"):
+        return  # on its way
+    body: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name_of(pod), "namespace": namespace_of(pod)},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    path = cluster.path("pods", namespace_of(pod), name_of(pod), "eviction")
+    try:
+        answer = cluster.request("POST", path, body=body, attempts=1, seconds=EVICTION_SECONDS)
+    except ApiTrouble as trouble:
+        if trouble.code != "TooManyRequests":
+            raise
+        answers["refused"] += 1
+        return
+    if answer.ok:
+        answers["evicted"] += 1
+    elif answer.status not in (404, 409):
+        raise ActivityFailed(f"evict {full_name(pod)}: {answer.status} {answer.message}")
+
+
+def _evictable(node: str) -> list[Json]:
+    """The experiment's own pods on the node. Raises ActivityFailed when somebody else's device pods are there, or unmanaged ones."""
+    acting = current()
+    answer = accepted(
+        acting.cluster.request("GET", acting.cluster.path("pods"), query={"fieldSelector": f"spec.nodeName={node}"}), f"list pods on {node}"
+    )
+    found = []
+    own = f"{acting.plan.namespace}-canaries"
+    for pod in answer.json().get("items") or ():
+        if phase_of(pod) in ("Succeeded", "Failed") or namespace_of(pod) == acting.plan.namespace:
+            continue
+        owners = items_of(dig(pod, "metadata").get("ownerReferences"))
+        mirrored = "kubernetes.io/config.mirror" in dig(pod, "metadata", "annotations")
+        if mirrored or any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners):
+            continue
+        if namespace_of(pod) != own:
+            if asks(pod, facts().is_device):
+                raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is none of this experiment's pods")
+            continue  # nobody's pods but the experiment's own are evicted
+        if not any(owner.get("controller") is True for owner in owners):
+            raise ActivityFailed(f"{full_name(pod)} has no controller that would replace it")
+        found.append(pod)
+    return found

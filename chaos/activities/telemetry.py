@@ -1,0 +1,96 @@
+"""Faults of telemetry: values in DCGM's cache, and lines in the kernel log. No device is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos.activities.base import SHORT, create, current, facts, host_namespace, node_target, poll, shown
+from chaos.activities.devices import restarted
+from chaos.activities.hosts import run
+from chaos.injector import COMPONENT, LIMITS
+from chaos.ledger.remediation import ClearedArgs, cleared_args
+from chaos.sampling.signals.view import View, phase_of
+
+XID_FIELD = 230
+"""DCGM_FI_DEV_XID_ERRORS. In NVML's own numbering 230 is something else: the recovery action."""
+
+
+def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = "host-engine") -> dict[str, Any]:
+    """Write values into the host engine's cache about once a second, from a pod of the engine's own image on the node.
+
+    It heals when the pod ends, which its deadline sees to; an Xid stays in the cache until the engine is restarted, which the undo
+    does. ``values`` is by DCGM field id. Raises ActivityFailed when the first injection is refused.
+    """
+    acting = current()
+    target = node_target()
+    engine = facts().components.get("host-engine")
+    if engine is None or not engine.images:
+        raise ActivityFailed("there is no standalone host engine to inject into")
+    index = int(target.facts["index"])
+    length = int(acting.plan.seconds.get(seconds, 60))
+    once = " && ".join(f"dcgmi test --inject --gpuid {index} -f {field} -v {value} --offset 1" for field, value in sorted(values.items()))
+    script = f"{once} || exit 9; echo injected; n=0; while [ $n -lt {length} ]; do n=$((n+1)); sleep 1; {once} >/dev/null; done"
+    pod = _injecting_pod(target.name, engine.images[0], script, length + 30)
+    cleared: ClearedArgs = cleared_args(acting.cluster, target.name)
+    with acting.fault("node.cleared", cleared) as reaction, acting.fault("agent.restarted", restarted(restart)) as detector:
+        created = create("pods", pod, host_namespace(), preparation=False, grace=0)
+        name = str(created["metadata"]["name"])
+
+        def injected() -> str | None:
+            found = View.of(acting.cluster).find("pods", name, host_namespace())
+            if found is None or phase_of(found) in ("Failed", "Pending", ""):
+                return "failed" if found is not None and phase_of(found) == "Failed" else None
+            return "injected" if "injected" in acting.cluster.logs(host_namespace(), name, limit_bytes=4096) else None
+
+        said = poll(injected, SHORT)
+        if said != "injected":
+            raise ActivityFailed(f"dcgmi on {target.name} did not inject: {said or 'the pod did not start'}")
+        detail = {"node": target.name, "gpu": index, "fields": {str(key): value for key, value in values.items()}}
+        detector.applied(detail)
+        reaction.applied(detail)
+    return {**shown(target), **detail}
+
+
+def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
+    """Write lines to the host's kernel log. ``{pci}`` is the plan's GPU; the run's id is added: a line cannot be taken back.
+
+    The undo is the clear path of whoever reacted: cordon, state label and conditions of the node are put back as they were. A line
+    counts as landed when the log gives it back.
+    """
+    acting = current()
+    target = node_target()
+    pci = str(target.facts.get("pci") or "")
+    stamp = f"gpu-conformance-{acting.plan.run_id}-{acting.plan.experiment}"
+    texts = [f"{line.replace('{pci}', pci)} ({stamp})" for line in lines]
+    if any("'" in text or "\n" in text for text in texts):
+        raise ActivityFailed("a kernel line with a quote or a line break is not written")
+    args: ClearedArgs = cleared_args(acting.cluster, target.name)
+    with acting.fault("node.cleared", args) as fault:
+        for text in texts:
+            run(("sh", "-c", f"echo '{text}' > /dev/kmsg"))
+        back = run(("sh", "-c", f"dmesg | grep -c {stamp}"), good=(0, 1)).output.strip()
+        if not back.isdigit() or int(back) < len(texts):
+            raise ActivityFailed(f"the kernel log of {target.name} shows {back or 'none'} of {len(texts)} lines")
+        fault.applied({"node": target.name, "lines": texts})
+    return {**shown(target), "lines": texts}
+
+
+def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str, Any]:
+    resources = {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"dcgm-inject-{current().plan.experiment.lower()}", "labels": {COMPONENT: "injector"}},
+        "spec": {
+            "nodeName": node,
+            "hostNetwork": True,  # the engine listens on the node's own loopback
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": seconds,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "inject", "image": image, "command": ["sh", "-c", script], "resources": resources}],
+        },
+    }

@@ -1,0 +1,78 @@
+"""Waiting for what an experiment expects: by the same signals that its samples are judged by, and never without end.
+
+A wait that is not met is no failure of the activity: whether it was expected in time is for the verdict to say.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos.activities.base import current, facts, poll, seconds
+from chaos.conditions import Condition, JsonValue, holds, parse, signals
+from chaos.ledger.access import read
+from chaos.sampling.sample import NoData, Reading
+from chaos.sampling.signals.registry import SIGNALS
+from fixtures.trouble import ApiTrouble
+
+
+def wait_for(condition: dict[str, Any], within: str) -> dict[str, Any]:
+    """Wait until the condition holds, for at most the duration of that name. ``baseline`` is what holds when the wait begins."""
+    wanted = parse(condition, "wait_for")
+    memory: dict[str, Any] = {}
+    baseline = _values(wanted, memory)
+    start = time.monotonic()
+    limit = seconds(within) + 2 * current().plan.seconds.get("sample", 1.0)  # samples must show that it was watched to the end
+    met = poll(lambda: holds(wanted, _values(wanted, memory), baseline) is True, limit)
+    return {"met": bool(met), "seconds": round(time.monotonic() - start, 2)}
+
+
+def wait_until_offered_none(within: str) -> dict[str, Any]:
+    """Wait until the target's node offers none of its devices, for at most the duration of that name.
+
+    Before the node says so, a scheduler may still place a pod there, which the kubelet then refuses (UnexpectedAdmissionError).
+    """
+    target = current().plan.targets[0]
+    resource = facts().resource
+
+    def none() -> bool:
+        node = read(current().cluster, "nodes", target.node) or {}
+        return str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0")) == "0"
+
+    return {"node": target.node, "none": bool(poll(none, seconds(within), period=0.05))}
+
+
+def hold(duration: str) -> dict[str, Any]:
+    """Let the fault last for the duration of that name."""
+    acting = current()
+    deadline = time.monotonic() + seconds(duration)
+    while (remaining := deadline - time.monotonic()) > 0:
+        if acting.abort.reason:
+            raise ActivityFailed(f"aborted while the fault was held: {acting.abort.reason}")
+        threading.Event().wait(min(remaining, 0.5))
+    return {"held": seconds(duration)}
+
+
+def watch_before() -> dict[str, Any]:
+    """Let the sampler see what was set up: the state that the fault disturbs is what it read last before it."""
+    acting = current()
+    length = acting.plan.seconds.get("before", 6 * acting.plan.seconds.get("sample", 1.0))
+    poll(lambda: False, length)
+    return {"seconds": length}
+
+
+def _values(condition: Condition, memory: dict[str, Any]) -> dict[str, JsonValue]:
+    acting = current()
+    reading = Reading(acting.cluster, acting.plan, memory)
+    values: dict[str, JsonValue] = {}
+    for name in dict.fromkeys(signals(condition)):
+        if name not in SIGNALS:
+            raise ActivityFailed(f"no signal is called {name!r}")
+        try:
+            values[name] = SIGNALS[name](reading)
+        except (NoData, ApiTrouble):
+            continue
+    return values

@@ -1,0 +1,172 @@
+"""Canary pods: the experiment's own device workload, as small and as harmless as a pod can be (restricted Pod Security).
+
+A worker lists its devices and counts a heartbeat in its log, so that anybody can see from outside that it goes on. A probe ends
+well as soon as it has been given a device. Neither needs an account, a volume or the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos import published
+from chaos.facts import CANARY_LABEL, GANG_LABEL, Facts
+from chaos.sampling.signals.allocations import READER
+from chaos.sampling.signals.gangs import SIZE_ANNOTATION
+from chaos.sampling.signals.pods import PROBE, WORKER
+from chaos.target import Plan
+from fixtures import ownership
+from fixtures.models import Json
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.record import TargetKind
+
+HOSTNAME = "kubernetes.io/hostname"
+LIFETIME_MARGIN = 300
+"""Seconds beyond the experiment's deadline after which a node ends a canary by itself."""
+
+LISTS_EVERY = 20
+"""Heartbeats between two listings of devices: the tail of a log always holds one."""
+
+
+def worker_script(beat: float) -> str:
+    """Lists the devices, then counts. ``beat``: seconds between counts."""
+    return (
+        "nvidia-smi -L || exit 3; n=0; "
+        f'while true; do n=$((n+1)); echo "beat $n"; '
+        f"if [ $((n % {LISTS_EVERY})) -eq 0 ]; then nvidia-smi -L; fi; sleep {beat:g}; done"
+    )
+
+
+PROBE_SCRIPT = "nvidia-smi -L"
+
+
+def worker(plan: Plan, facts: Facts, name: str, *, devices: int = 1, node: str = "", labels: dict[str, str] | None = None) -> Json:
+    """A pod that holds devices until it is deleted, or its time is over."""
+    return _pod(plan, facts, name, worker_script(beat_seconds(plan)), role=WORKER, devices=devices, node=node, labels=labels or {})
+
+
+def probe(plan: Plan, facts: Facts, name: str, *, devices: int = 1, node: str = "") -> Json:
+    """A pod that asks for devices, lists them and ends."""
+    return _pod(plan, facts, name, PROBE_SCRIPT, role=PROBE, devices=devices, node=node, labels={})
+
+
+def reader(plan: Plan, facts: Facts, name: str, node: str) -> Json:
+    """A pod on ``node`` that prints the kubelet's PodResources, one line each time, until it is deleted or its time is over."""
+    script = f"while true; do kubelet-podresources --json; sleep {beat_seconds(plan):g}; done"
+    folder = "/var/lib/kubelet/pod-resources"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {CANARY_LABEL: READER}},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "activeDeadlineSeconds": int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "reader",
+                    "image": facts.injector_image,
+                    "command": ["/bin/sh", "-c", script],
+                    "securityContext": {"privileged": True, "runAsUser": 0},  # the socket is root's
+                    "volumeMounts": [{"name": "pod-resources", "mountPath": folder}],
+                }
+            ],
+            "volumes": [{"name": "pod-resources", "hostPath": {"path": folder, "type": "Directory"}}],
+        },
+    }
+
+
+CLAIM = "devices"
+"""What a canary calls its claim."""
+
+
+def claim(facts: Facts, name: str, devices: int) -> Json:
+    """The ResourceClaim of the canary of that name."""
+    exactly = {"deviceClassName": facts.device_class, "allocationMode": "ExactCount", "count": devices}
+    spec = {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+    return {"apiVersion": published.API_VERSION, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def deployment(plan: Plan, facts: Facts, name: str, *, count: int, devices: int, prefer: str) -> Json:
+    """A Deployment of workers that would rather be on ``prefer``, and never on the untouched node."""
+    pod = worker(plan, facts, name, devices=devices)
+    spec = dict(pod["spec"], restartPolicy="Always")
+    spec.pop("activeDeadlineSeconds", None)  # not allowed for pods that restart; the run's namespace bounds their life
+    spec["initContainers"] = [_slow_start(spec["containers"][0])]
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [prefer]}]}}]
+    affinity = on_nodes(usable_nodes(plan, facts, including=prefer))
+    affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    spec["affinity"] = affinity
+    labels = {**pod["metadata"]["labels"], **ownership.labels(plan.run_id)}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": count,
+            "selector": {"matchLabels": {CANARY_LABEL: WORKER}},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+START_SECONDS = 2
+"""How long a worker of a Deployment takes to start at least: two that are away at once are seen to be."""
+
+
+def _slow_start(container: Json) -> Json:
+    """An init container that holds no device and waits."""
+    small = {name: amount for name, amount in container["resources"]["limits"].items() if "/" not in name}
+    kept = {key: container[key] for key in ("image", "securityContext")}
+    wait = {"command": ["/bin/sh", "-c", f"sleep {START_SECONDS}"], "resources": {"requests": small, "limits": small}}
+    return {"name": "start", **kept, **wait}
+
+
+def gang_member(plan: Plan, facts: Facts, gang: str, index: int, size: int, devices: int) -> Json:
+    """A worker that belongs to a gang; the gang's system adds its marks."""
+    pod = worker(plan, facts, f"{gang}-{index}", devices=devices, labels={GANG_LABEL: gang})
+    pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), SIZE_ANNOTATION: str(size)}
+    return pod
+
+
+def usable_nodes(plan: Plan, facts: Facts, including: str = "") -> list[str]:
+    """Nodes with whole devices that canaries may be on: the untouched one only where there is no other beside ``including``."""
+    names = sorted(facts.free)
+    others = [name for name in names if name != plan.untouched]
+    return others if set(others) - {including} else names
+
+
+def on_nodes(names: list[str]) -> Json:
+    """Affinity to nodes by name."""
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": names}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def beat_seconds(plan: Plan) -> float:
+    """Seconds between two heartbeats."""
+    return 1.0 if plan.target_kind is TargetKind.LIVE else 0.2
+
+
+def _pod(plan: Plan, facts: Facts, name: str, script: str, *, role: str, devices: int, node: str, labels: dict[str, str]) -> Json:
+    shape = PodShape(
+        name=name,
+        image=facts.image,
+        script=script,
+        resources={} if facts.device_class else {facts.resource: devices},
+        node=node,
+        tolerations=[dict(item) for item in facts.tolerations],
+        run_as_user=facts.user,
+        labels={CANARY_LABEL: role, **labels},
+        pull_secrets=facts.pull_secrets,
+    )
+    pod = probe_pod(shape)
+    spec: dict[str, Any] = pod["spec"]
+    if facts.priority_class:
+        spec["priorityClassName"] = facts.priority_class  # a default class of the cluster could let a canary preempt somebody
+    if facts.device_class:
+        spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimName": name}]
+        spec["containers"][0]["resources"]["claims"] = [{"name": CLAIM}]
+    spec["activeDeadlineSeconds"] = int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN
+    return pod

@@ -1,0 +1,81 @@
+"""All that the gates look at: what is asked for, and what is known just before the act."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chaos.actors import Actor
+from chaos.levels import Level
+from chaos.settings import Settings
+from chaos.target import Plan
+
+SPREAD_SCOPES = ("node", "gpu", "pod")
+"""Scopes of which a cluster has many: a cap by percent means something. A controller is one of one."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the experiment asks for. ``count`` is its own radius; ``expects`` names remediation that it reckons with;
+
+    ``takes_capacity`` says that GPUs may be missing meanwhile; ``cordons`` that its method cordons and empties the node itself;
+    ``idle`` that nobody's pods may hold devices of its nodes.
+    """
+
+    level: Level
+    scope: str
+    count: int
+    takes_capacity: bool = True
+    expects: tuple[str, ...] = ()
+    cordons: bool = False
+    idle: bool = False
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One node now. ``healthy``: Ready, with as many devices allocatable as it has. ``busy``: device pods that are not the suite's."""
+
+    uid: str
+    gpu: bool = False
+    healthy: bool = False
+    cordoned: bool = False
+    control_plane: bool = False
+    opted_in: bool = False
+    busy: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known just before the act; None is what could not be found out, and is refused.
+
+    ``ours``: the cluster was started by this run. ``uids``: of each target by its words. ``steady``: what is wrong with the steady
+    state, empty when nothing is. ``denied``: rights that are missing. ``budgets``: disruption budgets that allow no disruption of a
+    target. ``open_entries``: of earlier runs. ``halted``: by whom, empty when not.
+    """
+
+    cluster_uid: str
+    cluster_names: tuple[str, ...] = ()
+    ours: bool = False
+    uids: dict[str, str] | None = None
+    nodes: dict[str, NodeFacts] | None = None
+    steady: str | None = None
+    denied: tuple[str, ...] | None = None
+    actors: tuple[Actor, ...] | None = None
+    budgets: tuple[str, ...] | None = None
+    open_entries: int | None = None
+    halted: str | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One gate that is closed, and what it expected."""
+
+    gate: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.gate}: {self.message}"
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the gates look at."""
+
+    plan: Plan
+    request: Request
+    settings: Settings
+    facts: Facts

@@ -1,0 +1,259 @@
+"""``gpu-conformance chaos plan|run|halt|recover|status|verdict|list``: the engine behind ``pytest chaos --chaos`` without pytest.
+
+Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs no cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.cli.arguments import Parser, complain
+from conformance.plugin.opening import Opened, open_target
+from conformance.plugin.options import Options
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.record import Verdict
+from fixtures.trouble import ApiTrouble, ClusterUnreachable
+
+PROGRAM = "gpu-conformance chaos"
+OK, FAILED, USAGE, NOTHING, INCONCLUSIVE, RESIDUE = 0, 1, 4, 5, 10, 11
+EXIT = {Verdict.PASSED: OK, Verdict.FAILED: FAILED, Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.ERROR: 3}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a subcommand; its exit code as everywhere in the suite."""
+    if list(argv[1:2]) == ["run"]:
+        return _run(argv[2:])
+    arguments = _parser().parse_args(argv[1:])
+    command: Callable[[argparse.Namespace], int] = arguments.call
+    try:
+        return command(arguments)
+    except (ClusterUnreachable, pytest.UsageError) as error:
+        return complain(PROGRAM, error)
+    except ApiTrouble as trouble:
+        complain(PROGRAM, trouble.message)
+        return INCONCLUSIVE
+
+
+def _parser() -> Parser:
+    parser = Parser(prog=PROGRAM)
+    commands = parser.add_subparsers(required=True, parser_class=Parser, metavar="COMMAND")
+
+    def add(name: str, call: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help, description=help)
+        command.set_defaults(call=call)
+        return command
+
+    plan = add("plan", _plan, "say what the experiments would do to which objects, and touch nothing")
+    _cluster(plan, simulated=True)
+    plan.add_argument("--policy", metavar="FILE", default="")
+    plan.add_argument("--chaos-max-level", metavar="N", type=int, default=None)
+    plan.add_argument("--chaos-cluster", metavar="NAME", action="append", default=[])
+    plan.add_argument("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[])
+    plan.add_argument("--chaos-target", metavar="NODE", default="")
+    plan.add_argument("--chaos-confirm", metavar="NAME", default="")
+    plan.add_argument("--chaos-folder", metavar="DIR", default="")
+    commands.add_parser("run", help="pytest chaos --chaos with the options that follow", add_help=False)
+    halt = add("halt", _halt, "stop whatever runs on the cluster, and let nothing start")
+    _cluster(halt)
+    halt.add_argument("--off", action="store_true", help="lift the halt")
+    recover = add("recover", _recover, "put back what runs have left, from any machine")
+    _cluster(recover)
+    recover.add_argument("--folder", metavar="DIR", default="", help="report folders with ledgers that the cluster may not have")
+    recover.add_argument("--run", metavar="ID", default="", help="one run only")
+    accepting = "close an entry as it is now (RUN/EXPERIMENT/NUMBER), because somebody has looked at it; repeatable"
+    recover.add_argument("--accept", metavar="ENTRY", action="append", default=[], help=accepting)
+    status = add("status", _status, "who acts on the cluster, and what is not put back; touches nothing")
+    _cluster(status)
+    verdict = add("verdict", _verdict, "judge the stored artefacts of an experiment again")
+    verdict.add_argument("folder", metavar="FOLDER", type=Path)
+    verdict.add_argument("--json", action="store_true")
+    listing = add("list", _list, "the experiments")
+    listing.add_argument("--json", action="store_true")
+    listing.add_argument("--chaos-folder", metavar="DIR", default="")
+    return parser
+
+
+def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
+    command.add_argument("--kubeconfig", metavar="FILE", default="")
+    command.add_argument("--context", metavar="NAME")
+    command.add_argument("--in-cluster", action="store_true")
+    if simulated:
+        command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="")
+
+
+def _open(arguments: argparse.Namespace) -> Cluster:
+    if bool(arguments.kubeconfig) == arguments.in_cluster:
+        raise ClusterUnreachable("name the cluster: --kubeconfig FILE or --in-cluster (none is taken from the environment)")
+    cluster = Cluster.in_cluster() if arguments.in_cluster else Cluster.from_kubeconfig(Path(arguments.kubeconfig), arguments.context)
+    cluster.probe()
+    return cluster
+
+
+# -- subcommands -----------------------------------------------------------------------------------------
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from conformance.cli.run import OPTIONS
+
+    return int(pytest.main([*OPTIONS, str(Path(__file__).resolve().parent), "--chaos", *arguments]))
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from chaos.levels import Level
+    from chaos.selection import FOLDER, SelectionError, load_all
+
+    try:
+        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+    except SelectionError as error:
+        return _complain_lines(str(error))
+    if arguments.json:
+        rows = [
+            {
+                "id": one.id,
+                "title": one.title,
+                **{key: getattr(one.extension, key) for key in ("level", "area", "fidelity", "needs", "proves")},
+            }
+            for one in experiments
+        ]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return OK
+    for one in experiments:
+        print(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
+    return OK if experiments else NOTHING
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from chaos.describing import described
+    from chaos.engine.campaign import Refused
+    from chaos.levels import DEFAULT_MAX_LEVEL, Level
+    from chaos.opening import Wishes, open_where
+    from chaos.selection import FOLDER, SelectionError, load_all, select, split
+
+    level = DEFAULT_MAX_LEVEL if arguments.chaos_max_level is None else arguments.chaos_max_level
+    if level not in list(Level):
+        return complain(PROGRAM, f"--chaos-max-level {level}: expected 0 to {max(Level)}")
+    wishes = Wishes(
+        max_level=arguments.chaos_max_level,
+        clusters=tuple(arguments.chaos_cluster),
+        experiments=split(arguments.chaos_experiment),
+        node=arguments.chaos_target,
+        confirm=arguments.chaos_confirm,
+    )
+    try:
+        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+        chosen = select(experiments, wishes.experiments, Level(level))
+        with _target(arguments) as opened:
+            where = open_where(opened, wishes, chosen, ownership.new_run_id(), Path.cwd())
+            ready = 0
+            for experiment in chosen:
+                lines, possible = described(where, experiment)
+                ready += possible
+                print("\n".join(lines))
+    except SelectionError as error:
+        return _complain_lines(str(error))
+    except Refused as error:
+        return complain(PROGRAM, error)
+    print(f"{ready} of {len(chosen)} experiments could be carried out; nothing was touched")
+    return OK if ready else NOTHING
+
+
+@contextmanager
+def _target(arguments: argparse.Namespace) -> Iterator[Opened]:
+    from chaos.options import default_scenario
+
+    named = bool(arguments.kubeconfig) + arguments.in_cluster + bool(arguments.simulate)
+    if named > 1:
+        raise pytest.UsageError("--kubeconfig, --in-cluster and --simulate: one target at a time")
+    options = Options(
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        in_cluster=arguments.in_cluster,
+        simulate=arguments.simulate or ("" if named else default_scenario()),
+        policy=arguments.policy,
+    )
+    opened = open_target(options, ownership.new_run_id())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _halt(arguments: argparse.Namespace) -> int:
+    from chaos.recover import halt, status
+
+    cluster = _open(arguments)
+    halt(cluster, on=not arguments.off)
+    print("halted: whatever runs is put back now, and nothing starts" if not arguments.off else "the halt is lifted")
+    print("\n".join(status(cluster).lines))
+    return OK
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from chaos.recover import status
+    from chaos.trouble import LedgerError
+
+    try:
+        found = status(_open(arguments))
+    except LedgerError as error:
+        complain(PROGRAM, error)
+        return INCONCLUSIVE
+    print("\n".join(found.lines))
+    return RESIDUE if found.open_entries and (not found.holder or found.expired) else OK
+
+
+def _recover(arguments: argparse.Namespace) -> int:
+    from chaos.recover import accepted_entry, recover
+    from chaos.trouble import LeaseRefused, LedgerError
+
+    try:
+        accept = [accepted_entry(text) for text in arguments.accept]
+    except ValueError as error:
+        return complain(PROGRAM, f"--accept {error}")
+    if arguments.run and not ownership.is_run_id(arguments.run):
+        return complain(PROGRAM, f"--run {arguments.run!r}: not a run id")
+    folder = Path(arguments.folder) if arguments.folder else None
+    if folder is not None and not folder.is_dir():
+        return complain(PROGRAM, f"--folder {folder}: no such folder")
+    try:
+        done = recover(_open(arguments), folder, run_id=arguments.run, accept=accept)
+    except (LeaseRefused, LedgerError) as error:
+        return complain(PROGRAM, error)
+    print(f"{done.restored} changes of {len(done.runs)} runs put back")
+    for line in (*done.residue, *done.leftovers, *done.unreadable):
+        print(f"NOT put back: {line}")
+    for line in done.torn:
+        print(f"its last line was cut off by a crash, and never allowed an act: {line}")
+    for line in done.elsewhere:
+        print(f"left alone, of another cluster: {line}")
+    return OK if done.clean else RESIDUE
+
+
+def _verdict(arguments: argparse.Namespace) -> int:
+    from chaos.verdict import judge
+
+    if not arguments.folder.is_dir():
+        return complain(PROGRAM, f"{arguments.folder}: no such folder")
+    found = judge(arguments.folder)
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        return EXIT[found.verdict]
+    print(f"{found.verdict} {', '.join(found.reason_codes)}".rstrip() + (f": {found.message}" if found.message else ""))
+    for one in found.findings:
+        print(f"  {one.verdict:<14} {one.name}: {one.message}")
+    for name, mark in found.marks.items():
+        print(f"  {name:<10} {mark.t:8.2f} s (up to {mark.uncertainty:.2f} s earlier)")
+    return EXIT[found.verdict]
+
+
+def _complain_lines(text: str) -> int:
+    for line in text.splitlines():
+        print(f"{PROGRAM}: {line}", file=sys.stderr)
+    return USAGE

@@ -1,0 +1,219 @@
+"""A run of experiments on one cluster: who may act, one at a time, and nothing of it left at the end."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from chaos import namespaces
+from chaos.artefacts import VERDICT
+from chaos.engine.admission import admitted
+from chaos.engine.conforming import Conforming
+from chaos.engine.handover import Access
+from chaos.engine.ladder import Stop
+from chaos.engine.runner import Runner, Setting
+from chaos.experiment import Experiment
+from chaos.holding import ChaosLease
+from chaos.planning import NotApplicable, PlanRefused, make_plan
+from chaos.results import bare, of_error, result_of
+from chaos.settings import Settings
+from chaos.target import Plan
+from chaos.trouble import LeaseRefused, LedgerError
+from chaos.verdict import judge
+from conformance.policy import Policy
+from fixtures.chaos_record import ChaosResult
+from fixtures.cluster import Cluster
+from fixtures.discovery import discover
+from fixtures.kinds import KINDS
+from fixtures.record import Target, Verdict
+from fixtures.trouble import ApiTrouble
+
+
+class Refused(Exception):
+    """Nothing may be done on this cluster; one line that says what was expected. Nothing was touched."""
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster of a campaign, and what its owner and its user want. ``ours``: this run started the cluster."""
+
+    cluster: Cluster
+    access: Access
+    target: Target
+    policy: Policy
+    settings: Settings
+    run_id: str
+    folder: Path
+    ours: bool
+    node: str = ""
+
+
+class Campaign:
+    """A context manager: takes flock and Lease, carries experiments out one by one, cleans up and lets go."""
+
+    def __init__(self, where: Where) -> None:
+        self.stop = Stop()
+        self.residue: list[str] = []
+        self._where = where
+        self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request)
+        self._lock = -1
+        self._held = False
+        self._conforming = Conforming(where.access, msgspec.to_builtins(where.policy), self.stop)
+
+    def __enter__(self) -> Campaign:
+        """Raises :class:`Refused`."""
+        where = self._where
+        try:
+            self._take_lock()
+            self._lease.acquire()
+        except (LeaseRefused, LedgerError) as error:
+            self._let_go()
+            raise Refused(str(error)) from None
+        except ApiTrouble as trouble:
+            self._let_go()
+            raise Refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}") from None
+        self._held = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what the run created and let go of the cluster. What stays is residue. Safe to repeat."""
+        if self._held:
+            self._held = False
+            where = self._where
+            try:
+                self.residue += [str(left) for left in namespaces.remove_run(where.cluster, where.run_id)]
+                self._lease.release()
+            except (ApiTrouble, LedgerError) as error:
+                self.residue.append(f"run {where.run_id} could not be cleaned up: {error}")
+        self._let_go()
+
+    @property
+    def folder(self) -> Path:
+        """Where each experiment has a folder of its own."""
+        return self._where.folder / "chaos"
+
+    def plan(self, experiment: Experiment) -> Plan:
+        """The plan of an experiment now. Raises NotApplicable, PlanRefused, ApiTrouble."""
+        return plan_of(self._where, experiment)
+
+    def carry_out(self, experiment: Experiment) -> ChaosResult:
+        """Plan, run and judge one experiment. Raises only what interrupted it from outside, after undoing."""
+        kind = self._where.target.kind
+        if self.stop.reason:
+            return of_error(experiment, kind, Verdict.ERROR, "Interrupted", f"not begun: {self.stop.reason}")
+        if self.residue:
+            return of_error(experiment, kind, Verdict.ERROR, "Residue", "not begun, because an earlier experiment could not be undone")
+        try:
+            plan = self.plan(experiment)
+        except NotApplicable as error:
+            return bare(experiment, kind, Verdict.NOT_APPLICABLE, [error.code], error.message)
+        except PlanRefused as error:
+            return of_error(experiment, kind, Verdict.ERROR, error.code, error.message)
+        except ApiTrouble as trouble:
+            return of_error(experiment, kind, Verdict.ERROR, trouble.code, trouble.message)
+        runner = Runner(experiment, plan, self.folder / experiment.id, self._setting())
+        with self._interruptible():
+            try:
+                verdict = runner.run()
+            finally:
+                self.residue += runner.residue
+        return result_of(runner.folder, verdict, experiment, kind)
+
+    def cut_short(self, experiment: Experiment, error: BaseException) -> ChaosResult:
+        """The entry of an experiment that :meth:`carry_out` was interrupted in, from what it left."""
+        kind, folder = self._where.target.kind, self.folder / experiment.id
+        if not (folder / VERDICT).is_file():
+            return of_error(experiment, kind, Verdict.ERROR, "EngineFailed", f"{type(error).__name__}: {error}")
+        return result_of(folder, judge(folder), experiment, kind)
+
+    def _setting(self) -> Setting:
+        from chaos.sampling.signals.registry import SIGNALS
+
+        where = self._where
+        return Setting(
+            cluster=where.cluster,
+            access=where.access,
+            signals=SIGNALS,
+            conforming=self._conforming,
+            stop=self.stop,
+            gates=lambda experiment, plan, unsteady: admitted(
+                where.cluster, where.policy, where.settings, experiment, plan, ours=where.ours, steady=unsteady
+            ),
+        )
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the experiment by the ladder, and nothing else is started; never in the middle of undoing."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def asked(number: int, _frame: FrameType | None) -> None:
+            self.stop.request(signal.Signals(number).name, interrupted=True)
+
+        before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _take_lock(self) -> None:
+        """One run of this user on this machine for each cluster, seen before anybody asks the cluster."""
+        cluster = f"{self._where.cluster.shown_server} {self._where.target.cluster_uid}"  # simulated clusters are born with equal UIDs
+        name = f"gpu-conformance-chaos-{os.getuid()}-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}.lock"
+        path = Path(tempfile.gettempdir()) / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Refused("another run on this machine acts on this cluster; one run acts on a cluster at a time") from None
+        self._lock = descriptor
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def plan_of(where: Where, experiment: Experiment) -> Plan:
+    """The plan of an experiment now; reads only. Raises NotApplicable, PlanRefused, ApiTrouble."""
+    return make_plan(
+        where.cluster,
+        experiment,
+        run_id=where.run_id,
+        cluster_uid=where.target.cluster_uid,
+        target_kind=where.target.kind,
+        namespace=namespaces.of_run(where.run_id),
+        policy=where.policy,
+        node=where.node,
+    )
+
+
+def identify(cluster: Cluster, target: Target) -> Access:
+    """Fill in the cluster's UID and learn its versions; what a child needs beside the kubeconfig. Raises ApiTrouble."""
+    served = discover(cluster)
+    versions = {key: _choose(KINDS[key].versions, served[key]) for key in KINDS if served.get(key)}
+    cluster.learn_versions(versions)
+    answer = cluster.get("namespaces", "kube-system")
+    if not answer.ok:
+        raise ApiTrouble(answer.reason, f"namespace kube-system: {answer.status} {answer.message}")
+    target.cluster_uid = str((answer.json().get("metadata") or {}).get("uid") or "")
+    return Access(versions=versions)
+
+
+def _choose(ours: tuple[str, ...], served: tuple[str, ...]) -> str:
+    return next((version for version in ours if version in served), served[0])

@@ -1,0 +1,107 @@
+"""The process that acts: ``python -m chaos.engine.child FOLDER``, in a session of its own, on its main thread.
+
+chaostoolkit needs the main thread, installs signal handlers, keeps global state and cannot be timed out; so it gets a process
+that its parent can end. It dies in order (rollbacks played) when its parent goes, and leaves a journal whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.abort import AbortFlag
+from chaos.acting import Acting
+from chaos.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
+from chaos.engine.activity import bounded, wrap
+from chaos.engine.handover import Handover, take
+from chaos.gathering import cluster_uid
+from chaos.lease import must_hold
+from chaos.ledger.file import Ledger
+from chaos.ledger.mirror import Mirror
+from chaos.sampling.seen import await_sample
+from chaos.target import Plan
+from chaos.trouble import Aborted
+
+ABORT = "abort"
+MAX_JOURNAL = 8 << 20
+_PR_SET_PDEATHSIG = 1
+
+
+def main(folder: Path) -> int:
+    """Run the experiment of a folder. 0: the journal is written, whatever it says; 1: there is a journal with an error only."""
+    handover = take(folder)
+    _die_with(handover.parent)
+    plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
+    stored = msgspec.json.decode((folder / EXPERIMENT).read_bytes(), type=Stored)
+    journal: dict[str, Any] = {"status": "failed", "error": "the engine did not come to its end", "run": [], "rollbacks": []}
+    try:
+        acting = _acting(folder, plan, handover)
+        with acting.as_current():
+            journal = _run(stored.document, acting, folder)
+        return 0
+    except BaseException as error:
+        journal["error"] = f"{type(error).__name__}: {error}"[:1000]
+        return 1
+    finally:
+        _keep(folder / JOURNAL, journal)
+
+
+def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
+    cluster = handover.access.open()
+    found = cluster_uid(cluster)
+    if not plan.cluster_uid or found != plan.cluster_uid:  # the kubeconfig was changed since the parent read it
+        raise Aborted(
+            f"the plan is for cluster {plan.cluster_uid or '(unknown)'}, and the kubeconfig now leads to {found}: nothing was done"
+        )
+    mirror = Mirror.open(cluster, plan.run_id, plan.experiment)
+    ledger = Ledger.create(folder / LEDGER, plan.origin, mirror)
+    return Acting(cluster, plan, ledger, AbortFlag(folder / ABORT), allowed=lambda: must_hold(cluster, plan.run_id))
+
+
+def _run(document: dict[str, Any], acting: Acting, folder: Path) -> dict[str, Any]:
+    from chaoslib.experiment import run_experiment  # type: ignore[import-untyped]
+    from chaoslib.run import RunEventHandler  # type: ignore[import-untyped]
+    from chaoslib.types import Strategy  # type: ignore[import-untyped]
+
+    class Watched(RunEventHandler):  # type: ignore[misc]
+        """What the method brought about is sampled before it is undone, unless it was cut short."""
+
+        def method_completed(self, experiment: object, state: object = None) -> None:
+            if not acting.abort.reason:
+                await_sample(folder / SAMPLES, acting.plan.seconds["gap"])
+
+    logging.getLogger("chaostoolkit").setLevel(logging.WARNING)
+    settings = {"runtime": {"rollbacks": {"strategy": "always"}}}  # ignored where chaostoolkit documents it, honoured here
+    journal = run_experiment(
+        wrap(document), settings=settings, experiment_vars=({}, {}), strategy=Strategy.DEFAULT, event_handlers=[Watched()]
+    )
+    return dict(journal)
+
+
+def _keep(path: Path, journal: dict[str, Any]) -> None:
+    """Write the journal in one step, bounded; without its outputs when it is too long with them."""
+    journal.pop("experiment", None)  # the document is in a file of its own, as it was before it was wrapped
+    if len(msgspec.json.encode(journal, enc_hook=str)) > MAX_JOURNAL:
+        for record in (*journal.get("run", ()), *journal.get("rollbacks", ())):
+            record["output"] = bounded("x" * MAX_JOURNAL)
+    write(path, msgspec.json.decode(msgspec.json.encode(journal, enc_hook=str)))
+
+
+def _die_with(parent: int) -> None:
+    """Play the rollbacks when the parent dies: a runner killed with SIGKILL cannot ask for it."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit("the parent is gone: nothing was done")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,279 @@
+"""Runs one planned experiment from its folder to its verdict. What was begun is ended and undone on every way out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos import artefacts
+from chaos.abort import AbortFlag
+from chaos.acts import faults
+from chaos.allocation import Allocations, Snapshot
+from chaos.artefacts import EngineRecord, GateResult
+from chaos.conditions import JsonValue, holds, parse
+from chaos.course import baseline_of, began_undoing, held
+from chaos.engine import handover
+from chaos.engine.child import ABORT
+from chaos.engine.conforming import Conforming
+from chaos.engine.handover import Access, Handover
+from chaos.engine.ladder import Ending, Stop, end, supervise
+from chaos.experiment import Experiment
+from chaos.ledger.file import Ledger
+from chaos.ledger.mirror import Mirror
+from chaos.ledger.replay import replay
+from chaos.sampling.sample import Reading, Sample, Signal
+from chaos.sampling.sampler import Sampler, steady_since
+from chaos.target import Plan
+from chaos.trouble import LedgerError
+from chaos.verdict import ALLOCATIONS_SIGNAL, ChaosVerdict, judge
+from fixtures.cluster import Cluster
+from fixtures.record import TargetKind
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPIRY_MARGIN = 60.0
+"""Seconds beyond the deadline after which targets undo by themselves."""
+
+BASELINE_SAMPLES = 3
+"""Steady samples in a row that must be seen before anything is touched."""
+
+BASELINE_SECONDS = 20.0
+UNDO_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULATED: 60.0}
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What experiments of a run share."""
+
+    cluster: Cluster
+    access: Access
+    signals: Mapping[str, Signal]
+    conforming: Conforming
+    stop: Stop
+    gates: Callable[[Experiment, Plan, str], list[GateResult]]
+    """Judges the gates; its last argument is what is wrong with the steady state, empty when nothing is."""
+
+
+class Runner:
+    """One experiment. ``residue`` holds what could not be restored."""
+
+    def __init__(self, experiment: Experiment, plan: Plan, folder: Path, setting: Setting) -> None:
+        self.experiment = experiment
+        self.plan = plan
+        self.folder = folder
+        self.residue: list[str] = []
+        self._setting = setting
+        self._process: subprocess.Popen[bytes] | None = None
+        self._record = EngineRecord(
+            experiment=experiment.id,
+            run_id=plan.run_id,
+            plan_digest=plan.digest,
+            target_kind=plan.target_kind,
+            fidelity=experiment.extension.fidelity.get(plan.target_kind, ""),
+            level=experiment.extension.level,
+            started=time.time(),
+        )
+        self._steady = parse(experiment.extension.steady)
+        self._baseline: dict[str, JsonValue] = {}
+        self._samples: list[Sample] = []
+        self._allocations_from: float | None = None
+
+    def run(self) -> ChaosVerdict:
+        """Carry it out and judge it. Raises what interrupted it, after everything was put back and judged."""
+        self.folder.mkdir(parents=True)
+        self.folder.chmod(0o700)
+        stored = artefacts.Stored(path=Path(self.experiment.path).name, document=self.experiment.document)
+        artefacts.write(self.folder / artefacts.EXPERIMENT, stored)
+        artefacts.write(self.folder / artefacts.PLAN, self.plan)
+        try:
+            self._keep_conformance(artefacts.BEFORE)
+            if not self._setting.stop.reason:
+                with self._sampler() as sampler:
+                    if self._may_begin(sampler):
+                        self._watched_act(sampler)
+                if self._begun and not self._setting.stop.reason:
+                    self._keep_conformance(artefacts.AFTER)
+        except BaseException as error:
+            self._record.error = f"{type(error).__name__}: {error}"[:1000]
+            raise
+        finally:
+            verdict = self._conclude()
+        return verdict
+
+    def _conclude(self) -> ChaosVerdict:
+        self._record.finished = time.time()
+        self._record.interrupted = self._setting.stop.reason
+        self._keep_allocations()
+        artefacts.write(self.folder / artefacts.ENGINE, self._record)
+        verdict = judge(self.folder)
+        artefacts.write(self.folder / artefacts.VERDICT, verdict)
+        return verdict
+
+    def _watched_act(self, sampler: Sampler) -> None:
+        try:
+            self._act()
+        finally:
+            self._undo()
+        self._settle(sampler)
+        self._record.sampler_failure = sampler.failure
+
+    @property
+    def _begun(self) -> bool:
+        return self._record.child_started is not None
+
+    # -- before ----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _sampler(self) -> Iterator[Sampler]:
+        memory: dict[str, Any] = {}
+        cluster = self._setting.access.open()  # a session of its own: a slow answer to one does not hold up the other
+        signals = {name: self._setting.signals[name] for name in self.experiment.extension.signals}
+        sampler = Sampler(
+            lambda: Reading(cluster, self.plan, memory), signals, self.folder / artefacts.SAMPLES, self.plan.seconds["sample"]
+        )
+        self._samples = sampler.samples
+        with sampler:
+            self._record.sampler_began = sampler.wall
+            yield sampler
+
+    def _may_begin(self, sampler: Sampler) -> bool:
+        """Steady state, then every gate: whether anything may be touched. What one gate refuses does not hide what others do."""
+        unsteady = self._wait_steady(sampler)
+        self._record.gates = self._setting.gates(self.experiment, self.plan, unsteady)
+        return all(gate.ok for gate in self._record.gates) and not unsteady and not self._setting.stop.reason
+
+    def _wait_steady(self, sampler: Sampler) -> str:
+        """Wait for the steady state in fresh samples in a row, against the first of them: the baseline. What is wrong, or nothing."""
+        start = sampler.now
+
+        def steady(samples: list[Sample]) -> bool:
+            fresh = [sample for sample in samples if sample.t >= start]
+            for index in range(len(fresh) - BASELINE_SAMPLES + 1):
+                row = fresh[index : index + BASELINE_SAMPLES]
+                if all(holds(self._steady, sample.values, row[0].values) for sample in row) and not row[0].errors:
+                    self._baseline, self._record.baseline_t = row[0].values, row[0].t
+                    return True
+            return self._setting.stop.reason != ""
+
+        sampler.wait(steady, start + max(BASELINE_SECONDS, self.plan.seconds["settle"]))
+        if self._record.baseline_t is not None or self._setting.stop.reason:
+            return ""
+        last = next(iter(sampler.samples[-1:]), None)
+        errors = "; ".join(f"{name}: {text}" for name, text in last.errors.items()) if last else sampler.failure
+        return errors or f"it did not hold in {BASELINE_SAMPLES} samples in a row: {self._words(last)}"
+
+    def _words(self, sample: Sample | None) -> str:
+        values = msgspec.json.encode(sample.values).decode() if sample else "no sample"
+        return values[:400]
+
+    def _keep_conformance(self, name: str) -> None:
+        artefacts.write(self.folder / name, self._setting.conforming.judge(self.experiment.extension.area))
+
+    # -- the act ---------------------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        seconds = self.plan.seconds
+        expires = datetime.now(UTC) + timedelta(seconds=seconds["deadline"] + seconds["grace"] + EXPIRY_MARGIN)
+        self.plan = msgspec.structs.replace(self.plan, expires_at=expires.isoformat(timespec="seconds"))
+        self._record.plan_digest = self.plan.digest
+        artefacts.write(self.folder / artefacts.PLAN, self.plan)
+        handover.give(self.folder, Handover(access=self._setting.access, parent=os.getpid()))
+        self._setting.conforming.forget()
+        with (self.folder / "child.log").open("wb") as log:
+            self._record.child_started = time.time()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.engine.child", str(self.folder)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._record.ending = supervise(self._process, self._setting.stop, seconds=seconds["deadline"], grace=seconds["grace"])
+
+    # -- after -----------------------------------------------------------------------------------------
+
+    def _undo(self) -> None:
+        """End the child if it is still there, then put back what it has not. Whatever happens here ends up in the record."""
+        if self._process is None:
+            return
+        if self._record.ending is None:
+            self._record.ending = Ending()
+            end(self._process, self._record.ending)
+        self._record.child_ended = time.time()
+        self._record.abort = AbortFlag(self.folder / ABORT).reason
+        path = self.folder / artefacts.LEDGER
+        if not path.exists():
+            return
+        try:
+            ledger = Ledger.open(path)
+            if ledger.open_entries():
+                self._record.replayed = True
+                with contextlib.suppress(LedgerError):  # the file is enough to undo from, when the cluster will not hold a copy
+                    ledger = Ledger.open(path, Mirror.open(self._setting.cluster, self.plan.run_id, self.plan.experiment, seconds=10))
+                deadline = time.monotonic() + UNDO_SECONDS[self.plan.target_kind]
+                self.residue = [str(left) for left in replay(ledger, self._setting.cluster, deadline)]
+        except Exception as error:
+            self.residue = [f"experiment {self.experiment.id}: the ledger {path} could not be replayed: {type(error).__name__}: {error}"]
+        self._record.residue = self.residue
+
+    def _settle(self, sampler: Sampler) -> None:
+        """Watch until the steady state held long enough and every expectation was met or is overdue; not when interrupted."""
+        seconds, inject, origin = self.plan.seconds, *self._moments(sampler)
+        self._injected = inject
+        windows = [seconds[one.within] for one in self.experiment.extension.expect if one.within]
+        undone = sampler.now  # what came of the last undo must be seen too
+        latest = max(origin + seconds["recovery"], inject + max(windows, default=0.0), undone) + seconds["settle"] + 4 * seconds["sample"]
+
+        def settled(samples: list[Sample]) -> bool:
+            if self._setting.stop.reason:
+                return True
+            since = steady_since(samples, self._steady, self._baseline)
+            if since is None or samples[-1].t < undone or samples[-1].t - max(since, origin) < seconds["settle"]:
+                return False
+            return all(self._met(one.eventually, samples, inject) for one in self.experiment.extension.expect if one.eventually) or (
+                samples[-1].t > inject + max(windows, default=0.0)
+            )
+
+        sampler.wait(settled, latest)
+
+    def _met(self, document: Mapping[str, Any], samples: list[Sample], inject: float) -> bool:
+        condition = parse(document)
+        return any(holds(condition, sample.values, self._baseline) for sample in samples if sample.t >= inject)
+
+    def _moments(self, sampler: Sampler) -> tuple[float, float]:
+        """The injection, and from when the recovery counts, in the sampler's seconds. Takes the baseline that the verdict takes."""
+        start = (self._record.child_started or 0.0) - sampler.wall
+        with contextlib.suppress(artefacts.ArtefactError):
+            lines = artefacts.Artefacts(self.folder).ledger()
+            baseline = baseline_of(list(sampler.samples), self._record, lines)
+            if baseline is not None:
+                self._baseline, self._allocations_from = baseline.values, baseline.t
+            inject = min((sampler.at(line.at) for line in faults(lines)), default=start)
+            undoing = began_undoing(lines, self._record)
+            return inject, undoing if held(lines) and undoing is not None else inject
+        return start, start
+
+    def _keep_allocations(self) -> None:
+        """The allocations as they changed: before the fault, during, and as last seen."""
+        known = [(sample.t, sample.values[ALLOCATIONS_SIGNAL]) for sample in self._samples if ALLOCATIONS_SIGNAL in sample.values]
+        start = self._record.baseline_t if self._allocations_from is None else self._allocations_from
+        known = [(t, value) for t, value in known if start is not None and t >= start]
+        lines, previous = [], None
+        for index, (t, value) in enumerate(known):
+            if value == previous and index < len(known) - 1:
+                continue
+            phase = "before" if index == 0 else "after" if index == len(known) - 1 else "during"
+            with contextlib.suppress(msgspec.ValidationError):
+                lines.append(Snapshot(t=t, phase=phase, allocations=msgspec.convert(value, Allocations)))
+            previous = value
+        if ALLOCATIONS_SIGNAL in self.experiment.extension.signals:
+            (self.folder / artefacts.ALLOCATIONS).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

@@ -1,0 +1,181 @@
+"""Reads from the cluster what the gates ask about, just before the act. What cannot be read stays unknown, which closes its gate."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from chaos import namespaces
+from chaos.actors import find_actors
+from chaos.case import Facts, NodeFacts
+from chaos.lease import read_lease
+from chaos.ledger import view
+from chaos.ledger.access import accepted, field, read, uid_of
+from chaos.levels import OPT_IN_LABEL
+from chaos.rights import Reviewer, Right
+from chaos.target import Plan
+from chaos.trouble import LedgerError
+from fixtures import ownership, quantity
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+T = TypeVar("T")
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_PRESENT = "nvidia.com/gpu.present"
+_PAGE = 500
+
+
+def cluster_uid(cluster: Cluster) -> str:
+    """What tells a cluster from every other: the UID of its namespace kube-system. Raises ApiTrouble."""
+    found = read(cluster, "namespaces", "kube-system")
+    if found is None:
+        raise ApiTrouble("NotFound", "the cluster has no namespace kube-system")
+    return uid_of(found)
+
+
+def gather(
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    devices: Sequence[str],
+    rights: Iterable[Right],
+    ours: bool,
+    steady: str | None,
+) -> Facts:
+    """The facts about a plan. ``devices`` are device resource names (globs), ``rights`` all that acting and undoing takes.
+
+    ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
+    """
+    nodes = _known(lambda: _list(cluster, "nodes"))
+    pods = _known(lambda: _list(cluster, "pods"))
+    workloads = _known(lambda: [*_list(cluster, "apps/deployments"), *_list(cluster, "apps/daemonsets")])
+    lease = _known(lambda: (read_lease(cluster),))
+    return Facts(
+        cluster_uid=_known(lambda: cluster_uid(cluster)) or "",
+        cluster_names=tuple(filter(None, (cluster.context,))),
+        ours=ours,
+        uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
+        nodes=None if nodes is None or pods is None else node_facts(nodes, pods, devices),
+        steady=steady,
+        denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
+        actors=None if nodes is None or workloads is None else find_actors(workloads, nodes, plan.nodes),
+        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods)),
+        open_entries=_known(lambda: sum(entry.run_id != plan.run_id for entry in view.open_entries(cluster))),
+        halted=None if lease is None else lease[0].halted if lease[0] else "",
+    )
+
+
+def node_facts(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str]) -> dict[str, NodeFacts]:
+    """What the gates ask about each node, by name."""
+    holding: dict[str, list[str]] = {}
+    for pod in pods:
+        if _holds(pod, devices) and field(pod, "metadata", "labels", ownership.MANAGED_BY) != ownership.SUITE:
+            where = str(field(pod, "spec", "nodeName") or "")
+            holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
+    found = {}
+    for node in nodes:
+        name, labels = str(node["metadata"]["name"]), field(node, "metadata", "labels") or {}
+        capacity, allocatable = _devices(node, "capacity", devices), _devices(node, "allocatable", devices)
+        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in field(node, "status", "conditions") or ())
+        found[name] = NodeFacts(
+            uid=uid_of(node),
+            gpu=bool(capacity) or labels.get(_PRESENT) == "true",  # DRA drivers advertise no capacity on the node
+            healthy=ready and capacity == allocatable,
+            cordoned=bool(field(node, "spec", "unschedulable")),
+            control_plane=any(key in labels for key in _CONTROL_PLANE),
+            opted_in=labels.get(OPT_IN_LABEL[0]) == OPT_IN_LABEL[1],
+            busy=tuple(holding.get(name, ())),
+        )
+    return found
+
+
+def _devices(node: Json, amounts: str, devices: Sequence[str]) -> dict[str, int]:
+    """Amounts above zero of a node's device resources."""
+    given = field(node, "status", amounts) or {}
+    counts = {name: quantity.as_int(str(amount)) for name, amount in given.items() if _is_device(name, devices)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _is_device(name: str, devices: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in devices)
+
+
+def _holds(pod: Json, devices: Sequence[str]) -> bool:
+    if field(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return False
+    spec = pod.get("spec") or {}
+    limits = [field(container, "resources", "limits") or {} for container in spec.get("containers") or ()]
+    return bool(spec.get("resourceClaims")) or any(_is_device(name, devices) for limit in limits for name in limit)
+
+
+def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json]) -> tuple[str, ...]:
+    """Budgets that allow no disruption of a pod that is a target. An empty selector selects all, as the API has it."""
+    targets = {target.uid for target in plan.targets if target.kind == "pods"}
+    hit = [pod for pod in pods if uid_of(pod) in targets]
+    if not hit:
+        return ()
+    spent = [budget for budget in _list(cluster, "policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
+    return tuple(
+        f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
+    )
+
+
+def _covers(budget: Json, pod: Json) -> bool:
+    if field(budget, "metadata", "namespace") != field(pod, "metadata", "namespace"):
+        return False
+    selector, labels = field(budget, "spec", "selector") or {}, field(pod, "metadata", "labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def _matches(expression: Json, labels: dict[str, str]) -> bool:
+    key, values = expression.get("key"), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return labels.get(str(key)) in values
+        case "NotIn":
+            return labels.get(str(key)) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return True  # an operator that is not known: take it as covering
+
+
+def _list(cluster: Cluster, key: str) -> list[Json]:
+    """Every object of a kind, page by page. A kind that is not served has none."""
+    items: list[Json] = []
+    token = ""
+    while True:
+        answer = cluster.page(cluster.path(key), token, limit=_PAGE)
+        if answer.status == 404:
+            return items
+        document = accepted(answer, f"list {key}").json()
+        items += document.get("items") or ()
+        token = str((document.get("metadata") or {}).get("continue") or "")
+        if not token:
+            return items
+
+
+def _known(ask: Callable[[], T]) -> T | None:
+    """The answer, or None when there is none: its gate stays closed."""
+    try:
+        return ask()
+    except (ApiTrouble, LedgerError, ValueError):
+        return None
+
+
+READS = (
+    "get namespaces",
+    "list nodes",
+    "list pods",
+    "list apps/deployments",
+    "list apps/daemonsets",
+    "list policy/poddisruptionbudgets",
+    f"list configmaps in {namespaces.SHARED}",
+    f"get coordination.k8s.io/leases in {namespaces.SHARED}",
+)
+"""Rights that finding out takes."""

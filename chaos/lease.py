@@ -1,0 +1,146 @@
+"""The Lease that lets one run act on a cluster at a time, and the annotation on it that halts whoever does."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from chaos import namespaces
+from chaos.ledger.access import accepted, field, plain, read, uid_of
+from chaos.ledger.record import now
+from chaos.trouble import Aborted
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+KEY = "coordination.k8s.io/leases"
+NAME = "gpu-conformance-chaos"
+HALT = "gpu-conformance.io/halt"
+HALTED_BY = "gpu-conformance.io/halted-by"
+_SECONDS = 15
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the Lease: a process on a machine, for a run. ``space`` is its PID namespace, without which a PID says nothing."""
+
+    host: str
+    pid: int
+    space: str
+    run_id: str
+
+    @classmethod
+    def me(cls, run_id: str) -> Holder:
+        """This process."""
+        try:
+            space = os.readlink("/proc/self/ns/pid")
+        except OSError:
+            space = ""
+        return cls(host=socket.gethostname(), pid=os.getpid(), space=space, run_id=run_id)
+
+    @classmethod
+    def parse(cls, text: str) -> Holder | None:
+        """A holder identity that a run wrote; None for anybody else's."""
+        parts = text.split("/")
+        if len(parts) != 4 or not parts[1].isdecimal():
+            return None
+        return cls(host=parts[0], pid=int(parts[1]), space=parts[2], run_id=parts[3])
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.pid}/{self.space}/{self.run_id}"
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is known to have ended: a process of this machine that is no more."""
+        me = Holder.me("")
+        if self.host != me.host or not self.space or self.space != me.space:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
+    """The Lease as it is. ``halted`` is who halted, when; empty when nobody has."""
+
+    uid: str
+    version: str
+    identity: str
+    renewed: datetime | None
+    seconds: int
+    halted: str
+
+    @property
+    def holder(self) -> Holder | None:
+        """Its holder, when it is a run of the suite."""
+        return Holder.parse(self.identity)
+
+    def age(self, moment: datetime | None = None) -> timedelta | None:
+        """Since when it was not renewed, by this machine's clock; None when it never was."""
+        return None if self.renewed is None else (moment or datetime.now(UTC)) - self.renewed
+
+
+def look(lease: Json) -> LeaseView:
+    """Read a Lease."""
+    spec, annotations = lease.get("spec") or {}, field(lease, "metadata", "annotations") or {}
+    try:
+        renewed = datetime.fromisoformat(str(spec["renewTime"])) if spec.get("renewTime") else None
+    except ValueError:
+        renewed = None
+    return LeaseView(
+        uid=uid_of(lease),
+        version=str(field(lease, "metadata", "resourceVersion") or ""),
+        identity=plain(str(spec.get("holderIdentity") or "")),
+        renewed=renewed,
+        seconds=int(spec.get("leaseDurationSeconds") or _SECONDS),
+        halted=plain(str(annotations.get(HALTED_BY) or "somebody")) if str(annotations.get(HALT)).lower() == "true" else "",
+    )
+
+
+def read_lease(cluster: Cluster) -> LeaseView | None:
+    """The Lease, or None when there is none. Raises ApiTrouble."""
+    found = read(cluster, KEY, NAME, namespaces.SHARED)
+    return None if found is None else look(found)
+
+
+def must_hold(cluster: Cluster, run_id: str) -> None:
+    """For whoever acts in the run's name. Raises :class:`Aborted` unless the run holds the Lease, unexpired and not halted."""
+    try:
+        lease = read_lease(cluster)
+    except ApiTrouble as trouble:
+        raise Aborted(f"the Lease cannot be read: {trouble.message}") from trouble
+    if lease is None or lease.holder is None or lease.holder.run_id != run_id:
+        raise Aborted(f"the Lease {namespaces.SHARED}/{NAME} is not held by this run but by {lease.identity if lease else 'nobody'}")
+    if lease.halted:
+        raise Aborted(f"halted by {lease.halted}")
+    age = lease.age()
+    if age is None or age.total_seconds() > lease.seconds:
+        raise Aborted(f"the Lease {namespaces.SHARED}/{NAME} is no longer renewed")
+
+
+def halt(cluster: Cluster, *, on: bool = True) -> None:
+    """Halt whatever runs on the cluster and let nothing start, or lift that. Needs no hold on the Lease. Raises ApiTrouble."""
+    who = f"{socket.gethostname()} at {now()}"
+    annotations = {HALT: "true", HALTED_BY: who} if on else {HALT: None, HALTED_BY: None}
+    for _ in range(2):
+        answer = cluster.patch(KEY, NAME, {"metadata": {"annotations": annotations}}, namespaces.SHARED)
+        if answer.status != 404:
+            accepted(answer, "halt")
+            return
+        if not on:
+            return
+        namespaces.ensure_shared(cluster)
+        metadata = {"name": NAME, "labels": {ownership.MANAGED_BY: ownership.SUITE}, "annotations": annotations}
+        answer = cluster.create(
+            KEY, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}, namespace=namespaces.SHARED
+        )
+        if answer.status != 409:
+            accepted(answer, "halt")
+            return

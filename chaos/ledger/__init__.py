@@ -1,0 +1,1 @@
+"""The undo ledger: what was changed and how to change it back, written before anything is changed."""

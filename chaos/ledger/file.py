@@ -1,0 +1,255 @@
+"""The ledger on disk: JSON lines that are only ever added to, on the platter before the fault they speak of.
+
+A line whose write was cut off by a crash is the last one and has no newline: it never allowed an act, so it is dropped and
+:attr:`Ledger.torn` says so. Anything else that cannot be read is an error: nobody may guess what a ledger said.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from chaos.ledger.record import Entry, Line, Origin, State, decode, encode, now
+from chaos.trouble import LedgerError
+
+MODE = 0o600
+
+
+class Mirroring(Protocol):
+    """A second place for the lines, written before the act."""
+
+    def next_seq(self) -> int:
+        """The first number that no entry of this experiment has had in this run."""
+
+    def arm(self, line: Line) -> None:
+        """Keep an armed line. Raises :class:`chaos.trouble.MirrorRefused` when it is not kept for certain."""
+
+    def mark(self, line: Line) -> None:
+        """Keep a later line, or try to: what could not be written goes with the next one."""
+
+    def flush(self, deadline: float) -> bool:
+        """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""
+
+
+class ExperimentView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cluster knows of one experiment: lines of open entries, and the numbers of closed ones."""
+
+    experiment: str
+    lines: tuple[Line, ...] = ()
+    closed: frozenset[int] = frozenset()
+
+    @property
+    def open_entries(self) -> list[Entry]:
+        """Entries that are not verified, newest first."""
+        return sorted((line.entry for line in self.lines if line.entry is not None), key=lambda entry: -entry.seq)
+
+
+class Ledger:
+    """Entries of one experiment and how far each is. One process writes at a time; any may read."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        origin: Origin | None,
+        mirror: Mirroring | None,
+        lines: Iterable[Line],
+        *,
+        first: int,
+        torn_at: int | None = None,
+    ) -> None:
+        self.path = path
+        self.origin = origin
+        self._where = str(path or "in the cluster")
+        self.torn = torn_at is not None
+        self._torn_at = torn_at  # cut off by whoever writes next: who only reads may be looking at a line half-written
+        self._mirror = mirror
+        self._entries: dict[int, Entry] = {}
+        self._states: dict[int, State] = {}
+        self._details: dict[int, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._next = first
+        for line in lines:
+            self._take(line)
+
+    @classmethod
+    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None) -> Ledger:
+        """A new ledger. Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror."""
+        first = mirror.next_seq() if mirror else 1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, MODE)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
+        return cls(path, origin, mirror, (), first=first)
+
+    @classmethod
+    def open(cls, path: Path, mirror: Mirroring | None = None) -> Ledger:
+        """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
+        lines, kept = parse(content, str(path))
+        entries = [line.entry for line in lines if line.entry is not None]
+        origin = None
+        if entries:
+            last = entries[-1]
+            origin = Origin(run_id=last.run_id, experiment=last.experiment, cluster_uid=last.cluster_uid, expires_at=last.expires_at)
+        first = max([*(entry.seq + 1 for entry in entries), mirror.next_seq() if mirror else 1])
+        return cls(path, origin, mirror, lines, first=first, torn_at=kept if kept < len(content) else None)
+
+    @classmethod
+    def in_cluster(cls, known: ExperimentView, mirror: Mirroring) -> Ledger:
+        """A ledger whose file is on another machine, or lost: what the cluster holds of it is all there is."""
+        return cls(None, None, mirror, known.lines, first=mirror.next_seq())
+
+    def absorb(self, known: ExperimentView) -> None:
+        """Take over what the cluster knows and the file does not. Raises :class:`LedgerError` when the two speak of different things."""
+        with self._lock:
+            for line in known.lines:
+                entry = line.entry
+                if entry is None:
+                    continue
+                if entry.seq not in self._entries:
+                    self._append(line)
+                    self._take(line)
+                elif self._entries[entry.seq] != entry:
+                    raise LedgerError(f"ledger {self._where}: entry {entry.seq} is another one in the cluster")
+            for seq in known.closed & self._states.keys():
+                if self._states[seq] is not State.VERIFIED:
+                    closed = Line(seq=seq, state=State.VERIFIED, at=now(), detail={"by": "the cluster's copy"})
+                    self._append(closed)
+                    self._take(closed)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def arm(self, undo: str, args: msgspec.Struct | Mapping[str, Any]) -> int:
+        """Write down an undo before the act; its number. When this returns, disk and mirror hold it.
+
+        Raises :class:`LedgerError` when they may not: then nothing may be done. An entry that only one of the two holds is
+        undone like any other, and finds nothing to undo.
+        """
+        if self.origin is None:
+            raise LedgerError(f"ledger {self._where}: it was opened for reading, and holds no entry that says of which run it is")
+        with self._lock:
+            entry = Entry(seq=self._next, undo=undo, args=msgspec.to_builtins(args), **msgspec.structs.asdict(self.origin))
+            line = Line(seq=entry.seq, state=State.ARMED, at=now(), entry=entry)
+            self._append(line)
+            self._next += 1
+            self._take(line)
+            if self._mirror:
+                self._mirror.arm(line)
+            return entry.seq
+
+    def mark(self, seq: int, state: State, detail: Mapping[str, Any] | None = None) -> None:
+        """Write down how far an entry is. Raises :class:`LedgerError` when the file cannot be written or has no such entry."""
+        with self._lock:
+            if seq not in self._entries:
+                raise LedgerError(f"ledger {self._where}: no entry {seq}")
+            if state is State.ARMED:
+                raise LedgerError(f"ledger {self._where}: entry {seq} is armed by arm() only")
+            line = Line(seq=seq, state=state, at=now(), detail=dict(detail) if detail else None)
+            self._append(line)
+            self._take(line)
+            if self._mirror:
+                self._mirror.mark(line)
+
+    def flush(self, deadline: float) -> bool:
+        """Whether the mirror knows all that the file knows, after trying until ``deadline`` (monotonic seconds)."""
+        return self._mirror.flush(deadline) if self._mirror else True
+
+    def _append(self, line: Line) -> None:
+        """One write of a whole line, on disk when this returns."""
+        if self.path is None:
+            return
+        data = encode(line)
+        if self._torn_at is not None:
+            _cut(self.path, self._torn_at)
+            self._torn_at = None
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+            try:
+                if os.write(descriptor, data) != len(data):
+                    raise LedgerError(f"ledger {self._where}: no space for a line")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise LedgerError(f"ledger {self._where}: {error.strerror or error}") from error
+
+    def _take(self, line: Line) -> None:
+        if line.entry is not None:
+            if line.seq in self._entries:
+                raise LedgerError(f"ledger {self._where}: entry {line.seq} is armed twice")
+            self._entries[line.seq] = line.entry
+        elif line.seq not in self._entries:
+            raise LedgerError(f"ledger {self._where}: a line about entry {line.seq}, which was never armed")
+        self._states[line.seq] = line.state
+        if line.detail is not None:
+            self._details[line.seq] = line.detail
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """Every entry, oldest first."""
+        return [self._entries[seq] for seq in sorted(self._entries)]
+
+    def open_entries(self) -> list[Entry]:
+        """Entries that are not verified, newest first: the order of undoing."""
+        return [entry for entry in reversed(self.entries()) if self._states[entry.seq] is not State.VERIFIED]
+
+    def state(self, seq: int) -> State:
+        """How far an entry is. Raises :class:`LedgerError` for an unknown one."""
+        if seq not in self._states:
+            raise LedgerError(f"ledger {self._where}: no entry {seq}")
+        return self._states[seq]
+
+    def detail(self, seq: int) -> dict[str, Any]:
+        """What the last line with a detail said of an entry."""
+        return dict(self._details.get(seq, {}))
+
+
+def parse(content: bytes, where: str) -> tuple[list[Line], int]:
+    """The lines, and up to which byte they were read: less than all when the last one is torn. Raises :class:`LedgerError`."""
+    lines, position = [], 0
+    while position < len(content):
+        end = content.find(b"\n", position)
+        if end < 0:
+            break
+        try:
+            lines.append(decode(content[position:end]))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise LedgerError(f"ledger {where}: line {len(lines) + 1} cannot be read: {error}") from error
+        position = end + 1
+    return lines, position
+
+
+def _cut(path: Path, length: int) -> None:
+    """Drop a torn line, so that the next one does not continue it."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

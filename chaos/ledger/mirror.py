@@ -1,0 +1,173 @@
+"""The ledger's copy in the cluster, written before the act: optimistic, bounded, and refusing the act when it is not written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+from chaos import namespaces
+from chaos.ledger.access import accepted, read, uid_of
+from chaos.ledger.file import ExperimentView
+from chaos.ledger.record import Line, State, encode
+from chaos.ledger.view import CLOSED, COMPONENT, LINES, name_of, ranges, view
+from chaos.trouble import MirrorRefused
+from fixtures import ownership
+from fixtures.cluster import Answer, Cluster
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+MAX_BYTES = 512 << 10
+"""Half of what a ConfigMap may hold."""
+
+ARM_SECONDS = 20.0
+_MARK_SECONDS = 5.0
+_FIRST_PAUSE = 0.05
+_LAST_PAUSE = 2.0
+
+
+class Mirror:
+    """Lines of one experiment in the ConfigMap of its run."""
+
+    def __init__(self, cluster: Cluster, run_id: str, config_map: Json, experiment: str) -> None:
+        self._cluster = cluster
+        self._run_id = run_id
+        self._experiment = experiment
+        self._uid = uid_of(config_map)
+        self._version = str(config_map["metadata"]["resourceVersion"])
+        found = view(config_map).of(experiment)
+        self._armed = {line.seq: line for line in found.lines if line.entry is not None}
+        self._last = {line.seq: line for line in found.lines if line.entry is None}
+        self._closed = set(found.closed)
+        self._written = self._keys(config_map)
+        self._sent: list[dict[str, str]] = []  # since the last one that was answered: any of them may have taken place
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, cluster: Cluster, run_id: str, experiment: str, *, seconds: float = ARM_SECONDS) -> Mirror:
+        """The copy of an experiment of a run, created when it is the first. Raises :class:`MirrorRefused` when it cannot be had."""
+        deadline = time.monotonic() + seconds
+        trouble = ApiTrouble("Timeout", "no answer in time")
+        for _ in _attempts(deadline):
+            try:
+                namespaces.ensure_shared(cluster)
+                found = read(cluster, "configmaps", name_of(run_id), namespaces.SHARED)
+                if found is None:
+                    labels = {**ownership.labels(run_id), **COMPONENT}
+                    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name_of(run_id), "labels": labels}}
+                    answer = cluster.create("configmaps", body, namespace=namespaces.SHARED)
+                    if answer.reason == "AlreadyExists":
+                        continue
+                    found = accepted(answer, f"create ledger of run {run_id}").json()
+                return cls(cluster, run_id, found, experiment)
+            except ApiTrouble as refused:
+                trouble = refused
+                if refused.code == "Forbidden":
+                    break
+        raise MirrorRefused(f"ledger in the cluster: {trouble.message}")
+
+    @property
+    def known(self) -> ExperimentView:
+        """What it holds."""
+        with self._lock:
+            lines = [line for seq in sorted(self._armed) for line in (self._armed[seq], self._last.get(seq)) if line is not None]
+            return ExperimentView(experiment=self._experiment, lines=tuple(lines), closed=frozenset(self._closed))
+
+    def next_seq(self) -> int:
+        """The first number that no entry of this experiment has had in this run."""
+        with self._lock:
+            return max([0, *self._armed, *self._closed]) + 1
+
+    def arm(self, line: Line) -> None:
+        """Keep an armed line. Raises :class:`MirrorRefused` when the cluster does not hold it for certain."""
+        with self._lock:
+            self._armed[line.seq] = line
+            size = sum(len(value.encode()) for value in self._wanted().values())
+            if size > MAX_BYTES:
+                del self._armed[line.seq]
+                raise MirrorRefused(f"ledger in the cluster: it would hold {size} bytes, and {MAX_BYTES} is the most that it takes")
+            trouble = self._write(time.monotonic() + ARM_SECONDS)
+            if trouble:
+                raise MirrorRefused(f"ledger in the cluster: {trouble}")
+
+    def mark(self, line: Line) -> None:
+        """Keep a later line, or try once: what could not be written goes with the next one."""
+        with self._lock:
+            if line.seq in self._armed and line.state is State.VERIFIED:
+                del self._armed[line.seq]
+                self._last.pop(line.seq, None)
+            elif line.seq in self._armed:
+                self._last[line.seq] = line
+            if line.state is State.VERIFIED:
+                self._closed.add(line.seq)
+            self._write(time.monotonic() + _MARK_SECONDS, once=True)
+
+    def flush(self, deadline: float) -> bool:
+        """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""
+        with self._lock:
+            return not self._write(deadline)
+
+    def _wanted(self) -> dict[str, str]:
+        lines = [line for seq in sorted(self._armed) for line in (self._armed[seq], self._last.get(seq)) if line is not None]
+        return {
+            self._experiment + LINES: b"".join(map(encode, lines)).decode(),
+            self._experiment + CLOSED: ranges(self._closed),
+        }
+
+    def _keys(self, config_map: Json) -> dict[str, str]:
+        data = config_map.get("data") or {}
+        return {key: str(data.get(key) or "") for key in (self._experiment + LINES, self._experiment + CLOSED)}
+
+    def _write(self, deadline: float, *, once: bool = False) -> str:
+        """Bring the ConfigMap to what is wanted, from the version that was read last. Empty, or why it is not so."""
+        wanted, trouble = self._wanted(), "no answer in time"
+        for _ in _attempts(deadline):
+            try:
+                if self._sent and (gone := self._read_again()):
+                    return gone
+                if self._written == wanted:
+                    return ""
+                self._sent.append(wanted)
+                answer = self._send(wanted, deadline)
+            except ApiTrouble as error:
+                trouble = error.message
+            else:
+                if answer.ok:
+                    self._version = str(answer.json()["metadata"]["resourceVersion"])
+                    self._written, self._sent = wanted, []
+                    return ""
+                trouble = f"{answer.status} {answer.message}"
+                if answer.status != 409:
+                    return trouble
+            if once:
+                return trouble
+        return trouble
+
+    def _send(self, wanted: dict[str, str], deadline: float) -> Answer:
+        path = self._cluster.path("configmaps", namespaces.SHARED, name_of(self._run_id))
+        body = {"metadata": {"resourceVersion": self._version}, "data": wanted}
+        seconds = max(min(_MARK_SECONDS, deadline - time.monotonic()), 0.5)
+        return self._cluster.request("PATCH", path, body=body, content_type="application/merge-patch+json", attempts=1, seconds=seconds)
+
+    def _read_again(self) -> str:
+        """Take over the version that is there. Says so when it is not the one that was written: somebody else is at work on it."""
+        found = read(self._cluster, "configmaps", name_of(self._run_id), namespaces.SHARED)
+        if found is None or uid_of(found) != self._uid:
+            return "it was deleted while the experiment ran"
+        now = self._keys(found)
+        if now != self._written and now not in self._sent:
+            return "somebody else wrote it: another machine may be recovering this run"
+        self._written, self._version, self._sent = now, str(found["metadata"]["resourceVersion"]), []
+        return ""
+
+
+def _attempts(deadline: float) -> Iterator[int]:
+    """Numbers of attempts, with a pause before each but the first, until the deadline."""
+    attempt, pause = 0, _FIRST_PAUSE
+    while True:
+        yield attempt
+        attempt += 1
+        if time.monotonic() + pause >= deadline:
+            return
+        threading.Event().wait(pause)
+        pause = min(pause * 2, _LAST_PAUSE)

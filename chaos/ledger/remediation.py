@@ -1,0 +1,162 @@
+"""Undo of what others did because of a fault: a remediation system's cordon and state label, and its detectors' conditions.
+
+A line in a kernel log cannot be taken back; what it led to can, by the clear path that a person would take.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+from chaos.ledger.access import accepted, await_object, field, kubectl, merge, read
+from chaos.ledger.nodes import NodeArgs, identity, same_node
+from chaos.trouble import UndoRefused
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+STATE_LABELS = ("dgxc.nvidia.com/nvsentinel-state",)
+"""Labels by which remediation systems say how far they are with a node (facts 6.4)."""
+
+NOTES = ("dgxc.nvidia.com/", "nvsentinel.dgxc.nvidia.com/", "quarantineHealthEvent")
+"""What the names of annotations begin with in which a remediation system keeps what it did to a node."""
+
+_GOOD = {"AcceleratedHardwareReady": "True"}
+"""Good values of health conditions; of every other one it is False (facts 6.4)."""
+
+_DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
+"""Words in the types of conditions that tell faults of devices (facts 6.4). Any other answers no fault of ours and is never cleared."""
+
+_BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+
+
+class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
+    """The node before the fault: whether it was cordoned, its state labels and notes, and its health conditions by type."""
+
+    unschedulable: bool
+    labels: dict[str, str | None]
+    conditions: dict[str, str]
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class NodeCleared:
+    """``node.cleared``: uncordon and take the state label away where remediation did that, and see that the conditions are as before."""
+
+    name: ClassVar[str] = "node.cleared"
+    Args = ClearedArgs
+
+    def rights(self, args: Any) -> tuple[str, ...]:
+        """Reading, watching and patching nodes."""
+        return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
+
+    def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
+        """Put back what remediation changed. A cordon that nothing of remediation explains is somebody else's.
+
+        A condition that tells the fault, which is over, is set to what it is without one: detectors of Xids never do that themselves.
+        """
+        node = same_node(cluster, args)
+        patch: Json = {}
+        labels = _labels(node)
+        if moved := {key: prior for key, prior in args.labels.items() if labels[key] != prior}:
+            patch["metadata"] = {"labels": moved}
+        if noted := _noted(args, node):
+            patch.setdefault("metadata", {})["annotations"] = noted
+        cordoned = bool(field(node, "spec", "unschedulable"))
+        told = [kind for kind in _conditions(node) if kind not in args.conditions]
+        ours = [kind for kind in told if _DEVICES.search(kind)]
+        if cordoned and not args.unschedulable:
+            if not moved and not noted and not ours:
+                raise UndoRefused(
+                    "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
+                )
+            patch["spec"] = {"unschedulable": None}
+        if patch:
+            merge(cluster, "nodes", node, patch)
+        if ours:
+            path = cluster.path("nodes", "", args.name, "status")
+            body = {"status": {"conditions": [_over(kind) for kind in ours]}}
+            answer = cluster.request("PATCH", path, body=body, content_type="application/strategic-merge-patch+json")
+            accepted(answer, f"clear conditions of node {args.name}")
+        if others := sorted(set(told) - set(ours)):
+            raise UndoRefused(
+                "changed by another",
+                f"node {args.name} tells {', '.join(others)}, which no fault of devices leads to",
+                prior="",
+                current=others,
+            )
+
+    def verify(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> str:
+        """Empty once cordon, labels and conditions are as before, to stay: whoever still sees the fault would do it again."""
+        return await_object(cluster, "nodes", args.name, "", deadline, lambda node: _differs(args, node))
+
+    def human(self, args: ClearedArgs) -> tuple[str, str]:
+        """The node, and the line that puts it back into service."""
+        return f"node {args.name}", kubectl("cordon" if args.unschedulable else "uncordon", args.name)
+
+
+def cleared_args(cluster: Cluster, name: str) -> ClearedArgs:
+    """Arguments from the node as it is now. Raises :class:`ApiTrouble` when it cannot be read."""
+    node = read(cluster, "nodes", name)
+    if node is None:
+        raise ApiTrouble("NotFound", f"node {name} is gone")
+    return ClearedArgs(
+        **identity(node),
+        unschedulable=bool(field(node, "spec", "unschedulable")),
+        labels=_labels(node),
+        conditions=_conditions(node),
+        notes=_notes(node),
+    )
+
+
+def _over(kind: str) -> Json:
+    """A health condition that tells no fault any more."""
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": kind,
+        "status": _GOOD.get(kind, "False"),
+        "reason": "ChaosExperimentOver",
+        "message": "The fault that was told here was injected by gpu-conformance and is over.",
+        "lastHeartbeatTime": moment,
+        "lastTransitionTime": moment,
+    }
+
+
+def _labels(node: Json) -> dict[str, str | None]:
+    present = field(node, "metadata", "labels") or {}
+    return {key: present.get(key) for key in STATE_LABELS}
+
+
+def _notes(node: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in (field(node, "metadata", "annotations") or {}).items() if key.startswith(NOTES)}
+
+
+def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
+    """Notes to put back: those that came since are taken away."""
+    now = _notes(node)
+    return {key: args.notes.get(key) for key in sorted({*now, *args.notes}) if now.get(key) != args.notes.get(key)}
+
+
+def _conditions(node: Json) -> dict[str, str]:
+    """Status of the health conditions. One that was never written and one that tells no fault are the same."""
+    found = field(node, "status", "conditions") or ()
+    return {str(item.get("type")): str(item.get("status")) for item in found if item.get("type") not in _BUILT_IN and _bad(item)}
+
+
+def _bad(item: Json) -> bool:
+    return bool(item.get("status") == ("False" if _GOOD.get(str(item.get("type"))) == "True" else "True"))
+
+
+def _differs(args: ClearedArgs, node: Json | None) -> str:
+    if node is None:
+        return f"node {args.name} is gone"
+    said = []
+    if bool(field(node, "spec", "unschedulable")) != args.unschedulable:
+        said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
+    said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
+    said += [f"annotation {key}" for key in _noted(args, node)]
+    if (conditions := _conditions(node)) != args.conditions:
+        said.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
+    return "; ".join(said)

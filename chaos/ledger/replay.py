@@ -1,0 +1,170 @@
+"""Put everything back: newest first, as often as it takes, and read back that it is so."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from chaos.ledger.file import Ledger
+from chaos.ledger.record import Entry, State
+from chaos.ledger.undo import arguments
+from chaos.residue import Reason, Residue, residue
+from chaos.trouble import LedgerError, UndoRefused
+from fixtures.cluster import Cluster
+from fixtures.trouble import ApiTrouble
+
+FIRST_PAUSE = 0.1
+LAST_PAUSE = 5.0
+UNDOING_SHARE = 0.6
+"""Of the time, for undoing; the rest is for what has to come back by itself."""
+
+_FLUSH_SECONDS = 1.0
+_REASONS = {"changed by another": Reason.CHANGED, "replaced": Reason.REPLACED}
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Why one entry is not put back. ``final`` when another attempt would say the same, ``later`` when one has to wait for others."""
+
+    reason: Reason
+    message: str
+    final: bool = False
+    prior: object = None
+    current: object = None
+    later: bool = False
+
+
+def replay(
+    ledger: Ledger, cluster: Cluster, deadline: float, *, entries: Iterable[Entry] | None = None, pause: float = FIRST_PAUSE
+) -> list[Residue]:
+    """Undo what is open (or the open ones of ``entries``) and verify it, until ``deadline`` (monotonic seconds). Returns what remains.
+
+    All are undone, newest first, before any is waited for: what one waits for may be what an older one withheld. Only entries
+    about one object are closed one by one: below a newer change is an older one, not the state of before. An entry that fails
+    does not keep others from being undone: each gets its share of the time, and those that failed are tried again with what is
+    left of it. An entry closes with ``verified`` only.
+    """
+    wanted = None if entries is None else {entry.seq for entry in entries}
+    opened = [entry for entry in ledger.open_entries() if wanted is None or entry.seq in wanted]
+    remaining = _Replay(ledger, cluster, opened, deadline, pause).run()
+    ledger.flush(max(deadline, time.monotonic() + _FLUSH_SECONDS))
+    return remaining
+
+
+class _Replay:
+    """One pass over entries, newest first."""
+
+    def __init__(self, ledger: Ledger, cluster: Cluster, opened: Sequence[Entry], deadline: float, pause: float) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._opened = opened
+        self._deadline = deadline
+        self._pause = pause
+        self._about = {entry.seq: _what(entry) for entry in opened}
+        self._refused: dict[int, _Refusal] = {}
+        self._undone: set[int] = set()
+        self._closed: set[int] = set()
+
+    def run(self) -> list[Residue]:
+        now = time.monotonic()
+        self._each(self._opened, self._undo_and_close_layers, now + max(self._deadline - now, 0) * UNDOING_SHARE)
+        self._each([entry for entry in self._opened if entry.seq not in self._refused], self._close, self._deadline)
+        again = [entry for entry in self._opened if entry.seq in self._refused and not self._refused[entry.seq].final]
+        self._each(again, lambda entry, until: self._undo(entry, until) or self._close(entry, until), self._deadline)
+        return [self._residue(entry) for entry in self._opened if entry.seq in self._refused]
+
+    def _each(self, entries: Sequence[Entry], step: Callable[[Entry, float], _Refusal | None], deadline: float) -> None:
+        """One step for every entry, each until it succeeds or its share of the time is over."""
+        for position, entry in enumerate(entries):
+            now = time.monotonic()
+            share = now + max(deadline - now, 0) / (len(entries) - position)
+            refusal, wait = step(entry, share), self._pause
+            while refusal is not None and not refusal.final and not refusal.later and time.monotonic() + wait < share:
+                threading.Event().wait(wait * random.uniform(0.5, 1.0))
+                wait = min(wait * 2, LAST_PAUSE)
+                refusal = step(entry, share)
+            if refusal is None:
+                self._refused.pop(entry.seq, None)
+            else:
+                self._refused[entry.seq] = refusal
+
+    def _undo_and_close_layers(self, entry: Entry, until: float) -> _Refusal | None:
+        refusal = self._undo(entry, until)
+        about = self._about[entry.seq]
+        layered = any(older.seq < entry.seq and self._about[older.seq] == about for older in self._opened)
+        return self._close(entry, until) if refusal is None and layered else refusal
+
+    def _undo(self, entry: Entry, until: float) -> _Refusal | None:
+        try:
+            undo, args = arguments(entry)
+        except LedgerError as error:
+            return _Refusal(Reason.UNREADABLE, str(error), True)
+        about = self._about[entry.seq]
+        for newer in self._opened:
+            refusal = self._refused.get(newer.seq)
+            layer = newer.seq > entry.seq and self._about[newer.seq] == about
+            if layer and refusal is not None and not refusal.final and newer.seq not in self._undone:
+                return _Refusal(Reason.NOT_UNDONE, f"entry {newer.seq}, made after it on the same object, is not undone", later=True)
+
+        def step() -> str:
+            self._note(entry, State.UNDOING)
+            undo.undo(self._cluster, args, until)
+            self._note(entry, State.UNDONE)
+            self._undone.add(entry.seq)
+            return ""
+
+        return _tried(step, Reason.NOT_UNDONE)
+
+    def _close(self, entry: Entry, until: float) -> _Refusal | None:
+        if entry.seq in self._closed:
+            return None
+        undo, args = arguments(entry)
+
+        def step() -> str:
+            if differs := undo.verify(self._cluster, args, until):
+                return differs
+            try:
+                self._ledger.mark(entry.seq, State.VERIFIED)
+            except LedgerError as error:
+                return f"it is restored, but the ledger cannot say so: {error}"
+            self._closed.add(entry.seq)
+            return ""
+
+        return _tried(step, Reason.NOT_VERIFIED)
+
+    def _residue(self, entry: Entry) -> Residue:
+        refusal = self._refused[entry.seq]
+        left = residue(entry, refusal.reason, refusal.message, prior=refusal.prior, current=refusal.current)
+        told = {"reason": left.reason.value, "message": left.message, "prior": left.prior, "current": left.current}
+        self._note(entry, State.FAILED, told)
+        return left
+
+    def _note(self, entry: Entry, state: State, detail: dict[str, str] | None = None) -> None:
+        """Write a state down if possible: a full disk must not keep anything from being put back."""
+        with contextlib.suppress(LedgerError):
+            self._ledger.mark(entry.seq, state, detail)
+
+
+def _what(entry: Entry) -> str:
+    """What an entry is about; of one that cannot be read, itself."""
+    try:
+        undo, args = arguments(entry)
+    except LedgerError:
+        return f"entry {entry.seq}"
+    return undo.human(args)[0]
+
+
+def _tried(step: Callable[[], str], reason: Reason) -> _Refusal | None:
+    try:
+        differs = step()
+    except UndoRefused as refusal:
+        return _Refusal(_REASONS[refusal.reason], refusal.message, True, refusal.prior, refusal.current)
+    except ApiTrouble as trouble:
+        return _Refusal(reason, trouble.message)
+    except Exception as error:  # an answer that nobody thought of must not keep the other entries from being undone
+        return _Refusal(reason, f"{type(error).__name__}: {error}")
+    return _Refusal(reason, differs) if differs else None

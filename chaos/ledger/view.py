@@ -1,0 +1,130 @@
+"""Ledgers as the cluster keeps them: one ConfigMap for each run, so that any machine can put back what a run has changed.
+
+For each experiment there are two keys: ``<id>.jsonl`` with the lines of its open entries, and ``<id>.verified`` with the numbers of
+those that are closed (``1-14,16``), which is all that is kept of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from chaos import namespaces
+from chaos.ledger.access import accepted, field, uid_of
+from chaos.ledger.file import ExperimentView, parse
+from chaos.ledger.record import Entry, State
+from chaos.trouble import LedgerError
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+
+LINES = ".jsonl"
+CLOSED = ".verified"
+COMPONENT = {"app.kubernetes.io/component": "chaos-ledger"}
+
+
+def name_of(run_id: str) -> str:
+    """Name of a run's ConfigMap."""
+    return f"{namespaces.SHARED}-{run_id}"
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's ConfigMap."""
+
+    run_id: str
+    uid: str
+    version: str
+    experiments: tuple[ExperimentView, ...]
+
+    @property
+    def open_entries(self) -> list[Entry]:
+        """Open entries of all its experiments."""
+        return [entry for view in self.experiments for entry in view.open_entries]
+
+    def of(self, experiment: str) -> ExperimentView:
+        """One experiment; an empty view of one that it does not hold."""
+        return next((view for view in self.experiments if view.experiment == experiment), ExperimentView(experiment=experiment))
+
+
+def view(config_map: Json) -> RunView:
+    """Read a ConfigMap. Raises :class:`LedgerError` when it is no ledger: nobody may guess what it said."""
+    name = str(field(config_map, "metadata", "name") or "")
+    data = {str(key): str(value) for key, value in (config_map.get("data") or {}).items()}
+    names = dict.fromkeys(key.removesuffix(suffix) for key in data for suffix in (LINES, CLOSED) if key.endswith(suffix))
+    return RunView(
+        run_id=str(field(config_map, "metadata", "labels", ownership.RUN_LABEL) or ""),
+        uid=uid_of(config_map),
+        version=str(field(config_map, "metadata", "resourceVersion") or ""),
+        experiments=tuple(_experiment(name, experiment, data) for experiment in names),
+    )
+
+
+def _experiment(where: str, experiment: str, data: Mapping[str, str]) -> ExperimentView:
+    content = data.get(experiment + LINES, "").encode()
+    lines, kept = parse(content, f"ConfigMap {where}")
+    if kept < len(content):
+        raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} ends within a line")
+    armed = {line.seq for line in lines if line.entry is not None}
+    if any(line.seq not in armed or line.state is State.VERIFIED for line in lines):
+        raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} has lines of entries that it does not hold open")
+    return ExperimentView(experiment=experiment, lines=tuple(lines), closed=numbers(data.get(experiment + CLOSED, "")))
+
+
+def numbers(text: str) -> frozenset[int]:
+    """``1-3,7`` as numbers. Raises :class:`LedgerError` for anything else."""
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) - int(first) > 100_000:
+            raise LedgerError(f"closed entries: {text[:60]!r} is no list of numbers")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def ranges(closed: Iterable[int]) -> str:
+    """Numbers as ``1-3,7``."""
+    parts: list[list[int]] = []
+    for number in sorted(closed):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def runs(cluster: Cluster) -> list[RunView]:
+    """Every run's ledger in the cluster. Raises ApiTrouble when the API does not say, LedgerError when one cannot be read."""
+    found, unreadable = readable(cluster)
+    if unreadable:
+        raise LedgerError("; ".join(unreadable))
+    return found
+
+
+def readable(cluster: Cluster) -> tuple[list[RunView], list[str]]:
+    """The ledgers that can be read, and what is wrong with each that cannot. Raises ApiTrouble."""
+    selector = ",".join(f"{key}={value}" for key, value in {ownership.MANAGED_BY: ownership.SUITE, **COMPONENT}.items())
+    answer = cluster.request("GET", cluster.path("configmaps", namespaces.SHARED), query={"labelSelector": selector})
+    if answer.status == 404:
+        return [], []
+    found, unreadable = [], []
+    for item in accepted(answer, "list ledgers").json().get("items") or ():
+        try:
+            found.append(view(item))
+        except LedgerError as error:
+            unreadable.append(str(error))
+    return found, unreadable
+
+
+def open_entries(cluster: Cluster) -> list[Entry]:
+    """Open entries of all runs."""
+    return [entry for run in runs(cluster) for entry in run.open_entries]
+
+
+def remove_clean(cluster: Cluster, run_id: str = "") -> None:
+    """Delete ledgers with nothing open (of one run, or of all). Raises ApiTrouble."""
+    for run in readable(cluster)[0]:
+        if not run.open_entries and run_id in ("", run.run_id):
+            answer = cluster.delete("configmaps", name_of(run.run_id), namespaces.SHARED, uid=run.uid)
+            if answer.status not in (404, 409):
+                accepted(answer, f"delete ledger of run {run.run_id}")

@@ -1,0 +1,113 @@
+"""The options of ``pytest chaos --chaos``, and what of pytest's own options experiments cannot stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.opening import Wishes
+from chaos.selection import split
+from conformance.plugin.opening import DEFAULT_SCENARIO
+from fixtures.simulator.scenario import SCENARIOS
+
+CHAOS = Path(__file__).resolve().parent
+SCENARIO = "resilience"
+_DESTINATIONS = {
+    "chaos_max_level": "--chaos-max-level",
+    "chaos_cluster": "--chaos-cluster",
+    "chaos_experiment": "--chaos-experiment",
+    "chaos_target": "--chaos-target",
+    "chaos_confirm": "--chaos-confirm",
+    "chaos_recover": "--chaos-recover",
+    "chaos_folder": "--chaos-folder",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register the options."""
+    group = parser.getgroup("gpu-conformance-chaos", "GPU cluster chaos experiments")
+    group.addoption("--chaos", action="store_true", help="select chaos experiments: they change the cluster, and put it back")
+    group.addoption("--chaos-max-level", metavar="N", type=int, default=None, help="0 simulated, 1 agents (default) … 4 destructive")
+    group.addoption("--chaos-cluster", metavar="NAME", action="append", default=[], help="context or UID of the cluster that is allowed")
+    group.addoption(
+        "--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help="these only; default: all up to the level"
+    )
+    group.addoption("--chaos-target", metavar="NODE", default="", help="the node to act on; default: chosen by the plan")
+    group.addoption("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
+    group.addoption("--chaos-folder", metavar="DIR", default="", help="experiments of one's own; default: those of the suite")
+    group.addoption("--chaos-recover", action="store_true", help="first put back what an earlier run has left")
+
+
+def read_wishes(config: pytest.Config) -> Wishes | None:
+    """The options, checked; None without ``--chaos``. Raises :class:`pytest.UsageError` with one line; nothing was touched."""
+    option = config.option
+    named = _names_chaos(config)
+    if not option.chaos:
+        given = [flag for name, flag in _DESTINATIONS.items() if getattr(option, name) not in (None, [], "", False)]
+        if given:
+            raise pytest.UsageError(f"{given[0]} needs --chaos")
+        if named:
+            raise pytest.UsageError(
+                "chaos experiments change a cluster: they run with --chaos only (first see 'gpu-conformance chaos plan')"
+            )
+        return None
+    if not named:
+        raise pytest.UsageError("--chaos selects experiments of the folder chaos: `pytest chaos --chaos`")
+    _refuse_others(config)
+    if option.chaos_max_level is not None and not 0 <= option.chaos_max_level <= 4:
+        raise pytest.UsageError(f"--chaos-max-level {option.chaos_max_level}: expected 0 to 4")
+    return Wishes(
+        max_level=option.chaos_max_level,
+        clusters=tuple(option.chaos_cluster),
+        experiments=split(option.chaos_experiment),
+        node=option.chaos_target,
+        confirm=option.chaos_confirm,
+        recover=option.chaos_recover,
+        folder=str(config.invocation_params.dir / option.chaos_folder) if option.chaos_folder else "",
+    )
+
+
+def choose_target(config: pytest.Config) -> None:
+    """Without a scenario, the suite's own clusters (embedded or local) run the one that has something to recover."""
+    option = config.option
+    if any((option.kubeconfig, option.in_cluster, option.snapshot, option.simulate)):
+        return
+    option.simulate = default_scenario()
+
+
+def default_scenario() -> str:
+    """The scenario that experiments run on when no target is named."""
+    return SCENARIO if (SCENARIOS / f"{SCENARIO}.yaml").is_file() else DEFAULT_SCENARIO
+
+
+def _names_chaos(config: pytest.Config) -> bool:
+    for argument in config.args:
+        path = Path(str(argument).partition("::")[0])
+        path = (path if path.is_absolute() else config.invocation_params.dir / path).resolve()
+        if path == CHAOS or CHAOS in path.parents:
+            return True
+    return False
+
+
+def _refuse_others(config: pytest.Config) -> None:
+    """Parallel workers, reruns and a timeout without teardown: each would hide or break the undoing."""
+    option = config.option
+    if hasattr(config, "workerinput") or getattr(option, "tx", None) or getattr(option, "numprocesses", None):
+        raise pytest.UsageError("chaos experiments run one after the other: leave out -n (and --tx)")
+    if getattr(option, "reruns", None) or getattr(option, "force_flaky", None) or (getattr(option, "count", None) or 1) != 1:
+        raise pytest.UsageError("chaos experiments are never rerun: a second run hides what the first one left behind; leave out --reruns")
+    if config.pluginmanager.hasplugin("timeout") and _timeout_method(config) == "thread":
+        raise pytest.UsageError("pytest-timeout's thread method ends the process without undoing: use --timeout-method=signal")
+    if option.read_only or option.access not in (None, "workload", "hardware"):
+        raise pytest.UsageError("--chaos contradicts --read-only and --access: experiments change the cluster")
+    if option.snapshot:
+        raise pytest.UsageError("--chaos contradicts --snapshot: saved objects cannot be broken")
+
+
+def _timeout_method(config: pytest.Config) -> str:
+    """The method of pytest-timeout, if it has a time to watch."""
+    seconds = getattr(config.option, "timeout", None) or config.getini("timeout")
+    if not seconds or float(seconds) <= 0:
+        return ""
+    return str(getattr(config.option, "timeout_method", None) or config.getini("timeout_method") or "signal")

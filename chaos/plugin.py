@@ -1,0 +1,196 @@
+"""Chaos experiments as tests: ``pytest chaos --chaos``. Without ``--chaos`` none of this can be selected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chaos import options
+from chaos.opening import Wishes, open_where
+from conformance.plugin.state import STATE, State
+from fixtures.chaos_record import ChaosResult
+from fixtures.record import Verdict
+from reports.text import one_line
+
+if TYPE_CHECKING:
+    from chaos.engine.campaign import Campaign, Where
+
+SUITE_FILE = options.CHAOS / "test_experiments.py"
+RESIDUE_EXIT = 11
+
+
+class Session:
+    """What the hooks of one chaos run share."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        from chaos.selection import FOLDER, load_all  # imported late: a run without --chaos needs neither files nor toolkit
+
+        self.wishes = wishes
+        self.experiments = load_all(Path(wishes.folder) if wishes.folder else FOLDER)
+        self.results: list[ChaosResult] = []
+        self.residue: list[str] = []
+        self.notes: list[str] = []
+        self.campaign: Campaign | None = None
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options."""
+    options.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options and load the experiments, before a cluster is opened."""
+    if config.option.help:
+        return
+    wishes = options.read_wishes(config)
+    if wishes is None:
+        return
+    from chaos.levels import DEFAULT_MAX_LEVEL, Level
+    from chaos.selection import SelectionError, select
+
+    try:
+        session = Session(wishes)
+        level = Level(DEFAULT_MAX_LEVEL if wishes.max_level is None else wishes.max_level)
+        session.experiments = select(session.experiments, wishes.experiments, level)
+    except SelectionError as error:
+        raise pytest.UsageError(str(error)) from None
+    options.choose_target(config)
+    config.stash[SESSION] = session
+    config.pluginmanager.register(Progress(config, session), "gpu-conformance-chaos-progress")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without ``--chaos`` the experiments are not even collected."""
+    return True if collection_path == SUITE_FILE and SESSION not in config.stash else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse clusters that nobody has allowed; recover first if asked to."""
+    chaos, state = _both(session.config)
+    if chaos is None or state is None or not state.is_open:
+        return
+    from chaos.engine.campaign import Campaign, Refused
+
+    folder = state.report_folder
+    if folder is None:
+        raise pytest.UsageError("chaos experiments need a report folder")
+    try:
+        where = open_where(state.opened, chaos.wishes, chaos.experiments, state.run_id, folder.resolve())
+        if chaos.wishes.recover:
+            _recover(chaos, state, where)
+        chaos.campaign = Campaign(where)
+        chaos.campaign.__enter__()
+    except Refused as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _recover(chaos: Session, state: State, where: Where) -> None:
+    from chaos.engine.campaign import Refused
+    from chaos.recover import recover
+    from chaos.trouble import LeaseRefused, LedgerError
+    from fixtures.trouble import ApiTrouble
+
+    try:
+        done = recover(where.cluster)
+    except (LeaseRefused, LedgerError) as error:
+        raise Refused(str(error)) from None
+    except ApiTrouble as trouble:
+        raise Refused(f"--chaos-recover: {trouble.message}") from None
+    chaos.notes.append(f"recovered {done.restored} changes of {len(done.runs)} earlier runs")
+    if not done.clean:
+        lines = [*map(str, done.residue), *done.leftovers, *done.unreadable]
+        pytest.exit("gpu-conformance: not recovered: " + "; ".join(lines), returncode=RESIDUE_EXIT)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is about to be done."""
+    chaos, _ = _both(config)
+    if chaos is None:
+        return []
+    ids = ", ".join(experiment.id for experiment in chaos.experiments)
+    return [f"CHAOS: {len(chaos.experiments)} experiments change this cluster and put it back: {ids}", *chaos.notes]
+
+
+def keep(request: pytest.FixtureRequest, result: ChaosResult) -> None:
+    """Take a result into the record, show it, and stop the session where going on is not safe."""
+    chaos = request.config.stash[SESSION]
+    chaos.results.append(result)
+    campaign = chaos.campaign
+    if campaign is not None and campaign.residue:
+        request.session.shouldstop = f"residue: {'; '.join(campaign.residue)}"
+    elif campaign is not None and campaign.stop.reason:
+        request.session.shouldstop = f"chaos was stopped: {campaign.stop.reason}"
+
+
+class Progress:
+    """A line for each experiment, written where pytest does not capture it."""
+
+    def __init__(self, config: pytest.Config, session: Session) -> None:
+        self._config = config
+        self._session = session
+        self._shown = 0
+
+    def pytest_runtest_logreport(self) -> None:
+        """Show what was judged since the last report."""
+        for result in self._session.results[self._shown :]:
+            _show(self._config, result)
+        self._shown = len(self._session.results)
+
+
+def _show(config: pytest.Config, result: ChaosResult) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.option.verbose < 0:
+        return
+    colour = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.ERROR: "red", Verdict.INCONCLUSIVE: "yellow"}.get(result.verdict)
+    recovery = f"recovered in {result.recovery_seconds:.1f} s" if result.recovery_seconds is not None else ""
+    reporter.ensure_newline()
+    reporter.write(f"{result.id:<6} L{result.level} ")
+    reporter.write(
+        f"{'n/a' if result.verdict is Verdict.NOT_APPLICABLE else result.verdict.value:<13}", **({colour: True} if colour else {})
+    )
+    reporter.write_line(f"{result.duration_seconds:6.1f} s  [{result.fidelity}] {result.title}  {recovery}".rstrip())
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Experiments have a line of their own instead of a letter."""
+    if not isinstance(report, pytest.TestReport) or not report.nodeid.startswith("chaos/test_experiments.py::") or report.when != "call":
+        return None
+    return (report.outcome, "", "") if report.outcome != "skipped" else ("not_applicable", "", "")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was not put back and how it can be; the summary of the run has the table of experiments."""
+    chaos, _ = _both(config)
+    if chaos is None or not chaos.results:
+        return
+    for line in chaos.campaign.residue if chaos.campaign else ():
+        terminalreporter.write_line(f"NOT PUT BACK: {one_line(line)}", red=True, bold=True)
+    if chaos.campaign and chaos.campaign.residue:
+        terminalreporter.write_line("put it back with `gpu-conformance chaos recover`, or by hand")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Clean up, let go of the cluster, and hand the results to the record of the run."""
+    chaos, state = _both(session.config)
+    if chaos is None or state is None or chaos.campaign is None:
+        return
+    chaos.campaign.close()
+    state.chaos = chaos.results
+    state.residue += [line for line in chaos.campaign.residue if line not in state.residue]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let go whatever happened."""
+    chaos, _ = _both(config)
+    if chaos is not None and chaos.campaign is not None:
+        chaos.campaign.close()
+
+
+def _both(config: pytest.Config) -> tuple[Session | None, State | None]:
+    return config.stash.get(SESSION, None), config.stash.get(STATE, None)

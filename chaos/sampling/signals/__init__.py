@@ -1,0 +1,1 @@
+"""Signals by name: functions of a sample's reading that give one JSON value, or raise ``NoData``."""

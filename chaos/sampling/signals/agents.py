@@ -1,0 +1,155 @@
+"""Signals of the GPU stack's agents and their operator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+
+from chaos.components import DAEMON_SETS, NAMES, Found, pods_of
+from chaos.conditions import JsonValue
+from chaos.facts import Facts
+from chaos.sampling.sample import Reading, Signal
+from chaos.sampling.signals.view import (
+    NoData,
+    View,
+    dig,
+    full_name,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    number_of,
+    restarts_of,
+    text_of,
+    uid_of,
+)
+from fixtures.models import Json
+
+POLICIES = "nvidia.com/clusterpolicies"
+AGENTS = ("device-plugin", "gfd", "nfd-worker", "exporter", "host-engine", "mig-manager", "dra-plugin", "rdma-plugin")
+"""Components that run on every node as DaemonSets."""
+
+
+def ready(reading: Reading, *, component: str) -> JsonValue:
+    """Whether the component's pods are Ready: one on each target node, or every replica of a controller."""
+    found = _component(reading, component)
+    pods = _instances(reading, found)
+    if found.key == DAEMON_SETS:
+        return all(any(node_of(pod) == node and is_ready(pod) for pod in pods) for node in _hosts(reading, found))
+    return bool(pods) and all(is_ready(pod) for pod in pods)
+
+
+def uids(reading: Reading, *, component: str) -> JsonValue:
+    """UIDs and restarts of the component's pods, on the target nodes or of all replicas; sorted."""
+    return sorted(f"{uid_of(pod)} {restarts_of(pod)}" for pod in _instances(reading, _component(reading, component)))
+
+
+def daemon_sets(reading: Reading) -> JsonValue:
+    """``{namespace/name: [desired, ready, updated]}`` of the agents' DaemonSets."""
+    return {full_name(item): _counts(item) for item in _agents(reading)}
+
+
+def settled(reading: Reading) -> JsonValue:
+    """Whether every agent's DaemonSet has all its pods ready and of the current template."""
+    return all(len(set(_counts(item))) == 1 for item in _agents(reading))
+
+
+def generations(reading: Reading) -> JsonValue:
+    """``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec."""
+    return {full_name(item): number_of(dig(item, "metadata").get("generation")) for item in _agents(reading)}
+
+
+def agent_pods(reading: Reading) -> JsonValue:
+    """``{namespace/name: "uid restarts"}`` of every agent's pods on all nodes."""
+    facts, view = Facts.of(reading.plan), View.at(reading)
+    return {
+        full_name(pod): f"{uid_of(pod)} {restarts_of(pod)}"
+        for name in AGENTS
+        if (found := facts.components.get(name)) is not None
+        for pod in pods_of(view, found)
+    }
+
+
+def policy_state(reading: Reading) -> JsonValue:
+    """``status.state`` of the ClusterPolicy; empty without one."""
+    return next((text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)), "")
+
+
+def operand(reading: Reading) -> JsonValue:
+    """A digest of what the targeted operand says (not when or by whom it was written); empty while it is not there."""
+    target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
+    if target is None:
+        raise NoData("the plan names no object")
+    item = View.at(reading).find(target.kind, target.name, target.namespace)
+    return content_of(item) if item is not None else ""
+
+
+def operand_present(reading: Reading) -> JsonValue:
+    """Whether the targeted operand is there."""
+    return operand(reading) != ""
+
+
+def operand_uid(reading: Reading) -> JsonValue:
+    """UID of the targeted operand; empty while it is not there."""
+    target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
+    item = View.at(reading).find(target.kind, target.name, target.namespace) if target else None
+    return uid_of(item) if item is not None else ""
+
+
+ALLOCATED_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"})
+"""Fields of a Service that the API server chooses: a Service that was made anew has others."""
+
+
+def content_of(item: Json) -> str:
+    """A digest of an object's labels and content, without what servers write: two objects of one template agree."""
+    kept = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+    if isinstance(kept.get("spec"), dict):
+        kept["spec"] = {key: value for key, value in kept["spec"].items() if key not in ALLOCATED_FIELDS}
+    whole = {"name": name_of(item), "namespace": namespace_of(item), "labels": labels_of(item), **kept}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _component(reading: Reading, name: str) -> Found:
+    found = Facts.of(reading.plan).components.get(name)
+    if found is None:
+        raise NoData(f"{name} was not found when the experiment was planned")
+    return found
+
+
+def _hosts(reading: Reading, found: Found) -> list[str]:
+    """Target nodes that the component was planned to run on: all of them."""
+    return list(reading.plan.nodes)
+
+
+def _instances(reading: Reading, found: Found) -> list[Json]:
+    pods = pods_of(View.at(reading), found)
+    if found.key == DAEMON_SETS and reading.plan.nodes:
+        return [pod for pod in pods if node_of(pod) in reading.plan.nodes]
+    return pods
+
+
+def _agents(reading: Reading) -> list[Json]:
+    facts, view = Facts.of(reading.plan), View.at(reading)
+    names = {(found.namespace, found.name) for name in AGENTS if (found := facts.components.get(name)) is not None}
+    return [item for item in view.select(DAEMON_SETS) if (namespace_of(item), name_of(item)) in names]
+
+
+def _counts(item: Json) -> list[int]:
+    status = dig(item, "status")
+    return [number_of(status.get(field)) for field in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")]
+
+
+SIGNALS: dict[str, Signal] = {
+    **{f"ready.{name}": partial(ready, component=name) for name in sorted(NAMES)},
+    **{f"uids.{name}": partial(uids, component=name) for name in sorted(NAMES)},
+    "daemonsets": daemon_sets,
+    "daemonsets.settled": settled,
+    "daemonsets.generations": generations,
+    "agents.pods": agent_pods,
+    "policy.state": policy_state,
+    "operand": operand,
+    "operand.present": operand_present,
+    "operand.uid": operand_uid,
+}

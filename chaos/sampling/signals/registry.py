@@ -1,0 +1,17 @@
+"""Every signal by name. A module of its own, because the signals stand on the components and these on the view of a sample."""
+
+from __future__ import annotations
+
+from chaos.sampling.sample import Signal
+from chaos.sampling.signals import agents, allocations, claims, gangs, metrics, nodes, pods
+
+SIGNALS: dict[str, Signal] = {
+    **nodes.SIGNALS,
+    **pods.SIGNALS,
+    **agents.SIGNALS,
+    **metrics.SIGNALS,
+    **gangs.SIGNALS,
+    **claims.SIGNALS,
+    **allocations.SIGNALS,
+}
+"""What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

@@ -1,0 +1,184 @@
+"""Lists of one moment, filtered where the API can filter: a sample of a large cluster reads what the experiment is about, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from chaos.sampling.sample import NoData, Reading
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+from fixtures.trouble import ApiTrouble
+
+__all__ = ["NoData", "View"]
+
+REQUEST_SECONDS = 10.0
+_MEMORY = "view"
+
+
+class View:
+    """Objects of one moment as JSON, each selection read at most once. ``fetch`` gives the body of a GET or raises :class:`NoData`."""
+
+    def __init__(self, fetch: Callable[[str], bytes], path: Callable[..., str]) -> None:
+        self._fetch = fetch
+        self._path = path
+        self._lists: dict[str, list[Json]] = {}
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> View:
+        """A view of the cluster now, for planning."""
+        bodies: dict[str, bytes] = {}
+
+        def fetch(path: str) -> bytes:
+            if path not in bodies:
+                try:
+                    answer = cluster.request("GET", path, accept="*/*", seconds=REQUEST_SECONDS)
+                except ApiTrouble as trouble:
+                    raise NoData(trouble.message) from trouble
+                if not answer.ok:
+                    raise NoData(f"GET {path}: {answer.status} {answer.message}")
+                bodies[path] = answer.body
+            return bodies[path]
+
+        return cls(fetch, cluster.path)
+
+    @classmethod
+    def at(cls, reading: Reading) -> View:
+        """The view of a sample's reading: one for all of its signals."""
+        kept = reading.memory.get(_MEMORY)
+        if kept is None or kept[0] is not reading:
+            kept = reading.memory[_MEMORY] = (reading, cls(reading.text, reading.cluster.path))
+        view: View = kept[1]
+        return view
+
+    def select(self, key: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
+        """Objects of one selection. Raises :class:`NoData` when the API gives no list."""
+        query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        path = self._path(key, namespace) + (f"?{urlencode(query)}" if query else "")
+        if path not in self._lists:
+            try:
+                body = msgspec.json.decode(self._fetch(path))
+            except msgspec.DecodeError as error:
+                raise NoData(f"list {key}: {error}") from None
+            items = body.get("items") if isinstance(body, dict) else None
+            if not isinstance(items, list):
+                raise NoData(f"list {key}: no list in the answer")
+            self._lists[path] = [item for item in items if isinstance(item, dict)]
+        return self._lists[path]
+
+    def find(self, key: str, name: str, namespace: str = "") -> Json | None:
+        """One object by name, or None. Raises :class:`NoData` when the API gives no answer."""
+        found = self.select(key, namespace, fields=f"metadata.name={name}")
+        return next((item for item in found if name_of(item) == name), None)
+
+    def pods_on(self, nodes: Iterable[str]) -> list[Json]:
+        """Pods that are bound to the nodes."""
+        return [pod for node in nodes for pod in self.select("pods", fields=f"spec.nodeName={node}")]
+
+    def pod_page(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """A page that a pod serves, through the API server's proxy. Raises :class:`NoData`."""
+        return self._fetch(self._path("pods", namespace, f"{pod}:{port}", "proxy") + path).decode(errors="replace")
+
+    def log_tail(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
+        """The last lines of a container's log. Raises :class:`NoData`."""
+        query = {"tailLines": str(lines), **({"container": container} if container else {})}
+        return self._fetch(f"{self._path('pods', namespace, pod, 'log')}?{urlencode(query)}").decode(errors="replace")
+
+
+# -- reading objects: hostile or half-written ones give empty values, never an exception ------------------
+
+
+def dig(obj: Any, *path: str) -> Json:
+    """The mapping at a path; ``{}`` where there is none."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj if isinstance(obj, dict) else {}
+
+
+def items_of(value: Any) -> list[Json]:
+    """The mappings of a list; none where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """A string; empty for everything else."""
+    return value if isinstance(value, str) else ""
+
+
+def number_of(value: Any) -> int:
+    """A count; 0 for what is none. Device quantities are whole numbers without a unit."""
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19 else 0
+
+
+def name_of(obj: Json) -> str:
+    """``metadata.name``."""
+    return text_of(dig(obj, "metadata").get("name"))
+
+
+def namespace_of(obj: Json) -> str:
+    """``metadata.namespace``; empty for cluster-scoped objects."""
+    return text_of(dig(obj, "metadata").get("namespace"))
+
+
+def uid_of(obj: Json) -> str:
+    """``metadata.uid``."""
+    return text_of(dig(obj, "metadata").get("uid"))
+
+
+def labels_of(obj: Json) -> dict[str, str]:
+    """``metadata.labels``."""
+    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "labels").items()}
+
+
+def annotations_of(obj: Json) -> dict[str, str]:
+    """``metadata.annotations``."""
+    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "annotations").items()}
+
+
+def full_name(obj: Json) -> str:
+    """``namespace/name``, or the name of a cluster-scoped object."""
+    namespace = namespace_of(obj)
+    return f"{namespace}/{name_of(obj)}" if namespace else name_of(obj)
+
+
+def node_of(pod: Json) -> str:
+    """The node that a pod is bound to; empty when it is not."""
+    return text_of(dig(pod, "spec").get("nodeName"))
+
+
+def phase_of(pod: Json) -> str:
+    """``status.phase``."""
+    return text_of(dig(pod, "status").get("phase"))
+
+
+def condition(obj: Json, kind: str) -> str:
+    """Status of a condition: True, False, Unknown; empty when it is not there."""
+    return next((text_of(item.get("status")) for item in items_of(dig(obj, "status").get("conditions")) if item.get("type") == kind), "")
+
+
+def is_ready(obj: Json) -> bool:
+    """Whether an object's condition Ready is True, and it is not going away."""
+    return condition(obj, "Ready") == "True" and not dig(obj, "metadata").get("deletionTimestamp")
+
+
+def restarts_of(pod: Json) -> int:
+    """Restarts of all containers together."""
+    return sum(number_of(status.get("restartCount")) for status in items_of(dig(pod, "status").get("containerStatuses")))
+
+
+def asks(pod: Json, is_device: Any) -> dict[str, int]:
+    """Devices that a pod's containers ask for: ``{resource: count}``. ``is_device(name) -> bool``."""
+    total: dict[str, int] = {}
+    for container in items_of(dig(pod, "spec").get("containers")):
+        resources = dig(container, "resources")
+        for name, value in {**dig(resources, "requests"), **dig(resources, "limits")}.items():
+            if is_device(str(name)) and number_of(value):
+                total[str(name)] = total.get(str(name), 0) + number_of(value)
+    return total

@@ -1,0 +1,161 @@
+"""What selectors share: the cluster as planning sees it, and which of its GPU nodes are healthy."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from chaos.components import Components
+from chaos.facts import Device, Facts
+from chaos.sampling.signals.nodes import REMEDIATION_LABELS, faults_of
+from chaos.sampling.signals.view import View, asks, condition, dig, labels_of, name_of, node_of, number_of, phase_of, uid_of
+from chaos.target import Target
+from fixtures.models import Json
+
+
+class NotApplicable(Exception):
+    """The experiment has no object here. ``code`` is a reason in CamelCase, the message one clause."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class PlanRefused(Exception):
+    """The experiment has an object here, but may not be done on it now. ``code`` as in :class:`NotApplicable`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ``target`` block of an experiment. ``component``: whose pod; ``free``: devices that must be free on the node;
+
+    ``idle``: no pod but the experiment's own may hold a device there; ``shared``: whether devices are replicated (None: both will
+    do); ``kind``: resource key of an operand; ``labels``: label keys that the node must carry.
+    """
+
+    select: str
+    component: str = ""
+    free: int = 0
+    idle: bool = False
+    shared: bool | None = None
+    mig: bool | None = None
+    kind: str = ""
+    labels: tuple[str, ...] = ()
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a selector chose. ``eligible``: how many there were to choose from; ``nodes``: nodes that must not be the untouched one."""
+
+    targets: tuple[Target, ...]
+    eligible: int
+    nodes: tuple[str, ...] = ()
+
+
+class Field(msgspec.Struct, kw_only=True):
+    """The cluster at planning: lists, components, facts. ``named`` is the node that the user asked for."""
+
+    view: View
+    components: Components
+    facts: Facts
+    wanted: Wanted
+    named: str = ""
+    by_node: dict[str, list[Json]] = {}
+
+    def gpu_nodes(self) -> list[Json]:
+        """Nodes that have devices in their capacity."""
+        return [node for node in self.view.select("nodes") if self.devices(node, "capacity")]
+
+    def devices(self, node: Json, field: str) -> dict[str, int]:
+        """Device counts of a node's capacity or allocatable, those above 0."""
+        found = {name: number_of(value) for name, value in dig(node, "status", field).items() if self.facts.is_device(name)}
+        return {name: count for name, count in found.items() if count > 0}
+
+    def trouble(self, node: Json) -> str:
+        """Why a node is no healthy GPU node; empty when it is one."""
+        name = name_of(node)
+        if condition(node, "Ready") != "True":
+            return f"{name} is not Ready"
+        if dig(node, "spec").get("unschedulable") is True:
+            return f"{name} is cordoned"
+        if wrong := faults_of(node):
+            return f"{name} tells {wrong[0]}"
+        if any(labels_of(node).get(key) for key in REMEDIATION_LABELS):
+            return f"{name} is under remediation"
+        if dig(node, "metadata").get("deletionTimestamp"):
+            return f"{name} is going away"
+        if self.devices(node, "allocatable") != self.devices(node, "capacity"):
+            return f"{name} has devices that are not allocatable"
+        return ""
+
+    def healthy(self) -> list[Json]:
+        """Healthy GPU nodes, most free devices first, then by name."""
+        found = [node for node in self.gpu_nodes() if not self.trouble(node)]
+        return sorted(found, key=lambda node: (-self.free(node), name_of(node)))
+
+    def holders(self, node: Json) -> list[Json]:
+        """Pods that hold devices of a node."""
+        return [pod for pod in self.alive_on(node) if self.held(pod)]
+
+    def claimants(self, node: Json) -> list[Json]:
+        """Pods on a node that use ResourceClaims, of whatever devices: they are in the capacity of no device plugin."""
+        return [pod for pod in self.alive_on(node) if dig(pod, "spec").get("resourceClaims")]
+
+    def alive_on(self, node: Json) -> list[Json]:
+        """Pods on a node that have not ended. All pods are gone through once: clusters have thousands of nodes."""
+        if not self.by_node:
+            for pod in self.view.select("pods"):
+                if phase_of(pod) not in ("Succeeded", "Failed"):
+                    self.by_node.setdefault(node_of(pod), []).append(pod)
+        return self.by_node.get(name_of(node), [])
+
+    def held(self, pod: Json) -> int:
+        """Devices that a pod asks for."""
+        return sum(asks(pod, self.facts.is_device).values())
+
+    def free(self, node: Json) -> int:
+        """Devices of a node that no pod holds."""
+        return sum(self.devices(node, "allocatable").values()) - sum(self.held(pod) for pod in self.holders(node))
+
+    def require_name(self) -> None:
+        """Raises :class:`PlanRefused` when the user named a node that is no healthy GPU node."""
+        if not self.named:
+            return
+        nodes = {name_of(node): node for node in self.view.select("nodes")}
+        if self.named not in nodes:
+            raise PlanRefused("NoSuchNode", f"--chaos-target {self.named}: there is no such node; GPU nodes are {self._names()}")
+        if not self.devices(nodes[self.named], "capacity"):
+            raise PlanRefused("NoGpuNode", f"--chaos-target {self.named}: it has no devices; GPU nodes are {self._names()}")
+        if reason := self.trouble(nodes[self.named]):
+            raise PlanRefused("UnhealthyTarget", f"--chaos-target {self.named}: {reason}")
+
+    def _names(self) -> str:
+        return ", ".join(sorted(name_of(node) for node in self.gpu_nodes())) or "none"
+
+    def node_target(self, node: Json, facts: dict[str, Any] | None = None) -> Target:
+        """A node as a target."""
+        about = {
+            "labels": labels_of(node),
+            "system_uuid": str(dig(node, "status", "nodeInfo").get("systemUUID") or ""),
+            "unschedulable": dig(node, "spec").get("unschedulable") is True,
+            "taints": list(dig(node, "spec").get("taints") or []),
+            **(facts or {}),
+        }
+        return Target(kind="nodes", name=name_of(node), uid=uid_of(node), node=name_of(node), facts=about)
+
+    def known_devices(self, node: str) -> tuple[Device, ...]:
+        """GPUs of a node, as its telemetry names them."""
+        return self.facts.devices.get(node, ())
+
+
+class Selector(Protocol):
+    """Chooses targets. Raises :class:`NotApplicable` or :class:`PlanRefused`; an empty choice is none."""
+
+    def __call__(self, field: Field) -> Choice:
+        """The choice."""
+        ...

@@ -1,0 +1,60 @@
+"""What the owner of the cluster allows: the policy's section ``chaos`` and the options of this run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chaos.levels import Level
+from conformance.policy import Chaos, Policy
+
+
+class SettingsError(Exception):
+    """A setting that cannot be: one line, said before anything is touched."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """``allowed`` are names and UIDs of clusters, ``confirmed`` the cluster's name as somebody typed it for this run.
+
+    ``named_nodes`` are nodes that somebody named for this run, and thereby meant.
+    """
+
+    policy: Chaos = Chaos()
+    allowed: tuple[str, ...] = ()
+    max_level: Level = Level.AGENTS
+    injector_image: str
+    canary_image: str
+    confirmed: str = ""
+    named_nodes: tuple[str, ...] = ()
+
+
+def settings_of(
+    policy: Policy,
+    *,
+    clusters: tuple[str, ...] = (),
+    max_level: int | None = None,
+    confirm: str = "",
+    nodes: tuple[str, ...] = (),
+) -> Settings:
+    """Lay the options over the policy. Raises :class:`SettingsError`.
+
+    Options add clusters, and lower the ceiling freely; a policy that names a ceiling is not exceeded by an option. The policy's
+    default is no word of its owner, so an option may exceed that one.
+    """
+    chaos = policy.chaos
+    ceiling = chaos.max_level if max_level is None else max_level
+    if ceiling not in set(Level):
+        raise SettingsError(
+            f"--chaos-max-level {ceiling}: expected one of {', '.join(f'{level.value} ({level.words})' for level in Level)}"
+        )
+    stated = chaos.max_level != Chaos().max_level
+    if stated and ceiling > chaos.max_level:
+        raise SettingsError(f"--chaos-max-level {ceiling}: the policy allows level {chaos.max_level} at most (chaos.maxLevel)")
+    return Settings(
+        policy=chaos,
+        allowed=(*chaos.clusters, *clusters),
+        max_level=Level(ceiling),
+        injector_image=chaos.injector_image,
+        canary_image=chaos.canary_image or policy.probes.image,
+        confirmed=confirm,
+        named_nodes=nodes,
+    )

@@ -1,0 +1,42 @@
+"""Every chaos experiment as a test; selected with ``--chaos`` only."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.engine.campaign import Campaign
+from chaos.experiment import Experiment
+from chaos.plugin import SESSION, keep
+from fixtures.record import Verdict
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each selected experiment."""
+    experiments = metafunc.config.stash[SESSION].experiments
+    metafunc.parametrize("experiment", experiments, ids=[experiment.id for experiment in experiments])
+
+
+@pytest.fixture
+def campaign(request: pytest.FixtureRequest) -> Campaign:
+    """The run of experiments that holds the cluster."""
+    found = request.config.stash[SESSION].campaign
+    if found is None:
+        raise RuntimeError("the run of experiments was not opened")
+    return found
+
+
+def test_experiment(experiment: Experiment, campaign: Campaign, request: pytest.FixtureRequest) -> None:
+    """Inject, watch, undo, judge. Anything but passed and not applicable fails."""
+    try:
+        result = campaign.carry_out(experiment)
+    except BaseException as error:  # a timeout's alarm, say: it was undone, and counts
+        keep(request, campaign.cut_short(experiment, error))
+        raise
+    keep(request, result)
+    if result.verdict is Verdict.NOT_APPLICABLE:
+        pytest.skip(f"{', '.join(result.reason_codes)}: {result.message}")
+    if result.verdict is not Verdict.PASSED:
+        lines = [f"{result.id} {result.title}", f"{result.verdict} {', '.join(result.reason_codes)}: {result.message}"]
+        lines += [f"  {one.verdict}: {one.name}: {one.message}" for one in result.findings if one.verdict is not Verdict.PASSED][:20]
+        lines.append(f"artefacts: {result.artefacts}")
+        pytest.fail("\n".join(lines), pytrace=False)

@@ -1,0 +1,226 @@
+"""The verdict of an experiment: a pure function of what is in its folder, to be judged again at any time.
+
+``error``: it was not done or not undone as written, or what says so is missing. ``inconclusive``: it was, and what was seen does
+not tell. ``failed``: the cluster did not stand it. ``passed``: none of these. The first that applies counts; error and inconclusive
+never pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from chaos import allocation, course, marks
+from chaos.acts import engine_errors, finding, journal_errors, ledger_errors, refusals
+from chaos.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance, EngineRecord
+from chaos.course import Course
+from chaos.experiment import Experiment
+from chaos.ledger.record import Line
+from chaos.marks import Mark
+from chaos.target import Plan
+from fixtures.chaos_record import ChaosFinding
+from fixtures.record import Verdict
+
+ALLOCATIONS_SIGNAL = "allocations"
+_RANK = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.FAILED)
+_HELD = frozenset({Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED})
+
+
+class ChaosVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict with all that it rests on. ``gap`` is the longest silence of the sampler, seconds."""
+
+    verdict: Verdict
+    reason_codes: list[str] = []
+    message: str = ""
+    findings: list[ChaosFinding] = []
+    marks: dict[str, Mark] = {}
+    recovery_from: str = ""
+    recovery_seconds: float | None = None
+    recovery_uncertainty: float | None = None
+    gap: float | None = None
+
+
+def judge(folder: Path) -> ChaosVerdict:
+    """Judge an experiment's folder. Never raises for what is in it: what cannot be read is an error of the experiment."""
+    artefacts = Artefacts(folder)
+    found: list[ChaosFinding] = []
+    seen: Course | None = None
+    expected = ""
+    try:
+        experiment, plan, engine = artefacts.experiment(), artefacts.plan(), artefacts.engine()
+        expected = experiment.extension.expected_failure
+        found += _identity(experiment, plan, engine)
+        found += engine_errors(engine)
+        if any(not gate.ok for gate in engine.gates):
+            return _conclude(found, None, "")  # nothing was touched, so nothing else is missing
+        found += _acts(artefacts, experiment)
+        seen = _course(artefacts, experiment, plan, engine, found)
+    except ArtefactError as error:
+        found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
+    if seen is not None:
+        found += course.findings(seen)
+        found += _allocations(artefacts, seen)
+    found += _conformance(artefacts)
+    return _conclude(found, seen, expected)
+
+
+def _identity(experiment: Experiment, plan: Plan, engine: EngineRecord) -> Iterator[ChaosFinding]:
+    """Whether the pieces belong together."""
+    if plan.digest != engine.plan_digest:
+        yield finding(Verdict.ERROR, "artefacts", "ArtefactGarbled", "plan.json is not the plan that was carried out")
+    if not experiment.id == plan.experiment == engine.experiment or plan.run_id != engine.run_id:
+        yield finding(
+            Verdict.ERROR, "artefacts", "ArtefactGarbled", "experiment.json, plan.json and engine.json are not of the same experiment"
+        )
+    if not plan.targets:
+        yield finding(Verdict.ERROR, "plan", "NoTarget", "the plan names no target")
+
+
+def _acts(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFinding]:
+    """Journal and ledger, each judged even when the other is missing."""
+    found: list[ChaosFinding] = []
+    for read in (_journal, _ledger):
+        try:
+            found += read(artefacts, experiment)
+        except ArtefactError as error:
+            found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            message = f"journal.json or ledger.jsonl is not of the shape that is written: {type(error).__name__}: {error}"
+            found.append(finding(Verdict.ERROR, "artefacts", "ArtefactGarbled", message))
+    return found
+
+
+def _journal(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
+    return journal_errors(artefacts.journal(), experiment)
+
+
+def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
+    lines = _own(artefacts, artefacts.ledger())
+    return [*ledger_errors(lines, experiment), *refusals(lines)]
+
+
+def _own(artefacts: Artefacts, lines: list[Line]) -> list[Line]:
+    plan = artefacts.plan()
+    if any(line.entry is not None and (line.entry.run_id, line.entry.experiment) != (plan.run_id, plan.experiment) for line in lines):
+        raise ArtefactError("ArtefactGarbled", "ledger.jsonl holds entries of another run or experiment")
+    return lines
+
+
+def _course(artefacts: Artefacts, experiment: Experiment, plan: Plan, engine: EngineRecord, found: list[ChaosFinding]) -> Course | None:
+    samples = artefacts.samples()
+    if engine.sampler_failure:
+        found.append(finding(Verdict.INCONCLUSIVE, "sampler", "SamplerFailed", engine.sampler_failure))
+    try:
+        lines = artefacts.ledger()
+    except ArtefactError:
+        return None
+    try:
+        seen = course.build(experiment.extension, engine, samples, lines, plan.seconds)
+    except (ValueError, KeyError) as error:
+        raise ArtefactError("ArtefactGarbled", f"the times of the artefacts cannot be read: {error}") from None
+    if seen is None and engine.child_started is not None and not any(one.verdict is Verdict.ERROR for one in found):
+        found.append(finding(Verdict.INCONCLUSIVE, "sampler", "NoData", "there is no sample from before the fault"))
+    return seen
+
+
+def _allocations(artefacts: Artefacts, seen: Course) -> Iterator[ChaosFinding]:
+    if ALLOCATIONS_SIGNAL not in seen.extension.signals:
+        return
+    try:
+        snapshots = artefacts.allocations()
+    except ArtefactError as error:
+        yield finding(Verdict.ERROR, "artefacts", error.code, str(error))
+        return
+    if {snapshot.phase for snapshot in snapshots} < {"before", "after"}:
+        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "allocations were not read both before and after the fault")
+        return
+    if snapshots[-1].t < seen.inject.t:
+        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "allocations were not read after the fault")
+        return
+    broken = allocation.breaches(snapshots)
+    for breach in broken:
+        yield finding(Verdict.FAILED, f"allocations: {breach.invariant}", "AllocationBroken", breach.message, breach.t)
+    if not broken and not snapshots[0].allocations.pods:
+        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "no pod held a device before the fault: there was nothing to keep")
+    elif not broken:
+        pods = len(snapshots[0].allocations.pods)
+        yield finding(
+            Verdict.PASSED, "allocations", "", f"no device held twice, lost or changed ({len(snapshots)} states, {pods} pods before)"
+        )
+
+
+def _conformance(artefacts: Artefacts) -> Iterator[ChaosFinding]:
+    """What conformed before conforms after. What did not is no finding about the fault."""
+    try:
+        before, after = artefacts.conformance(BEFORE), artefacts.conformance(AFTER)
+    except ArtefactError as error:
+        yield finding(Verdict.ERROR, "conformance", error.code, str(error))
+        return
+    for name, read in ((BEFORE, before), (AFTER, after)):
+        if read.trouble:
+            yield finding(Verdict.INCONCLUSIVE, "conformance", "ConformanceUndecided", f"{name}: {read.trouble}")
+            return
+    if not before.requirements:
+        yield finding(Verdict.NOT_APPLICABLE, "conformance", "", "no requirement of these areas applies to this cluster")
+        return
+    yield from _regressions(before, after)
+
+
+def _regressions(before: Conformance, after: Conformance) -> Iterator[ChaosFinding]:
+    worse = 0
+    for id_, was in before.requirements.items():
+        now = after.requirements.get(id_)
+        if was.verdict not in _HELD or (now is not None and now.verdict in _HELD):
+            continue
+        worse += 1
+        name = f"conformance {id_}"
+        if now is None or now.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR):
+            yield finding(
+                Verdict.INCONCLUSIVE,
+                name,
+                "ConformanceUndecided",
+                f"passed before, and could not be judged after: {now.message if now else ''}",
+            )
+        else:
+            yield finding(Verdict.FAILED, name, "ConformanceLost", f"passed before, {now.verdict} after: {now.message}")
+    held = sum(was.verdict in _HELD for was in before.requirements.values())
+    if not held:
+        message = f"none of the {len(before.requirements)} requirements of these areas held before the fault"
+        yield finding(Verdict.NOT_APPLICABLE, "conformance", "", message)
+    elif not worse:
+        yield finding(Verdict.PASSED, "conformance", "", f"{held} requirements held before and after")
+
+
+def _conclude(found: list[ChaosFinding], seen: Course | None, expected: str) -> ChaosVerdict:
+    verdict = next((rank for rank in _RANK if any(one.verdict is rank for one in found)), Verdict.PASSED)
+    decisive = [one for one in found if one.verdict is verdict] if verdict is not Verdict.PASSED else []
+    codes = list(dict.fromkeys(one.reason_code for one in decisive if one.reason_code))
+    message = "; ".join(f"{one.name}: {one.message}" for one in decisive[:3]) + f" (and {len(decisive) - 3} more)" * (len(decisive) > 3)
+    if expected and verdict in (Verdict.PASSED, Verdict.FAILED):
+        verdict, codes, message = _as_expected(verdict, codes, message, expected)
+    if seen is None:
+        return ChaosVerdict(verdict=verdict, reason_codes=codes, message=message, findings=found)
+    word, origin = seen.origin
+    mark, bounds = seen.found.get("recovered"), seen.recovery
+    return ChaosVerdict(
+        verdict=verdict,
+        reason_codes=codes,
+        message=message,
+        findings=found,
+        marks=seen.found,
+        recovery_from=word if mark else "",
+        recovery_seconds=max(mark.t - origin.t, 0.0) if mark else None,
+        recovery_uncertainty=bounds[1] - bounds[0] if bounds else None,
+        gap=marks.gap(seen.samples, seen.baseline_t, seen.end),
+    )
+
+
+def _as_expected(verdict: Verdict, codes: list[str], message: str, expected: str) -> tuple[Verdict, list[str], str]:
+    """An experiment that is known to fail: failing in the way that is known is its pass, and passing is news."""
+    if verdict is Verdict.PASSED:
+        return Verdict.FAILED, ["UnexpectedPass"], f"it passes now, although it was expected to fail: {expected}"
+    if set(codes) == {"ExpectationViolated"}:
+        return Verdict.PASSED, ["ExpectedFailure"], f"{expected} ({message})"
+    return verdict, codes, message

@@ -1,0 +1,114 @@
+"""Write the rights that chaos experiments need, from what acts and undoes: ``python -m deploy.chaos_rights``.
+
+They are additional to ``gpu-conformance-read-only``: reading is what the gates, the sampler and the leak scan do, writing is one
+verb for each fault and all that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chaos import fingerprint, gathering, injector, namespaces
+from chaos.engine.admission import KEEPING
+from chaos.ledger.objects import CREATED, DELETED, AbsentArgs, PresentArgs
+from chaos.ledger.undo import REGISTRY
+from chaos.ledger.workloads import SCALED, ReplicasArgs
+from chaos.rights import Right
+from deploy.rights import binding, cluster_role
+
+FILE = Path(__file__).parent / "clusterrole-chaos.yaml"
+ROLE = "gpu-conformance-chaos"
+
+ACTS = (
+    "delete pods",
+    "create pods/eviction",
+    "patch nodes",
+    "delete nodes",
+    *(f"patch {key}" for key in SCALED),
+    *(f"create {key}" for key in CREATED),
+    *(f"delete {key}" for key in DELETED),
+)
+"""What the faults themselves ask for."""
+
+SAMPLED = (
+    "list apps/replicasets",
+    "list apps/statefulsets",
+    "list resource.k8s.io/resourceclaims",
+    "list resource.k8s.io/resourceslices",
+    *(f"{verb} kueue.x-k8s.io/workloads" for verb in ("list", "watch", "delete")),  # they hold pods of a namespace that goes
+    "list kueue.x-k8s.io/clusterqueues",
+    "list scheduling.volcano.sh/podgroups",
+    "list nvidia.com/clusterpolicies",
+    "get pods/proxy",
+    "get pods/log",
+)
+"""What planning and the sampler read beside what the gates do: metrics through the pod proxy, what canaries say."""
+
+_HEADER = "# Written by `python -m deploy.chaos_rights` from chaos/ledger and chaos/engine; do not edit.\n"
+
+
+def undo_rights() -> set[str]:
+    """All that any undo may ask for, over every kind that it takes."""
+    samples: dict[str, list[Any]] = {
+        "object.absent": [AbsentArgs(key=key, name="x", run_id="x") for key in CREATED],
+        "object.present": [PresentArgs(key=key, name="x", uid="x", saved={}) for key in DELETED],
+        "workload.replicas": [ReplicasArgs(key=key, namespace="x", name="x", uid="x", prior=0, ours=0, ready=0) for key in SCALED],
+        "workload.env": [],  # on the simulated cluster only (D3): a DaemonSet of a real control plane is not written to
+    }
+    return {text for name, undo in REGISTRY.items() for args in samples.get(name, [None]) for text in undo.rights(args)}
+
+
+def everything() -> list[Right]:
+    """Every right, each once. A right in a namespace that is also given cluster-wide is left out."""
+    texts = {*ACTS, *SAMPLED, *gathering.READS, *fingerprint.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
+    rights = {Right.parse(text) for text in texts}
+    wide = {str(right) for right in rights if not right.namespace}
+    return sorted(
+        (right for right in rights if not right.namespace or str(Right.parse(str(right).partition(" in ")[0])) not in wide), key=str
+    )
+
+
+_OWNERS = ("get apps/deployments", "get apps/daemonsets", "get nvidia.com/clusterpolicies")
+"""Owners of deleted objects: named again only while they live."""
+
+_LEDGERS = tuple(
+    f"{verb} {key} in {namespaces.SHARED}"
+    for key, verbs in (("configmaps", ("list",)), ("coordination.k8s.io/leases", ("list", "watch", "delete")))
+    for verb in verbs
+)
+
+
+def documents() -> list[dict[str, Any]]:
+    """ClusterRole and Role with their bindings, and the namespace that the Role is in."""
+    rights = everything()
+    wide = cluster_role(ROLE, _plain(right for right in rights if not right.namespace))
+    role = {**cluster_role(ROLE, _plain(right for right in rights if right.namespace)), "kind": "Role"}
+    role["metadata"] = {"name": ROLE, "namespace": namespaces.SHARED}
+    bound = binding(ROLE)
+    inside = {**bound, "kind": "RoleBinding", "metadata": {"name": ROLE, "namespace": namespaces.SHARED}}
+    inside["roleRef"] = {**bound["roleRef"], "kind": "Role"}
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespaces.SHARED, "labels": labels}}
+    return [wide, bound, space, role, inside]
+
+
+def _plain(rights: Iterable[Right]) -> list[tuple[str, str, str]]:
+    return [(right.group, f"{right.resource}/{right.subresource}" if right.subresource else right.resource, right.verb) for right in rights]
+
+
+def text() -> str:
+    """The file."""
+    return _HEADER + "---\n".join(yaml.safe_dump(document, sort_keys=False, width=140) for document in documents())
+
+
+def main() -> None:
+    """Write the file."""
+    FILE.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Chaos experiments on a terminal: a table of all, and what is wrong with those that did not pass."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from fixtures.chaos_record import ChaosResult
+from fixtures.record import TargetKind, Verdict
+from reports import experiments, view
+from reports.tables import SHORT, STYLE, grid, plain
+from reports.text import NAME_LIMIT, one_line
+
+MAX_ROWS = 200
+MAX_FINDINGS = 5
+WIDE = 100
+_WORD = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
+
+
+def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
+    """A row per experiment: what it was, how real, its verdict, and its times in seconds with what is not known of them."""
+    wide = width >= WIDE
+    made = grid(colour)
+    made.add_column("id", overflow="fold", max_width=14)
+    made.add_column("level" if wide else "L", no_wrap=True)
+    made.add_column("fidelity", overflow="fold", max_width=14)
+    made.add_column("verdict", no_wrap=True)
+    made.add_column("detected, s" if wide else "detect", overflow="fold", justify="right", max_width=15)
+    made.add_column("recovered, s" if wide else "recover", overflow="fold", justify="right", max_width=15)
+    made.add_column("target", overflow="fold", ratio=1)
+    for result in results[:MAX_ROWS]:
+        made.add_row(
+            plain(one_line(result.id, 40), 100, colour),
+            Text(experiments.level_words(result) if wide else str(result.level)),
+            _fidelity(result, colour),
+            Text((_WORD if wide else SHORT)[result.verdict], style=STYLE[result.verdict]),
+            _span(experiments.detection(result), wide, colour),
+            _span(experiments.recovery(result), wide, colour),
+            plain(experiments.targets(result, 120), 600, colour),
+        )
+    return made
+
+
+def findings(results: list[ChaosResult], colour: bool) -> Table:
+    """What needs attention, a row per experiment."""
+    made = grid(colour, lines=True)
+    made.add_column("id", overflow="fold", max_width=14)
+    made.add_column("level", no_wrap=True, min_width=6)
+    made.add_column("verdict", no_wrap=True, min_width=12)
+    made.add_column("what was seen", overflow="fold", ratio=1)
+    for result in results[:MAX_ROWS]:
+        lines = [one_line(result.title, NAME_LIMIT)]
+        told = ": ".join(part for part in (experiments.reason(result), one_line(result.message, 400)) if part)
+        lines += [told] if told else []
+        lines += [f"- {line}" for line in experiments.details(result, MAX_FINDINGS)]
+        lines += [f"- artefacts: {one_line(result.artefacts, NAME_LIMIT)}"] if result.artefacts else []
+        made.add_row(
+            plain(one_line(result.id, 40), 100, colour),
+            Text(experiments.level_words(result)),
+            Text(_WORD[result.verdict], style=STYLE[result.verdict]),
+            Group(*(plain(line, 2_000, colour) for line in lines)),
+        )
+    return made
+
+
+def simulated(result: ChaosResult) -> bool:
+    """Whether the fault was not one of a real cluster."""
+    return result.target_kind in (TargetKind.SIMULATED, TargetKind.LOCAL)
+
+
+def _fidelity(result: ChaosResult, colour: bool) -> Text:
+    text = plain(experiments.fidelity(result, 40), 100, colour)
+    if simulated(result):
+        text.stylize("black on yellow")
+    return text
+
+
+def _span(span: experiments.Span | None, wide: bool, colour: bool) -> Text:
+    if span is None:
+        return Text("-")
+    if not wide and span.uncertainty is not None:  # one digit each, so that the columns fit into eighty
+        return plain(f"{span.seconds:.1f}±{span.uncertainty:.1f}", 60, colour)
+    return plain(span.words(), 60, colour)

@@ -1,0 +1,100 @@
+"""Activities of the engine's own tests: a label on a node, and everything that may go wrong while it is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from chaos.acting import current
+from chaos.ledger.access import merge, read
+from chaos.ledger.nodes import NodeLabels
+from chaos.ledger.replay import replay
+
+LABEL = "gpu-conformance.test/fault"
+
+
+def label() -> dict[str, Any]:
+    """The fault."""
+    acting = current()
+    node = read(acting.cluster, "nodes", acting.plan.targets[0].name)
+    with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})) as fault:
+        merge(acting.cluster, "nodes", node, {"metadata": {"labels": {LABEL: "on"}}})
+        fault.applied({"node": acting.plan.targets[0].name})
+    return {"node": acting.plan.targets[0].name}
+
+
+def forget_to_label() -> None:
+    """A fault that is armed and never lands."""
+    acting = current()
+    node = read(acting.cluster, "nodes", acting.plan.targets[0].name)
+    with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})):
+        pass
+
+
+def nothing() -> None:
+    """An action that does nothing at all."""
+
+
+def undo() -> dict[str, Any]:
+    acting = current()
+    left = replay(acting.ledger, acting.cluster, time.monotonic() + 30)
+    if left:
+        raise RuntimeError("; ".join(map(str, left)))
+    return {}
+
+
+def undo_badly() -> None:
+    raise RuntimeError("the rollback trips")
+
+
+def hold(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def taken_back(seconds: float) -> None:
+    """A breach that heals before the method ends."""
+    acting = current()
+    name = acting.plan.targets[0].name
+    acting.cluster.patch("nodes", name, {"metadata": {"labels": {LABEL: None}}})
+    threading.Event().wait(seconds)
+
+
+def misbehave(how: str) -> None:
+    if how == "pytest.fail":
+        pytest.fail("inside an activity")
+    if how == "keyboard":
+        raise KeyboardInterrupt
+    if how == "sys.exit(30)":  # what chaostoolkit takes for "no rollbacks"
+        sys.exit(30)
+    if how == "SIGTERM":
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(30)
+    if how == "SIGUSR2":
+        os.kill(os.getpid(), signal.SIGUSR2)
+        threading.Event().wait(30)
+    if how == "SIGKILL":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "alarm":
+        signal.signal(signal.SIGALRM, _alarm)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        threading.Event().wait(30)
+    if how == "hang":
+        while True:
+            try:
+                threading.Event().wait(1)
+            except BaseException:
+                continue
+
+
+def _alarm(_number: int, _frame: object) -> None:
+    raise _OutOfTime
+
+
+class _OutOfTime(BaseException):
+    pass

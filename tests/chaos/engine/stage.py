@@ -1,0 +1,70 @@
+"""An embedded cluster and campaigns on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.engine.block import Known
+from chaos.engine.campaign import Campaign, Where, identify
+from chaos.engine.loading import build
+from chaos.experiment import Experiment
+from chaos.settings import settings_of
+from conformance.policy_file import build_policy
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.record import Target, TargetKind
+from fixtures.simulator.embedded import EmbeddedCluster
+from tests.chaos.engine.documents import MODULES
+from tests.chaos.engine.faults import LABEL
+
+KNOWN = Known(modules=MODULES)
+
+
+class Stage:
+    """One cluster for many campaigns."""
+
+    def __init__(self, embedded: EmbeddedCluster) -> None:
+        self.kubeconfig = embedded.kubeconfig
+        self.cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
+        self.policy = build_policy(embedded.policy)
+        self.target = Target(kind=TargetKind.SIMULATED, server=self.cluster.shown_server, scenario=embedded.scenario)
+        access = identify(self.cluster, self.target)
+        self.access = msgspec.structs.replace(access, kubeconfig=str(embedded.kubeconfig))
+
+    def where(self, folder: Path) -> Where:
+        return Where(
+            cluster=self.cluster,
+            access=self.access,
+            target=self.target,
+            policy=self.policy,
+            settings=settings_of(self.policy),
+            run_id=ownership.new_run_id(),
+            folder=folder,
+            ours=True,
+        )
+
+    def labelled(self) -> list[str]:
+        """Nodes that carry the fault now."""
+        items = self.cluster.request("GET", self.cluster.path("nodes")).json()["items"]
+        return [item["metadata"]["name"] for item in items if LABEL in item["metadata"]["labels"]]
+
+    def campaign(self, folder: Path) -> Campaign:
+        return Campaign(self.where(folder))
+
+
+def load(document: dict[str, Any]) -> Experiment:
+    return build(document, KNOWN, "X1.yaml")
+
+
+@contextmanager
+def stage(folder: Path, scenario: str = "healthy") -> Iterator[Stage]:
+    embedded = EmbeddedCluster.start(scenario, folder)
+    try:
+        yield Stage(embedded)
+    finally:
+        embedded.stop()

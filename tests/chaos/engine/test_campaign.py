@@ -1,0 +1,202 @@
+"""One experiment from plan to verdict, on the embedded cluster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.engine.campaign import Campaign, Refused
+from fixtures.chaos_record import ChaosResult
+from fixtures.record import Verdict
+from fixtures.watch import Observation
+from tests.chaos.engine.documents import activity, document
+from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.stage import Stage, load, stage
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+def test_a_fault_is_injected_seen_undone_and_judged(on: Stage, tmp_path: Path) -> None:
+    with on.campaign(tmp_path) as campaign:
+        result = campaign.carry_out(load(document()))
+    assert result.verdict is Verdict.PASSED, result.message
+    assert [mark.name for mark in result.marks] == ["inject", "detect", "contained", "recovered"]
+    assert not campaign.residue
+    assert on.labelled() == []
+
+
+def test_a_second_run_on_the_cluster_is_refused(on: Stage, tmp_path: Path) -> None:
+    """T7, on one machine. The first one goes on."""
+    with on.campaign(tmp_path / "one") as first:
+        with pytest.raises(Refused, match="one run acts on a cluster at a time"), on.campaign(tmp_path / "two"):
+            pass
+        assert first.carry_out(load(document())).verdict is Verdict.PASSED
+
+
+class _Alarm(BaseException):
+    pass
+
+
+def test_an_alarm_in_the_parent_undoes_and_counts(on: Stage, tmp_path: Path) -> None:
+    """T6, as pytest-timeout does it: an exception out of nowhere on the parent's main thread."""
+
+    def ring(_number: int, _frame: object) -> None:
+        raise _Alarm
+
+    def ring_when_labelled() -> None:
+        _await_label(on)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    experiment = load(document(activity("label"), activity("hold", seconds=25.0)))
+    try:
+        with on.campaign(tmp_path) as campaign:
+            threading.Thread(target=ring_when_labelled).start()
+            with pytest.raises(_Alarm) as rung:
+                campaign.carry_out(experiment)
+            result = campaign.cut_short(experiment, rung.value)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert on.labelled() == []
+    assert result.verdict is Verdict.ERROR
+    assert "EngineFailed" in result.reason_codes
+
+
+def test_a_request_to_stop_undoes_and_begins_nothing_else(on: Stage, tmp_path: Path) -> None:
+    with on.campaign(tmp_path) as campaign:
+        threading.Thread(target=_stop_when_labelled, args=(on, campaign)).start()
+        result = campaign.carry_out(load(document(activity("label"), activity("hold", seconds=25.0))))
+        after = campaign.carry_out(load(document(id="X2")))
+    assert (result.verdict, after.verdict) == (Verdict.ERROR, Verdict.ERROR)
+    assert "Interrupted" in result.reason_codes
+    assert "not begun" in after.message
+    assert on.labelled() == []
+
+
+def _await_label(on: Stage) -> None:
+    with Observation(on.cluster, "nodes", labels=LABEL) as observation:
+        for found in observation.until(time.monotonic() + 60):
+            if found:
+                break
+
+
+def _stop_when_labelled(on: Stage, campaign: Campaign) -> None:
+    _await_label(on)
+    campaign.stop.request("SIGINT", interrupted=True)
+
+
+# -- many experiments in one run; from here on the run holds the cluster -----------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared(on: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    """One run for many experiments: conformance is judged once between two of them."""
+    with on.campaign(tmp_path_factory.mktemp("run")) as campaign:
+        yield campaign
+    assert not campaign.residue
+
+
+_numbers = itertools.count(10)
+
+
+def _carry_out(on: Stage, shared: Campaign, *method: dict[str, Any], **change: Any) -> tuple[ChaosResult, Path]:
+    id_ = f"X{next(_numbers)}"
+    result = shared.carry_out(load(document(*method, id=id_, **change)))
+    assert on.labelled() == [], "the fault is still there"
+    assert not shared.residue
+    return result, shared.folder / id_
+
+
+@pytest.mark.parametrize("how", ["pytest.fail", "keyboard", "sys.exit(30)", "SIGTERM", "SIGUSR2", "alarm"])
+def test_whatever_an_activity_does_the_fault_is_undone_and_nothing_follows(on: Stage, shared: Campaign, how: str) -> None:
+    """T6. chaostoolkit alone leaves the fault for most of these, or goes on with the next action."""
+    result, folder = _carry_out(on, shared, activity("label"), activity("misbehave", how=how), activity("hold", seconds=0.0))
+    assert result.verdict is Verdict.ERROR
+    assert {"Aborted", "ActivityFailed"} & set(result.reason_codes)
+    journal = json.loads((folder / "journal.json").read_text())
+    last = [record for record in journal["run"] if record["activity"]["name"] == "hold 0.0"]
+    assert all(record["status"] == "failed" for record in last)
+
+
+def test_a_child_that_is_killed_is_undone_by_its_parent(on: Stage, shared: Campaign) -> None:
+    """T1."""
+    result, folder = _carry_out(on, shared, activity("label"), activity("misbehave", how="SIGKILL"))
+    assert result.verdict is Verdict.ERROR
+    assert {"ChildFailed", "ArtefactMissing"} <= set(result.reason_codes)
+    assert json.loads((folder / "engine.json").read_text())["replayed"] is True
+
+
+def test_an_activity_that_swallows_everything_is_killed_at_the_deadline(on: Stage, shared: Campaign) -> None:
+    seconds = {"deadline": {"live": 60, "simulated": 4}, "grace": {"live": 20, "simulated": 0.5}}
+    result, folder = _carry_out(on, shared, activity("label"), activity("misbehave", how="hang"), seconds=seconds)
+    assert result.verdict is Verdict.ERROR
+    assert "DeadlinePassed" in result.reason_codes
+    sent = json.loads((folder / "engine.json").read_text())["ending"]["sent"]
+    assert [one["signal"] for one in sent] == ["SIGUSR1", "SIGKILL"]
+
+
+@pytest.mark.parametrize(("func", "code"), [("forget_to_label", "FaultNotLanded"), ("nothing", "NoFaultLanded")])
+def test_a_fault_that_does_not_land_never_passes(on: Stage, shared: Campaign, func: str, code: str) -> None:
+    """T4."""
+    result, _ = _carry_out(on, shared, activity(func))
+    assert result.verdict is Verdict.ERROR
+    assert code in result.reason_codes
+
+
+def test_a_rollback_that_trips_is_an_error_although_the_parent_restores(on: Stage, shared: Campaign) -> None:
+    result, _ = _carry_out(on, shared, activity("label"), rollbacks=[activity("undo_badly")])
+    assert result.verdict is Verdict.ERROR
+    assert "RollbackFailed" in result.reason_codes
+
+
+def test_a_breach_that_heals_before_the_end_fails(on: Stage, shared: Campaign) -> None:
+    """T5. The label stands for something that must never be seen."""
+    expect = [{"name": "labels stay", "always": {"signal": "node.labels", "equals": "baseline"}}]
+    result, _ = _carry_out(on, shared, activity("label"), activity("hold", seconds=0.6), activity("taken_back", seconds=0.5), expect=expect)
+    assert result.verdict is Verdict.FAILED, result.message
+    assert result.reason_codes == ["ExpectationViolated"]
+
+
+def test_what_the_method_brings_about_last_is_sampled_before_it_is_undone(on: Stage, shared: Campaign) -> None:
+    expect = [{"name": "told", "eventually": {"signal": "node.labels", "differs": "baseline"}, "within": "recovery"}]
+    result, _ = _carry_out(on, shared, activity("label"), expect=expect, seconds={"sample": {"live": 1, "simulated": 0.9}})
+    assert result.verdict is Verdict.PASSED, result.message
+    assert "detect" in [mark.name for mark in result.marks]
+
+
+def test_a_control_run_without_a_fault_passes(on: Stage, shared: Campaign) -> None:
+    result, _ = _carry_out(on, shared, activity("hold", seconds=0.5), rollbacks=[], undo=[])
+    assert result.verdict is Verdict.PASSED, result.message
+
+
+def test_an_experiment_whose_component_is_not_there_is_not_applicable(on: Stage, shared: Campaign) -> None:
+    result, _ = _carry_out(on, shared, needs=["nvml-mock"])
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert result.message
+
+
+def test_a_closed_gate_is_an_error_and_nothing_is_touched(on: Stage, shared: Campaign) -> None:
+    result, folder = _carry_out(on, shared, level=3)
+    assert result.verdict is Verdict.ERROR
+    assert result.reason_codes == ["GateFailed"]
+    assert not (folder / "ledger.jsonl").exists()
+
+
+def test_an_unsteady_cluster_is_left_alone(on: Stage, shared: Campaign) -> None:
+    steady = {"signal": "node.ready", "is": False}
+    result, _ = _carry_out(on, shared, steady=steady, seconds={"settle": {"live": 1, "simulated": 0.2}})
+    assert result.reason_codes == ["GateFailed"]
+    assert "steady state" in result.message

@@ -1,0 +1,97 @@
+"""``gpu-conformance chaos``: what each subcommand prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.cli import main
+from fixtures.record import Verdict
+from tests.chaos.engine.documents import document
+from tests.chaos.engine.folder import Folder, replaced
+
+EXPERIMENTS = Path(__file__).with_name("experiments")
+
+
+def run(*arguments: object) -> int:
+    try:
+        return main(["chaos", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--chaos-folder", EXPERIMENTS, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["id"], row["level"], row["area"]) for row in rows] == [("X1", 0, ["inv"])]
+
+
+def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    assert capsys.readouterr().out.count("\n") > 10
+
+
+def test_an_empty_or_wrong_folder_selects_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--chaos-folder", tmp_path) == 5
+    assert run("plan", "--chaos-folder", tmp_path) == 4
+    (tmp_path / "x.yaml").write_text("title: x")
+    assert run("list", "--chaos-folder", tmp_path) == 4
+    assert "x.yaml" in capsys.readouterr().err
+
+
+def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--chaos-folder", EXPERIMENTS, "--simulate", "healthy") == 0
+    told = capsys.readouterr().out
+    for text in ("target: nodes ", "(uid ", "calls: PATCH /api/v1/nodes/", "undo: node.labels", "left untouched: ", "nothing was touched"):
+        assert text in told
+
+
+def test_a_plan_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "X1.yaml").write_text(json.dumps(_own(needs=["nvml-mock"])))
+    assert run("plan", "--chaos-folder", tmp_path, "--simulate", "healthy") == 5
+    assert "not applicable: ComponentAbsent" in capsys.readouterr().out
+
+
+def _own(**extension: object) -> dict[str, object]:
+    found = document(**extension)
+    for activity in (*found["method"], *found["rollbacks"]):
+        activity["provider"] = {"type": "python", "module": "chaos.activities.undoing", "func": "undo_everything"}
+    return found
+
+
+@pytest.mark.parametrize(("after", "code"), [(Verdict.PASSED, 0), (Verdict.FAILED, 1), (Verdict.INCONCLUSIVE, 10)])
+def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], after: Verdict, code: int) -> None:
+    folder = Folder(tmp_path / "X1")
+    folder.after = replaced(after)
+    assert run("verdict", folder.write()) == code
+    assert after.value in capsys.readouterr().out
+    assert run("verdict", tmp_path / "X1", "--json") == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == after.value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["halt"], "name the cluster"),
+        (["status"], "name the cluster"),
+        (["recover"], "name the cluster"),
+        (["recover", "--kubeconfig", "x", "--run", "../x"], "not a run id"),
+        (["recover", "--kubeconfig", "x", "--folder", "nowhere"], "no such folder"),
+        (["status", "--kubeconfig", "nowhere"], "no such file"),
+        (["verdict", "nowhere"], "no such folder"),
+        (["plan", "--chaos-max-level", "9"], "expected 0 to 4"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--chaos-experiment", "Q1"], "no such experiment"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "nowhere"], "nowhere"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "healthy", "--kubeconfig", "x"], "one target at a time"),
+        (["explode"], "invalid choice"),
+        ([], "COMMAND"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_on_the_command_line_is_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 4
+    error = capsys.readouterr().err.strip()
+    assert says in error
+    assert "\n" not in error

@@ -1,0 +1,60 @@
+"""Marks and what is not known of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.marks import Mark, Told, first, gap, recovered, silence
+from chaos.sampling.sample import Sample
+
+
+def told(text: str, step: float = 1.0) -> list[Told]:
+    """``+`` holds, ``-`` does not, ``?`` unknown, one each ``step`` seconds, read in a tenth of a second."""
+    known = {"+": True, "-": False, "?": None}
+    return [Told(t=index * step, end=index * step + 0.1, holds=known[char]) for index, char in enumerate(text)]
+
+
+def test_the_first_sample_that_holds_with_what_lies_before_it_as_uncertainty() -> None:
+    assert first(told("--++"), 0.5) == Mark(t=2.1, uncertainty=pytest.approx(1.1))
+    assert first(told("-?++"), 0.5) == Mark(t=2.1, uncertainty=pytest.approx(1.6))
+    assert first(told("+---"), 0.5) is None
+
+
+def test_recovery_is_the_start_of_the_last_unbroken_stretch() -> None:
+    inject = Mark(t=1.5, uncertainty=0.1)
+    assert recovered(told("++--+-+++"), inject, 2.0) == Mark(t=6.1, uncertainty=pytest.approx(1.1))
+
+
+def test_a_stretch_that_is_too_short_is_no_recovery() -> None:
+    assert recovered(told("++--+-++"), Mark(t=1.5, uncertainty=0.0), 2.0) is None
+
+
+def test_a_sample_that_does_not_tell_breaks_a_stretch() -> None:
+    assert recovered(told("++--++?++"), Mark(t=1.5, uncertainty=0.0), 3.0) is None
+
+
+def test_what_was_never_lost_was_recovered_from_at_once_if_it_was_watched() -> None:
+    assert recovered(told("+++++"), Mark(t=1.5, uncertainty=0.2), 2.0) == Mark(t=1.5, uncertainty=0.2)
+    assert recovered(told("+++"), Mark(t=1.5, uncertainty=0.2), 2.0) is None
+
+
+def test_nothing_steady_at_the_end_is_no_recovery() -> None:
+    assert recovered(told("++--"), Mark(t=1.5, uncertainty=0.0), 0.5) is None
+    assert recovered([], Mark(t=1.5, uncertainty=0.0), 0.5) is None
+
+
+def test_the_longest_silence_counts_up_to_the_borders() -> None:
+    taken = [Sample(t=t, at="", took=0.0) for t in (0.0, 1.0, 4.0, 5.0)]
+    assert gap(taken, 0.0, 5.0) == 3.0
+    assert gap(taken, 0.0, 9.0) == 4.0
+    assert gap([], 0.0, 9.0) == 9.0
+
+
+def test_samples_that_do_not_tell_are_silent() -> None:
+    assert silence(told("+???+"), 0.0, 4.1) == pytest.approx(4.0)
+    assert silence(told("?????"), 0.0, 4.1) == pytest.approx(4.1)
+
+
+def test_a_reading_that_went_on_beyond_the_injection_may_have_seen_the_fault() -> None:
+    slow = [Told(t=0.0, end=0.1, holds=True), Told(t=1.4, end=2.4, holds=False), *told("+++++++")[3:]]
+    assert recovered(slow, Mark(t=1.5, uncertainty=0.0), 2.0) == Mark(t=3.1, uncertainty=pytest.approx(1.7))

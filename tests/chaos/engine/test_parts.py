@@ -1,0 +1,105 @@
+"""Small parts of the engine: bounds of what is kept, and when conformance is judged anew."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import artefacts
+from chaos.artefacts import Conformance, Requirement
+from chaos.engine import child
+from chaos.engine.activity import MAX_OUTPUT, bounded, wrap
+from chaos.engine.conforming import AREAS, Conforming
+from chaos.engine.handover import Access, Handover, give, take
+from chaos.engine.ladder import Stop
+from fixtures.record import Verdict
+from tests.chaos.engine.documents import activity, document
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Counting(Conforming):
+    """Conformance without a cluster: counts its readings."""
+
+    def __init__(self, stop: Stop, trouble: str = "") -> None:
+        super().__init__(Access(), {}, stop)
+        self.read: list[tuple[str, ...]] = []
+        self._trouble = trouble
+
+    def _read(self, areas: Sequence[str]) -> Conformance:
+        self.read.append(tuple(areas))
+        requirements = {f"{area.upper()}-01": Requirement(verdict=Verdict.PASSED) for area in areas}
+        return Conformance(at=str(len(self.read)), requirements=requirements, trouble=self._trouble)
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    made = Stop()
+    yield made
+    made.close()
+
+
+def test_after_one_experiment_is_before_the_next_if_nothing_happened_between(stop: Stop) -> None:
+    conforming = Counting(stop)
+    conforming.judge(["inv", "adv"])
+    kept = conforming.judge(["adv"])
+    assert conforming.read == [("adv", "inv")]
+    assert list(kept.requirements) == ["ADV-01"]
+    conforming.judge(["gang"])
+    conforming.forget()
+    conforming.judge(["gang"])
+    assert conforming.read == [("adv", "inv"), ("gang",), ("gang",)]
+
+
+def test_what_could_not_be_judged_is_asked_again(stop: Stop) -> None:
+    conforming = Counting(stop, "exit code 3")
+    conforming.judge(["adv"])
+    conforming.judge(["adv"])
+    assert len(conforming.read) == 2
+
+
+def test_every_area_of_the_catalogue_may_be_named() -> None:
+    assert sorted(AREAS) == sorted(path.parent.name for path in (ROOT / "conformance").glob("*/catalogue.yaml"))
+
+
+@pytest.mark.parametrize("output", [object(), {1, 2, object()}, "x" * (MAX_OUTPUT + 1), ["x"] * MAX_OUTPUT])
+def test_an_output_that_is_no_json_or_too_long_is_a_short_text(output: object) -> None:
+    assert len(bounded(output)) < 100
+
+
+def test_an_output_that_fits_is_kept() -> None:
+    assert bounded({"a": [1, None]}) == {"a": [1, None]}
+
+
+def test_a_journal_stays_within_its_bound(tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = [
+        {"activity": {"name": str(index)}, "output": "x" * 60_000, "status": "succeeded"} for index in range(200)
+    ]
+    child._keep(tmp_path / "journal.json", {"status": "completed", "run": records, "rollbacks": []})
+    kept = json.loads((tmp_path / "journal.json").read_text())
+    assert (tmp_path / "journal.json").stat().st_size < child.MAX_JOURNAL
+    assert [record["status"] for record in kept["run"]] == ["succeeded"] * 200
+
+
+def test_every_activity_is_wrapped_and_the_document_left_as_it_was() -> None:
+    given = document()
+    given["steady-state-hypothesis"] = {"title": "t", "probes": [activity("nothing", "probe") | {"tolerance": None}]}
+    before = json.dumps(given)
+    wrapped = wrap(given)
+    found = [*wrapped["method"], *wrapped["rollbacks"], *wrapped["steady-state-hypothesis"]["probes"]]
+    assert {one["provider"]["module"] for one in found} == {"chaos.engine.activity"}
+    assert [one["provider"]["arguments"]["phase"] for one in found] == ["method", "method", "rollbacks", "method"]
+    assert json.dumps(given) == before
+
+
+def test_orders_and_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:
+    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7)
+    give(tmp_path, orders)
+    artefacts.write(tmp_path / "plan.json", {})
+    assert take(tmp_path) == orders
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}

@@ -1,0 +1,98 @@
+"""Every experiment on the embedded cluster `resilience`: each passes, and leaves nothing behind for the next.
+
+One cluster and one campaign for all of them. Conformance before and after is the engine's to test (tests/chaos/engine), so it is left
+out here; that each experiment can fail is shown with seeded bugs (tests/chaos/selfcheck).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.artefacts import Conformance
+from chaos.engine.campaign import Campaign, Where, identify
+from chaos.selection import load_all
+from chaos.settings import settings_of
+from conformance.plugin.opening import SIMULATED_PACE
+from conformance.policy_file import build_policy
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.record import Target, TargetKind, Verdict
+from fixtures.simulator.embedded import EmbeddedCluster
+
+SCENARIO = "resilience"
+ELSEWHERE = {"A14": "dra"}
+"""Experiments whose component is in no cluster together with a device plugin, and where it is."""
+
+EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
+
+
+class NoConformance:
+    """Stands for the suite, which is not run here."""
+
+    def judge(self, areas: Iterable[str]) -> Conformance:
+        return Conformance(at="2026-01-01T00:00:00+00:00")
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+
+@contextlib.contextmanager
+def campaign_on(scenario: str, folder: Path) -> Iterator[Campaign]:
+    embedded = EmbeddedCluster.start(scenario, folder)
+    try:
+        cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
+        policy = build_policy(SIMULATED_PACE, embedded.policy)
+        target = Target(kind=TargetKind.SIMULATED, server=cluster.shown_server, scenario=embedded.scenario)
+        access = msgspec.structs.replace(identify(cluster, target), kubeconfig=str(embedded.kubeconfig))
+        where = Where(
+            cluster=cluster,
+            access=access,
+            target=target,
+            policy=policy,
+            settings=settings_of(policy, max_level=4, confirm=target.cluster_uid),
+            run_id=ownership.new_run_id(),
+            folder=folder,
+            ours=True,
+        )
+        with Campaign(where) as opened:
+            opened._conforming = NoConformance()  # type: ignore[assignment]
+            yield opened
+        assert opened.residue == []
+    finally:
+        embedded.stop()
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    with campaign_on(SCENARIO, tmp_path_factory.mktemp(SCENARIO)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("id_", [id_ for id_ in EXPERIMENTS if id_ not in ELSEWHERE])
+def test_an_experiment_passes_and_leaves_nothing(id_: str, campaign: Campaign) -> None:
+    passes(campaign, id_)
+
+
+@pytest.mark.parametrize(("id_", "scenario"), ELSEWHERE.items())
+def test_an_experiment_on_another_component_passes_where_that_is(id_: str, scenario: str, tmp_path: Path) -> None:
+    with campaign_on(scenario, tmp_path) as opened:
+        passes(opened, id_)
+
+
+@pytest.mark.parametrize("id_", ELSEWHERE)
+def test_it_has_no_object_elsewhere_and_says_why(id_: str, campaign: Campaign) -> None:
+    result = campaign.carry_out(EXPERIMENTS[id_])
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert "is not installed" in result.message
+
+
+def passes(campaign: Campaign, id_: str) -> None:
+    result = campaign.carry_out(EXPERIMENTS[id_])
+    wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict not in (Verdict.PASSED,)]
+    assert result.verdict is Verdict.PASSED, "\n".join([result.message, *wrong, Path(result.artefacts or ".").as_posix()])
+    assert campaign.residue == []

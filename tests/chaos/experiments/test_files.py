@@ -1,0 +1,119 @@
+"""The experiment files: strictly loaded, valid for chaostoolkit, and written in the way that the runner relies on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.conditions import parse, signals
+from chaos.engine.block import SELF_HEALING
+from chaos.engine.loading import load
+from chaos.experiment import Experiment
+from chaos.ledger.undo import REGISTRY
+from chaos.pages import PAGE, render, table
+from chaos.selection import FOLDER, known, load_all
+from fixtures.record import TargetKind
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = sorted(FOLDER.glob("*.yaml"))
+CATALOGUE = (
+    {f"A{number}" for number in (*range(1, 10), 13, 14, 17)}
+    | {f"S{number}" for number in range(1, 5)}
+    | {f"N{number}" for number in (1, 2, 6, 7, 9)}
+    | {f"D{number}" for number in (1, 2, 3, 4, 5, 6, 7, 9, 13, 15, 18, 19)}
+    | {"R1", "R4", "W3"}
+)
+
+
+@pytest.fixture(scope="module")
+def experiments() -> dict[str, Experiment]:
+    return {experiment.id: experiment for experiment in load_all()}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_loads_strictly_and_is_named_after_its_id(path: Path) -> None:
+    experiment = load(path, known())
+    assert path.stem.partition("-")[0] == experiment.id
+    assert not re.match(r"(Ensure|Verify|Check|Test)\b", experiment.title)
+    assert len(experiment.title) <= 110
+    assert not experiment.title.endswith(".")
+
+
+def test_every_experiment_of_the_catalogue_is_there(experiments: dict[str, Experiment]) -> None:
+    assert not CATALOGUE - set(experiments)
+
+
+VALIDATE = """
+import sys
+from chaostoolkit.cli import cli
+for path in sys.argv[1:]:
+    try:
+        cli(["--no-version-check", "--log-file", "/dev/null", "validate", path], standalone_mode=True)
+    except SystemExit as error:
+        print("VALIDATED", path, error.code)
+"""
+
+
+def test_chaostoolkit_accepts_every_file() -> None:
+    """`chaos validate`, by its own entry point: one process for all files, because importing it takes longer than validating."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    command = [sys.executable, "-c", VALIDATE, *map(str, FILES)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    codes = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("VALIDATED"))
+    assert codes == {str(path): "0" for path in FILES}, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_the_only_rollback_is_the_generic_one(experiments: dict[str, Experiment]) -> None:
+    for experiment in experiments.values():
+        found = [activity["provider"]["func"] for activity in experiment.document.get("rollbacks") or ()]
+        assert found == (["undo_everything"] if experiment.extension.undo else []), experiment.id
+
+
+def test_every_undo_is_registered_and_every_fault_has_one(experiments: dict[str, Experiment]) -> None:
+    for experiment in experiments.values():
+        assert set(experiment.extension.undo) <= set(REGISTRY), experiment.id
+    assert [one.id for one in experiments.values() if not one.extension.undo] == ["R4"]
+
+
+def test_what_a_machine_suffers_is_no_agents_level(experiments: dict[str, Experiment]) -> None:
+    """On a live cluster, a fault of a host or of a Node object (but for cordon and labels) is level 3 at least."""
+    for experiment in experiments.values():
+        if TargetKind.LIVE in experiment.extension.fidelity and {"host.command", "node.exists"} & set(experiment.extension.undo):
+            assert experiment.extension.level >= 3, experiment.id
+
+
+def test_no_live_fidelity_is_claimed_for_what_exists_on_simulated_nodes_only(experiments: dict[str, Experiment]) -> None:
+    for experiment in experiments.values():
+        activities = {activity["provider"]["func"] for activity in experiment.document["method"]}
+        if activities & {"fail_gpu", "raise_xids", "fail_event_wait"}:
+            assert TargetKind.LIVE not in experiment.extension.fidelity, experiment.id
+        if "inject_dcgm" in activities:
+            assert experiment.extension.fidelity[TargetKind.LIVE] == "telemetry", experiment.id
+        if "write_kernel_lines" in activities:
+            assert experiment.extension.fidelity[TargetKind.LIVE] == "log", experiment.id
+
+
+def test_every_signal_that_is_read_is_judged(experiments: dict[str, Experiment]) -> None:
+    """What no condition reads is there to be drawn; more than a few of those only cost requests."""
+    for experiment in experiments.values():
+        extension = experiment.extension
+        documents = [extension.steady, extension.detect, extension.contained]
+        documents += [getattr(one, one.mode) for one in extension.expect]
+        judged = {name for document in documents if document is not None for name in signals(parse(document))} | set(extension.collateral)
+        assert len(set(extension.signals) - judged) <= 5, (experiment.id, set(extension.signals) - judged)
+
+
+def test_what_heals_by_itself_counts_from_the_fault(experiments: dict[str, Experiment]) -> None:
+    healing = {one.id for one in experiments.values() if one.extension.undo and set(one.extension.undo) <= SELF_HEALING}
+    assert {"A1", "A6", "A7", "A8", "A14", "A17", "S1", "S2", "S4"} <= healing
+
+
+def test_the_table_in_the_docs_is_fresh(experiments: dict[str, Experiment]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert render(text, load_all()) == text, "run python -m chaos.pages"
+    assert all(f"| {id_} |" in table(list(experiments.values())) for id_ in experiments)

@@ -1,0 +1,236 @@
+"""Signals on look-alike objects: what they give, and when they give nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.allocation import Allocations, Snapshot, breaches
+from chaos.components import Found
+from chaos.facts import CANARY_LABEL, GANG_LABEL, Device, Facts
+from chaos.sampling.sample import NoData
+from chaos.sampling.signals.gangs import SIZE_ANNOTATION
+from chaos.sampling.signals.nodes import pci_forms
+from chaos.sampling.signals.registry import SIGNALS
+from chaos.target import Target
+from tests.chaos.experiments.world import CANARIES, NAMESPACE, Read, World, canary, node, plan, pod
+
+EXPORTER = Found(component="exporter", key="apps/daemonsets", namespace="gpu", name="exporter", uid="u", selector="app=exporter")
+
+
+def value(name: str, world: World, read: Read | None = None, **more: Any) -> Any:
+    return SIGNALS[name](read or Read(world, plan(**more)))  # type: ignore[arg-type]
+
+
+def test_devices_of_the_target_only() -> None:
+    world = World(nodes=[node("a", gpus=8, allocatable=7), node("b")])
+    assert value("allocatable", world) == {"a": {"nvidia.com/gpu": 7}}
+    assert value("capacity.devices", world) == 8
+    assert value("gpus.out", world) == 1
+
+
+def test_a_node_that_is_gone_is_no_data() -> None:
+    with pytest.raises(NoData, match="not there"):
+        value("allocatable", World(nodes=[node("b")]))
+    assert value("node.present", World(nodes=[node("b")])) is False
+
+
+def test_a_list_that_is_refused_is_no_data() -> None:
+    with pytest.raises(NoData):
+        value("allocatable", World())
+
+
+def test_a_device_that_comes_back_is_noticed() -> None:
+    read = Read(World(nodes=[node("a", allocatable=8)]), plan())
+    assert value("gpus.returned", World(), read) is False
+    read = read.again(World(nodes=[node("a", allocatable=7)]))
+    assert value("gpus.returned", World(), read) is False
+    assert value("gpus.returned", World(), read.again(World(nodes=[node("a", allocatable=8)]))) is True
+
+
+def test_labels_are_compared_without_those_that_change_by_themselves() -> None:
+    before = value("node.labels", World(nodes=[node("a", labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gfd.timestamp": "1"})]))
+    assert before == value(
+        "node.labels", World(nodes=[node("a", labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gfd.timestamp": "2"})])
+    )
+    assert before != value("node.labels", World(nodes=[node("a", labels={"nvidia.com/gfd.timestamp": "2"})]))
+
+
+def test_lost_and_restored_labels_have_changed_twice() -> None:
+    full, stripped = World(nodes=[node("a", labels={"x": "1"})]), World(nodes=[node("a")])
+    read = Read(full, plan())
+    assert value("node.labels.changes", full, read) == 0
+    assert value("node.labels.changes", full, read := read.again(stripped)) == 1
+    assert value("node.labels.changes", full, read.again(full)) == 2
+
+
+def test_a_fault_that_is_told_of_another_node_is_collateral() -> None:
+    read = Read(World(nodes=[node("a"), node("b")], pods=[]), plan())
+    assert value("nodes.others", World(), read) == []
+    wrong = node("b", conditions=[{"type": "GpuMemWatch", "status": "True"}])
+    assert value("nodes.others", World(), read.again(World(nodes=[node("a"), wrong], pods=[]))) == ["b"]
+
+
+def test_usage_does_not_agree_without_a_queue() -> None:
+    queue = {"metadata": {"name": "q", "labels": {GANG_LABEL: "run"}}, "status": {}}
+    none: dict[str, Any] = {"kueue.x-k8s.io/workloads": [], "kueue.x-k8s.io/clusterqueues": []}
+    one: dict[str, Any] = {**none, "kueue.x-k8s.io/clusterqueues": [queue]}
+    assert value("queue.usage.agrees", World(**none)) is False
+    assert value("queue.usage.agrees", World(**one)) is True
+
+
+@pytest.mark.parametrize(("status", "kept"), [(None, False), ((2, 2), True), ((1, 2), False)])
+def test_a_budget_is_kept_where_there_is_one(status: tuple[int, int] | None, kept: bool) -> None:
+    found = [{"metadata": {"name": "b"}, "status": {"currentHealthy": status[0], "desiredHealthy": status[1]}}] if status else []
+    assert value("budget.kept", World(policy__poddisruptionbudgets=found)) is kept
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "told"),
+    [
+        ("GpuMemWatch", "True", True),
+        ("GpuMemWatch", "False", False),
+        ("AcceleratedHardwareReady", "False", True),
+        ("AcceleratedHardwareReady", "True", False),
+        ("MemoryPressure", "True", False),
+    ],
+)
+def test_polarity_of_health_conditions(condition: str, status: str, told: bool) -> None:
+    world = World(nodes=[node("a", conditions=[{"type": condition, "status": status}])])
+    assert value("node.faults", world) == ([condition] if told else [])
+
+
+def test_a_condition_names_the_device_in_any_of_its_forms() -> None:
+    assert pci_forms("00000000:1B:00.0") == ["00000000:1B:00.0", "0000:1B:00.0", "0000:1B:00"]
+    named = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-7"}])
+    other = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-3"}])
+    assert value("node.faults.name.target", World(nodes=[named])) is True
+    assert value("node.faults.name.target", World(nodes=[other])) is False
+
+
+def test_other_nodes_are_damaged_when_they_change_or_leave_not_when_they_join() -> None:
+    read = Read(World(nodes=[node("a"), node("b"), node("c")]), plan())
+    assert value("nodes.others", World(), read) == []
+    read = read.again(World(nodes=[node("a", allocatable=0), node("b", cordoned=True), node("d")]))
+    assert value("nodes.others", World(), read) == ["b", "c"]
+
+
+def test_other_pods_are_damaged_when_they_fail_or_restart() -> None:
+    pods = [pod("x", "b"), pod("y", "b"), pod("z", "b", gpus=0), pod("t", "a"), canary("w", "b")]
+    read = Read(World(pods=pods), plan())
+    assert value("pods.others", World(), read) == []
+    read = read.again(World(pods=[pod("x", "b", restarts=1), pod("y", "b", phase="Failed"), pod("new", "b")]))
+    assert value("pods.others", World(), read) == ["team/x", "team/y"]
+
+
+def test_pods_of_the_target_that_hold_devices() -> None:
+    world = World(pods=[pod("x", "a"), pod("y", "b"), pod("cpu", "a", gpus=0), pod("done", "a", phase="Succeeded")])
+    assert value("pods.uids", world) == {"team/x": "uid-x 0 Running"}
+
+
+def test_canaries_have_values_before_there_are_any() -> None:
+    world = World(pods=[])
+    assert value("canaries.progress", world) == -1
+    assert value("canaries.running", world) == 0
+    assert value("canaries.seen", world) == {}
+    assert value("probe.phase", world) == ""
+    assert value("allocations", world)["pods"] == {}
+
+
+def test_the_slowest_heartbeat_counts() -> None:
+    log = {f"{CANARIES}|one|log": "beat 1\nbeat 12\n", f"{CANARIES}|two|log": "GPU 0: X (UUID: GPU-1)\nbeat 3\n"}
+    world = World(log, pods=[canary("one", "a"), canary("two", "a")])
+    assert value("canaries.progress", world) == 3
+    assert value("canaries.seen", world) == {"two": ["GPU-1"]}
+
+
+def _member(name: str, on: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
+    return canary(name, on, phase=phase, labels={GANG_LABEL: "g"}, annotations={SIZE_ANNOTATION: "2"}, **more)
+
+
+def test_a_gang_bound_in_part_becomes_overdue() -> None:
+    half = World(pods=[_member("g-0", "a"), _member("g-1", "", "Pending")])
+    read = Read(half, plan())
+    assert value("gangs.bound", half, read) == {"g": 1}
+    assert value("gangs.partial", half, read) == ["g"]
+    value("gangs.partial.overdue", half, read)
+    later = read.again(half)
+    later.memory["gangs.partial"]["g"] -= 1.0
+    assert value("gangs.partial.overdue", half, later) is True
+    whole = read.again(World(pods=[_member("g-0", "a"), _member("g-1", "a")]))
+    assert value("gangs.partial.overdue", half, whole) is False
+    assert value("gangs.whole", half, whole) == ["g"]
+
+
+def test_a_gang_is_started_anew_when_none_of_its_members_is_left() -> None:
+    world = World(pods=[_member("g-0", "a"), _member("g-1", "a")])
+    read = Read(world, plan())
+    assert value("gangs.restarted", world, read) == []
+    one = read.again(World(pods=[_member("g-0", "a"), _member("g-1", "a", uid="new")]))
+    assert value("gangs.restarted", world, one) == []
+    both = read.again(World(pods=[_member("g-0", "a", uid="new-0"), _member("g-1", "a", uid="new-1")]))
+    assert value("gangs.restarted", world, both) == ["g"]
+
+
+def _page(*rows: str) -> World:
+    exporter = pod("e", "a", gpus=0, namespace="gpu", labels={"app": "exporter"})
+    return World({"|e:9400|proxy": "\n".join(rows) + "\n"}, pods=[exporter])
+
+
+def test_metrics_of_the_nodes_own_devices_and_of_others() -> None:
+    facts = Facts(components={"exporter": EXPORTER}, devices={"a": (Device(uuid="GPU-7", index=0),)})
+    page = _page('DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-7"} 79', 'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-9"} 40')
+    assert value("metrics.uuids", page, facts=facts) == ["GPU-7", "GPU-9"]
+    assert value("metrics.foreign", page, facts=facts) == ["GPU-9"]
+    assert value("metrics.xids", page, facts=facts) == {"GPU-7": 79}
+    assert value("metrics.xids.target", page, facts=facts) == 79
+    assert value("metrics.xids.elsewhere", page, facts=facts) == {}
+    other = Target(kind="nodes", name="a", uid="uid-a", node="a", facts={"uuid": "GPU-9"})
+    assert value("metrics.xids.target", page, read=Read(page, plan(other, facts=facts))) == 0
+    assert value("metrics.xids.elsewhere", page, read=Read(page, plan(other, facts=facts))) == {"GPU-7": 79}
+    assert value("metrics.answering", World(pods=[]), facts=facts) is False
+
+
+def test_a_page_that_never_changes_is_frozen() -> None:
+    facts = Facts(components={"exporter": EXPORTER})
+    page = _page('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-7"} 40')
+    read = Read(page, plan(facts=facts))
+    assert value("metrics.frozen", page, read) is False
+    digest, seen = read.memory["metrics.stale"]
+    read.memory["metrics.stale"] = (digest, seen - 5.0)
+    assert value("metrics.frozen", page, read.again(page)) is True
+    moved = _page('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-7"} 41')
+    assert value("metrics.frozen", page, read.again(moved)) is False
+
+
+def test_allocations_join_requests_ids_and_what_is_seen() -> None:
+    listing = (
+        '{"pods":[{"namespace":"%s","name":"w","containers":[{"name":"probe","devices":[{"resource":"nvidia.com/gpu","ids":["GPU-1"]}]}]}]}'
+    )
+    texts = {f"{CANARIES}|w|log": "GPU 0: X (UUID: GPU-2)\nbeat 1\n", f"{NAMESPACE}|r|log": listing % CANARIES}
+    reader = pod("r", "a", gpus=0, namespace=NAMESPACE, labels={CANARY_LABEL: "reader"})
+    world = World(texts, pods=[canary("w", "a"), reader])
+    read = Read(world, plan())
+    assert value("allocations", world, read)["pods"] == {}  # seen for too short a time
+    read.memory["allocations.first"]["uid-w"] -= 10.0
+    found = value("allocations", world, read.again(world))
+    assert found["pods"]["uid-w"]["ids"] == {"nvidia.com/gpu": ["GPU-1"]}
+    assert found["pods"]["uid-w"]["seen"] == ["GPU-2"]
+
+    broken = breaches([Snapshot(t=0.0, phase="before", allocations=msgspec.convert(found, Allocations))])
+    assert [one.invariant for one in broken] == ["seen"]
+
+
+def test_every_signal_stands_hostile_objects() -> None:
+    """Half-written objects give a value or no data; they never raise anything else."""
+    hostile = {"metadata": {"name": "a", "labels": None}, "spec": None, "status": {"conditions": "no", "allocatable": 3}}
+    lists = {key.replace("/", "__"): [hostile] for key in ("nodes", "pods", "apps/daemonsets", "nvidia.com/clusterpolicies")}
+    for name, signal in SIGNALS.items():
+        try:
+            signal(Read(World(**lists), plan()))  # type: ignore[arg-type]
+        except NoData:
+            continue
+        except Exception as error:
+            pytest.fail(f"{name}: {type(error).__name__}: {error}")

@@ -1,0 +1,103 @@
+"""The deployed rights are those that acting and undoing take, and no wildcard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from chaos.components import Found
+from chaos.engine.admission import KEEPING, asked, calls
+from chaos.facts import Facts
+from chaos.ledger.undo import REGISTRY
+from chaos.rights import Right
+from chaos.selection import load_all
+from chaos.target import Target
+from deploy.chaos_rights import ACTS, FILE, documents, everything, text, undo_rights
+from tests.chaos.experiments.world import plan
+
+
+def granted() -> set[tuple[str, str, str, str]]:
+    """(namespace, group, resource, verb) of the committed file."""
+    found = set()
+    for document in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
+        namespace = document["metadata"].get("namespace", "")
+        for rule in document.get("rules") or ():
+            found |= {(namespace, group, name, verb) for group in rule["apiGroups"] for name in rule["resources"] for verb in rule["verbs"]}
+    return found
+
+
+def test_the_committed_file_is_fresh() -> None:
+    assert FILE.read_text(encoding="utf-8") == text(), "run python -m deploy.chaos_rights"
+
+
+def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() -> None:
+    allowed = granted()
+    for words in {*ACTS, *undo_rights(), *KEEPING}:
+        right = Right.parse(words)
+        name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+        assert {("", right.group, name, right.verb), (right.namespace, right.group, name, right.verb)} & allowed, words
+
+
+@pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
+def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_granted(undo: str) -> None:
+    """``workload.env`` is armed on the simulated cluster only, where the account may do more."""
+    found = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
+    targets = [
+        Target(
+            kind=kind,
+            namespace="gpu",
+            name="x",
+            uid="u",
+            node="a",
+            facts={"owner_kind": "apps/deployments", "owner": "x", "owner_uid": "u"},
+        )
+        for kind in ("pods", "nodes", "services")
+    ]
+    experiment = load_all()[0]
+    experiment = msgspec.structs.replace(experiment, extension=msgspec.structs.replace(experiment.extension, undo=(undo,)))
+    rights = asked(experiment, plan(*targets, facts=Facts(components={"device-plugin": found})))
+    acts = [right for right in rights if right.verb in ("create", "patch", "delete") and right.namespace != "gpu-conformance-chaos"]
+    assert acts, "nothing is asked for before this fault"
+    allowed = granted()
+    for right in acts:
+        name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+        assert ("", right.group, name, right.verb) in allowed, str(right)
+
+
+def test_every_undo_says_what_it_needs() -> None:
+    assert {"patch nodes", "create nodes", "patch apps/deployments", "delete pods", "create services"} <= undo_rights()
+    assert len(REGISTRY) >= 10
+
+
+def test_nothing_is_a_wildcard_a_secret_or_a_way_to_more_rights() -> None:
+    for _, group, resource, verb in granted():
+        assert "*" not in (group, resource, verb)
+        assert not resource.startswith("secrets")
+        assert group != "rbac.authorization.k8s.io"
+        assert verb in ("get", "list", "watch", "create", "patch", "delete")
+
+
+def test_ledger_and_lease_are_writable_in_their_namespace_alone() -> None:
+    leases = {(namespace, verb) for namespace, group, _, verb in granted() if group == "coordination.k8s.io"}
+    assert {namespace for namespace, verb in leases if verb in ("create", "patch")} == {"gpu-conformance-chaos"}
+
+
+def test_each_document_is_bound_to_the_suites_account() -> None:
+    kinds: dict[str, Any] = {document["kind"]: document for document in documents()}
+    assert set(kinds) == {"ClusterRole", "ClusterRoleBinding", "Namespace", "Role", "RoleBinding"}
+    assert kinds["RoleBinding"]["roleRef"]["kind"] == "Role"
+    assert all(kinds[kind]["subjects"][0]["name"] == "gpu-conformance" for kind in ("ClusterRoleBinding", "RoleBinding"))
+    assert [str(right) for right in everything()] == sorted(str(right) for right in everything())
+
+
+def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:
+    """No account may patch pods: asking for it would keep the operator experiment from ever running."""
+    owner = {"owner_kind": "apps/deployments", "owner": "gpu-operator", "owner_uid": "uid-operator"}
+    pod = Target(kind="pods", name="gpu-operator-1", namespace="gpu-operator", uid="uid-pod", facts=owner)
+    scaling = next(one for one in load_all() if "workload.replicas" in one.extension.undo)
+    asked = {(verb, target.kind, target.name, target.uid) for verb, target in calls(scaling, plan(pod))}
+    assert asked == {("delete", "pods", "gpu-operator-1", "uid-pod"), ("patch", "apps/deployments", "gpu-operator", "uid-operator")}
+    assert ("", "apps", "deployments", "patch") in granted()

@@ -1,0 +1,154 @@
+"""What a cluster says is not believed further than it is needed: names, labels, pages and kubeconfigs of others change nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos import canary, injector, namespaces
+from chaos.activities.ranks import marker, pattern
+from chaos.components import Components, Found, detect, pods_of
+from chaos.engine.child import _acting
+from chaos.facts import Facts
+from chaos.ledger.agents import AgentRestarted, RestartedArgs
+from chaos.ledger.host import HostArgs, HostCommand
+from chaos.planning import devices, facts
+from chaos.trouble import Aborted
+from conformance.policy import Policy, Probes
+from fixtures.cluster import Cluster
+from fixtures.trouble import ApiTrouble
+from tests.chaos.experiments.world import World, pod
+from tests.chaos.safety.world import RUN, acting, daemon_pod, ledger, namespace, plan, soon, world
+
+EXPORTER = {"app": "nvidia-dcgm-exporter"}
+
+
+def daemon_set(selector: dict[str, Any], labels: dict[str, str] = EXPORTER) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "agent", "namespace": "gpu", "uid": "uid-agent", "labels": labels},
+        "spec": {"selector": selector, "template": {"metadata": {"labels": labels}}},
+        "status": {"desiredNumberScheduled": 1},
+    }
+
+
+def owned(name: str, uid: str, **more: Any) -> dict[str, Any]:
+    refs = [{"kind": "DaemonSet", "name": "agent", "uid": uid, "controller": True}]
+    return pod(name, "a", gpus=0, namespace="gpu", labels=EXPORTER, meta={"ownerReferences": refs}, **more)
+
+
+@pytest.mark.parametrize(
+    ("uuid", "pci", "known"),
+    [
+        ("GPU-7", "00000000:07:00.0", [("GPU-7", "00000000:07:00.0")]),
+        ("GPU-7; reboot", "00000000:07:00.0", []),
+        ("$(reboot)", "00000000:07:00.0", []),
+        ("--gpu-reset", "00000000:07:00.0", []),
+        ("GPU-7", "07' > /dev/sda; '", [("GPU-7", "")]),
+        ("GPU-7", "0000:07:00.0\\\\nNVRM: Xid", [("GPU-7", "")]),
+    ],
+)
+def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, known: list[tuple[str, str]]) -> None:
+    page = f'DCGM_FI_DEV_GPU_TEMP{{gpu="7",UUID="{uuid}",pci_bus_id="{pci}"}} 30\n'
+    there = World(
+        {"proxy": page}, apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})], apps__deployments=[], pods=[owned("x", "uid-agent")]
+    ).view()
+    found = devices(there, detect(there))
+    assert [(one.uuid, one.pci) for one in found.get("a", ())] == known
+
+
+def test_pods_of_a_component_are_those_of_its_own_workload() -> None:
+    there = World(
+        apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})],
+        apps__deployments=[],
+        pods=[owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu")],
+    ).view()
+    found = detect(there).found["exporter"]
+    assert [item["metadata"]["name"] for item in pods_of(there, found)] == ["mine"]
+    nothing = Found(component="exporter", key=found.key, namespace="gpu", name="agent", uid="uid-agent", selector="")
+    assert pods_of(there, nothing) == []
+
+
+def test_a_selector_of_expressions_is_not_lost() -> None:
+    wanted = {
+        "matchLabels": EXPORTER,
+        "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}],
+    }
+    there = World(apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
+    assert detect(there).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
+
+
+def going(cluster: Cluster, name: str) -> bool:
+    answer = cluster.get("pods", name, "gpu-operator")
+    return answer.status == 404 or "deletionTimestamp" in answer.json()["metadata"]
+
+
+def test_restarting_an_agent_spares_pods_that_use_its_labels(tmp_path: Path) -> None:
+    foreign = daemon_pod("tenants", "gpu-1")
+    foreign["metadata"]["ownerReferences"][0].update(name="training", uid="uid-training")
+    args = RestartedArgs(
+        namespace="gpu-operator",
+        owner="plugin",
+        selector="app=plugin",
+        node="gpu-1",
+        uids=("uid-plugin-1",),
+        allocatable={"nvidia.com/gpu": "9"},
+    )
+    with world(tmp_path, extra=[foreign]) as (cluster, _):
+        AgentRestarted().undo(cluster, args, soon())  # the node offers less than recorded: every ready pod of the agent has to go
+        assert going(cluster, "plugin-1")
+        assert not going(cluster, "tenants")
+
+
+def test_a_child_whose_kubeconfig_leads_elsewhere_writes_nothing(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        elsewhere: Any = SimpleNamespace(access=SimpleNamespace(open=lambda: cluster))
+        other = plan()
+        before = {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]}
+        for uid in ("another", ""):
+            wrong: Any = SimpleNamespace(cluster_uid=uid, run_id=other.run_id, experiment=other.experiment, origin=other.origin)
+            with pytest.raises(Aborted, match="nothing was done"):
+                _acting(tmp_path, wrong, elsewhere)
+        assert {str(item["metadata"]["name"]) for item in cluster.get("namespaces", "").json()["items"]} == before
+        assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_signalling_a_rank_does_not_hit_the_programs_that_do_it(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), acting(tmp_path, cluster, ledger(tmp_path)).as_current():
+        text, wanted = marker("0"), pattern("0")
+        assert re.search(wanted, f"/bin/sh -c script {text}")
+        assert not re.search(wanted, f"nsenter --target 1 -- pkill -STOP -f {wanted}")
+        assert not re.search(wanted, f"/bin/sh -c script {marker('1')}")
+
+
+def test_an_injector_that_has_not_started_does_not_act_after_the_undo(tmp_path: Path) -> None:
+    inside = namespaces.of_run(RUN)
+    with world(tmp_path, extra=[namespace(inside)]) as (cluster, _):
+        for name, run, on in (("late", RUN, "gpu-1"), ("elsewhere", RUN, "gpu-2"), ("others", "20261121-120000-ffff", "gpu-1")):
+            body = injector.injector_pod(name=name, node=on, image="i", argv=["true"], run_id=run)
+            assert cluster.create("pods", body, namespace=inside).ok
+        args = HostArgs(name="gpu-1", uid="uid-gpu-1", run_id=RUN, image="i", undo=("true",), check=("true",), expected="")
+        with pytest.raises(ApiTrouble):  # nobody runs pods here
+            HostCommand().undo(cluster, args, soon(0.2))
+        left = {item["metadata"]["name"] for item in cluster.request("GET", cluster.path("pods", inside)).json()["items"]}
+        assert left == {"elsewhere", "others"}
+
+
+def test_an_injector_is_bounded_and_asks_for_nothing() -> None:
+    spec = injector.injector_pod(name="x", node="a", image="i", argv=["true"], run_id=RUN)["spec"]
+    resources = spec["containers"][0]["resources"]
+    assert set(resources["limits"]) == {"cpu", "memory"}
+    assert set(resources["requests"].values()) == {"0"}
+    assert spec["activeDeadlineSeconds"] > 0
+
+
+def test_canaries_have_the_priority_that_the_policy_gives_probes() -> None:
+    known = facts(
+        World(apps__daemonsets=[], apps__deployments=[], pods=[]).view(), Components(), Policy(probes=Probes(priority_class="last"))
+    )
+    made = [canary.worker(plan(), known, "w"), canary.probe(plan(), known, "p")]
+    assert [pod["spec"]["priorityClassName"] for pod in made] == ["last", "last"]
+    assert "priorityClassName" not in canary.worker(plan(), Facts(), "w")["spec"]

@@ -1,0 +1,109 @@
+"""Host programs run by a pod on the very node, and what they changed is put back by pods too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos import namespaces
+from chaos.injector import HostResult, injector_pod, run_on_host
+from chaos.ledger.host import HostArgs
+from chaos.ledger.nodes import identity
+from chaos.ledger.replay import replay
+from chaos.residue import Reason
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.trouble import ApiTrouble
+from tests.chaos.safety.world import RUN, fetch, ledger, soon, world
+from tests.simulated import simulated
+
+IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+
+
+def test_the_pod_reaches_the_host_from_any_node_and_ends_by_itself() -> None:
+    pod = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("systemctl", "stop", "kubelet; rm -rf /"), run_id=RUN, seconds=30)
+    spec, (container,) = pod["spec"], pod["spec"]["containers"]
+    assert (spec["nodeName"], spec["hostPID"], spec["activeDeadlineSeconds"], spec["restartPolicy"]) == ("gpu-1", True, 30, "Never")
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["automountServiceAccountToken"] is False
+    assert container["securityContext"]["privileged"] is True
+    assert container["command"][:3] == ["nsenter", "--target", "1"]
+    assert container["command"][-4:] == ["--", "systemctl", "stop", "kubelet; rm -rf /"]  # one argument, no shell
+    assert pod["metadata"]["labels"].items() >= ownership.labels(RUN).items()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with simulated(tmp_path_factory.mktemp("simulated"), "healthy") as kubeconfig:
+        yield Cluster.from_kubeconfig(kubeconfig)
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> str:
+    nodes = cluster.request("GET", cluster.path("nodes")).json()["items"]
+    return str(next(item["metadata"]["name"] for item in nodes if "nvidia.com/gpu" in item["status"]["capacity"]))
+
+
+def run(cluster: Cluster, node: str, *argv: str, seconds: float = 20) -> HostResult:
+    namespace = namespaces.ensure_run(cluster, RUN)
+    return run_on_host(cluster, namespace=namespace, node=node, image=IMAGE, argv=argv, run_id=RUN, deadline=soon(seconds))
+
+
+def test_a_host_program_gives_its_output_and_exit_code(cluster: Cluster, node: str) -> None:
+    assert run(cluster, node, "systemctl", "is-active", "kubelet") == HostResult(exit_code=0, output="active\n")
+    failed = run(cluster, node, "systemctl", "is-active", "no-such-unit")
+    assert failed.exit_code != 0
+    left = cluster.request("GET", cluster.path("pods", namespaces.of_run(RUN))).json()["items"]
+    assert [pod["metadata"]["name"] for pod in left if not pod["metadata"].get("deletionTimestamp")] == []
+
+
+def test_a_pod_that_never_starts_is_trouble_and_goes(tmp_path: Path) -> None:
+    with world(tmp_path) as (served, _):
+        with pytest.raises(ApiTrouble, match="did not end in time"):
+            run(served, "gpu-1", "true", seconds=0.2)
+        assert served.request("GET", served.path("pods", namespaces.of_run(RUN))).json()["items"] == []
+
+
+def host_args(
+    cluster: Cluster, node: str, undo: tuple[str, ...], check: tuple[str, ...], expected: str, ours: str | None = None
+) -> HostArgs:
+    return HostArgs(
+        **identity(fetch(cluster, "nodes", node)), run_id=RUN, image=IMAGE, undo=undo, check=check, expected=expected, ours=ours
+    )
+
+
+TIMER = "chaos-test-timer"
+ACTIVE = ("systemctl", "is-active", f"{TIMER}.timer")
+
+
+def test_what_was_changed_on_a_host_is_put_back_and_read_back(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    """A transient timer, which outlives the pod that armed it, is stopped by the undo."""
+    book = ledger(tmp_path)
+    before = run(cluster, node, *ACTIVE).output.strip()
+    args = host_args(cluster, node, ("systemctl", "stop", f"{TIMER}.timer"), ACTIVE, before, ours="active")
+    book.arm("host.command", args)
+    armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={TIMER}", "systemctl", "start", "kubelet")
+    assert armed.exit_code == 0, armed.output
+    assert run(cluster, node, *ACTIVE).output.strip() == "active"
+    assert replay(book, cluster, soon(40)) == []
+    assert run(cluster, node, *ACTIVE).output.strip() == before != "active"
+
+
+def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    check = ("systemctl", "is-active", "kubelet")
+    book.arm("host.command", host_args(cluster, node, ("systemctl", "stop", "kubelet"), check, "inactive", ours="failed"))
+    (left,) = replay(book, cluster, soon(20))
+    assert (left.reason, left.prior, left.current) == (Reason.CHANGED, "inactive", "active")
+    assert left.command.startswith(f"kubectl debug node/{node} --profile=sysadmin")
+
+
+def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    check = ("systemctl", "is-active", "kubelet")
+    book.arm("host.command", host_args(cluster, node, ("no-such-program",), check, "inactive"))
+    (left,) = replay(book, cluster, soon(4))
+    assert left.reason is Reason.NOT_UNDONE
+    assert "no-such-program" in left.message

@@ -1,0 +1,292 @@
+"""One run at a time, and a halt from anywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from chaos import namespaces
+from chaos.holding import ChaosLease
+from chaos.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_lease
+from chaos.ledger.record import State
+from chaos.recover import status
+from chaos.trouble import Aborted, LeaseRefused
+from fixtures.cluster import Cluster
+from fixtures.simulator.server.troubles import Trouble
+from fixtures.watch import Observation
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, namespace, soon, world
+
+
+class Run:
+    """A run that wants the cluster."""
+
+    def __init__(self, cluster: Cluster, run_id: str = RUN, *, seconds: int = 15, renew: float = 0.05) -> None:
+        self.told: list[str] = []
+        self.stopped = threading.Event()
+        self.lease = ChaosLease(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew)
+
+    def _stop(self, reason: str) -> None:
+        self.told.append(reason)
+        self.stopped.set()
+
+
+@contextmanager
+def running(cluster: Cluster, run_id: str = RUN, **options: float) -> Iterator[Run]:
+    run = Run(cluster, run_id, **options)  # type: ignore[arg-type]
+    run.lease.acquire()
+    try:
+        yield run
+    finally:
+        run.lease.abandon()
+
+
+def held_by(cluster: Cluster, identity: str, age: float, seconds: int = 15) -> None:
+    renewed = (datetime.now(UTC) - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": identity, "leaseDurationSeconds": seconds, "renewTime": renewed}
+    namespaces.ensure_shared(cluster)
+    body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
+    if not cluster.create(KEY, body, namespace=namespaces.SHARED).ok:
+        assert cluster.patch(KEY, NAME, {"spec": spec}, namespaces.SHARED).ok
+
+
+def test_a_run_holds_the_cluster_and_leaves_nothing(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        with running(cluster) as run:
+            found = read_lease(cluster)
+            assert found is not None
+            assert (found.identity, found.seconds) == (str(Holder.me(RUN)), 15)
+            must_hold(cluster, RUN)
+            with pytest.raises(Aborted, match="not held by this run"):
+                must_hold(cluster, "another")
+        run.lease.release()
+        assert cluster.get("namespaces", namespaces.SHARED).status == 404
+        with running(cluster):  # and again
+            must_hold(cluster, RUN)
+
+
+def test_it_is_renewed(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), running(cluster):
+        first = read_lease(cluster)
+        assert first is not None
+        with Observation(cluster, KEY, namespaces.SHARED) as observation:
+            for objects in observation.until(soon(10)):
+                if any(lease["spec"]["renewTime"] != _text(first.renewed) for lease in objects.values()):
+                    return
+        pytest.fail("never renewed")
+
+
+def _text(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment else ""
+
+
+def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), running(cluster) as first:
+        with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
+            Run(cluster, "20261121-130000-ffff").lease.acquire()
+        must_hold(cluster, RUN)
+        assert first.told == []
+
+
+def test_of_runs_that_start_at_once_one_gets_it(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        runs = [Run(cluster, f"20261121-13000{number}-ffff") for number in range(6)]
+        got, refused = [], []
+
+        def start(run: Run) -> None:
+            try:
+                run.lease.acquire()
+                got.append(run)
+            except LeaseRefused as reason:
+                refused.append(str(reason))
+
+        threads = [threading.Thread(target=start, args=(run,)) for run in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert (len(got), len(refused)) == (1, 5)
+        got[0].lease.release()
+
+
+@pytest.mark.parametrize("age", [1, 14, -5])
+def test_another_machines_fresh_lease_is_respected(tmp_path: Path, age: float) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "other-host/1/pid:[1]/run", age)
+        with pytest.raises(LeaseRefused, match="other-host"):
+            Run(cluster).lease.acquire()
+
+
+def test_a_long_expired_lease_is_taken_over(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "other-host/1/pid:[1]/run", 3600)
+        with running(cluster):
+            must_hold(cluster, RUN)
+
+
+def test_one_that_looks_expired_is_watched_first_because_clocks_differ(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "other-host/1/pid:[1]/run", 3, seconds=2)
+        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", 2.5, 2))
+        beat.start()
+        with pytest.raises(LeaseRefused, match="by another clock"):
+            Run(cluster).lease.acquire()
+        beat.join()
+        with running(cluster):  # nobody renews it any more
+            must_hold(cluster, RUN)
+
+
+def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    me = Holder.me("")
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, f"{me.host}/{child.pid}/{me.space}/old", 1)
+        with running(cluster):
+            must_hold(cluster, RUN)
+        held_by(cluster, f"{me.host}/{child.pid}/pid:[1]/old", 1)  # another container's numbers say nothing
+        with pytest.raises(LeaseRefused):
+            Run(cluster).lease.acquire()
+        held_by(cluster, f"{me.host}/{os.getppid()}/{me.space}/old", 1)
+        with pytest.raises(LeaseRefused):
+            Run(cluster).lease.acquire()
+
+
+def test_what_an_earlier_run_left_comes_first(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster, run_id="20261121-110000-dead")
+        seq = book.arm("node.labels", {"name": "gpu-1"})
+        with pytest.raises(LeaseRefused, match=r"1 changes of run 20261121-110000-dead .* chaos recover"):
+            Run(cluster).lease.acquire()
+        recovering = Run(cluster)
+        recovering.lease.acquire(recovering=True)
+        book.mark(seq, State.VERIFIED)
+        recovering.lease.release()
+        with running(cluster):
+            must_hold(cluster, RUN)
+
+
+def test_open_entries_keep_ledger_and_namespace(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        with running(cluster) as run:
+            ledger(tmp_path, cluster).arm("node.labels", {"name": "gpu-1"})
+        run.lease.release()
+        found = read_lease(cluster)
+        assert found is not None
+        assert (found.identity, len(status(cluster).open_entries)) == ("", 1)
+
+
+def test_an_administrators_namespace_stays_and_the_lease_goes(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
+        with running(cluster) as run:
+            pass
+        run.lease.release()
+        assert fetch(cluster, "namespaces", namespaces.SHARED)["metadata"].get("deletionTimestamp") is None
+        assert read_lease(cluster) is None
+
+
+def test_a_lease_that_may_not_be_deleted_is_let_go(tmp_path: Path) -> None:
+    with world(tmp_path, Trouble("delete", KEY, 403, 1), extra=[namespace(namespaces.SHARED)]) as (cluster, _):
+        with running(cluster) as run:
+            pass
+        run.lease.release()
+        found = read_lease(cluster)
+        assert found is not None
+        assert found.identity == ""
+
+
+def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), running(cluster) as run:
+        held_by(cluster, "other-host/1/pid:[1]/run", 0)
+        assert run.stopped.wait(10)
+        assert run.told == ["the Lease was lost to other-host/1/pid:[1]/run"]
+        run.lease.release()
+        found = read_lease(cluster)
+        assert found is not None
+        assert found.identity == "other-host/1/pid:[1]/run"
+        with pytest.raises(Aborted, match="not held by this run"):
+            must_hold(cluster, RUN)
+
+
+def test_a_deleted_lease_stops_the_run(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), running(cluster) as run:
+        cluster.delete(KEY, NAME, namespaces.SHARED)
+        assert run.stopped.wait(10)
+        assert run.told == ["the Lease was lost to nobody: it was deleted"]
+
+
+def test_trouble_shorter_than_the_lease_stops_nothing(tmp_path: Path) -> None:
+    trouble = Trouble("patch", KEY, 503, 0)
+    with world(tmp_path, trouble) as (cluster, _), running(cluster) as run:
+        trouble.times = 5
+        with Observation(cluster, KEY, namespaces.SHARED) as observation:
+            for _ in observation.until(soon(20)):
+                if trouble.times == 0:
+                    break
+        assert trouble.times == 0
+        must_hold(cluster, RUN)
+        assert run.told == []
+
+
+def test_an_api_that_is_gone_for_longer_stops_the_run(tmp_path: Path) -> None:
+    trouble = Trouble("patch", KEY, 503, 0)
+    with world(tmp_path, trouble) as (cluster, _), running(cluster, seconds=1) as run:
+        trouble.times = 10**6
+        assert run.stopped.wait(20)
+        assert "could not be renewed for 1 s" in run.told[0]
+        trouble.times = 0
+        with pytest.raises(Aborted):
+            must_hold(cluster, "another")
+
+
+def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        with running(cluster) as run:
+            halt(Cluster.from_kubeconfig(tmp_path / "kubeconfig"))
+            assert run.stopped.wait(10)
+            assert run.told[0].startswith("halted by ")
+            with pytest.raises(Aborted, match="halted by"):
+                must_hold(cluster, RUN)
+        run.lease.release()
+        found = read_lease(cluster)
+        assert found is not None
+        assert (found.identity, bool(found.halted)) == ("", True)
+        with pytest.raises(LeaseRefused, match=r"halted by .* halt --off"):
+            Run(cluster).lease.acquire()
+        recovering = Run(cluster)
+        recovering.lease.acquire(recovering=True)  # putting back is never halted
+        recovering.lease.release()
+        halt(cluster, on=False)
+        with running(cluster):
+            must_hold(cluster, RUN)
+
+
+def test_a_cluster_can_be_halted_before_anything_runs(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        halt(cluster, on=False)  # nothing to lift
+        halt(cluster)
+        assert fetch(cluster, KEY, NAME, namespaces.SHARED)["metadata"]["annotations"][HALT] == "true"
+        with pytest.raises(LeaseRefused, match="halted"):
+            Run(cluster).lease.acquire()
+        assert status(cluster).halted
+
+
+def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, f"host/1/x/{RUN}", 16)
+        with pytest.raises(Aborted, match="no longer renewed"):
+            must_hold(cluster, RUN)
+        assert status(cluster).expired
+
+
+def test_a_lease_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
+    with world(tmp_path, Trouble("get", KEY, 403, 1)) as (cluster, _):
+        with pytest.raises(Aborted, match="cannot be read"):
+            must_hold(cluster, RUN)

@@ -1,0 +1,231 @@
+"""Ledger, Lease and undos against a real API server: what it checks, and in which words it refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chaos import fingerprint, namespaces
+from chaos.holding import ChaosLease
+from chaos.lease import halt, must_hold, read_lease
+from chaos.ledger import view
+from chaos.ledger.access import merge
+from chaos.ledger.node_object import NodeExists
+from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
+from chaos.ledger.objects import AbsentArgs, ObjectPresent
+from chaos.ledger.replay import replay
+from chaos.ledger.taints import NodeTaints, Taint
+from chaos.ledger.workloads import WorkloadReplicas
+from chaos.recover import recover
+from chaos.rights import Reviewer, Right
+from chaos.trouble import LeaseRefused, MirrorRefused
+from deploy.chaos_rights import everything
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.localcluster.binaries import BinariesMissing
+from fixtures.localcluster.controlplane import ControlPlane
+from fixtures.trouble import ApiTrouble
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+PRODUCT = "nvidia.com/gpu.product"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    try:
+        started = ControlPlane.start(folder=tmp_path_factory.mktemp("plane"))
+    except BinariesMissing as missing:
+        pytest.skip(str(missing))
+    with started:
+        yield started.kubeconfig
+
+
+@pytest.fixture
+def plane(kubeconfig: Path) -> Cluster:
+    return Cluster.from_kubeconfig(kubeconfig)
+
+
+@pytest.fixture
+def account(kubeconfig: Path, plane: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """A session of the suite's ServiceAccount, which has the deployed rights of chaos and no other."""
+    applied = []
+    for name in ("serviceaccount.yaml", "clusterrole-chaos.yaml"):
+        for document in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")):
+            group, _, _ = document["apiVersion"].rpartition("/")
+            key = f"{group}/{document['kind'].lower()}s" if group else f"{document['kind'].lower()}s"
+            namespace = document["metadata"].get("namespace", "")
+            create(plane, key, document, namespace)
+            applied.append((key, document["metadata"]["name"], namespace))
+    path = plane.path("serviceaccounts", "gpu-conformance", "gpu-conformance", "token")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    token = plane.request("POST", path, body=body).json()["status"]["token"]
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
+    file = tmp_path / "account.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    yield Cluster.from_kubeconfig(file)
+    for key, name, namespace in applied:
+        plane.delete(key, name, namespace)
+
+
+@pytest.fixture
+def cluster(plane: Cluster) -> Iterator[Cluster]:
+    """The control plane with a node, a workload and an operand, and without any of them afterwards."""
+    create(plane, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}, "")
+    register(plane)
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template()}
+    create(plane, "apps/deployments", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator"}, "spec": spec})
+    ports = [{"port": 80}]
+    create(plane, "services", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "operand"}, "spec": {"ports": ports}})
+    yield plane
+    plane.delete("nodes", "gpu-1")
+    recover(plane, seconds=5, accept={(RUN, "A1", seq) for seq in range(50)})
+    plane.delete("apps/deployments", "operator", "gpu-operator")
+    plane.delete("services", "operand", "gpu-operator")
+
+
+def create(plane: Cluster, key: str, obj: Json, namespace: str = "gpu-operator") -> None:
+    answer = plane.create(key, obj, namespace=namespace)
+    assert answer.ok or answer.reason == "AlreadyExists", answer.message
+
+
+def template() -> Json:
+    return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def register(plane: Cluster, **labels: str) -> None:
+    """What a kubelet does."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1", **labels}},
+        "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]},
+    }
+    create(plane, "nodes", body, "")
+    status = {
+        "nodeInfo": dict.fromkeys(_INFO, "x") | {"systemUUID": "machine-1"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}],
+    }
+    assert plane.patch("nodes", "gpu-1", {"status": status}, subresource="status").ok
+
+
+_INFO = (
+    "machineID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+def test_every_undo_of_a_node_and_a_workload_comes_back(cluster: Cluster, tmp_path: Path) -> None:
+    comes_back(cluster, tmp_path)
+
+
+def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, tmp_path: Path) -> None:
+    comes_back(account, tmp_path)
+    lease = ChaosLease(account, RUN, lambda reason: None)
+    lease.acquire()
+    must_hold(account, RUN)
+    halt(account)
+    halt(account, on=False)
+    lease.release()
+    assert read_lease(account) is None
+    assert account.get("namespaces", namespaces.SHARED).ok  # an administrator's
+    denied = Reviewer(account).denied(everything())
+    assert denied == []
+    assert Reviewer(account).denied([Right.parse("get secrets"), Right.parse("patch configmaps in gpu-operator")]) != []
+
+
+def comes_back(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
+    before = fingerprint.take(cluster)
+    book = ledger(tmp_path, cluster)
+    node = fetch(cluster, "nodes", "gpu-1")
+    book.arm("node.labels", NodeLabels().args(node, {PRODUCT: None, "chaos": "yes"}))
+    book.arm("node.annotations", NodeAnnotations().args(node, {"chaos": "yes"}))
+    book.arm("node.taints", NodeTaints().args(node, add=(Taint(key="chaos", effect="NoSchedule", value="yes"),)))
+    book.arm("node.unschedulable", NodeUnschedulable().args(node, True))
+    taints = [*(node["spec"].get("taints") or ()), {"key": "chaos", "effect": "NoSchedule", "value": "yes"}]
+    metadata = {"labels": {PRODUCT: None, "chaos": "yes"}, "annotations": {"chaos": "yes"}}
+    assert cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": True, "taints": taints}}).ok
+    found = fetch(cluster, "apps/deployments", "operator", "gpu-operator")
+    book.arm("workload.replicas", WorkloadReplicas().args("apps/deployments", found, 1))
+    assert cluster.patch("apps/deployments", "operator", {"spec": {"replicas": 1}}, "gpu-operator").ok
+    operand = fetch(cluster, "services", "operand", "gpu-operator")
+    book.arm("object.present", ObjectPresent().args("services", operand))
+    assert cluster.delete("services", "operand", "gpu-operator", uid=operand["metadata"]["uid"]).ok
+    book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
+    canary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": ownership.labels(RUN)}}
+    create(cluster, "configmaps", canary)
+    assert len(view.open_entries(cluster)) == 7
+    assert recover(cluster, seconds=60).clean
+    assert before.differences(fingerprint.take(cluster)) == []
+    assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80
+
+
+def test_a_node_that_registers_anew_is_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+    taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}, "spec": {"taints": [taint]}})
+    node = fetch(cluster, "nodes", "gpu-1")
+    book = ledger(tmp_path, cluster)
+    book.arm("node.exists", NodeExists().args(node, 20))
+    assert cluster.delete("nodes", "gpu-1", uid=node["metadata"]["uid"]).ok
+    timer = threading.Timer(0.3, register, args=(cluster,))
+    timer.start()
+    assert replay(book, cluster, soon(40)) == []
+    timer.join()
+    after = fetch(cluster, "nodes", "gpu-1")
+    assert after["metadata"]["labels"][PRODUCT] == "H100"
+    assert {item["key"] for item in after["spec"]["taints"]} >= {"nvidia.com/gpu"}
+    assert after["metadata"]["uid"] != node["metadata"]["uid"]
+
+
+def test_a_node_that_never_comes_back_is_created_from_what_was_saved(cluster: Cluster, tmp_path: Path) -> None:
+    node = fetch(cluster, "nodes", "gpu-1")
+    book = ledger(tmp_path, cluster)
+    book.arm("node.exists", NodeExists().args(node, 0.2))
+    assert cluster.delete("nodes", "gpu-1").ok
+    (left,) = replay(book, cluster, soon(4))
+    assert "not Ready" in left.message
+    assert fetch(cluster, "nodes", "gpu-1")["spec"]["podCIDR"] == node["spec"]["podCIDR"]
+
+
+def test_a_stale_version_is_a_conflict(cluster: Cluster) -> None:
+    seen = fetch(cluster, "nodes", "gpu-1")
+    cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"x": "newer"}}})
+    with pytest.raises(ApiTrouble, match="409"):
+        merge(cluster, "nodes", seen, {"metadata": {"labels": {"x": None}}})
+
+
+def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
+    told = threading.Event()
+    lease = ChaosLease(cluster, RUN, lambda reason: told.set(), renew_seconds=0.1)
+    lease.acquire()
+    must_hold(cluster, RUN)
+    with pytest.raises(LeaseRefused, match="one run acts"):
+        ChaosLease(cluster, "other", lambda reason: None).acquire()
+    halt(cluster)
+    assert told.wait(20)
+    halt(cluster, on=False)
+    found = read_lease(cluster)
+    assert found is not None
+    assert (found.holder is not None and found.holder.run_id, found.halted) == (RUN, "")
+    lease.release()
+    assert cluster.get("namespaces", namespaces.SHARED).status == 404
+
+
+def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Path) -> None:
+    book = ledger(tmp_path, cluster)
+    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    with pytest.raises(MirrorRefused):
+        book.arm("node.labels", {"name": "gpu-1"})
