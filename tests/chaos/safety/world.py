@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from chaos.abort import AbortFlag
 from chaos.acting import Acting
+from chaos.gathering import cluster_uid
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.target import Plan, Target
@@ -132,7 +135,10 @@ def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experime
 
 def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN) -> Ledger:
     mirror = Mirror.open(cluster, run_id, experiment, seconds=5) if cluster else None
-    return Ledger.create(folder / run_id / experiment / "ledger.jsonl", plan(experiment=experiment, run_id=run_id).origin, mirror)
+    origin = plan(experiment=experiment, run_id=run_id).origin
+    if cluster:
+        origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster))
+    return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror)
 
 
 def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> Acting:
