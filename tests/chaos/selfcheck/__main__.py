@@ -27,9 +27,10 @@ from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.bugs import BugRow
 from tests.chaos.selfcheck.controls import ControlRow
 from tests.chaos.selfcheck.kills import Kill
-from tests.chaos.selfcheck.runs import ROOT, Stage, run
+from tests.chaos.selfcheck.runs import ROOT, Finished, Stage, run
 
 PARTS = ("clean", "bugs", "controls", "kills")
+LEAST_CONTROLS = 20
 
 
 class SelfCheck(msgspec.Struct, kw_only=True, rename="camel"):
@@ -62,7 +63,7 @@ def main() -> int:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.selfcheck", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--controls", type=int, default=20)
+    parser.add_argument("--controls", type=int, help="default: every experiment once, and at least 20 runs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", choices=PARTS, action="append", help="default: all parts")
@@ -77,12 +78,13 @@ def main() -> int:
     seeded = [bug for bug in bugs.seeded() if not options.experiment or set(bug.experiments) & set(options.experiment)]
     durations: dict[str, float] = {}
     if {"clean", "kills"} & set(parts):  # kills are drawn from the time that an undisturbed run takes
-        durations = clean(experiments, seeded, folder, found)
+        durations = clean(experiments, seeded, folder, found, options.jobs)
     able = [one for one in experiments if not durations or one.id in durations]
     if "bugs" in parts:
         check_bugs(seeded, {one.id for one in experiments}, folder, found, options.jobs)
     if "controls" in parts:
-        check_controls(able, seeded, folder, found, options.controls)
+        count = max(LEAST_CONTROLS, len(able)) if options.controls is None else options.controls
+        check_controls(able, seeded, folder, found, count, options.jobs)
     if "kills" in parts:
         check_kills(able, seeded, durations, folder, found, options)
     found.duration_seconds = round(time.monotonic() - began, 1)
@@ -96,24 +98,30 @@ def main() -> int:
     return 0 if found.ok else 1
 
 
-def clean(experiments: list[Experiment], seeded: list[Defect], folder: Path, found: SelfCheck) -> dict[str, float]:
+def clean(experiments: list[Experiment], seeded: list[Defect], folder: Path, found: SelfCheck, jobs: int) -> dict[str, float]:
     """Every experiment once on a healthy cluster: it must pass. Seconds that each took, for those that did."""
     durations: dict[str, float] = {}
-    for scenario, ids in _by_scenario(experiments, seeded).items():
-        finished = run(folder / f"clean-{scenario}", "--simulate", scenario, ids=ids, seconds=60.0 * len(ids) + 60.0)
-        for id_ in ids:
-            result = finished.result(id_)
-            found.clean[id_] = result.verdict.value if result else f"exit code {finished.code}"
-            if result is not None and result.verdict is Verdict.PASSED:
-                durations[id_] = result.duration_seconds
-            else:
-                say(f"clean   {id_:5} {found.clean[id_]}: {result.message if result else finished.tail}")
+
+    def judge(share: tuple[str, list[str]]) -> Finished:
+        scenario, ids = share
+        return run(folder / f"clean-{ids[0]}", "--simulate", scenario, ids=ids, seconds=60.0 * len(ids) + 60.0)
+
+    shares = _shares(experiments, seeded, jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        for (_, ids), finished in zip(shares, pool.map(judge, shares), strict=True):
+            for id_ in ids:
+                result = finished.result(id_)
+                found.clean[id_] = result.verdict.value if result else f"exit code {finished.code}"
+                if result is not None and result.verdict is Verdict.PASSED:
+                    durations[id_] = result.duration_seconds
+                else:
+                    say(f"clean   {id_:5} {found.clean[id_]}: {result.message if result else finished.tail}")
     say(f"clean   {len(durations)} of {len(experiments)} experiments pass without a bug")
     return durations
 
 
 def check_bugs(seeded: list[Defect], known: set[str], folder: Path, found: SelfCheck, jobs: int) -> None:
-    """Every bug, by every experiment that is meant for it. A bug is caught when one of them fails because of it."""
+    """Every bug, by every experiment that is meant for it. A bug is caught when each of them fails because of it."""
     wanted = [(bug, id_) for bug in seeded for id_ in bug.experiments if id_ in known]
     with ThreadPoolExecutor(jobs) as pool:
         rows = pool.map(lambda pair: bugs.check(*pair, folder / f"{pair[0].name}-{pair[1]}"), wanted)
@@ -123,18 +131,23 @@ def check_bugs(seeded: list[Defect], known: set[str], folder: Path, found: SelfC
             if row.output:
                 say(row.output)
     found.seeded_bugs = len(seeded)
-    found.caught = len({row.bug for row in found.bug_rows if row.caught})
+    found.caught = len({row.bug for row in found.bug_rows} - {row.bug for row in found.bug_rows if not row.caught})
 
 
-def check_controls(experiments: list[Experiment], seeded: list[Defect], folder: Path, found: SelfCheck, count: int) -> None:
+def check_controls(experiments: list[Experiment], seeded: list[Defect], folder: Path, found: SelfCheck, count: int, jobs: int) -> None:
     """Control runs of the experiments in turn."""
     documents = controls.write(experiments, folder / "controls")
     turns: dict[int, list[Experiment]] = {}
     for index, experiment in enumerate(itertools.islice(itertools.cycle(experiments), count if experiments else 0)):
         turns.setdefault(index // len(experiments), []).append(experiment)
-    for turn, chosen in turns.items():
-        for scenario, ids in _by_scenario(chosen, seeded).items():
-            rows = controls.check(ids, scenario, folder / f"control-{turn}-{scenario}", documents, turn)
+    shares = [(turn, scenario, ids) for turn, chosen in turns.items() for scenario, ids in _shares(chosen, seeded, jobs)]
+
+    def judge(share: tuple[int, str, list[str]]) -> list[ControlRow]:
+        turn, scenario, ids = share
+        return controls.check(ids, scenario, folder / f"control-{turn}-{ids[0]}", documents, turn)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for rows in pool.map(judge, shares):
             for row in rows:
                 found.control_rows.append(row)
                 say(f"control {row.experiment:5} {row.verdict:13} {row.message[:400]}")
@@ -189,11 +202,12 @@ def _worker(ids: Iterable[str], seeded: list[Defect], durations: dict[str, float
     return rows
 
 
-def _by_scenario(experiments: list[Experiment], seeded: list[Defect]) -> dict[str, list[str]]:
+def _shares(experiments: list[Experiment], seeded: list[Defect], jobs: int) -> list[tuple[str, list[str]]]:
+    """Scenario and ids of runs that together are all experiments: every scenario's in ``jobs`` parts of a cluster each."""
     found: dict[str, list[str]] = {}
     for experiment in experiments:
         found.setdefault(bugs.scenario_of(experiment.id, seeded), []).append(experiment.id)
-    return found
+    return [(scenario, ids[part::jobs]) for scenario, ids in found.items() for part in range(min(jobs, len(ids)))]
 
 
 def say(line: str) -> None:

@@ -62,13 +62,7 @@ def kill_once(stage: Stage, id_: str, duration: float, chance: random.Random, re
             kill_group(pid)
     ended = _ended(process, folder)
     opened = _open_entries(stage.cluster)
-    recovered = subprocess.run(
-        [sys.executable, "-m", "conformance.cli.main", "chaos", "recover", *stage.target],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    recovered = recover(stage)
     asked = time.monotonic()
     left = list(ended)
     if recovered.returncode:
