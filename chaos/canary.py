@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from chaos import published
-from chaos.facts import CANARY_LABEL, GANG_LABEL, Facts
-from chaos.sampling.signals.allocations import READER
+from chaos.facts import CANARY_LABEL, GANG_LABEL, Facts, canary_namespace
 from chaos.sampling.signals.gangs import SIZE_ANNOTATION
+from chaos.sampling.signals.podresources import READER
 from chaos.sampling.signals.pods import PROBE, WORKER
 from chaos.target import Plan
-from fixtures import ownership
 from fixtures.models import Json
 from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.workspace import PRIORITY
 from fixtures.record import TargetKind
 
 HOSTNAME = "kubernetes.io/hostname"
 LIFETIME_MARGIN = 300
-"""Seconds beyond the experiment's deadline after which a node ends a canary by itself."""
+"""Seconds beyond the experiment's deadline after which a canary is ended without us, by its node or by a controller."""
 
 LISTS_EVERY = 20
 """Heartbeats between two listings of devices: the tail of a log always holds one."""
@@ -53,15 +53,18 @@ def reader(plan: Plan, facts: Facts, name: str, node: str) -> Json:
     """A pod on ``node`` that prints the kubelet's PodResources, one line each time, until it is deleted or its time is over."""
     script = f"while true; do kubelet-podresources --json; sleep {beat_seconds(plan):g}; done"
     folder = "/var/lib/kubelet/pod-resources"
+    secrets = {"imagePullSecrets": [{"name": secret} for secret in facts.pull_secrets]} if facts.pull_secrets else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {CANARY_LABEL: READER}},
         "spec": {
+            **secrets,
             "nodeName": node,
+            "priorityClassName": priority_class(plan, facts),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN,
+            "activeDeadlineSeconds": lifetime(plan),
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
             "containers": [
@@ -89,41 +92,6 @@ def claim(facts: Facts, name: str, devices: int) -> Json:
     return {"apiVersion": published.API_VERSION, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
 
 
-def deployment(plan: Plan, facts: Facts, name: str, *, count: int, devices: int, prefer: str) -> Json:
-    """A Deployment of workers that would rather be on ``prefer``, and never on the untouched node."""
-    pod = worker(plan, facts, name, devices=devices)
-    spec = dict(pod["spec"], restartPolicy="Always")
-    spec.pop("activeDeadlineSeconds", None)  # not allowed for pods that restart; the run's namespace bounds their life
-    spec["initContainers"] = [_slow_start(spec["containers"][0])]
-    preferred = [{"weight": 100, "preference": {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [prefer]}]}}]
-    affinity = on_nodes(usable_nodes(plan, facts, including=prefer))
-    affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
-    spec["affinity"] = affinity
-    labels = {**pod["metadata"]["labels"], **ownership.labels(plan.run_id)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": count,
-            "selector": {"matchLabels": {CANARY_LABEL: WORKER}},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
-
-
-START_SECONDS = 2
-"""How long a worker of a Deployment takes to start at least: two that are away at once are seen to be."""
-
-
-def _slow_start(container: Json) -> Json:
-    """An init container that holds no device and waits."""
-    small = {name: amount for name, amount in container["resources"]["limits"].items() if "/" not in name}
-    kept = {key: container[key] for key in ("image", "securityContext")}
-    wait = {"command": ["/bin/sh", "-c", f"sleep {START_SECONDS}"], "resources": {"requests": small, "limits": small}}
-    return {"name": "start", **kept, **wait}
-
-
 def gang_member(plan: Plan, facts: Facts, gang: str, index: int, size: int, devices: int) -> Json:
     """A worker that belongs to a gang; the gang's system adds its marks."""
     pod = worker(plan, facts, f"{gang}-{index}", devices=devices, labels={GANG_LABEL: gang})
@@ -142,6 +110,32 @@ def on_nodes(names: list[str]) -> Json:
     """Affinity to nodes by name."""
     term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": names}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def priority_class(plan: Plan, facts: Facts) -> str:
+    """The PriorityClass of every pod here: the policy's, or the experiment's own (:func:`own_class`).
+
+    Without one a pod has the cluster's default, which may preempt tenants' pods.
+    """
+    return facts.priority_class or canary_namespace(plan)
+
+
+def own_class(plan: Plan) -> Json:
+    """The experiment's PriorityClass: its pods preempt nobody, and yield to everybody."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": canary_namespace(plan)},
+        "value": PRIORITY,
+        "preemptionPolicy": "Never",
+        "globalDefault": False,
+        "description": "Pods of a chaos experiment: they preempt nothing and yield to everything.",
+    }
+
+
+def lifetime(plan: Plan) -> int:
+    """Seconds after which the cluster ends what the experiment started for itself, whoever is left."""
+    return int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN
 
 
 def beat_seconds(plan: Plan) -> float:
@@ -163,10 +157,9 @@ def _pod(plan: Plan, facts: Facts, name: str, script: str, *, role: str, devices
     )
     pod = probe_pod(shape)
     spec: dict[str, Any] = pod["spec"]
-    if facts.priority_class:
-        spec["priorityClassName"] = facts.priority_class  # a default class of the cluster could let a canary preempt somebody
+    spec["priorityClassName"] = priority_class(plan, facts)
     if facts.device_class:
         spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimName": name}]
         spec["containers"][0]["resources"]["claims"] = [{"name": CLAIM}]
-    spec["activeDeadlineSeconds"] = int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN
+    spec["activeDeadlineSeconds"] = lifetime(plan)
     return pod

@@ -1,6 +1,11 @@
 """Injector pods: the one way in which anything is done on a host. A short-lived privileged pod runs one host program.
 
 No shell is involved: the program and its arguments are the container's command, so nothing a cluster says is ever interpreted.
+
+Unlike canaries, injectors name no PriorityClass. They take nobody's place whatever class the cluster gives them: they are bound by name,
+past the scheduler, which alone preempts by class; a kubelet makes room for system-critical classes only, and those are no cluster's
+default. A class of the run, below everybody's, would make an undo the first to be evicted from a node under pressure, and the pod would
+be refused where that class is gone already: a late `recover` could undo nothing on a host.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ LIMITS = {"cpu": "1", "memory": "512Mi"}
 """A host program that runs away is ended before it harms who else is on the node."""
 
 COMPONENT = "app.kubernetes.io/component"
+UNPULLED = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+"""Reasons for which a kubelet keeps a container waiting for its image."""
 
 RIGHTS = ("create pods", "get pods", "list pods", "watch pods", "delete pods", "get pods/log")
 
@@ -37,7 +44,16 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     output: str
 
 
-def injector_pod(*, name: str, node: str, image: str, argv: Sequence[str], run_id: str, seconds: int = POD_SECONDS) -> Json:
+def injector_pod(
+    *,
+    name: str,
+    node: str,
+    image: str,
+    argv: Sequence[str],
+    run_id: str,
+    seconds: int = POD_SECONDS,
+    pull_secrets: Sequence[str] = (),
+) -> Json:
     """The pod as JSON. Bound to its node by name, past the scheduler, so that no taint, cordon or full node keeps it away."""
     container: Json = {
         "name": "injector",
@@ -52,6 +68,7 @@ def injector_pod(*, name: str, node: str, image: str, argv: Sequence[str], run_i
         "kind": "Pod",
         "metadata": {"name": name, "labels": {**ownership.labels(run_id), COMPONENT: "injector"}},
         "spec": {
+            **({"imagePullSecrets": [{"name": secret} for secret in pull_secrets]} if pull_secrets else {}),
             "nodeName": node,
             "hostPID": True,
             "hostNetwork": True,  # a node whose pod network is broken can still be repaired
@@ -77,6 +94,7 @@ def run_on_host(
     deadline: float,
     seconds: int = POD_SECONDS,
     name: str = "",
+    pull_secrets: Sequence[str] = (),
 ) -> HostResult:
     """Run one host program on a node and wait for its end until ``deadline`` (monotonic seconds); the pod is deleted by UID.
 
@@ -84,7 +102,7 @@ def run_on_host(
     ends it after ``seconds``) or its log could not be read: then the program may have run.
     """
     name = name or f"injector-{secrets.token_hex(4)}"
-    pod = injector_pod(name=name, node=node, image=image, argv=argv, run_id=run_id, seconds=seconds)
+    pod = injector_pod(name=name, node=node, image=image, argv=argv, run_id=run_id, seconds=seconds, pull_secrets=pull_secrets)
     try:
         created = accepted(cluster.create("pods", pod, namespace=namespace), f"injector pod on {node}").json()
         finished = _finished(cluster, namespace, name, uid_of(created), deadline)
@@ -123,7 +141,18 @@ def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: f
             if field(pod, "status", "phase") in ("Succeeded", "Failed"):
                 return pod
     waiting = field(_status(pod), "state", "waiting", "reason") or field(pod, "status", "phase") or "unknown"
-    raise ApiTrouble("Timeout", f"injector pod {namespace}/{name} did not end in time ({waiting})")
+    text = f"injector pod {namespace}/{name} did not end in time ({waiting})"
+    raise ApiTrouble("Timeout", text + (_unpulled(pod, namespace) if waiting in UNPULLED else ""))
+
+
+def _unpulled(pod: Json | None, namespace: str) -> str:
+    """What to do about an image that cannot be pulled. Secrets are never copied: no account of ours may read one."""
+    names = ", ".join(str(item.get("name")) for item in field(pod, "spec", "imagePullSecrets") or ())
+    if not names:
+        return ": its image could not be pulled; expected one that the node can pull, or its Secrets in probes.pullSecrets"
+    return (
+        f": its image could not be pulled; expected Secrets {names} in namespace {namespace}, which something in the cluster must put there"
+    )
 
 
 def _status(pod: Json | None) -> Json:

@@ -9,7 +9,7 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
 
-from chaos import namespaces
+from chaos import canary, namespaces
 from chaos.acting import Acting, current
 from chaos.facts import PREPARATION, Facts, canary_namespace
 from chaos.ledger.access import merge, read, uid_of
@@ -19,10 +19,14 @@ from chaos.target import Target
 from fixtures import ownership
 from fixtures.cluster import Answer
 from fixtures.models import Json
+from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.trouble import ApiTrouble
 
 CONFLICTS = 8
 """How often a change is tried that meets a newer version of its object: nodes are written to all the time."""
+
+CLASS_SECONDS = 5.0
+"""How long API servers may take to know a PriorityClass that another of them has created."""
 
 SHORT = 30.0
 """Seconds for one act's own confirmation (a pod that ran a program, a namespace that was made)."""
@@ -88,9 +92,22 @@ def create(key: str, obj: Json, namespace: str = "", *, preparation: bool = True
     name = str(wanted["metadata"]["name"])
     args = AbsentArgs(key=key, namespace=namespace, name=name, run_id=acting.plan.run_id, grace_seconds=grace)
     with acting.fault("object.absent", args) as fault:
-        created = accepted(acting.cluster.create(key, wanted, namespace=namespace), f"create {key} {name}").json()
+        created = accepted(_created(key, wanted, namespace), f"create {key} {name}").json()
         fault.applied({PREPARATION: preparation, "kind": key, "name": name, "namespace": namespace, "uid": uid_of(created)})
     return created
+
+
+def _created(key: str, obj: Json, namespace: str) -> Answer:
+    """The API's answer; asked again while one of its servers does not know the PriorityClass yet that was created just now."""
+    answers: list[Answer] = []
+    unknown = f"no PriorityClass with name {canary.own_class(current().plan)['metadata']['name']} was found"
+
+    def asked() -> bool:
+        answers.append(current().cluster.create(key, obj, namespace=namespace))
+        return not (key == "pods" and answers[-1].status == 403 and unknown in answers[-1].message)
+
+    poll(asked, CLASS_SECONDS)
+    return answers[-1]
 
 
 def change(key: str, obj: Json, patch: Json, same: Callable[[Json], bool]) -> None:
@@ -118,14 +135,26 @@ def change(key: str, obj: Json, patch: Json, same: Callable[[Json], bool]) -> No
 
 
 def own_namespace() -> str:
-    """The namespace of the experiment's own workload, restricted; created on first use, its deletion written down."""
+    """The namespace of the experiment's own workload, restricted; created on first use, its deletion written down.
+
+    With it the PriorityClass that this workload names, unless the policy names another.
+    """
     acting = current()
+    own_priority_class()
     name = canary_namespace(acting.plan)
     if read(acting.cluster, "namespaces", name) is None:
         security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
         labels = {**security, "istio-injection": "disabled"}
         body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         create("namespaces", body)
+    return name
+
+
+def own_priority_class() -> str:
+    """The PriorityClass of the experiment's own pods: the policy's, or one of its own, created on first use."""
+    cluster, name = current().cluster, canary.priority_class(current().plan, facts())
+    if not facts().priority_class and read(cluster, PRIORITY_CLASSES, name) is None:
+        create(PRIORITY_CLASSES, canary.own_class(current().plan))
     return name
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
 
-from chaos import canary
-from chaos.activities.base import create, current, facts, host_namespace, own_namespace, poll, seconds
+from chaos import canary, replaced
+from chaos.activities import expiry
+from chaos.activities.base import create, current, facts, host_namespace, own_namespace, own_priority_class, poll, seconds
 from chaos.activities.claims import claim_for
 from chaos.facts import CANARY_LABEL, canary_namespace
 from chaos.sampling.sample import NoData
@@ -39,7 +40,9 @@ def start_deployment(count: int = 1, devices: int = 1, within: str = "start") ->
     if facts().device_class:
         raise ActivityFailed("a Deployment of workers that claim devices is not written: its pods would need a template of claims")
     namespace = own_namespace()
-    body = canary.deployment(current().plan, facts(), "service", count=count, devices=devices, prefer=_place("target"))
+    body = replaced.deployment(
+        current().plan, facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry.owner()
+    )
     create("apps/deployments", body, namespace)
     started = await_workers(count, within)
     elsewhere = [pod["name"] for pod in started if pod["node"] != _place("target")]
@@ -55,6 +58,7 @@ def start_reader() -> dict[str, Any]:
     must have a client of that socket called ``kubelet-podresources``.
     """
     namespace = host_namespace()
+    own_priority_class()
     created = create("pods", canary.reader(current().plan, facts(), "podresources-reader", _place("target")), namespace, grace=0)
 
     def speaks() -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
 
 from chaos import canary
-from chaos.activities.base import accepted, create, current, facts, own_namespace, poll, seconds
+from chaos.activities import expiry
+from chaos.activities.base import accepted, create, current, facts, own_namespace, own_priority_class, poll, seconds
 from chaos.activities.pods import everything_in, kill
 from chaos.facts import GANG_LABEL, canary_namespace
 from chaos.ledger.objects import AbsentArgs
@@ -27,8 +28,6 @@ from fixtures.watch import Observation
 VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
 VOLCANO_JOBS = "batch.volcano.sh/jobs"
 NATIVE_GROUPS = "scheduling.k8s.io/podgroups"
-PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
-PRIORITY = -1_000_000
 
 
 def submit_gangs(system: str, count: int = 1, size: int = 4, devices: int = 1, wait: bool = True, quota: int = 0) -> list[dict[str, Any]]:
@@ -63,14 +62,14 @@ def submit_job(size: int = 2, devices: int = 1, name: str = "gang-0") -> dict[st
         "metadata": {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]},
         "spec": {**_spread(pod)["spec"]},
     }
-    template["spec"].pop("activeDeadlineSeconds", None)
     body: Json = {
         "apiVersion": _version(VOLCANO_JOBS),
         "kind": "Job",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "ownerReferences": [expiry.owner()]},  # its pods' own deadline only makes it start them again
         "spec": {
             "schedulerName": "volcano",
             "queue": "default",
+            "priorityClassName": pod["spec"]["priorityClassName"],
             "minAvailable": size,
             "maxRetry": 3,
             "policies": [{"event": "PodEvicted", "action": "RestartJob"}, {"event": "PodFailed", "action": "RestartJob"}],
@@ -173,7 +172,7 @@ def _member(system: str, gang: Gang, pod: Json) -> Json:
 def _group(system: str, gang: Gang, namespace: str) -> None:
     """The group object, where the system has one."""
     if system == "volcano":
-        body = Volcano().group(gang, _priority_class())
+        body = Volcano().group(gang, own_priority_class())
         create(VOLCANO_GROUPS, {**body, "apiVersion": _version(VOLCANO_GROUPS)}, namespace)
     elif system == "native":
         create(NATIVE_GROUPS, {**Native().group(gang), "apiVersion": _version(NATIVE_GROUPS)}, namespace)
@@ -201,22 +200,6 @@ def _queues(namespace: str, quota: int) -> None:
     )
     local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
     create("kueue.x-k8s.io/localqueues", local, namespace)
-
-
-def _priority_class() -> str:
-    """A PriorityClass of the experiment: its gangs preempt nobody and yield to everybody."""
-    cluster, name = current().cluster, canary_namespace(current().plan)
-    if not cluster.get(PRIORITY_CLASSES, name).ok:
-        body: Json = {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": PRIORITY,
-            "preemptionPolicy": "Never",
-            "description": "Canary gangs of a chaos experiment.",
-        }
-        create(PRIORITY_CLASSES, body)
-    return name
 
 
 def _version(key: str) -> str:

@@ -47,6 +47,7 @@ def stop_kubelet(outage: str) -> dict[str, Any]:
         f"systemd-run --on-active={length:g} {PROMPT} --unit={start} systemctl start kubelet && systemctl is-active {start}.timer && "
         f"systemd-run --on-active=1 {PROMPT} --unit={stop} systemctl stop kubelet"
     )
+    run(SINCE)  # where no injector pod runs, nothing could be read back: found out before anything is armed
     with current().fault("host.command", kubelet_args(stop, start)) as fault:
         done = run(("sh", "-c", script))
         fault.applied({"node": node_target().name, "starts_after": length, "unit": start, "said": done.output[-300:]})
@@ -76,6 +77,7 @@ def host_args(*, undo: Sequence[str], check: Sequence[str], expected: str, ours:
         check=tuple(check),
         expected=expected,
         ours=ours,
+        pull_secrets=facts().pull_secrets,
     )
 
 
@@ -91,6 +93,7 @@ def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
             image=facts().injector_image,
             argv=argv,
             run_id=acting.plan.run_id,
+            pull_secrets=facts().pull_secrets,
             deadline=time.monotonic() + max(SHORT, acting.plan.seconds.get("host", SHORT)),
         )
     except ApiTrouble as trouble:

@@ -16,7 +16,7 @@ class HostArgs(NodeArgs, frozen=True, kw_only=True):
     """Programs of one node's host. ``check`` prints ``expected`` when, and only when, the prior state is there.
 
     With ``ours``, the undo runs only while ``check`` prints that: anything else is somebody else's. ``undo`` must be idempotent.
-    Output is compared without surrounding white space.
+    Output is compared without surrounding white space. ``pull_secrets`` are names of Secrets, which the run's namespace must have.
     """
 
     run_id: str
@@ -25,6 +25,7 @@ class HostArgs(NodeArgs, frozen=True, kw_only=True):
     check: tuple[str, ...]
     expected: str
     ours: str | None = None
+    pull_secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.undo or not self.check:
@@ -79,5 +80,6 @@ class HostCommand:
             image=args.image,
             argv=argv,
             run_id=args.run_id,
+            pull_secrets=args.pull_secrets,
             deadline=max(deadline, time.monotonic() + 1),
         )

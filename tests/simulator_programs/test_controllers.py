@@ -60,6 +60,29 @@ def test_a_failing_job_stops_at_its_limit_and_a_suspended_one_waits() -> None:
     run(body)
 
 
+def test_a_job_past_its_deadline_fails_and_goes_with_all_that_it_owns() -> None:
+    """Without pods too: its clock runs from the moment that the controller has seen it."""
+
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.client.create(JOBS, job("end", "true", parallelism=0, completions=1, activeDeadlineSeconds=1))
+        failed = await cluster.until(f"{JOBS}/end", lambda obj: "Failed" in true_conditions(obj))
+        assert [c["reason"] for c in failed["status"]["conditions"]] == ["DeadlineExceeded"] * 2
+        assert (await cluster.client.list(PODS))[0] == []
+        brief = job("brief", "true", parallelism=0, completions=1, activeDeadlineSeconds=1, ttlSecondsAfterFinished=0)
+        made = await cluster.client.create(JOBS, brief)
+        owned = workload("Deployment", "web", replicas=1)
+        owned["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "brief", "uid": made["metadata"]["uid"]}]
+        await cluster.client.create(f"{APPS}/deployments", owned)
+        await cluster.until(f"{APPS}/deployments/web", lambda obj: obj.get("status", {}).get("availableReplicas") == 1)
+        await cluster.gone(f"{JOBS}/brief")
+        await cluster.gone(f"{APPS}/deployments/web")
+        for pod_ in (await cluster.client.list(PODS))[0]:
+            await cluster.gone(f"{PODS}/{pod_['metadata']['name']}")
+        assert "Failed" in true_conditions(await cluster.client.get(f"{JOBS}/end"))  # without a time to live it stays
+
+    run(body)
+
+
 def test_a_deployment_replaces_lost_pods_and_follows_its_template() -> None:
     async def body(cluster: SmallCluster) -> None:
         path = f"{APPS}/deployments/web"

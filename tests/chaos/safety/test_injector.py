@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from chaos.residue import Reason
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.trouble import ApiTrouble
+from fixtures.watch import Observation
 from tests.chaos.safety.world import RUN, fetch, ledger, soon, world
 from tests.simulated import simulated
 
@@ -32,6 +36,54 @@ def test_the_pod_reaches_the_host_from_any_node_and_ends_by_itself() -> None:
     assert container["command"][:3] == ["nsenter", "--target", "1"]
     assert container["command"][-4:] == ["--", "systemctl", "stop", "kubelet; rm -rf /"]  # one argument, no shell
     assert pod["metadata"]["labels"].items() >= ownership.labels(RUN).items()
+
+
+def test_the_pod_names_no_class_and_the_policys_secrets() -> None:
+    """Bound by name it preempts nobody; a class that is gone would keep a late undo from running (chaos/injector.py)."""
+    plain = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("true",), run_id=RUN)
+    assert not {"priorityClassName", "imagePullSecrets"} & plain["spec"].keys()
+    pulled = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("true",), run_id=RUN, pull_secrets=("registry",))
+    assert pulled["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@pytest.mark.parametrize(
+    ("pull_secrets", "expected"),
+    [(("registry", "other"), "expected Secrets registry, other in namespace"), ((), "or its Secrets in probes.pullSecrets")],
+)
+def test_an_image_that_cannot_be_pulled_says_what_to_do(tmp_path: Path, pull_secrets: tuple[str, ...], expected: str) -> None:
+    with world(tmp_path) as (served, _):
+        namespace = namespaces.ensure_run(served, RUN)
+        wishes: dict[str, Any] = {
+            "namespace": namespace,
+            "node": "gpu-1",
+            "image": IMAGE,
+            "argv": ("true",),
+            "run_id": RUN,
+            "pull_secrets": pull_secrets,
+        }
+        with unpullable(served), pytest.raises(ApiTrouble, match=expected):
+            run_on_host(served, deadline=soon(3), **wishes)
+
+
+@contextmanager
+def unpullable(cluster: Cluster) -> Iterator[None]:
+    """A kubelet that cannot pull the image of the run's injector pod."""
+    waiting = {"name": "injector", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+
+    def write() -> None:
+        with Observation(cluster, "pods", namespaces.of_run(RUN)) as observation:
+            for found in observation.until(soon(3)):
+                for pod in found.values():
+                    status = {"status": {"phase": "Pending", "containerStatuses": [waiting]}}
+                    cluster.patch("pods", pod["metadata"]["name"], status, namespaces.of_run(RUN), "status")
+                    return
+
+    kubelet = threading.Thread(target=write)
+    kubelet.start()
+    try:
+        yield
+    finally:
+        kubelet.join()
 
 
 @pytest.fixture(scope="module")
