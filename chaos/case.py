@@ -17,7 +17,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What the experiment asks for. ``count`` is its own radius; ``expects`` names remediation that it reckons with;
 
     ``takes_capacity`` says that GPUs may be missing meanwhile; ``cordons`` that its method cordons and empties the node itself;
-    ``idle`` that nobody's pods may hold devices of its nodes.
+    ``idle`` that nobody's pods may hold devices of its nodes; ``resets`` that its method resets a GPU alone.
     """
 
     level: Level
@@ -27,10 +27,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     expects: tuple[str, ...] = ()
     cordons: bool = False
     idle: bool = False
+    resets: bool = False
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One node now. ``healthy``: Ready, with as many devices allocatable as it has. ``busy``: device pods that are not the suite's."""
+    """One node now. ``healthy``: Ready, with as many devices allocatable as it has. ``busy``: device pods that are not the suite's;
+
+    ``joined``: why a GPU of it cannot be reset without others, empty when it can.
+    """
 
     uid: str
     gpu: bool = False
@@ -39,6 +43,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     control_plane: bool = False
     opted_in: bool = False
     busy: tuple[str, ...] = ()
+    joined: str = "it was not looked at"
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class Expectation(Strict, frozen=True, kw_only=True):
     ``always`` and ``never`` are judged over every sample from the injection to the end (or, with ``until``, to that mark:
     ``undo`` is the moment the undoing began). A sample that does not tell is no sample: when what tells is further apart than
     ``seconds.gap``, the finding is undecided, never good. ``eventually`` must become true within ``within`` (a name of
-    ``seconds``) of the injection.
+    ``seconds``) of the injection: what held before it must be lost first, and what held all along is undecided.
     """
 
     name: str
@@ -139,3 +139,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """One line."""
         return str(self.document["title"])
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of the activities' functions that the method calls."""
+        return frozenset(str(activity["provider"]["func"]) for activity in self.document["method"])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from chaos.actors import NAMES
 from chaos.case import SPREAD_SCOPES, Case, Refusal
-from chaos.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL
+from chaos.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
 from fixtures.record import TargetKind
 
 
@@ -131,7 +131,7 @@ def _destructive(case: Case) -> str:
     names = {name for name in (case.facts.cluster_uid, *case.facts.cluster_names) if name}
     if case.settings.confirmed not in names:
         return f"level 4 needs the cluster's name, typed; expected --chaos-confirm with one of {', '.join(sorted(names)) or '(none)'}"
-    if case.request.cordons and case.plan.target_kind is not TargetKind.LIVE:
+    if not needs_cordoned(case.request.level, case.plan.target_kind, cordons=case.request.cordons):
         return ""
     if case.facts.nodes is None:
         return "nodes could not be read"
@@ -141,6 +141,20 @@ def _destructive(case: Case) -> str:
             return f"node {name} is in service; expected it cordoned for level 4"
         if node.busy:
             return f"node {name} has pods with devices ({', '.join(node.busy[:3])}); expected it idle for level 4"
+    return ""
+
+
+def _alone(case: Case) -> str:
+    """A reset of one GPU: what NVLink joins to it would be reset with it, so nothing else will do than to know that there is none."""
+    if not case.request.resets:
+        return ""
+    if case.facts.nodes is None:
+        return "nodes could not be read"
+    for name in case.plan.nodes:
+        node = case.facts.nodes.get(name)
+        why = node.joined if node else "it is gone"
+        if why:
+            return f"no GPU of node {name} may be reset alone: {why}; expected GPUs that the vendor resets one by one"
     return ""
 
 
@@ -189,6 +203,7 @@ GATES: tuple[tuple[str, Callable[[Case], str]], ...] = (
     ("untouched node", _untouched),
     ("target nodes", _target_nodes),
     ("destructive", _destructive),
+    ("reset alone", _alone),
     ("rights", _rights),
     ("remediation", _remediation),
     ("disruption budgets", _budgets),

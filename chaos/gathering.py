@@ -13,6 +13,7 @@ from chaos.lease import read_lease
 from chaos.ledger import view
 from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.levels import OPT_IN_LABEL
+from chaos.resets import joined_by_node
 from chaos.rights import Reviewer, Right
 from chaos.target import Plan
 from chaos.trouble import LedgerError
@@ -74,7 +75,8 @@ def node_facts(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[st
         if _holds(pod, devices) and field(pod, "metadata", "labels", ownership.MANAGED_BY) != ownership.SUITE:
             where = str(field(pod, "spec", "nodeName") or "")
             holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
-    found = {}
+    found, nodes = {}, list(nodes)
+    joined = joined_by_node(nodes)
     for node in nodes:
         name, labels = str(node["metadata"]["name"]), field(node, "metadata", "labels") or {}
         capacity, allocatable = _devices(node, "capacity", devices), _devices(node, "allocatable", devices)
@@ -87,6 +89,7 @@ def node_facts(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[st
             control_plane=any(key in labels for key in _CONTROL_PLANE),
             opted_in=labels.get(OPT_IN_LABEL[0]) == OPT_IN_LABEL[1],
             busy=tuple(holding.get(name, ())),
+            joined=joined[name],
         )
     return found
 

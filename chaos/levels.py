@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from fixtures.record import TargetKind
+
 
 class Level(IntEnum):
     """Each level allows those below it. Without a word from the operator of the cluster, :data:`DEFAULT_MAX_LEVEL` is the ceiling."""
@@ -26,6 +28,15 @@ OPT_IN_LEVEL = Level.TELEMETRY
 TYPED_LEVEL = Level.DESTRUCTIVE
 """From here on, somebody types the cluster's name, and the node is cordoned and idle."""
 OPT_IN_LABEL = ("gpu-conformance.io/chaos", "allowed")
+
+
+def needs_cordoned(level: int, kind: TargetKind, *, cordons: bool) -> bool:
+    """Whether the experiment acts on nodes that an administrator has cordoned and emptied, and on no other.
+
+    ``cordons``: its method does that itself, which on a live cluster is nobody's to do but an administrator's.
+    """
+    return level >= TYPED_LEVEL and not (cordons and kind is not TargetKind.LIVE)
+
 
 _WORDS = {
     Level.SIMULATED: "no real machine is touched",

@@ -16,6 +16,7 @@ from chaos import published
 from chaos.components import Components, detect, pods_of
 from chaos.experiment import Experiment
 from chaos.facts import Device, Facts
+from chaos.levels import needs_cordoned
 from chaos.sampling.signals.metrics import port_of
 from chaos.sampling.signals.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
 from chaos.selectors import SELECTORS, Choice, Field, NotApplicable, PlanRefused
@@ -69,6 +70,7 @@ def make_plan(
             raise NotApplicable("ComponentAbsent", reason)
         wanted = _wanted(extension.target)
         field = _field(view, found, facts(view, found, policy), wanted, node)
+        field.cordoned = needs_cordoned(extension.level, target_kind, cordons=extension.cordons)
         choice = SELECTORS[wanted.select](field)
         untouched = _untouched(field, choice)
     except NoData as error:
@@ -160,7 +162,7 @@ def _untouched(field: Field, choice: Choice) -> str:
 def _narrowed(field: Field, choice: Choice) -> Facts:
     """The facts that this plan needs: devices of its nodes, free devices of all healthy ones, tolerations of their taints."""
     healthy = field.healthy()
-    nodes = [node for node in healthy if name_of(node) in choice.nodes] or healthy
+    nodes = [node for node in field.gpu_nodes() if name_of(node) in choice.nodes] or healthy
     resource = next(
         iter(sorted(field.devices(nodes[0], "allocatable"), key=lambda name: (name != "nvidia.com/gpu", name))), "nvidia.com/gpu"
     )

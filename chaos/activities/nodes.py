@@ -13,6 +13,7 @@ from chaos.ledger.access import read, uid_of
 from chaos.ledger.node_object import NodeExists
 from chaos.ledger.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.remediation import cleared_args
+from chaos.naming import names_of
 from chaos.sampling.signals.view import asks, dig, full_name, items_of, name_of, namespace_of, phase_of
 from fixtures.models import Json
 from fixtures.trouble import ApiTrouble
@@ -48,8 +49,9 @@ def opt_out() -> dict[str, Any]:
         return {"opted_out": False}
     done = _label(fresh(node_target()), dict(OPT_OUT), preparation=True)
     acting = current()
-    with acting.fault("node.cleared", cleared_args(acting.cluster, node_target().name)) as fault:
-        fault.applied({"node": node_target().name, PREPARATION: True})
+    target = node_target()
+    with acting.fault("node.cleared", cleared_args(acting.cluster, target.name, names_of(target.facts))) as fault:
+        fault.applied({"node": target.name, PREPARATION: True})
     return done
 
 

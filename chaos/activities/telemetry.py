@@ -11,6 +11,7 @@ from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
 from chaos.injector import COMPONENT, LIMITS
 from chaos.ledger.remediation import ClearedArgs, cleared_args
+from chaos.naming import names_of
 from chaos.sampling.signals.view import View, phase_of
 
 XID_FIELD = 230
@@ -33,7 +34,7 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
     once = " && ".join(f"dcgmi test --inject --gpuid {index} -f {field} -v {value} --offset 1" for field, value in sorted(values.items()))
     script = f"{once} || exit 9; echo injected; n=0; while [ $n -lt {length} ]; do n=$((n+1)); sleep 1; {once} >/dev/null; done"
     pod = _injecting_pod(target.name, engine.images[0], script, length + 30)
-    cleared: ClearedArgs = cleared_args(acting.cluster, target.name)
+    cleared: ClearedArgs = cleared_args(acting.cluster, target.name, names_of(target.facts))
     with acting.fault("node.cleared", cleared) as reaction, acting.fault("agent.restarted", restarted(restart)) as detector:
         created = create("pods", pod, host_namespace(), preparation=False, grace=0)
         name = str(created["metadata"]["name"])
@@ -66,7 +67,8 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
     texts = [f"{line.replace('{pci}', pci)} ({stamp})" for line in lines]
     if any("'" in text or "\n" in text for text in texts):
         raise ActivityFailed("a kernel line with a quote or a line break is not written")
-    args: ClearedArgs = cleared_args(acting.cluster, target.name)
+    names = names_of(target.facts) if all("{pci}" in line for line in lines) else ()  # else they are about other devices
+    args: ClearedArgs = cleared_args(acting.cluster, target.name, names)
     with acting.fault("node.cleared", args) as fault:
         for text in texts:
             run(("sh", "-c", f"echo '{text}' > /dev/kmsg"))
@@ -84,6 +86,7 @@ def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str
         "kind": "Pod",
         "metadata": {"name": f"dcgm-inject-{current().plan.experiment.lower()}", "labels": {COMPONENT: "injector"}},
         "spec": {
+            **({"imagePullSecrets": [{"name": name} for name in facts().pull_secrets]} if facts().pull_secrets else {}),
             "nodeName": node,
             "hostNetwork": True,  # the engine listens on the node's own loopback
             "restartPolicy": "Never",

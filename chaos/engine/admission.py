@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chaos import gates, injector, namespaces
+from chaos import gates, injector, namespaces, preparing
 from chaos.activities.devices import DETECTORS
 from chaos.artefacts import GateResult
 from chaos.case import Case, Request
@@ -52,6 +52,7 @@ def admitted(
         expects=extension.expects,
         cordons=extension.cordons,
         idle=extension.target.get("idle") is True,
+        resets="reset_gpu" in experiment.functions,
     )
     refused = {str(one.gate): one.message for one in gates.check(Case(plan=plan, request=request, settings=settings, facts=facts))}
     return [GateResult(name=name, ok=name not in refused, message=refused.get(name, "")) for name, _ in gates.GATES]
@@ -65,6 +66,7 @@ def asked(experiment: Experiment, plan: Plan) -> list[Right]:
 def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
     for verb, target in calls(experiment, plan):
         yield f"{verb} {target.kind}" + (f" in {target.namespace}" if target.namespace else "")
+    yield from preparing.rights(experiment, plan)
     inside = {found.namespace for name, found in Facts.of(plan).components.items() if name in DETECTORS}
     for undo in experiment.extension.undo:
         match undo:

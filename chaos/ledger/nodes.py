@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from chaos.cordons import SOMEBODY, cordoned_by_others, cordoner, is_cordoned
 from chaos.ledger.access import await_object, field, kubectl, merge, read, uid_of
 from chaos.ledger.protocol import Args
 from chaos.trouble import UndoRefused
@@ -140,17 +141,19 @@ class NodeUnschedulable(NodeValue):
 
     def args(self, node: Json, ours: bool) -> UnschedulableArgs:
         """Arguments for setting ``spec.unschedulable`` on the node that was just read."""
-        return UnschedulableArgs(**identity(node), prior=bool(field(node, "spec", "unschedulable")), ours=ours)
+        return UnschedulableArgs(**identity(node), prior=is_cordoned(node), ours=ours)
 
     def undo(self, cluster: Cluster, args: UnschedulableArgs, deadline: float) -> None:
         """Restore what is still ours."""
         node = same_node(cluster, args)
-        if bool(field(node, "spec", "unschedulable")) != args.prior:  # of two values, the other one is ours
+        if is_cordoned(node) != args.prior:
+            if args.ours == args.prior or cordoned_by_others(node) not in ("", SOMEBODY):
+                raise changed(f"cordon of node {args.name}", args.prior, cordoner(node) or "in service")
             merge(cluster, "nodes", node, {"spec": {"unschedulable": args.prior or None}})
 
     def differs(self, args: UnschedulableArgs, node: Json) -> str:
         """How the node differs from what was recorded; empty when it does not."""
-        current = bool(field(node, "spec", "unschedulable"))
+        current = is_cordoned(node)
         if current != args.prior:
             return f"unschedulable: {shown(current)} instead of {shown(args.prior)}"
         tainted = any(taint.get("key") == UNSCHEDULABLE_TAINT for taint in field(node, "spec", "taints") or ())

@@ -11,18 +11,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from chaos.cordons import NOTES, SOMEBODY, STATE_LABELS, SUITE, cordoned_by_others, cordoner, is_cordoned
 from chaos.ledger.access import accepted, await_object, field, kubectl, merge, read
 from chaos.ledger.nodes import NodeArgs, identity, same_node
+from chaos.naming import names_another
 from chaos.trouble import UndoRefused
 from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.trouble import ApiTrouble
-
-STATE_LABELS = ("dgxc.nvidia.com/nvsentinel-state",)
-"""Labels by which remediation systems say how far they are with a node (facts 6.4)."""
-
-NOTES = ("dgxc.nvidia.com/", "nvsentinel.dgxc.nvidia.com/", "quarantineHealthEvent")
-"""What the names of annotations begin with in which a remediation system keeps what it did to a node."""
 
 _GOOD = {"AcceleratedHardwareReady": "True"}
 """Good values of health conditions; of every other one it is False (facts 6.4)."""
@@ -34,12 +30,16 @@ _BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure",
 
 
 class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
-    """The node before the fault: whether it was cordoned, its state labels and notes, and its health conditions by type."""
+    """The node before the fault: whether it was cordoned, its state labels and notes, and its health conditions by type.
+
+    ``names``: of the GPU that the fault is about. A condition that names another one tells a fault of somebody else.
+    """
 
     unschedulable: bool
     labels: dict[str, str | None]
     conditions: dict[str, str]
     notes: dict[str, str] = msgspec.field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 class NodeCleared:
@@ -53,9 +53,10 @@ class NodeCleared:
         return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
 
     def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
-        """Put back what remediation changed. A cordon that nothing of remediation explains is somebody else's.
+        """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
 
-        A condition that tells the fault, which is over, is set to what it is without one: detectors of Xids never do that themselves.
+        A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
+        over, is set to what it is without one: detectors of Xids never do that themselves.
         """
         node = same_node(cluster, args)
         patch: Json = {}
@@ -64,11 +65,11 @@ class NodeCleared:
             patch["metadata"] = {"labels": moved}
         if noted := _noted(args, node):
             patch.setdefault("metadata", {})["annotations"] = noted
-        cordoned = bool(field(node, "spec", "unschedulable"))
-        told = [kind for kind in _conditions(node) if kind not in args.conditions]
+        told = [kind for kind in _conditions(node, args.names) if kind not in args.conditions]
         ours = [kind for kind in told if _DEVICES.search(kind)]
-        if cordoned and not args.unschedulable:
-            if not moved and not noted and not ours:
+        who = cordoner(node)
+        if is_cordoned(node) and not args.unschedulable and not _of_another(args, node):
+            if who in (SOMEBODY, SUITE) and not moved and not noted and not ours:
                 raise UndoRefused(
                     "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
                 )
@@ -89,7 +90,10 @@ class NodeCleared:
             )
 
     def verify(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> str:
-        """Empty once cordon, labels and conditions are as before, to stay: whoever still sees the fault would do it again."""
+        """Empty once cordon, labels and conditions are as before, to stay: whoever still sees the fault would do it again.
+
+        What is somebody else's does not count.
+        """
         return await_object(cluster, "nodes", args.name, "", deadline, lambda node: _differs(args, node))
 
     def human(self, args: ClearedArgs) -> tuple[str, str]:
@@ -97,17 +101,18 @@ class NodeCleared:
         return f"node {args.name}", kubectl("cordon" if args.unschedulable else "uncordon", args.name)
 
 
-def cleared_args(cluster: Cluster, name: str) -> ClearedArgs:
-    """Arguments from the node as it is now. Raises :class:`ApiTrouble` when it cannot be read."""
+def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> ClearedArgs:
+    """Arguments from the node as it is now; ``names`` as in :class:`ClearedArgs`. Raises :class:`ApiTrouble` when it cannot be read."""
     node = read(cluster, "nodes", name)
     if node is None:
         raise ApiTrouble("NotFound", f"node {name} is gone")
     return ClearedArgs(
         **identity(node),
-        unschedulable=bool(field(node, "spec", "unschedulable")),
+        unschedulable=is_cordoned(node),
         labels=_labels(node),
         conditions=_conditions(node),
         notes=_notes(node),
+        names=names,
     )
 
 
@@ -139,10 +144,15 @@ def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
     return {key: args.notes.get(key) for key in sorted({*now, *args.notes}) if now.get(key) != args.notes.get(key)}
 
 
-def _conditions(node: Json) -> dict[str, str]:
-    """Status of the health conditions. One that was never written and one that tells no fault are the same."""
-    found = field(node, "status", "conditions") or ()
-    return {str(item.get("type")): str(item.get("status")) for item in found if item.get("type") not in _BUILT_IN and _bad(item)}
+def _of_another(args: ClearedArgs, node: Json) -> bool:
+    """Whether the node was cordoned since, by somebody whose name the API server keeps."""
+    return not args.unschedulable and cordoned_by_others(node) not in ("", SOMEBODY)
+
+
+def _conditions(node: Json, names: tuple[str, ...] = ()) -> dict[str, str]:
+    """Status of the health conditions that name no other GPU. One that was never written and one that tells no fault are the same."""
+    found = [item for item in field(node, "status", "conditions") or () if item.get("type") not in _BUILT_IN and _bad(item)]
+    return {str(item.get("type")): str(item.get("status")) for item in found if not names_another(str(item.get("message") or ""), names)}
 
 
 def _bad(item: Json) -> bool:
@@ -153,10 +163,10 @@ def _differs(args: ClearedArgs, node: Json | None) -> str:
     if node is None:
         return f"node {args.name} is gone"
     said = []
-    if bool(field(node, "spec", "unschedulable")) != args.unschedulable:
+    if is_cordoned(node) != args.unschedulable and not _of_another(args, node):
         said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
     said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
     said += [f"annotation {key}" for key in _noted(args, node)]
-    if (conditions := _conditions(node)) != args.conditions:
+    if (conditions := _conditions(node, args.names)) != args.conditions:
         said.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
     return "; ".join(said)

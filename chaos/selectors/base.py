@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
 
 from chaos.components import Components
+from chaos.cordons import cordoned_by_program, is_cordoned
 from chaos.facts import Device, Facts
 from chaos.sampling.signals.nodes import REMEDIATION_LABELS, faults_of
 from chaos.sampling.signals.view import View, asks, condition, dig, labels_of, name_of, node_of, number_of, phase_of, uid_of
@@ -58,13 +60,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, kw_only=True):
-    """The cluster at planning: lists, components, facts. ``named`` is the node that the user asked for."""
+    """The cluster at planning: lists, components, facts. ``named`` is the node that the user asked for.
+
+    ``cordoned``: targets are nodes that an administrator has cordoned and emptied, and no others.
+    """
 
     view: View
     components: Components
     facts: Facts
     wanted: Wanted
     named: str = ""
+    cordoned: bool = False
     by_node: dict[str, list[Json]] = {}
 
     def gpu_nodes(self) -> list[Json]:
@@ -78,11 +84,13 @@ class Field(msgspec.Struct, kw_only=True):
 
     def trouble(self, node: Json) -> str:
         """Why a node is no healthy GPU node; empty when it is one."""
+        return f"{name_of(node)} is cordoned" if is_cordoned(node) else self.ailing(node)
+
+    def ailing(self, node: Json) -> str:
+        """Why a GPU node is not healthy, whether it is cordoned or not; empty when it is."""
         name = name_of(node)
         if condition(node, "Ready") != "True":
             return f"{name} is not Ready"
-        if dig(node, "spec").get("unschedulable") is True:
-            return f"{name} is cordoned"
         if wrong := faults_of(node):
             return f"{name} tells {wrong[0]}"
         if any(labels_of(node).get(key) for key in REMEDIATION_LABELS):
@@ -93,10 +101,35 @@ class Field(msgspec.Struct, kw_only=True):
             return f"{name} has devices that are not allocatable"
         return ""
 
+    def barred(self, node: Json) -> str:
+        """Why a GPU node may not be the target, whatever it offers; empty when it may."""
+        if not self.cordoned:
+            return self.trouble(node)
+        name = name_of(node)
+        if not is_cordoned(node):
+            return f"{name} is in service, and has to be cordoned by an administrator"
+        if by := cordoned_by_program(node):
+            return f"{name} was cordoned by {by}, and not by an administrator"
+        return self.ailing(node) or (f"{name} has pods that hold devices" if self.busy(node) else "")
+
     def healthy(self) -> list[Json]:
         """Healthy GPU nodes, most free devices first, then by name."""
-        found = [node for node in self.gpu_nodes() if not self.trouble(node)]
-        return sorted(found, key=lambda node: (-self.free(node), name_of(node)))
+        return self._sorted(node for node in self.gpu_nodes() if not self.trouble(node))
+
+    def eligible(self) -> list[Json]:
+        """GPU nodes that may be the target, in the same order."""
+        return self._sorted(node for node in self.gpu_nodes() if not self.barred(node))
+
+    def fleet(self) -> list[Json]:
+        """What a target is a share of: healthy nodes, and those that may be the target although they are out of service."""
+        return [node for node in self.gpu_nodes() if not self.trouble(node) or not self.barred(node)]
+
+    def _sorted(self, nodes: Iterable[Json]) -> list[Json]:
+        return sorted(nodes, key=lambda node: (-self.free(node), name_of(node)))
+
+    def busy(self, node: Json) -> bool:
+        """Whether pods hold devices of the node."""
+        return bool(self.holders(node) or self.claimants(node))
 
     def holders(self, node: Json) -> list[Json]:
         """Pods that hold devices of a node."""
@@ -123,7 +156,7 @@ class Field(msgspec.Struct, kw_only=True):
         return sum(self.devices(node, "allocatable").values()) - sum(self.held(pod) for pod in self.holders(node))
 
     def require_name(self) -> None:
-        """Raises :class:`PlanRefused` when the user named a node that is no healthy GPU node."""
+        """Raises :class:`PlanRefused` when the user named a node that may not be the target."""
         if not self.named:
             return
         nodes = {name_of(node): node for node in self.view.select("nodes")}
@@ -131,7 +164,7 @@ class Field(msgspec.Struct, kw_only=True):
             raise PlanRefused("NoSuchNode", f"--chaos-target {self.named}: there is no such node; GPU nodes are {self._names()}")
         if not self.devices(nodes[self.named], "capacity"):
             raise PlanRefused("NoGpuNode", f"--chaos-target {self.named}: it has no devices; GPU nodes are {self._names()}")
-        if reason := self.trouble(nodes[self.named]):
+        if reason := self.barred(nodes[self.named]):
             raise PlanRefused("UnhealthyTarget", f"--chaos-target {self.named}: {reason}")
 
     def _names(self) -> str:
@@ -142,7 +175,7 @@ class Field(msgspec.Struct, kw_only=True):
         about = {
             "labels": labels_of(node),
             "system_uuid": str(dig(node, "status", "nodeInfo").get("systemUUID") or ""),
-            "unschedulable": dig(node, "spec").get("unschedulable") is True,
+            "unschedulable": is_cordoned(node),
             "taints": list(dig(node, "spec").get("taints") or []),
             **(facts or {}),
         }

@@ -1,4 +1,7 @@
-"""Selectors whose target is on one healthy GPU node: the node, an agent's pod there, or one of its devices."""
+"""Selectors whose target is on one GPU node: the node, an agent's pod there, or one of its devices.
+
+The node is healthy and in service, or, for what is destructive, healthy and taken out of service by an administrator.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def choose_node(field: Field) -> Choice:
     """One healthy GPU node that offers what the experiment asks for; the one with most free devices."""
     candidates = _candidates(field)
     node = candidates[0]
-    return Choice(targets=(field.node_target(node, _devices_of(field, node)),), eligible=len(field.healthy()), nodes=(name_of(node),))
+    return Choice(targets=(field.node_target(node, _devices_of(field, node)),), eligible=len(field.fleet()), nodes=(name_of(node),))
 
 
 def choose_daemon_pod(field: Field) -> Choice:
@@ -41,7 +44,7 @@ def choose_gpu(field: Field) -> Choice:
     if not candidates:
         raise NotApplicable("DevicesUnknown", "no exporter tells the UUIDs of a healthy node's devices, so that none can be named")
     node = candidates[0]
-    every = sum(len(field.known_devices(name_of(other))) for other in field.healthy())
+    every = sum(len(field.known_devices(name_of(other))) for other in field.fleet())
     return Choice(targets=(field.node_target(node, _devices_of(field, node)),), eligible=every, nodes=(name_of(node),))
 
 
@@ -56,13 +59,13 @@ def _devices_of(field: Field, node: Json) -> dict[str, Any]:
 
 
 def _candidates(field: Field) -> list[Json]:
-    """Healthy GPU nodes that have what the target block asks for. Raises when there is none, with the reasons."""
+    """GPU nodes that may be the target and have what the target block asks for. Raises when there is none, with the reasons."""
     field.require_name()
     nodes = field.gpu_nodes()
     if not nodes:
         raise NotApplicable("NoGpuNode", "no node has devices in its capacity")
     fitting, reasons = [], []
-    for node in field.healthy():
+    for node in field.eligible():
         reason = _unfit(field, node)
         if field.named and name_of(node) != field.named:
             continue
@@ -71,7 +74,7 @@ def _candidates(field: Field) -> list[Json]:
         else:
             fitting.append(node)
     if not fitting:
-        reasons += [reason for node in nodes if (reason := field.trouble(node))]
+        reasons += [reason for node in nodes if (reason := field.barred(node))]
         kind = NotApplicable if reasons and all(reason.startswith("~") for reason in reasons) else PlanRefused
         shown = "; ".join(dict.fromkeys(reason.removeprefix("~") for reason in reasons[:5])) or "none is healthy"
         raise kind("NoFittingNode", f"no GPU node can be the target: {shown}")
@@ -91,7 +94,7 @@ def _unfit(field: Field, node: Json) -> str:
         return f"~{name} has no label {missing[0]}"
     if field.free(node) < wanted.free:
         return f"{name} has {field.free(node)} free devices, {wanted.free} are needed"
-    if wanted.idle and (field.holders(node) or field.claimants(node)):
+    if wanted.idle and field.busy(node):
         return f"{name} has pods that hold devices"
     return ""
 

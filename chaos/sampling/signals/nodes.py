@@ -7,7 +7,9 @@ import json
 import time
 
 from chaos.conditions import JsonValue
+from chaos.cordons import cordoned_by_others
 from chaos.facts import Facts
+from chaos.naming import names_another, names_of
 from chaos.sampling.sample import Reading
 from chaos.sampling.signals.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from fixtures.models import Json
@@ -117,6 +119,12 @@ def unschedulable(reading: Reading) -> JsonValue:
     return any(dig(node, "spec").get("unschedulable") is True for node in _targets(reading).values())
 
 
+def cordoned_by_another(reading: Reading) -> JsonValue:
+    """Target nodes that neither remediation nor this suite cordoned, each with who did; sorted."""
+    found = {name: cordoned_by_others(node) for name, node in _targets(reading).items()}
+    return sorted(f"{name}: {who}" for name, who in found.items() if who)
+
+
 def taints(reading: Reading) -> JsonValue:
     """Taints of the target nodes, as ``key=value:effect``, sorted."""
     return sorted(_taint(taint) for node in _targets(reading).values() for taint in items_of(dig(node, "spec").get("taints")))
@@ -163,21 +171,21 @@ def faults(reading: Reading) -> JsonValue:
 
 def faults_of(node: Json) -> list[str]:
     """Health conditions of a node in their bad value. Most are True when something is wrong (facts 6.4)."""
+    return [text_of(item.get("type")) for item in _bad_conditions(node)]
+
+
+def _bad_conditions(node: Json) -> list[Json]:
     wrong = []
     for item in items_of(dig(node, "status").get("conditions")):
         kind, status = text_of(item.get("type")), text_of(item.get("status"))
         if kind and kind not in BUILT_IN and status == ("False" if kind in TRUE_IS_HEALTHY else "True"):
-            wrong.append(kind)
+            wrong.append(item)
     return wrong
 
 
 def fault_messages(reading: Reading) -> JsonValue:
     """Messages of the target nodes' health conditions that tell a fault."""
-    wrong = []
-    for node in _targets(reading).values():
-        bad = set(faults_of(node))
-        wrong += [text_of(item.get("message")) for item in items_of(dig(node, "status").get("conditions")) if item.get("type") in bad]
-    return " | ".join(wrong)
+    return " | ".join(text_of(item.get("message")) for node in _targets(reading).values() for item in _bad_conditions(node))
 
 
 def faults_name_target(reading: Reading) -> JsonValue:
@@ -186,17 +194,19 @@ def faults_name_target(reading: Reading) -> JsonValue:
     if target is None:
         raise NoData("the plan names no device")
     said = str(fault_messages(reading)).lower()
-    names = [str(target.facts.get("uuid")), *pci_forms(str(target.facts.get("pci") or "")), f"gpu {target.facts.get('index')}"]
-    return any(name.lower() in said for name in names if name)
+    return any(name.lower() in said for name in names_of(target.facts))
 
 
-def pci_forms(address: str) -> list[str]:
-    """Ways in which detectors write a PCI address: DCGM's 8-digit domain, the kernel's 4-digit one, with and without the function."""
-    if not address:
-        return []
-    domain, _, rest = address.partition(":")
-    short = f"{domain[-4:]}:{rest}"
-    return [address, short, short.rpartition(".")[0] or short]
+def faults_of_others(reading: Reading) -> JsonValue:
+    """Conditions of the target nodes that tell a fault of another device than the experiment's, since the sampler began; sorted."""
+    names = [name for target in reading.plan.targets for name in names_of(target.facts)]
+    now = {
+        f"{name} {text_of(item.get('type'))}: {text_of(item.get('message'))[:200]}"
+        for name, node in _targets(reading).items()
+        for item in _bad_conditions(node)
+        if names_another(text_of(item.get("message")), names)
+    }
+    return sorted(now - reading.memory.setdefault("node.faults.first", now))
 
 
 def remediation_state(reading: Reading) -> JsonValue:
@@ -304,6 +314,7 @@ SIGNALS = {
     "node.uids": node_uids,
     "node.registered.anew": registered_anew,
     "node.unschedulable": unschedulable,
+    "node.cordoned.by.others": cordoned_by_another,
     "node.taints": taints,
     "node.labels": labels,
     "node.labels.changes": label_changes,
@@ -311,6 +322,7 @@ SIGNALS = {
     "node.faults": faults,
     "node.fault.messages": fault_messages,
     "node.faults.name.target": faults_name_target,
+    "node.faults.of.others": faults_of_others,
     "mig.state": mig_state,
     "mig.config": mig_config,
     "remediation.state": remediation_state,

@@ -9,20 +9,22 @@ import pytest
 
 from chaos.components import Components, Found, detect
 from chaos.facts import Device, Facts
+from chaos.levels import needs_cordoned
 from chaos.planning import _narrowed, _untouched
 from chaos.selectors import SELECTORS, Choice, Field, NotApplicable, PlanRefused
 from chaos.selectors.base import Wanted
 from fixtures.models import Json
+from fixtures.record import TargetKind
 from tests.chaos.experiments.world import World, node, pod
 
 PLUGIN = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
 DEVICES = tuple(Device(uuid=f"GPU-{index}", index=index, pci=f"00000000:0{index}:00.0") for index in range(8))
 
 
-def field(world: World, named: str = "", components: Components | None = None, **target: Any) -> Field:
+def field(world: World, named: str = "", components: Components | None = None, cordoned: bool = False, **target: Any) -> Field:
     facts = Facts(devices={"a": DEVICES, "b": DEVICES})
     wanted = msgspec.convert({"select": "node", **target}, Wanted)
-    return Field(view=world.view(), components=components or Components(), facts=facts, wanted=wanted, named=named)
+    return Field(view=world.view(), components=components or Components(), facts=facts, wanted=wanted, named=named, cordoned=cordoned)
 
 
 def choose(found: Field) -> Choice:
@@ -136,6 +138,69 @@ def test_canaries_may_go_to_healthy_nodes_with_whole_devices_only() -> None:
     facts = _narrowed(found, choose(found))
     assert facts.free == {"a": 5}
     assert facts.tolerations == ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+
+
+def given(name: str = "a", manager: str = "kubectl-cordon", **more: Any) -> Json:
+    """A node that an administrator took out of service."""
+    found = node(name, cordoned=True, **more)
+    found["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
+    return found
+
+
+def test_what_is_destructive_takes_a_node_that_an_administrator_cordoned_and_emptied() -> None:
+    world = World(nodes=[given(), node("b"), node("c")], pods=[pod("x", "b")])
+    found = field(world, cordoned=True, select="gpu")
+    choice = choose(found)
+    assert choice.nodes == ("a",)
+    assert choice.targets[0].facts["unschedulable"] is True
+    assert choice.eligible == 16  # devices of a and b, c tells none
+    assert _untouched(found, choice) in ("b", "c")
+    facts = _narrowed(found, choice)
+    assert (set(facts.free), set(facts.devices)) == ({"b", "c"}, {"a"})
+    assert choose(field(world, select="gpu")).nodes == ("b",)  # every other experiment leaves it alone
+
+
+@pytest.mark.parametrize(
+    ("candidate", "pods", "why"),
+    [
+        (node("a"), [], "a is in service, and has to be cordoned by an administrator"),
+        (given(), [pod("x", "a")], "a has pods that hold devices"),
+        (given(ready="False"), [], "a is not Ready"),
+        (given(conditions=[{"type": "GpuMemWatch", "status": "True"}]), [], "a tells GpuMemWatch"),
+        (given(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], "a was cordoned by remediation"),
+        (given(manager="fault-quarantine"), [], "a was cordoned by remediation"),
+        (given(manager="gpu-conformance"), [], "a was cordoned by this suite"),
+        (given(allocatable=7), [], "a has devices that are not allocatable"),
+    ],
+    ids=["in service", "busy", "not ready", "faulty", "under remediation", "by remediation", "by the suite", "device missing"],
+)
+def test_a_node_that_nobody_gave_for_it_or_that_is_not_well_is_refused(candidate: Json, pods: list[Json], why: str) -> None:
+    world = World(nodes=[candidate, node("b")], pods=pods)
+    for named in ("", "a"):
+        with pytest.raises(PlanRefused) as refused:
+            choose(field(world, named=named, cordoned=True, select="gpu"))
+        assert why in refused.value.message
+
+
+def test_a_node_that_an_autoscaler_is_about_to_remove_is_nobodys_gift() -> None:
+    leaving = given()
+    leaving["spec"]["taints"] = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
+    with pytest.raises(PlanRefused, match="a was cordoned by an autoscaler"):
+        choose(field(World(nodes=[leaving, node("b")], pods=[]), cordoned=True, select="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "cordons", "needed"),
+    [
+        (4, TargetKind.LIVE, True, True),
+        (4, TargetKind.LIVE, False, True),
+        (4, TargetKind.SIMULATED, True, False),
+        (4, TargetKind.LOCAL, False, True),
+        (3, TargetKind.LIVE, False, False),
+    ],
+)
+def test_who_cordons(level: int, kind: TargetKind, cordons: bool, needed: bool) -> None:
+    assert needs_cordoned(level, kind, cordons=cordons) is needed
 
 
 def _workload(name: str, labels: dict[str, str], image: str = "registry/x:1", desired: int = 1) -> Json:

@@ -111,6 +111,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {**level(4, confirmed="prod"), "facts": {"nodes": {"gpu-1": good_node(cordoned=True, busy=("ml/train",)), "gpu-2": good_node()}}},
         "pods with devices (ml/train); expected it idle",
     ),
+    ("reset alone", {"request": {"resets": True}}, "no GPU of node gpu-1 may be reset alone: it was not looked at"),
+    (
+        "reset alone",
+        {"request": {"resets": True}, "facts": {"nodes": {"gpu-1": good_node(joined="NVLink joins them"), "gpu-2": good_node()}}},
+        "NVLink joins them; expected GPUs that the vendor resets one by one",
+    ),
     ("rights", {"facts": {"denied": ("patch nodes",)}}, "missing rights: patch nodes"),
     ("remediation", {"facts": {"actors": (KARPENTER,)}}, "expected karpenter in the policy's chaos.remediation"),
     ("remediation", {"settings": allowed(KUBE_SYSTEM, remediation=("karpentr",))}, "karpentr is not known"),
@@ -170,6 +176,29 @@ def test_a_simulated_node_may_be_emptied_by_the_experiment_itself() -> None:
     assert closed(**changes) == {}
     changes["plan"] = {"target_kind": TargetKind.LIVE}
     assert "destructive" in closed(**changes)
+
+
+RESET: dict[str, Any] = {
+    **level(4, confirmed="prod"),
+    "plan": {"target_kind": TargetKind.LIVE},
+    "request": {"level": Level(4), "scope": "gpu", "cordons": True, "idle": True, "resets": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("node", "gate"),
+    [
+        ({}, ""),
+        ({"cordoned": False}, "destructive"),
+        ({"busy": ("ml/train",)}, "destructive"),
+        ({"joined": "how NVLink joins its 8 GPUs is not known"}, "reset alone"),
+        ({"opted_in": False}, "target nodes"),
+    ],
+    ids=["cordoned, idle, resets alone", "in service", "busy", "topology unknown", "not opted in"],
+)
+def test_a_reset_on_hardware_takes_a_node_that_an_administrator_gave_for_it(node: dict[str, Any], gate: str) -> None:
+    given = good_node(**{"cordoned": True, "joined": "", **node})
+    assert list(closed(**RESET, facts={"nodes": {"gpu-1": given, "gpu-2": good_node()}})) == ([gate] if gate else [])
 
 
 def test_options_lower_the_policys_ceiling_and_do_not_raise_it() -> None:

@@ -1,0 +1,67 @@
+"""Which GPU may be reset without its peers, as far as the labels of its node tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.gathering import node_facts
+from chaos.resets import CLIQUE, COUNT, FAMILY, PRODUCT, joined
+from tests.chaos.safety.world import node
+
+
+def labels(family: str = "", product: str = "", count: str = "8") -> dict[str, str]:
+    return {key: value for key, value in ((COUNT, count), (FAMILY, family), (PRODUCT, product)) if value}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        labels("hopper", "NVIDIA-H100-80GB-HBM3"),
+        labels("blackwell"),
+        labels("ada-lovelace", "NVIDIA-L40S"),
+        labels("ampere", "NVIDIA-A100-PCIE-40GB"),
+        labels("ampere", "NVIDIA-A10"),
+        labels("turing", "Tesla-T4", "4"),
+        labels("volta", "Tesla-V100-PCIE-16GB", "4"),
+        labels("volta", "Tesla-V100-SXM2-32GB", "1"),
+        labels("", "", "1"),
+    ],
+    ids=str,
+)
+def test_these_are_reset_one_by_one(given: dict[str, str]) -> None:
+    assert joined(given) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (labels("volta", "Tesla-V100-SXM2-32GB"), "are then reset together"),
+        (labels("turing", "Quadro-RTX-6000", "2"), "are then reset together"),
+        (labels("ampere", "NVIDIA-A100-SXM4-80GB"), "whether Fabric Manager runs cannot be told"),
+        (labels("ampere"), "is not known"),
+        (labels("", "NVIDIA-H100-80GB-HBM3"), "is not known"),
+        (labels("undefined", "x"), "is not known"),
+        (labels("hopper", "NVIDIA-H100-80GB-HBM3", ""), "how many GPUs it has is not known"),
+        (labels("hopper", "NVIDIA-H100-80GB-HBM3", "0"), "how many GPUs it has is not known"),
+        ({}, "how many GPUs it has is not known"),
+    ],
+    ids=str,
+)
+def test_what_is_joined_or_not_known_is_refused(given: dict[str, str], why: str) -> None:
+    assert why in joined(given)
+
+
+def test_gpus_that_nvlink_joins_across_nodes_are_not_reset() -> None:
+    real, none = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1", "00000000-0000-0000-0000-000000000000.0"
+    hopper = labels("hopper", "x")
+    assert "those of other nodes" in joined({**hopper, CLIQUE: real}, [real])
+    assert joined({**hopper, CLIQUE: real}, ["", "other.1"]) == ""
+    assert joined({**hopper, CLIQUE: none}, [none]) == ""
+
+
+def test_the_gates_are_told_of_every_node() -> None:
+    alone, linked = node("gpu-1", **labels("hopper", "H100")), node("gpu-2", **labels("volta", "Tesla-V100-SXM2-32GB"))
+    found = node_facts([alone, linked, node("gpu-3")], [], ("nvidia.com/gpu",))
+    assert found["gpu-1"].joined == ""
+    assert "reset together" in found["gpu-2"].joined
+    assert "not known" in found["gpu-3"].joined
