@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
-from chaos.sampling.sample import NoData, Reading
+from chaos.sampling.sample import MAX_PAGES, PAGE, NoData, Reading
 from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.trouble import ApiTrouble
@@ -55,19 +55,27 @@ class View:
         return view
 
     def select(self, key: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
-        """Objects of one selection. Raises :class:`NoData` when the API gives no list."""
+        """Objects of one selection, read page by page. Raises :class:`NoData` when the API gives no whole list."""
         query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
-        path = self._path(key, namespace) + (f"?{urlencode(query)}" if query else "")
+        path = f"{self._path(key, namespace)}?{urlencode({**query, 'limit': PAGE})}"
         if path not in self._lists:
+            self._lists[path] = list(self._items(key, path))
+        return self._lists[path]
+
+    def _items(self, key: str, path: str) -> Iterator[Json]:
+        token = ""
+        for _ in range(MAX_PAGES):
             try:
-                body = msgspec.json.decode(self._fetch(path))
+                body = msgspec.json.decode(self._fetch(path + (f"&{urlencode({'continue': token})}" if token else "")))
             except msgspec.DecodeError as error:
                 raise NoData(f"list {key}: {error}") from None
-            items = body.get("items") if isinstance(body, dict) else None
-            if not isinstance(items, list):
+            if not isinstance(body, dict) or not isinstance(body.get("items"), list):
                 raise NoData(f"list {key}: no list in the answer")
-            self._lists[path] = [item for item in items if isinstance(item, dict)]
-        return self._lists[path]
+            yield from items_of(body["items"])
+            token = text_of(dig(body, "metadata").get("continue"))
+            if not token:
+                return
+        raise NoData(f"list {key}: more than {MAX_PAGES} pages")
 
     def find(self, key: str, name: str, namespace: str = "") -> Json | None:
         """One object by name, or None. Raises :class:`NoData` when the API gives no answer."""
@@ -82,9 +90,9 @@ class View:
         """A page that a pod serves, through the API server's proxy. Raises :class:`NoData`."""
         return self._fetch(self._path("pods", namespace, f"{pod}:{port}", "proxy") + path).decode(errors="replace")
 
-    def log_tail(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
-        """The last lines of a container's log. Raises :class:`NoData`."""
-        query = {"tailLines": str(lines), **({"container": container} if container else {})}
+    def log_tail(self, namespace: str, pod: str, lines: int, container: str = "", *, stamped: bool = False) -> str:
+        """The last lines of a container's log; ``stamped``: each begins with its time and a space. Raises :class:`NoData`."""
+        query = {"tailLines": str(lines), **({"container": container} if container else {}), **({"timestamps": "true"} if stamped else {})}
         return self._fetch(f"{self._path('pods', namespace, pod, 'log')}?{urlencode(query)}").decode(errors="replace")
 
 

@@ -1,0 +1,65 @@
+"""Lists of large clusters are read page by page, and to the end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.sampling.sample import PAGE, Reading
+from chaos.sampling.signals.pods import others
+from chaos.sampling.signals.view import NoData, View
+from fixtures.models import Json
+from tests.chaos.safety.world import daemon_pod, plan, world
+
+MANY = 2 * PAGE + 1
+
+
+def tenant(number: int) -> Json:
+    found = daemon_pod(f"tenant-{number:04}", "gpu-2")
+    found["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    return found
+
+
+def test_a_pod_on_the_last_page_counts(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tenant(number) for number in range(MANY)]) as (cluster, _):
+        memory: dict[str, Any] = {}
+        before = cluster.requests().count
+        assert others(Reading(cluster, plan(), memory)) == []
+        assert cluster.requests().count - before == 3
+        last = f"tenant-{MANY - 1:04}"
+        status = {"status": {"phase": "Failed"}}
+        assert cluster.patch("pods", last, status, "gpu-operator", "status").ok
+        memory.pop("pods.others")  # a live cluster's whole fleet is read every few seconds
+        assert others(Reading(cluster, plan(), memory)) == [f"gpu-operator/{last}"]
+        assert len(View.of(cluster).select("pods")) == MANY + 2
+
+
+def answers(*pages: Json) -> View:
+    texts = itertools.chain((json.dumps(page).encode() for page in pages), itertools.repeat(json.dumps(pages[-1]).encode()))
+    return View(lambda path: next(texts), lambda key, *_: f"/{key}")
+
+
+def test_a_list_that_breaks_off_or_never_ends_is_none() -> None:
+    first = {"metadata": {"continue": "x"}, "items": [{"metadata": {"name": "a"}}]}
+    with pytest.raises(NoData, match="no list in the answer"):
+        answers(first, {"kind": "Status", "code": 410}).select("pods")
+    with pytest.raises(NoData, match="more than 200 pages"):
+        answers(first).select("pods")
+
+
+def test_each_list_is_read_once() -> None:
+    asked: list[str] = []
+
+    def fetch(path: str) -> bytes:
+        asked.append(path)
+        return msgspec.json.encode({"items": []})
+
+    view = View(fetch, lambda key, *_: f"/{key}")
+    view.select("pods", fields="spec.nodeName=a")
+    view.select("pods", fields="spec.nodeName=a")
+    assert asked == ["/pods?fieldSelector=spec.nodeName%3Da&limit=500"]
