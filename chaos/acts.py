@@ -124,6 +124,19 @@ def refusals(lines: list[Line]) -> Iterator[ChaosFinding]:
             yield finding(Verdict.FAILED, f"refusal {line.seq}", "ExpectationViolated", f"what was asked for was not refused: {said}")
 
 
+def interruptions(lines: list[Line]) -> Iterator[ChaosFinding]:
+    """Acts that had to come in the middle of somebody's work, by what their activity saw before and after."""
+    for line in faults(lines):
+        interrupted = (line.detail or {}).get("interrupted")
+        if interrupted is True:
+            yield finding(Verdict.PASSED, f"interruption {line.seq}", "", "the work was under way before the act and not done after it")
+        elif interrupted is not None:
+            told = {True: "under way", False: "not under way"}
+            before, after = (told.get((line.detail or {}).get(when), "not known") for when in ("before", "after"))  # type: ignore[arg-type]
+            text = f"the act did not land in the middle of the work: it was {before} just before, and {after} once it was through"
+            yield finding(Verdict.INCONCLUSIVE, f"interruption {line.seq}", "FaultNotLanded", text)
+
+
 def ledger_errors(lines: list[Line], experiment: Experiment) -> Iterator[ChaosFinding]:
     """Whether faults landed, as declared, and whether each of them was put back and read back."""
     declared = experiment.extension.undo

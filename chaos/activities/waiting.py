@@ -23,10 +23,10 @@ def wait_for(condition: dict[str, Any], within: str) -> dict[str, Any]:
     """Wait until the condition holds, for at most the duration of that name. ``baseline`` is what holds when the wait begins."""
     wanted = parse(condition, "wait_for")
     memory: dict[str, Any] = {}
-    baseline = _values(wanted, memory)
+    baseline = values_of(wanted, memory)
     start = time.monotonic()
     limit = seconds(within) + 2 * current().plan.seconds.get("sample", 1.0)  # samples must show that it was watched to the end
-    met = poll(lambda: holds(wanted, _values(wanted, memory), baseline) is True, limit)
+    met = poll(lambda: holds(wanted, values_of(wanted, memory), baseline) is True, limit)
     return {"met": bool(met), "seconds": round(time.monotonic() - start, 2)}
 
 
@@ -64,7 +64,8 @@ def watch_before() -> dict[str, Any]:
     return {"seconds": length}
 
 
-def _values(condition: Condition, memory: dict[str, Any]) -> dict[str, JsonValue]:
+def values_of(condition: Condition, memory: dict[str, Any]) -> dict[str, JsonValue]:
+    """What the condition's signals say now; one without data is left out."""
     acting = current()
     reading = Reading(acting.cluster, acting.plan, memory)
     values: dict[str, JsonValue] = {}

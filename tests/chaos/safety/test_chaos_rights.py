@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
 
+from chaos import preparing
+from chaos.activities import canaries, gangs, ranks
 from chaos.components import Found
 from chaos.engine.admission import KEEPING, asked, calls
 from chaos.facts import Facts
@@ -65,6 +68,35 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
     for right in acts:
         name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
         assert ("", right.group, name, right.verb) in allowed, str(right)
+
+
+def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
+    allowed, seen = granted(), set[str]()
+    for experiment in load_all():
+        for right in asked(experiment, plan()):
+            name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+            if right.namespace == "gpu-conformance-chaos-run-canaries" or right.resource == "priorityclasses":
+                seen.add(f"{experiment.id} {right.verb} {name}")
+                assert ("", right.group, name, right.verb) in allowed, f"{experiment.id}: {right}"
+    assert {"N6 create deployments", "N6 create jobs", "N6 delete priorityclasses", "A1 create pods", "S3 create jobs"} <= seen
+
+
+def test_no_class_is_asked_for_where_the_policy_names_one_or_nothing_is_set_up() -> None:
+    by_id = {experiment.id: experiment for experiment in load_all()}
+
+    def classes(id_: str, facts: Facts) -> list[str]:
+        return [str(right) for right in asked(by_id[id_], plan(facts=facts)) if right.resource == "priorityclasses"]
+
+    assert len(classes("N6", Facts())) == 2
+    assert classes("N6", Facts(priority_class="theirs")) == classes("R4", Facts()) == []
+
+
+def test_every_function_that_creates_a_workload_is_known_to_the_gate() -> None:
+    """An activity that calls ``own_namespace`` sets something up."""
+    for module in (canaries, gangs, ranks):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_") and "own_namespace()" in inspect.getsource(function):
+                assert name in preparing.KINDS, name
 
 
 def test_every_undo_says_what_it_needs() -> None:
