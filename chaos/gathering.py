@@ -9,6 +9,7 @@ from typing import TypeVar
 from chaos import namespaces
 from chaos.actors import find_actors
 from chaos.case import Facts, NodeFacts
+from chaos.components import Found
 from chaos.lease import read_lease
 from chaos.ledger import view
 from chaos.ledger.access import accepted, field, read, uid_of
@@ -42,11 +43,13 @@ def gather(
     *,
     devices: Sequence[str],
     rights: Iterable[Right],
+    agents: Sequence[Found] = (),
     ours: bool,
     steady: str | None,
 ) -> Facts:
     """The facts about a plan. ``devices`` are device resource names (globs), ``rights`` all that acting and undoing takes.
 
+    ``agents`` are those whose pods on the plan's nodes will be ended: a budget of theirs counts as one of a target.
     ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
     """
     nodes = _known(lambda: _list(cluster, "nodes"))
@@ -62,7 +65,7 @@ def gather(
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
         actors=None if nodes is None or workloads is None else find_actors(workloads, nodes, plan.nodes),
-        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods)),
+        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents)),
         open_entries=_known(lambda: sum(entry.run_id != plan.run_id for entry in view.open_entries(cluster))),
         halted=None if lease is None else lease[0].halted if lease[0] else "",
     )
@@ -113,16 +116,23 @@ def _holds(pod: Json, devices: Sequence[str]) -> bool:
     return bool(spec.get("resourceClaims")) or any(_is_device(name, devices) for limit in limits for name in limit)
 
 
-def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json]) -> tuple[str, ...]:
-    """Budgets that allow no disruption of a pod that is a target. An empty selector selects all, as the API has it."""
+def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[Found]) -> tuple[str, ...]:
+    """Budgets that allow no disruption of a pod that will be ended. An empty selector selects all, as the API has it."""
     targets = {target.uid for target in plan.targets if target.kind == "pods"}
-    hit = [pod for pod in pods if uid_of(pod) in targets]
+    hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
     if not hit:
         return ()
     spent = [budget for budget in _list(cluster, "policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
     return tuple(
         f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
     )
+
+
+def _on(plan: Plan, pod: Json, agent: Found) -> bool:
+    """Whether a pod on one of the plan's nodes is an agent's."""
+    owners = [owner for owner in field(pod, "metadata", "ownerReferences") or () if owner.get("controller") is True]
+    made = any(owner.get("uid") == agent.uid or str(owner.get("name")).startswith(f"{agent.name}-") for owner in owners)
+    return made and field(pod, "metadata", "namespace") == agent.namespace and field(pod, "spec", "nodeName") in plan.nodes
 
 
 def _covers(budget: Json, pod: Json) -> bool:

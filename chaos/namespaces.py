@@ -28,16 +28,27 @@ def of_run(run_id: str) -> str:
 
 
 def ensure_shared(cluster: Cluster) -> None:
-    """The shared namespace, created unless somebody has. Raises ApiTrouble when it cannot be had."""
+    """The shared namespace, created unless somebody has; an administrator's stays as it is. Raises ApiTrouble when it cannot be had."""
     labels = {ownership.MANAGED_BY: ownership.SUITE, **_security("restricted")}
     _ensure(cluster, SHARED, labels, {EPHEMERAL: "true"})
 
 
 def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged") -> str:
-    """The run's own namespace; its name. ``cleanup`` finds it by the run's label. Raises ApiTrouble when it cannot be had."""
+    """The run's own namespace; its name. ``cleanup`` finds it by the run's label.
+
+    Raises ApiTrouble when it cannot be had, and when one of that name is not the run's: nothing is put into it, and its labels stay.
+    """
     name = of_run(run_id)
     _ensure(cluster, name, {**ownership.labels(run_id), **_MESHES_OUT, **_security(level)}, {})
+    require_own(read(cluster, "namespaces", name), name, run_id)
     return name
+
+
+def require_own(found: Json | None, name: str, run_id: str) -> None:
+    """Raises ApiTrouble for a namespace that does not carry the run's labels, or went while it was to be used."""
+    present = (field(found or {}, "metadata", "labels")) or {}
+    if any(present.get(key) != value for key, value in ownership.labels(run_id).items()):
+        raise ApiTrouble("AlreadyExists", f"namespace {name} is not of run {run_id}: it is left as it is, and nothing is put into it")
 
 
 def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[ownership.Leftover]:

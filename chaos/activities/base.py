@@ -142,7 +142,10 @@ def own_namespace() -> str:
     acting = current()
     own_priority_class()
     name = canary_namespace(acting.plan)
-    if read(acting.cluster, "namespaces", name) is None:
+    found = read(acting.cluster, "namespaces", name)
+    if found is not None:
+        namespaces.require_own(found, name, acting.plan.run_id)
+    else:
         security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
         labels = {**security, "istio-injection": "disabled"}
         body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}

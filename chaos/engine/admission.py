@@ -8,9 +8,9 @@ from chaos import gates, injector, namespaces, preparing
 from chaos.activities.devices import DETECTORS
 from chaos.artefacts import GateResult
 from chaos.case import Case, Request
-from chaos.components import DAEMON_SETS
+from chaos.components import DAEMON_SETS, Found
 from chaos.experiment import Experiment
-from chaos.facts import Facts
+from chaos.facts import Facts, canary_namespace
 from chaos.gathering import READS, gather
 from chaos.levels import Level
 from chaos.rights import Right
@@ -43,7 +43,15 @@ def admitted(
 ) -> list[GateResult]:
     """Every gate's answer. ``steady`` is what is wrong with the steady state, None when nobody has looked."""
     extension = experiment.extension
-    facts = gather(cluster, plan, devices=policy.accelerators.resources, rights=asked(experiment, plan), ours=ours, steady=steady)
+    facts = gather(
+        cluster,
+        plan,
+        devices=policy.accelerators.resources,
+        rights=asked(experiment, plan),
+        agents=restarted(experiment, plan),
+        ours=ours,
+        steady=steady,
+    )
     request = Request(
         level=Level(extension.level),
         scope=extension.radius.scope,
@@ -67,7 +75,9 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
     for verb, target in calls(experiment, plan):
         yield f"{verb} {target.kind}" + (f" in {target.namespace}" if target.namespace else "")
     yield from preparing.rights(experiment, plan)
-    inside = {found.namespace for name, found in Facts.of(plan).components.items() if name in DETECTORS}
+    if "drain" in experiment.functions:
+        yield f"create pods/eviction in {canary_namespace(plan)}"
+    inside = {found.namespace for found in restarted(experiment, plan)}
     for undo in experiment.extension.undo:
         match undo:
             case "host.command":
@@ -80,6 +90,13 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
                 yield from ("patch nodes", "patch nodes/status")
             case "workload.env":
                 yield f"patch {DAEMON_SETS}"
+
+
+def restarted(experiment: Experiment, plan: Plan) -> list[Found]:
+    """Agents whose pods on the plan's nodes are ended, so that they forget the fault."""
+    if "agent.restarted" not in experiment.extension.undo:
+        return []
+    return [found for name, found in Facts.of(plan).components.items() if name in DETECTORS]
 
 
 def calls(experiment: Experiment, plan: Plan) -> Iterator[tuple[str, Target]]:

@@ -42,5 +42,12 @@ def give(folder: Path, handover: Handover) -> None:
 
 
 def take(folder: Path) -> Handover:
-    """Read the orders."""
-    return msgspec.json.decode((folder / NAME).read_bytes(), type=Handover)
+    """Read the orders, which are given once: they go with being read."""
+    orders = msgspec.json.decode((folder / NAME).read_bytes(), type=Handover)
+    withdraw(folder)
+    return orders
+
+
+def withdraw(folder: Path) -> None:
+    """Take back orders that nobody has read. Safe to repeat."""
+    (folder / NAME).unlink(missing_ok=True)

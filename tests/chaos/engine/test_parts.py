@@ -15,7 +15,7 @@ from chaos.artefacts import Conformance, Requirement
 from chaos.engine import child
 from chaos.engine.activity import MAX_OUTPUT, bounded, wrap
 from chaos.engine.conforming import AREAS, Conforming
-from chaos.engine.handover import Access, Handover, give, take
+from chaos.engine.handover import Access, Handover, give, take, withdraw
 from chaos.engine.ladder import Stop
 from fixtures.record import Verdict
 from tests.chaos.engine.documents import activity, document
@@ -101,5 +101,19 @@ def test_orders_and_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:
     orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7)
     give(tmp_path, orders)
     artefacts.write(tmp_path / "plan.json", {})
-    assert take(tmp_path) == orders
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    assert json.loads((tmp_path / "handover.json").read_text()).keys() == {"access", "parent"}
+    assert take(tmp_path) == orders
+
+
+def test_orders_are_given_once(tmp_path: Path) -> None:
+    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7)
+    give(tmp_path, orders)
+    take(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    give(tmp_path, orders)
+    for _ in range(2):
+        withdraw(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        take(tmp_path)

@@ -12,14 +12,14 @@ import yaml
 from chaos import preparing
 from chaos.activities import canaries, gangs, ranks
 from chaos.components import Found
-from chaos.engine.admission import KEEPING, asked, calls
+from chaos.engine.admission import KEEPING, asked, calls, restarted
 from chaos.facts import Facts
 from chaos.ledger.undo import REGISTRY
 from chaos.rights import Right
 from chaos.selection import load_all
 from chaos.target import Target
 from deploy.chaos_rights import ACTS, FILE, documents, everything, text, undo_rights
-from tests.chaos.experiments.world import plan
+from tests.chaos.experiments.world import CANARIES, plan
 
 
 def granted() -> set[tuple[str, str, str, str]]:
@@ -133,3 +133,19 @@ def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:
     asked = {(verb, target.kind, target.name, target.uid) for verb, target in calls(scaling, plan(pod))}
     assert asked == {("delete", "pods", "gpu-operator-1", "uid-pod"), ("patch", "apps/deployments", "gpu-operator", "uid-operator")}
     assert ("", "apps", "deployments", "patch") in granted()
+
+
+def test_a_drain_asks_for_evictions() -> None:
+    node = Target(kind="nodes", name="a", uid="u", node="a")
+    draining = [one for one in load_all() if "drain" in one.functions]
+    assert {one.id for one in draining} == {"N6", "N7"}
+    for one in load_all():
+        evicting = [str(right) for right in asked(one, plan(node)) if right.subresource == "eviction"]
+        assert evicting == ([f"create pods/eviction in {CANARIES}"] if one in draining else []), one.id
+
+
+def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
+    found = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
+    planned = plan(facts=Facts(components={"device-plugin": found}))
+    for one in load_all():
+        assert restarted(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id

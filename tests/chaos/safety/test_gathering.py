@@ -9,6 +9,7 @@ import pytest
 
 from chaos.actors import find_actors
 from chaos.case import Facts
+from chaos.components import Found
 from chaos.gathering import gather, node_facts
 from chaos.lease import halt
 from chaos.rights import Reviewer, Right
@@ -88,6 +89,24 @@ def test_open_entries_and_a_halt_are_seen(tmp_path: Path) -> None:
 def test_a_spent_budget_counts_where_it_covers_a_target(tmp_path: Path, selector: Json, covers: bool) -> None:
     with world(tmp_path, extra=[budget(0, selector)]) as (cluster, _):
         assert facts(cluster).budgets == (("gpu-operator/keep",) if covers else ())
+
+
+@pytest.mark.parametrize(("uid", "namespace", "counts"), [("uid-plugin", "gpu-operator", True), ("x", "gpu-operator", False)])
+def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_path: Path, uid: str, namespace: str, counts: bool) -> None:
+    agent = Found(component="device-plugin", key="apps/daemonsets", namespace=namespace, name="dp", uid=uid, selector="app=plugin")
+    with world(tmp_path, extra=[budget(0, {"matchLabels": {"app": "plugin"}})]) as (cluster, _):
+        found = gather(cluster, plan(), devices=DEVICES, rights=(), agents=[agent], ours=False, steady="")
+        assert found.budgets == (("gpu-operator/keep",) if counts else ())
+        away = gather(
+            cluster,
+            plan(Target(kind="nodes", name="x", uid="x", node="x")),
+            devices=DEVICES,
+            rights=(),
+            agents=[agent],
+            ours=False,
+            steady="",
+        )
+        assert away.budgets == ()
 
 
 def test_a_budget_that_may_be_spent_is_none(tmp_path: Path) -> None:
