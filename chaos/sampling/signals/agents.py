@@ -10,6 +10,7 @@ from chaos.components import DAEMON_SETS, NAMES, Found, pods_of
 from chaos.conditions import JsonValue
 from chaos.facts import Facts
 from chaos.sampling.sample import Reading, Signal
+from chaos.sampling.signals.nodes import slowly
 from chaos.sampling.signals.view import (
     NoData,
     View,
@@ -27,6 +28,7 @@ from chaos.sampling.signals.view import (
 )
 from fixtures.models import Json
 
+AMOUNTS = ("capacity", "allocatable")
 POLICIES = "nvidia.com/clusterpolicies"
 AGENTS = ("device-plugin", "gfd", "nfd-worker", "exporter", "host-engine", "mig-manager", "dra-plugin", "rdma-plugin")
 """Components that run on every node as DaemonSets."""
@@ -72,6 +74,31 @@ def agent_pods(reading: Reading) -> JsonValue:
     }
 
 
+def elsewhere(reading: Reading, *, component: str) -> JsonValue:
+    """``{node: [pod, ready, capacity, allocatable]}`` of every node beside the targets that runs the component: nobody may touch it.
+
+    ``pod`` is its UID and restarts, the others are the node's devices. Raises :class:`NoData` when the untouched node is not among them.
+    """
+
+    def read() -> JsonValue:
+        facts, view = Facts.of(reading.plan), View.at(reading)
+        nodes = {name_of(node): node for node in view.select("nodes") if name_of(node) not in reading.plan.nodes}
+        found = {
+            node_of(pod): [
+                f"{uid_of(pod)} {restarts_of(pod)}",
+                is_ready(pod),
+                *(_devices(facts, nodes[node_of(pod)], name) for name in AMOUNTS),
+            ]
+            for pod in pods_of(view, _component(reading, component))
+            if node_of(pod) in nodes
+        }
+        if reading.plan.untouched not in found:
+            raise NoData(f"{component} has no pod on {reading.plan.untouched or 'a node that is left untouched'}")
+        return found
+
+    return slowly(reading, f"elsewhere.{component}", read)
+
+
 def policy_state(reading: Reading) -> JsonValue:
     """``status.state`` of the ClusterPolicy; empty without one."""
     return next((text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)), "")
@@ -111,6 +138,10 @@ def content_of(item: Json) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _devices(facts: Facts, node: Json, amounts: str) -> dict[str, int]:
+    return {name: number_of(value) for name, value in dig(node, "status", amounts).items() if facts.is_device(name)}
+
+
 def _component(reading: Reading, name: str) -> Found:
     found = Facts.of(reading.plan).components.get(name)
     if found is None:
@@ -144,6 +175,7 @@ def _counts(item: Json) -> list[int]:
 SIGNALS: dict[str, Signal] = {
     **{f"ready.{name}": partial(ready, component=name) for name in sorted(NAMES)},
     **{f"uids.{name}": partial(uids, component=name) for name in sorted(NAMES)},
+    **{f"elsewhere.{name}": partial(elsewhere, component=name) for name in AGENTS},
     "daemonsets": daemon_sets,
     "daemonsets.settled": settled,
     "daemonsets.generations": generations,
