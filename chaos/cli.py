@@ -19,6 +19,7 @@ from conformance.plugin.opening import Opened, open_target
 from conformance.plugin.options import Options
 from fixtures import ownership
 from fixtures.cluster import Cluster
+from fixtures.localcluster.release import DEFAULT_MINOR
 from fixtures.record import Verdict
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
 
@@ -87,6 +88,9 @@ def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> No
     command.add_argument("--in-cluster", action="store_true")
     if simulated:
         command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="")
+        local = f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate"
+        command.add_argument("--local", metavar="MINOR", nargs="?", const=DEFAULT_MINOR, default="", help=local)
+        command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
 
 
 def _open(arguments: argparse.Namespace) -> Cluster:
@@ -169,14 +173,19 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _target(arguments: argparse.Namespace) -> Iterator[Opened]:
     from chaos.options import default_scenario
 
-    named = bool(arguments.kubeconfig) + arguments.in_cluster + bool(arguments.simulate)
+    suites_own = bool(arguments.local or arguments.simulate)  # beside --local, --simulate names the scenario of its nodes
+    named = bool(arguments.kubeconfig) + arguments.in_cluster + suites_own
     if named > 1:
-        raise pytest.UsageError("--kubeconfig, --in-cluster and --simulate: one target at a time")
+        raise pytest.UsageError("--kubeconfig, --in-cluster, --local and --simulate: one target at a time")
+    if arguments.local_bin and not arguments.local:
+        raise pytest.UsageError("--local-bin needs --local")
     options = Options(
         kubeconfig=arguments.kubeconfig,
         context=arguments.context,
         in_cluster=arguments.in_cluster,
-        simulate=arguments.simulate or ("" if named else default_scenario()),
+        simulate=arguments.simulate or ("" if named and not arguments.local else default_scenario()),
+        local=arguments.local,
+        local_bin=str(Path(arguments.local_bin).expanduser().resolve()) if arguments.local_bin else "",
         policy=arguments.policy,
     )
     opened = open_target(options, ownership.new_run_id())

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from chaos.cli import main
+from chaos.options import SCENARIO
+from conformance.plugin.options import Options
+from fixtures.localcluster.release import DEFAULT_MINOR
 from fixtures.record import Verdict
 from tests.chaos.engine.documents import document
 from tests.chaos.engine.folder import Folder, replaced
@@ -48,6 +51,31 @@ def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.
         assert text in told
 
 
+@pytest.mark.parametrize(
+    ("given", "local", "scenario"),
+    [
+        ([], "", SCENARIO),
+        (["--local"], DEFAULT_MINOR, SCENARIO),
+        (["--local", "1.35"], "1.35", SCENARIO),
+        (["--local", "--simulate", "healthy"], DEFAULT_MINOR, "healthy"),
+        (["--simulate", "healthy"], "", "healthy"),
+    ],
+    ids=str,
+)
+def test_a_plan_is_made_on_the_target_that_pytest_would_take(
+    given: list[str], local: str, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Options] = []
+
+    def refuse(options: Options, run_id: str) -> None:
+        opened.append(options)
+        raise pytest.UsageError("not opened")
+
+    monkeypatch.setattr("chaos.cli.open_target", refuse)
+    assert run("plan", "--chaos-folder", EXPERIMENTS, *given) == 4
+    assert [(options.local, options.simulate) for options in opened] == [(local, scenario)]
+
+
 def test_a_plan_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "X1.yaml").write_text(json.dumps(_own(needs=["nvml-mock"])))
     assert run("plan", "--chaos-folder", tmp_path, "--simulate", "healthy") == 5
@@ -85,6 +113,10 @@ def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.Capt
         (["plan", "--chaos-folder", str(EXPERIMENTS), "--chaos-experiment", "Q1"], "no such experiment"),
         (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "nowhere"], "nowhere"),
         (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "healthy", "--kubeconfig", "x"], "one target at a time"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--kubeconfig", "x"], "one target at a time"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local-bin", "x"], "--local-bin needs --local"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--local-bin", "nowhere"], "--local: "),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "9.99"], "--local: "),
         (["explode"], "invalid choice"),
         ([], "COMMAND"),
     ],
