@@ -70,7 +70,6 @@ class EngineRecord(msgspec.Struct, kw_only=True):
     baseline_t: float | None = None
     child_started: float | None = None
     child_ended: float | None = None
-    undo_began: float | None = None
     gates: list[GateResult] = []
     ending: Ending | None = None
     abort: str = ""

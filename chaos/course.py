@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from chaos import expectations, marks
+from chaos import expectations, marks, recovery
 from chaos.acts import faults, finding, undecided
 from chaos.artefacts import EngineRecord
 from chaos.conditions import JsonValue, holds, parse, signals
@@ -15,15 +15,19 @@ from chaos.engine.block import SELF_HEALING
 from chaos.experiment import Extension
 from chaos.ledger.record import Line, State
 from chaos.marks import Mark, Told
+from chaos.recovery import Recovery
 from chaos.sampling.sample import Sample
 from fixtures.chaos_record import ChaosFinding
 from fixtures.record import Verdict
+
+UNSTEADY = "BaselineUnsteady"
 
 
 class Course(msgspec.Struct, kw_only=True):
     """One experiment's samples with what is needed to read them. Times are the sampler's seconds.
 
     ``held``: a fault lasts until it is undone, instead of healing by itself. ``undone``: when the last undo was read back.
+    ``never_lost``: no sample since the fault shows the steady state lost.
     """
 
     extension: Extension
@@ -37,21 +41,8 @@ class Course(msgspec.Struct, kw_only=True):
     end: float
     undone: float | None = None
     found: dict[str, Mark] = {}
-
-    @property
-    def origin(self) -> tuple[str, Mark]:
-        """From when the recovery counts: the injection of what heals by itself, the beginning of the undoing of what was held."""
-        if self.held and self.undo_began is not None:
-            return "undo", Mark(t=self.undo_began, uncertainty=0.0)
-        return "inject", self.inject
-
-    @property
-    def recovery(self) -> tuple[float, float] | None:
-        """Seconds from the origin to the recovery, at the earliest and at the latest; 0 for what was there before it. None without."""
-        mark, origin = self.found.get("recovered"), self.origin[1]
-        if mark is None:
-            return None
-        return max(mark.earliest - origin.t, 0.0), max(mark.t - origin.earliest, 0.0)
+    never_lost: bool = False
+    recovered: Recovery | None = None
 
     def told(self, document: dict[str, JsonValue]) -> list[Told]:
         """A condition over all samples."""
@@ -123,12 +114,22 @@ def began_undoing(lines: list[Line], engine: EngineRecord) -> float | None:
 
 
 def findings(course: Course) -> Iterator[ChaosFinding]:
-    """Everything that the samples say. Fills ``course.found`` with the marks."""
-    yield from _data(course)
+    """Everything that the samples say. Fills ``course.found`` with the marks.
+
+    What differs from a baseline that was itself not steady is no failure that was seen.
+    """
+    data = list(_data(course))
+    yield from data
+    unsteady = any(one.reason_code == UNSTEADY for one in data)
+    for one in _judged(course):
+        yield undecided(one.name, UNSTEADY, one.message) if unsteady and one.verdict is Verdict.FAILED else one
+
+
+def _judged(course: Course) -> Iterator[ChaosFinding]:
     if course.extension.undo:
         course.found["inject"] = course.inject
         yield from _detected(course)
-        yield from _recovery(course)
+        yield from recovery.judged(course)
     else:
         yield from expectations.always(
             course, "steady state", course.extension.steady, "SteadyStateLost", course.baseline_t, course.end, wanted=True
@@ -149,7 +150,7 @@ def _data(course: Course) -> Iterator[ChaosFinding]:
     if longest > limit:
         yield undecided("sampler", "SamplerGap", f"{longest:.2f} s between two samples, the limit is {limit:g} s")
     if not holds(parse(course.extension.steady), course.baseline, course.baseline):
-        yield undecided("baseline", "BaselineUnsteady", "the steady state did not hold in the sample that everything is compared with")
+        yield undecided("baseline", UNSTEADY, "the steady state did not hold in the sample that everything is compared with")
     for name in course.extension.signals:
         if name not in course.baseline:
             yield undecided(f"signal {name}", "NoData", f"{name} had no data before the fault: {_why(course.samples, name)}")
@@ -171,6 +172,8 @@ def _detected(course: Course) -> Iterator[ChaosFinding]:
             course.found[name] = mark
         elif name == "detect":
             yield undecided("detect", "EffectNotSeen", "the fault was confirmed, and no sample shows its effect")
+        elif (silent := marks.silence(course.told(document), start, max(course.end, start))) > course.seconds["gap"]:
+            yield undecided("contained", "NoData", f"not seen to be contained, and not known for {silent:.2f} s")
         else:
             yield finding(Verdict.FAILED, "contained", "NotContained", "the effect of the fault was never seen to be contained")
 
@@ -181,60 +184,6 @@ def _from(told: list[Told], start: float, course: Course) -> Mark | None:
     if mark is None:
         return None
     return Mark(t=max(mark.t, course.inject.t), uncertainty=max(min(mark.uncertainty, mark.t - course.inject.earliest), 0.0))
-
-
-def _recovery(course: Course) -> Iterator[ChaosFinding]:
-    """Steady again, for long enough, and in time: a time that could be on either side of the bound is undecided."""
-    steady = course.told(course.extension.steady)
-    settle, bound = course.seconds["settle"], course.seconds["recovery"]
-    mark = marks.recovered(steady, course.inject, settle)
-    name = "recovery"
-    if mark is None:
-        if steady and steady[-1].holds is None:
-            yield undecided(name, "NoData", "whether the steady state came back is not known: the last samples do not tell")
-        elif steady and steady[-1].holds:
-            yield undecided(name, "NotSettled", f"the steady state came back and was not watched for {settle:g} s")
-        else:
-            yield finding(
-                Verdict.FAILED, name, "SteadyStateLost", f"the steady state did not come back: {_differences(course)}", course.end
-            )
-        return
-    course.found["recovered"] = mark
-    soonest, latest = course.recovery or (0.0, 0.0)
-    text = f"{_recovered(course, mark, latest - soonest)}, bound {bound:g} s"
-    if soonest > bound:
-        yield finding(Verdict.FAILED, name, "RecoveryTooSlow", text, mark.t)
-    elif steady[-1].end - course.origin[1].t < settle or (course.undone is not None and steady[-1].t < course.undone):
-        yield undecided(name, "NotSettled", f"the steady state was not watched for {settle:g} s, and until everything was undone")
-    elif latest > bound:
-        yield undecided(name, "RecoveryUndecided", text)
-    else:
-        yield finding(Verdict.PASSED, name, "", text, mark.t)
-
-
-def _recovered(course: Course, mark: Mark, uncertainty: float) -> str:
-    """When it was steady again, in words: what was never lost, or was back before the undo, did not come back after it."""
-    word, origin = course.origin
-    if mark == course.inject:
-        apart = marks.gap(course.samples, course.inject.earliest, course.end)
-        return f"no sample shows the steady state lost (they are up to {apart:.2f} s apart)"
-    if word == "undo" and mark.t <= origin.t:
-        return (
-            f"steady again {mark.t - course.inject.t:.2f} s after the fault, {origin.t - mark.t:.2f} s before the undo began: "
-            "counted as 0.00 s after undo"
-        )
-    return f"recovered {max(mark.t - origin.t, 0.0):.2f} s after {word} (± {uncertainty:.2f} s)"
-
-
-def _differences(course: Course) -> str:
-    """Signals of the steady state that are not as they were, from the last sample."""
-    last = course.samples[-1]
-    names = dict.fromkeys(signals(parse(course.extension.steady)))
-    return "; ".join(
-        f"{name} is {expectations.short(last.values.get(name))}, was {expectations.short(course.baseline.get(name))}"
-        for name in names
-        if last.values.get(name) != course.baseline.get(name)
-    )
 
 
 def leaf_signals(extension: Extension) -> list[str]:

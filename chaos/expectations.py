@@ -79,18 +79,28 @@ def _seen(course: Course, document: dict[str, JsonValue], where: Told) -> str:
 
 
 def _eventually(course: Course, name: str, document: dict[str, JsonValue], within: float) -> ChaosFinding:
-    told = course.told(document)
-    mark = marks.first(told, course.inject.earliest)
-    if mark is None:
-        known = max((one.t for one in told if one.holds is False), default=course.inject.t)
-        if known - course.inject.t < within:
-            return undecided(name, "NoData", f"not seen within {max(known - course.inject.t, 0):.2f} s, and not watched for {within:g} s")
-        return finding(Verdict.FAILED, name, "ExpectationViolated", f"not seen within {within:g} s", known)
-    soonest, latest = max(mark.earliest - course.inject.t, 0.0), mark.t - course.inject.earliest
+    """Became true after the fault, in time: it did not hold before it, or was lost first. What held all along shows nothing."""
+    told, start = course.told(document), course.inject.earliest
+    inside = [one for one in told if start < one.end <= start + within]
+    missing = marks.missing(told, start, start + within)
+    if missing is None and any(one.holds for one in inside):
+        return undecided(name, "HeldBefore", "nothing to see: no sample shows it not to hold, neither before the fault nor since")
+    mark = None if missing is None else marks.first(told, max(missing.t, start))
+    if mark is None or mark.earliest - course.inject.t > within:
+        return _not_seen(course, name, inside, within)
+    soonest, latest = max(mark.earliest - course.inject.t, 0.0), mark.t - start
     text = f"seen {max(mark.t - course.inject.t, 0.0):.2f} s after the fault (± {latest - soonest:.2f} s), bound {within:g} s"
-    if soonest > within:
-        return finding(Verdict.FAILED, name, "ExpectationViolated", text, mark.t)
     return undecided(name, "ExpectationUndecided", text) if latest > within else finding(Verdict.PASSED, name, "", text, mark.t)
+
+
+def _not_seen(course: Course, name: str, inside: list[Told], within: float) -> ChaosFinding:
+    """Not within the bound. That is a failure where samples tell so all along."""
+    until = max((one.end for one in inside if one.holds is False), default=course.inject.t)
+    silent = marks.silence(inside, course.inject.earliest, course.inject.earliest + within)
+    if silent > course.seconds["gap"]:
+        text = f"not seen within {max(until - course.inject.t, 0):.2f} s, and not known for {silent:.2f} s of {within:g} s"
+        return undecided(name, "NoData", f"{text}, the limit is {course.seconds['gap']:g} s")
+    return finding(Verdict.FAILED, name, "ExpectationViolated", f"not seen within {within:g} s", until)
 
 
 def short(value: JsonValue) -> str:

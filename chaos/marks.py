@@ -7,7 +7,7 @@ otherwise. Nothing in between is made up: the difference is the mark's uncertain
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -53,29 +53,34 @@ def first(found: Sequence[Told], start: float) -> Mark | None:
     return None
 
 
-def recovered(steady: Sequence[Told], inject: Mark, settle: float) -> Mark | None:
-    """The start of the last unbroken steady stretch, if it lasts ``settle`` seconds; the injection itself if nothing was ever lost.
+def missing(found: Sequence[Told], start: float, end: float) -> Told | None:
+    """The sample that shows the condition not to hold: the last before ``start`` that tells, or else the first from then to ``end``."""
+    known = [one for one in found if one.holds is not None]
+    before = next((one for one in reversed(known) if one.end <= start), None)
+    if before is not None and not before.holds:
+        return before
+    return next((one for one in known if start < one.end <= end and not one.holds), None)
 
-    A sample that does not tell breaks the stretch: it is not known to be steady.
+
+def never_lost(steady: Sequence[Told], inject: Mark) -> bool:
+    """Whether every sample from the injection on shows the steady state. A reading that went on beyond it may have seen the fault."""
+    since = [one for one in steady if one.end >= inject.earliest]
+    return bool(since) and all(one.holds for one in since)
+
+
+def recovered(steady: Sequence[Told], inject: Mark, settle: float) -> Mark | None:
+    """The start of the last unbroken steady stretch, if it lasts ``settle`` seconds.
+
+    A sample that does not tell breaks the stretch: it is not known to be steady. Nor is it known not to be: the recovery may have
+    been as early as the last sample that shows it lost, or as the injection.
     """
-    stretch: list[Told] = []
-    broken: Told | None = None
-    for one in reversed(steady):
-        if one.holds is not True:
-            broken = one
-            break
-        stretch.append(one)
-    if not stretch:
+    since = [one for one in steady if one.end >= inject.earliest]
+    stretch = list(takewhile(lambda one: one.holds is True, reversed(since)))
+    if not stretch or stretch[0].end - stretch[-1].t < settle:
         return None
-    if broken is None or broken.end < inject.earliest:  # a reading that went on beyond the injection may have seen the fault
-        after = [one for one in stretch if one.t >= inject.t]
-        if not after or after[0].end - inject.t < settle:
-            return None
-        return Mark(t=inject.t, uncertainty=inject.uncertainty)
     begin = stretch[-1]
-    if stretch[0].end - begin.t < settle:
-        return None
-    return Mark(t=begin.end, uncertainty=max(begin.end - broken.t, 0.0))
+    lost = next((one.t for one in reversed(since) if one.holds is False), inject.earliest)
+    return Mark(t=begin.end, uncertainty=max(begin.end - lost, 0.0))
 
 
 def gap(samples: Sequence[Sample], start: float, end: float) -> float:

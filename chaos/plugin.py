@@ -12,6 +12,7 @@ from chaos.opening import Wishes, open_where
 from conformance.plugin.state import STATE, State
 from fixtures.chaos_record import ChaosResult
 from fixtures.record import Verdict
+from reports import experiments
 from reports.text import one_line
 
 if TYPE_CHECKING:
@@ -148,13 +149,13 @@ def _show(config: pytest.Config, result: ChaosResult) -> None:
     if reporter is None or config.option.verbose < 0:
         return
     colour = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.ERROR: "red", Verdict.INCONCLUSIVE: "yellow"}.get(result.verdict)
-    recovery = f"recovered in {result.recovery_seconds:.1f} s" if result.recovery_seconds is not None else ""
     reporter.ensure_newline()
     reporter.write(f"{result.id:<6} L{result.level} ")
     reporter.write(
         f"{'n/a' if result.verdict is Verdict.NOT_APPLICABLE else result.verdict.value:<13}", **({colour: True} if colour else {})
     )
-    reporter.write_line(f"{result.duration_seconds:6.1f} s  [{result.fidelity}] {result.title}  {recovery}".rstrip())
+    told = f"{result.title}  {experiments.recovery_words(result)}".rstrip()
+    reporter.write_line(f"{result.duration_seconds:6.1f} s  [{result.fidelity}] {told}")
 
 
 def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:

@@ -29,8 +29,10 @@ def result_of(folder: Path, verdict: ChaosVerdict, experiment: Experiment, kind:
     artefacts = Artefacts(folder)
     result = bare(experiment, kind, verdict.verdict, verdict.reason_codes, verdict.message)
     result.findings = verdict.findings[:MAX_FINDINGS]
-    result.recovery_from, result.recovery_seconds = verdict.recovery_from, _rounded(verdict.recovery_seconds)
-    result.recovery_uncertainty, result.sampler_gap_seconds = _rounded(verdict.recovery_uncertainty), _rounded(verdict.gap)
+    result.never_lost, result.sampler_gap_seconds = verdict.never_lost, _rounded(verdict.gap)
+    if verdict.recovery is not None:
+        result.recovery_from, result.recovery_seconds = verdict.recovery.since, _rounded(verdict.recovery.seconds)
+        result.recovery_uncertainty = _rounded(verdict.recovery.uncertainty)
     result.artefacts = f"chaos/{folder.name}"
     try:
         _describe(result, artefacts.plan())

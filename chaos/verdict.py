@@ -1,8 +1,8 @@
 """The verdict of an experiment: a pure function of what is in its folder, to be judged again at any time.
 
-``error``: it was not done or not undone as written, or what says so is missing. ``inconclusive``: it was, and what was seen does
-not tell. ``failed``: the cluster did not stand it. ``passed``: none of these. The first that applies counts; error and inconclusive
-never pass.
+``error``: it was not done or not undone as written, or what says so is missing. ``failed``: it was, and the cluster was seen not to
+stand it. ``inconclusive``: what was seen does not tell. ``passed``: none of these. The first that applies counts: what is not known
+elsewhere does not hide what was seen, and error and inconclusive never pass.
 """
 
 from __future__ import annotations
@@ -19,26 +19,31 @@ from chaos.course import Course
 from chaos.experiment import Experiment
 from chaos.ledger.record import Line
 from chaos.marks import Mark
+from chaos.recovery import Recovery
 from chaos.target import Plan
 from fixtures.chaos_record import ChaosFinding
 from fixtures.record import Verdict
 
 ALLOCATIONS_SIGNAL = "allocations"
-_RANK = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.FAILED)
+_RANK = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE)
+KNOWN_CODES = {"ExpectationViolated"}
+"""Why an experiment with an expected failure may fail."""
 _HELD = frozenset({Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED})
 
 
 class ChaosVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict with all that it rests on. ``gap`` is the longest silence of the sampler, seconds."""
+    """The verdict with all that it rests on. ``gap`` is the longest silence of the sampler, seconds.
+
+    ``recovery``: the time to recovery; None where nothing recovered, or ``never_lost`` says that there was nothing to recover from.
+    """
 
     verdict: Verdict
     reason_codes: list[str] = []
     message: str = ""
     findings: list[ChaosFinding] = []
     marks: dict[str, Mark] = {}
-    recovery_from: str = ""
-    recovery_seconds: float | None = None
-    recovery_uncertainty: float | None = None
+    recovery: Recovery | None = None
+    never_lost: bool = False
     gap: float | None = None
 
 
@@ -193,8 +198,17 @@ def _regressions(before: Conformance, after: Conformance) -> Iterator[ChaosFindi
         yield finding(Verdict.PASSED, "conformance", "", f"{held} requirements held before and after")
 
 
+def _verdict(found: list[ChaosFinding], expected: str) -> Verdict:
+    """The first that applies. The failure that an experiment is known for is no news: what is not known beside it counts."""
+    kinds = {one.verdict for one in found}
+    codes = {one.reason_code for one in found if one.verdict is Verdict.FAILED}
+    if expected and codes == KNOWN_CODES and Verdict.INCONCLUSIVE in kinds:
+        kinds.discard(Verdict.FAILED)
+    return next((rank for rank in _RANK if rank in kinds), Verdict.PASSED)
+
+
 def _conclude(found: list[ChaosFinding], seen: Course | None, expected: str) -> ChaosVerdict:
-    verdict = next((rank for rank in _RANK if any(one.verdict is rank for one in found)), Verdict.PASSED)
+    verdict = _verdict(found, expected)
     decisive = [one for one in found if one.verdict is verdict] if verdict is not Verdict.PASSED else []
     codes = list(dict.fromkeys(one.reason_code for one in decisive if one.reason_code))
     message = "; ".join(f"{one.name}: {one.message}" for one in decisive[:3]) + f" (and {len(decisive) - 3} more)" * (len(decisive) > 3)
@@ -202,17 +216,14 @@ def _conclude(found: list[ChaosFinding], seen: Course | None, expected: str) -> 
         verdict, codes, message = _as_expected(verdict, codes, message, expected)
     if seen is None:
         return ChaosVerdict(verdict=verdict, reason_codes=codes, message=message, findings=found)
-    word, origin = seen.origin
-    mark, bounds = seen.found.get("recovered"), seen.recovery
     return ChaosVerdict(
         verdict=verdict,
         reason_codes=codes,
         message=message,
         findings=found,
         marks=seen.found,
-        recovery_from=word if mark else "",
-        recovery_seconds=max(mark.t - origin.t, 0.0) if mark else None,
-        recovery_uncertainty=bounds[1] - bounds[0] if bounds else None,
+        recovery=seen.recovered,
+        never_lost=seen.never_lost,
         gap=marks.gap(seen.samples, seen.baseline_t, seen.end),
     )
 
@@ -221,6 +232,6 @@ def _as_expected(verdict: Verdict, codes: list[str], message: str, expected: str
     """An experiment that is known to fail: failing in the way that is known is its pass, and passing is news."""
     if verdict is Verdict.PASSED:
         return Verdict.FAILED, ["UnexpectedPass"], f"it passes now, although it was expected to fail: {expected}"
-    if set(codes) == {"ExpectationViolated"}:
+    if set(codes) == KNOWN_CODES:
         return Verdict.PASSED, ["ExpectedFailure"], f"{expected} ({message})"
     return verdict, codes, message

@@ -109,13 +109,12 @@ def _experiment(report: Report, result: ChaosResult, index: int) -> TestResult:
     start = (round(moment.timestamp() * 1000) if moment else 0) + index
     target, word = view.TARGET_NAME[result.target_kind], experiments.fidelity(result)
     title, digest = _name(f"{result.id} {result.title}"), _digest(f"{experiments.AREA} {result.id}")
-    recovery = experiments.recovery(result)
     parameters = {
         "verdict": view.WORD[result.verdict],
         "reason": experiments.reason(result),
         "level": experiments.level_words(result),
         "fidelity": word,
-        "recovery, s": recovery.words() if recovery else "",
+        "recovery, s": experiments.recovery_cell(result),
     }
     labels = {"epic": experiments.AREA, "feature": title, "suite": experiments.AREA, "severity": _SEVERITY[Level.MUST]}
     labels |= {"framework": "gpu-conformance", "host": target}

@@ -137,6 +137,7 @@ def _experiment(result: ChaosResult) -> dict[str, object]:
             "recoverySeconds": recovery.seconds if recovery else None,
             "recoveryUncertaintySeconds": recovery.uncertainty if recovery else None,
             "recoveryFrom": _name(result.recovery_from),
+            "neverLost": result.never_lost,
             "recoveryBoundSeconds": experiments.finite(result.bound_seconds),
             "samplerGapSeconds": experiments.finite(result.sampler_gap_seconds),
             "details": experiments.details(result),

@@ -34,7 +34,8 @@ _OVERALL: dict[Verdict, str] = {
     Verdict.INCONCLUSIVE: "Experiments inconclusive",
     Verdict.ERROR: "Experiments ended in error",
 }
-_FROM = {"inject": "the fault", "undo": "the undo began"}
+_FROM = {"fault": "the fault", "undo": "the undo began"}
+NEVER_LOST = "never lost"
 
 
 class Span(msgspec.Struct, kw_only=True, frozen=True):
@@ -74,11 +75,19 @@ def detection(result: ChaosResult) -> Span | None:
     return Span(seconds=end.seconds - begin.seconds, uncertainty=finite(end.uncertainty))
 
 
+def recovery_cell(result: ChaosResult, sign: str = "±") -> str:
+    """For a column of seconds: ``0.74 ± 0.68``, ``0.74 ± 0.68 (undo)`` where it counts from the undo, ``never lost``, or nothing."""
+    span = recovery(result)
+    if span is None:
+        return NEVER_LOST if result.never_lost else ""
+    return span.words(sign) + (" (undo)" if result.recovery_from == "undo" else "")
+
+
 def recovery_words(result: ChaosResult) -> str:
-    """``recovered 0.74 s (± 0.68 s) after the undo began, bound 15 s``; "" when no recovery was measured."""
+    """``recovered 0.74 s (± 0.68 s) after the undo began, bound 15 s``, or that there was nothing to recover from; "" for neither."""
     span, bound = recovery(result), finite(result.bound_seconds)
     if span is None:
-        return ""
+        return "the steady state was never lost" if result.never_lost else ""
     unsure = f" (± {seconds_words(span.uncertainty)} s)" if span.uncertainty is not None else ""
     since = f" after {_FROM[result.recovery_from]}" if result.recovery_from in _FROM else ""
     return f"recovered {seconds_words(span.seconds)} s{unsure}{since}" + (f", bound {bound:g} s" if bound is not None else "")

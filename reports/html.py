@@ -52,9 +52,9 @@ class ExperimentRow:
         return chaotic.detection(self.result)
 
     @property
-    def recovery(self) -> chaotic.Span | None:
-        """The time to recovery."""
-        return chaotic.recovery(self.result)
+    def recovery(self) -> str:
+        """The time to recovery, for a table."""
+        return chaotic.recovery_cell(self.result)
 
     @property
     def recovered(self) -> str:

@@ -114,6 +114,8 @@ def _experiment(suite: ET.Element, result: ChaosResult) -> None:
             "detectionSeconds": _seconds(detection.seconds) if detection else "",
             "recoverySeconds": _seconds(recovery.seconds) if recovery else "",
             "recoveryUncertaintySeconds": _seconds(recovery.uncertainty) if recovery else "",
+            "recoveryFrom": result.recovery_from,
+            "steadyState": experiments.NEVER_LOST if result.never_lost else "",
             "recoveryBoundSeconds": _seconds(experiments.finite(result.bound_seconds)),
             "samplerGapSeconds": _seconds(experiments.finite(result.sampler_gap_seconds)),
         },

@@ -100,11 +100,11 @@ def _experiments(chaos: ChaosReport) -> Iterator[str]:
     yield "|---|---|---|---|---:|---:|---|"
     room = MAX_EXPERIMENT_BYTES
     for index, result in enumerate(chaos.experiments):
-        detection, recovery = experiments.detection(result), experiments.recovery(result)
+        detection = experiments.detection(result)
         row = (
             f"| **{escape(result.id, 40)}** {escape(result.title, 120)} | {experiments.level_words(result)} "
             f"| {_mark(result)} | {_SIGN[result.verdict]} {view.WORD[result.verdict]} "
-            f"| {detection.words() if detection else ''} | {recovery.words() if recovery else ''} "
+            f"| {detection.words() if detection else ''} | {experiments.recovery_cell(result)} "
             f"| {escape(experiments.targets(result, 80), 200)} |"
         )
         room -= len(row.encode())

@@ -82,7 +82,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
 
 def _chaos(chaos: ChaosReport) -> list[_Family]:
     held = [(r, {"experiment": r.id, "fidelity": experiments.fidelity(r), "target": r.target_kind.value}) for r in chaos.experiments]
-    recovered = [(span, labels) for r, labels in held if (span := experiments.recovery(r)) is not None]
+    recovered = [(span, labels | {"from": r.recovery_from}) for r, labels in held if (span := experiments.recovery(r)) is not None]
     unsure = [(labels, span.uncertainty) for span, labels in recovered if span.uncertainty is not None]
     detected = [(labels, span.seconds) for r, labels in held if (span := experiments.detection(r)) is not None]
     bounds = [(labels, bound) for r, labels in held if (bound := experiments.finite(r.bound_seconds)) is not None]

@@ -27,7 +27,7 @@ def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
     made.add_column("fidelity", overflow="fold", max_width=14)
     made.add_column("verdict", no_wrap=True)
     made.add_column("detected, s" if wide else "detect", overflow="fold", justify="right", max_width=15)
-    made.add_column("recovered, s" if wide else "recover", overflow="fold", justify="right", max_width=15)
+    made.add_column("recovered, s" if wide else "recover", overflow="fold", justify="right", max_width=20)
     made.add_column("target", overflow="fold", ratio=1)
     for result in results[:MAX_ROWS]:
         made.add_row(
@@ -36,7 +36,7 @@ def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
             _fidelity(result, colour),
             Text((_WORD if wide else SHORT)[result.verdict], style=STYLE[result.verdict]),
             _span(experiments.detection(result), wide, colour),
-            _span(experiments.recovery(result), wide, colour),
+            _recovery(result, wide, colour),
             plain(experiments.targets(result, 120), 600, colour),
         )
     return made
@@ -74,6 +74,15 @@ def _fidelity(result: ChaosResult, colour: bool) -> Text:
     if simulated(result):
         text.stylize("black on yellow")
     return text
+
+
+def _recovery(result: ChaosResult, wide: bool, colour: bool) -> Text:
+    """Like the table of the other reports; without the room for it, one digit each and the word on a line of its own."""
+    span = experiments.recovery(result)
+    if wide or span is None:
+        return plain(experiments.recovery_cell(result) or "-", 60, colour)
+    text = _span(span, wide, colour)
+    return text.append("\n(undo)") if result.recovery_from == "undo" else text
 
 
 def _span(span: experiments.Span | None, wide: bool, colour: bool) -> Text:

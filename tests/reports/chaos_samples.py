@@ -31,7 +31,7 @@ def experiment(verdict: Verdict = Verdict.PASSED, **change: Any) -> ChaosResult:
         "marks": marks(inject=4.0, detect=4.5, contained=4.75, recovered=12.5),
         "recovery_seconds": 8.5,
         "recovery_uncertainty": 0.25,
-        "recovery_from": "inject",
+        "recovery_from": "fault",
         "bound_seconds": 30.0,
         "ended_seconds": 15.0,
         "series": [

@@ -46,6 +46,7 @@ def test_junit_properties_of_an_experiment() -> None:
         "detectionSeconds": "0.500",
         "recoverySeconds": "8.500",
         "recoveryUncertaintySeconds": "0.250",
+        "recoveryFrom": "fault",
         "recoveryBoundSeconds": "30.000",
     }
     failure = cases(bare(mixed_chaos()), mixed_chaos())["A3"].find("failure")
@@ -73,6 +74,17 @@ def test_junit_of_a_passed_experiment_with_residue_is_red() -> None:
     made.residue = ["nodes n1"]
     assert len(list(ET.fromstring(junit.render(made, held)).iter("error"))) == 1
     assert "NOT PUT BACK: nodes n1" in (cases(made, held)["A1"].findtext("system-out") or "")
+
+
+def test_what_was_never_lost_has_no_time_to_recovery() -> None:
+    kept = experiment(never_lost=True, recovery_seconds=None, recovery_uncertainty=None, recovery_from="")
+    case = cases(bare(chaos(kept)), chaos(kept))["A1"]
+    properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert properties["steadyState"] == "never lost"
+    assert not {"recoverySeconds", "recoveryUncertaintySeconds", "recoveryFrom"} & set(properties)
+    extra = ctrf_tests(bare(chaos(kept)), chaos(kept))["A1"]["extra"]
+    assert (extra["neverLost"], extra["recoverySeconds"]) == (True, None)
+    assert "recovery_seconds{" not in openmetrics.render(bare(chaos(kept)), chaos(kept))
 
 
 # -- CTRF
@@ -139,8 +151,8 @@ def test_allure_takes_hostile_experiments(tmp_path: Path) -> None:
 def test_metrics_of_experiments() -> None:
     lines = openmetrics.render(bare(mixed_chaos()), mixed_chaos()).splitlines()
     labels = 'experiment="A1",fidelity="simulated",target="simulated"'
-    assert f"gpu_conformance_chaos_recovery_seconds{{{labels}}} 8.5" in lines
-    assert f"gpu_conformance_chaos_recovery_uncertainty_seconds{{{labels}}} 0.25" in lines
+    assert f'gpu_conformance_chaos_recovery_seconds{{{labels},from="fault"}} 8.5' in lines
+    assert f'gpu_conformance_chaos_recovery_uncertainty_seconds{{{labels},from="fault"}} 0.25' in lines
     assert f'gpu_conformance_chaos_verdict{{{labels},verdict="passed"}} 1' in lines
     assert f'gpu_conformance_chaos_verdict{{{labels},verdict="failed"}} 0' in lines
     assert 'gpu_conformance_chaos_experiments{verdict="error",target="simulated"} 1' in lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, TargetKind, Verdict
 from reports import experiments, html, markdown, terminal
 from reports.write import ReportError, load_chaos, load_run, write_all
-from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, mixed_chaos
+from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import report, result, sample_report
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -192,6 +193,26 @@ def test_the_undo_is_marked_where_the_recovery_counts_from_it() -> None:
     page = html.render(report([]), chaos(experiment(recovery_from="undo", recovery_seconds=3.0)))
     assert "undo begins at +5.50 s" in page
     assert "undo begins" not in html.render(report([]), chaos(experiment(recovery_from="undo", recovery_seconds=0.0)))
+
+
+def never_lost() -> ChaosReport:
+    kept: dict[str, Any] = {"never_lost": True, "recovery_seconds": None, "recovery_uncertainty": None, "recovery_from": ""}
+    return chaos(experiment(marks=marks(inject=4.0), **kept), experiment(id="A9", recovery_from="undo"))
+
+
+def test_what_was_never_lost_has_no_time_and_what_the_undo_ended_says_so() -> None:
+    held = never_lost()
+    page = html.render(report([]), held)
+    assert '<td class="n">never lost</td>' in page
+    assert "the steady state was never lost" in page
+    assert '<td class="n">8.50 ± 0.25 (undo)</td>' in page
+    assert "recovered 8.50 s (± 0.25 s) after the undo began, bound 30 s" in page
+    table = markdown.render(bare(held), held)
+    assert "| never lost |" in table
+    assert "| 8.50 ± 0.25 (undo) |" in table
+    assert re.search(r"\| +never lost \|", plain(bare(held), held))
+    assert "8.50 +/- 0.25 (undo)" in plain(bare(held), held, 160)
+    assert re.search(r"\| +\(undo\) \|", plain(bare(held), held, 80))
 
 
 # -- folders

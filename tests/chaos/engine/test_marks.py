@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.marks import Mark, Told, first, gap, recovered, silence
+from chaos.marks import Mark, Told, first, gap, missing, never_lost, recovered, silence
 from chaos.sampling.sample import Sample
 
 
@@ -33,9 +33,33 @@ def test_a_sample_that_does_not_tell_breaks_a_stretch() -> None:
     assert recovered(told("++--++?++"), Mark(t=1.5, uncertainty=0.0), 3.0) is None
 
 
-def test_what_was_never_lost_was_recovered_from_at_once_if_it_was_watched() -> None:
-    assert recovered(told("+++++"), Mark(t=1.5, uncertainty=0.2), 2.0) == Mark(t=1.5, uncertainty=0.2)
-    assert recovered(told("+++"), Mark(t=1.5, uncertainty=0.2), 2.0) is None
+def test_an_unknown_sample_says_nothing_of_what_was_before_it() -> None:
+    inject = Mark(t=1.5, uncertainty=0.1)
+    assert recovered(told("++-++?+++"), inject, 2.0) == Mark(t=6.1, uncertainty=pytest.approx(4.1))  # lost at 2, nowhere else
+    assert recovered(told("++?+++"), inject, 2.0) == Mark(t=3.1, uncertainty=pytest.approx(1.7))  # may be as early as the fault
+
+
+@pytest.mark.parametrize(
+    ("shown", "lost"), [("+++++", False), ("--+++", False), ("++-++", True), ("++?++", True), ("++", True), ("", True)]
+)
+def test_never_lost_is_what_every_sample_since_the_fault_shows(shown: str, lost: bool) -> None:
+    assert never_lost(told(shown), Mark(t=1.5, uncertainty=0.2)) is not lost
+
+
+@pytest.mark.parametrize(
+    ("shown", "at"),
+    [
+        ("--++", 1.0),  # before the fault at 1.5
+        ("-?++", 0.0),
+        ("++-+", 2.0),  # lost since
+        ("++++-", None),  # lost after the end at 3.5
+        ("++??", None),
+        ("??++", None),  # nobody knows what it was before
+    ],
+)
+def test_what_is_not_there_is_not_there_before_or_since(shown: str, at: float | None) -> None:
+    found = missing(told(shown), 1.5, 3.5)
+    assert (found.t if found else None) == at
 
 
 def test_nothing_steady_at_the_end_is_no_recovery() -> None:

@@ -31,8 +31,9 @@ def test_what_went_well_passes_with_four_marks_and_their_uncertainty(tmp_path: P
     assert found.marks["inject"].uncertainty == pytest.approx(0.02)
     assert found.marks["recovered"].t == pytest.approx(4.26)
     assert found.marks["recovered"].uncertainty == pytest.approx(0.26)
-    assert found.recovery_from == "undo"
-    assert found.recovery_seconds == pytest.approx(0.26)
+    assert found.recovery is not None
+    assert found.recovery.since == "undo"
+    assert found.recovery.seconds == pytest.approx(0.26)
 
 
 def _message(found: ChaosVerdict, name: str) -> str:
@@ -41,25 +42,49 @@ def _message(found: ChaosVerdict, name: str) -> str:
 
 def test_the_record_and_the_finding_say_the_same_of_what_is_not_known(tmp_path: Path) -> None:
     found = judged(tmp_path, lambda folder: None)  # the sample before the recovery began before the undo did
-    assert found.recovery_uncertainty == pytest.approx(0.26)
-    assert _message(found, "recovery") == "recovered 0.26 s after undo (± 0.26 s), bound 20 s"
+    assert found.recovery is not None
+    assert found.recovery.uncertainty == pytest.approx(0.26)
+    assert _message(found, "recovery") == "recovered 0.26 s (± 0.26 s) after the undo began, bound 20 s"
 
 
 def _healed(folder: Folder) -> None:
     folder.samples = samples(lambda t: {"node.labels": "b"} if 2.0 <= t < 3.1 else {"node.labels": "a"})
 
 
-def test_what_came_back_before_the_undo_is_not_said_to_have_come_back_after_it(tmp_path: Path) -> None:
+def test_what_came_back_before_the_undo_counts_from_the_fault(tmp_path: Path) -> None:
     found = judged(tmp_path, _healed)
     assert found.verdict is Verdict.PASSED, found.message
-    assert (found.recovery_seconds, found.recovery_uncertainty) == (0.0, 0.0)
-    assert _message(found, "recovery").startswith("steady again 1.24 s after the fault, 0.74 s before the undo began")
+    assert found.recovery is not None
+    assert found.recovery.since == "fault"
+    assert found.recovery.seconds == pytest.approx(1.24)  # the sample of 3.25, read by 3.26, the fault of 2.02
+    assert found.recovery.uncertainty == pytest.approx(0.28)  # lost in the sample of 3.0, and the fault may be as old as 2.0
+    assert _message(found, "recovery") == "recovered 1.24 s (± 0.28 s) after the fault, bound 20 s"
 
 
-def test_a_steady_state_that_was_never_lost_is_said_so(tmp_path: Path) -> None:
+def test_what_came_back_before_the_undo_is_held_to_the_bound_from_the_fault_on(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:
+        _healed(folder)
+        folder.plan = msgspec.structs.replace(folder.plan, seconds={**folder.plan.seconds, "recovery": 0.9})
+        folder.engine.plan_digest = folder.plan.digest
+
+    assert judged(tmp_path, spoil).reason_codes == ["RecoveryTooSlow"]
+
+
+def test_a_fault_that_heals_by_itself_counts_from_itself_whatever_the_undo_did(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:
+        folder.ledger = ledger(undo="pods.replaced")
+
+    found = judged(tmp_path, spoil, undo=["pods.replaced"])
+    assert found.recovery is not None
+    assert (found.recovery.since, found.recovery.seconds) == ("fault", pytest.approx(2.24))
+
+
+def test_a_steady_state_that_was_never_lost_has_no_time_to_recovery(tmp_path: Path) -> None:
     change = {"detect": None, "contained": None}
     found = judged(tmp_path, lambda folder: setattr(folder, "samples", samples(lambda t: {"node.labels": "a"})), **change)
-    assert _message(found, "recovery") == "no sample shows the steady state lost (they are up to 0.25 s apart), bound 20 s"
+    assert _message(found, "recovery") == "never lost: no sample shows the steady state lost (they are up to 0.25 s apart)"
+    assert (found.verdict, found.never_lost, found.recovery) == (Verdict.PASSED, True, None)
+    assert "recovered" not in found.marks
 
 
 def _undone_late(folder: Folder) -> None:
@@ -365,7 +390,8 @@ def test_allocations_of_nobody_or_from_before_the_fault_only_are_undecided(tmp_p
     now = {"pods": {"1": holding} if pods else {}}
 
     def spoil(folder: Folder) -> None:
-        folder.allocations = [{"t": 0.5, "phase": "before", "allocations": now}, {"t": last, "phase": "after", "allocations": now}]
+        times = {"before": 0.5, "during": 3.0, "after": last}
+        folder.allocations = [{"t": t, "phase": phase, "allocations": now} for phase, t in times.items()]
         folder.samples = samples(lambda t: {"allocations": {}})
 
     found = judged(tmp_path, spoil, signals=[*_SIGNALS, "allocations"])
@@ -475,6 +501,83 @@ def test_eventually_means_within_its_bound(tmp_path: Path, seen: float | None, v
     assert found.verdict is verdict, found.message
 
 
+_TOLD: dict[str, Any] = {
+    "expect": [{"name": "told", "eventually": {"signal": "told", "is": True}, "within": "telling"}],
+    "signals": [*_SIGNALS, "told"],
+    "seconds": {"telling": {"live": 2, "simulated": 2}},
+}
+
+
+def _telling(value: Callable[[float], bool | None]) -> Callable[[Folder], None]:
+    def spoil(folder: Folder) -> None:
+        folder.samples = samples(lambda t: {"told": value(t)})
+        folder.plan = msgspec.structs.replace(folder.plan, seconds={**folder.plan.seconds, "telling": 2.0})
+        folder.engine.plan_digest = folder.plan.digest
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "code"),
+    [
+        (lambda t: True, Verdict.INCONCLUSIVE, "HeldBefore"),  # held all along: nothing was shown
+        (lambda t: t < 5, Verdict.INCONCLUSIVE, "HeldBefore"),  # lost only after the bound of 2 s from 2 s on
+        (lambda t: None if t < 2 else True, Verdict.INCONCLUSIVE, "HeldBefore"),  # what it was before is not known
+        (lambda t: not 2.5 <= t < 3, Verdict.PASSED, ""),  # lost, and came back
+        (lambda t: t < 2.5, Verdict.FAILED, "ExpectationViolated"),  # lost, and did not
+        (lambda t: False if t < 2.5 or t > 4.5 else None, Verdict.INCONCLUSIVE, "NoData"),  # it may have come in between
+    ],
+    ids=["held", "lost late", "unknown before", "came back", "stayed away", "unknown in between"],
+)
+def test_eventually_is_not_shown_by_what_held_all_along(
+    tmp_path: Path, value: Callable[[float], bool | None], verdict: Verdict, code: str
+) -> None:
+    found = judged(tmp_path, _telling(value), **_TOLD)
+    told = next(one for one in found.findings if one.name == "expect: told")
+    assert (told.verdict, told.reason_code) == (verdict, code), told.message
+
+
+def test_a_failure_that_was_seen_outranks_what_is_not_known_elsewhere(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:
+        _telling(lambda t: None)(folder)
+        folder.samples = [{**one, "values": {**one["values"], "nodes.others": ["n3"] if one["t"] == 3.0 else []}} for one in folder.samples]
+
+    found = judged(tmp_path, spoil, **_TOLD)
+    assert (found.verdict, found.reason_codes) == (Verdict.FAILED, ["CollateralDamage"])
+    assert Verdict.INCONCLUSIVE in {one.verdict for one in found.findings}
+
+
+def test_an_error_outranks_a_failure(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:
+        folder.after = replaced(Verdict.FAILED)
+        folder.engine.residue = ["nodes n1: not undone"]
+
+    assert judged(tmp_path, spoil).verdict is Verdict.ERROR
+
+
+def test_what_differs_from_a_baseline_that_was_broken_is_undecided(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:
+        folder.samples = samples(lambda t: {"node.ready": t != 0.5, "nodes.others": ["n3"] if t == 3.0 else []})
+
+    found = judged(tmp_path, spoil)
+    assert (found.verdict, found.reason_codes) == (Verdict.INCONCLUSIVE, ["BaselineUnsteady"])
+
+
+def test_a_containment_that_nobody_could_see_is_undecided(tmp_path: Path) -> None:
+    contained = {"signal": "told", "is": True}
+    found = judged(tmp_path, _telling(lambda t: None if t > 2 else False), **{**_TOLD, "expect": [], "contained": contained})
+    assert next(one.verdict for one in found.findings if one.name == "contained") is Verdict.INCONCLUSIVE
+
+
+def test_a_recovery_that_nobody_could_see_is_not_too_slow(tmp_path: Path) -> None:
+    def spoil(folder: Folder) -> None:  # back by 4.26, within the bound from the undo at 4 on, and not known at 5.5
+        folder.samples = samples(lambda t: {"node.labels": None} if t == 5.5 else {})
+        folder.plan = msgspec.structs.replace(folder.plan, seconds={**folder.plan.seconds, "recovery": 1.0})
+        folder.engine.plan_digest = folder.plan.digest
+
+    assert judged(tmp_path, spoil).reason_codes == ["RecoveryUndecided"]
+
+
 def test_a_hypothesis_that_broke_in_between_fails_although_the_toolkit_forgot_it(tmp_path: Path) -> None:
     def spoil(folder: Folder) -> None:
         folder.document["steady-state-hypothesis"] = {"title": "t", "probes": [{"name": "p"}]}
@@ -495,6 +598,13 @@ def test_a_known_failure_passes_and_its_end_is_noticed(tmp_path: Path) -> None:
     assert (known.verdict, known.reason_codes) == (Verdict.PASSED, ["ExpectedFailure"])
     gone = judged(tmp_path / "gone", lambda folder: None, expected_failure="upstream #1")
     assert (gone.verdict, gone.reason_codes) == (Verdict.FAILED, ["UnexpectedPass"])
+
+    def unsure(folder: Folder) -> None:
+        fail(folder)
+        folder.engine.sampler_failure = "OSError: disk"
+
+    unknown = judged(tmp_path / "unknown", unsure, expected_failure="upstream #1")
+    assert (unknown.verdict, unknown.reason_codes) == (Verdict.INCONCLUSIVE, ["SamplerFailed"])
     other = judged(tmp_path / "other", lambda folder: setattr(folder, "after", replaced(Verdict.FAILED)), expected_failure="upstream #1")
     assert other.verdict is Verdict.FAILED
 
