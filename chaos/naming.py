@@ -27,6 +27,16 @@ def names_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(facts["uuid"]), *pci_forms(str(facts.get("pci") or "")), f"gpu {facts.get('index')}")
 
 
+def names_this(message: str, names: Collection[str]) -> bool:
+    """Whether a message has one of ``names`` as a word of its own, in any form: GPU 10 is not GPU 1."""
+    said = message.lower()
+    if any(re.search(rf"(?<![0-9a-z]){re.escape(name.lower())}(?![0-9a-z])", said) for name in names):
+        return True
+    if {f"gpu {index}" for index in _INDEX.findall(message)} & {name.lower() for name in names}:
+        return True
+    return bool({_place(found) for found in _PCI.findall(message)} & {_place(name) for name in names if _PCI.fullmatch(name)})
+
+
 def names_another(message: str, names: Collection[str]) -> bool:
     """Whether a message names a GPU that is none of ``names``. An index counts in a message that has nothing better.
 

@@ -9,7 +9,7 @@ import time
 from chaos.conditions import JsonValue
 from chaos.cordons import cordoned_by_others
 from chaos.facts import Facts
-from chaos.naming import names_another, names_of
+from chaos.naming import names_another, names_of, names_this
 from chaos.sampling.sample import Reading
 from chaos.sampling.signals.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from fixtures.models import Json
@@ -193,8 +193,7 @@ def faults_name_target(reading: Reading) -> JsonValue:
     target = next((target for target in reading.plan.targets if target.facts.get("uuid")), None)
     if target is None:
         raise NoData("the plan names no device")
-    said = str(fault_messages(reading)).lower()
-    return any(name.lower() in said for name in names_of(target.facts))
+    return names_this(str(fault_messages(reading)), names_of(target.facts))
 
 
 def faults_of_others(reading: Reading) -> JsonValue:
