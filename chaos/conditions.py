@@ -133,8 +133,8 @@ def holds(condition: Condition, values: Mapping[str, JsonValue], baseline: Mappi
 
 
 def _compare(leaf: Leaf, values: Mapping[str, JsonValue], baseline: Mapping[str, JsonValue]) -> bool | None:
-    if leaf.signal not in values or (leaf.of_baseline and leaf.signal not in baseline):
-        return None
+    if leaf.signal not in values or (leaf.of_baseline and baseline.get(leaf.signal) is None):
+        return None  # null in the baseline: there was nothing yet that could be compared with
     value = values[leaf.signal]
     wanted = baseline[leaf.signal] if leaf.of_baseline else leaf.value
     if leaf.shift:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos import allocation, course, marks
+from chaos import course, holdings, marks
 from chaos.acts import engine_errors, finding, journal_errors, ledger_errors, refusals
 from chaos.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance, EngineRecord
 from chaos.course import Course
@@ -20,11 +20,11 @@ from chaos.experiment import Experiment
 from chaos.ledger.record import Line
 from chaos.marks import Mark
 from chaos.recovery import Recovery
+from chaos.snapshots import SIGNAL
 from chaos.target import Plan
 from fixtures.chaos_record import ChaosFinding
 from fixtures.record import Verdict
 
-ALLOCATIONS_SIGNAL = "allocations"
 _RANK = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE)
 KNOWN_CODES = {"ExpectationViolated"}
 """Why an experiment with an expected failure may fail."""
@@ -131,29 +131,14 @@ def _course(artefacts: Artefacts, experiment: Experiment, plan: Plan, engine: En
 
 
 def _allocations(artefacts: Artefacts, seen: Course) -> Iterator[ChaosFinding]:
-    if ALLOCATIONS_SIGNAL not in seen.extension.signals:
+    if SIGNAL not in seen.extension.signals:
         return
     try:
         snapshots = artefacts.allocations()
     except ArtefactError as error:
         yield finding(Verdict.ERROR, "artefacts", error.code, str(error))
         return
-    if {snapshot.phase for snapshot in snapshots} < {"before", "after"}:
-        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "allocations were not read both before and after the fault")
-        return
-    if snapshots[-1].t < seen.inject.t:
-        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "allocations were not read after the fault")
-        return
-    broken = allocation.breaches(snapshots)
-    for breach in broken:
-        yield finding(Verdict.FAILED, f"allocations: {breach.invariant}", "AllocationBroken", breach.message, breach.t)
-    if not broken and not snapshots[0].allocations.pods:
-        yield finding(Verdict.INCONCLUSIVE, "allocations", "NoData", "no pod held a device before the fault: there was nothing to keep")
-    elif not broken:
-        pods = len(snapshots[0].allocations.pods)
-        yield finding(
-            Verdict.PASSED, "allocations", "", f"no device held twice, lost or changed ({len(snapshots)} states, {pods} pods before)"
-        )
+    yield from holdings.findings(snapshots, seen.inject.t)
 
 
 def _conformance(artefacts: Artefacts) -> Iterator[ChaosFinding]:

@@ -17,7 +17,6 @@ import msgspec
 from chaos import artefacts
 from chaos.abort import AbortFlag
 from chaos.acts import faults
-from chaos.allocation import Allocations, Snapshot
 from chaos.artefacts import EngineRecord, GateResult
 from chaos.conditions import JsonValue, holds, parse
 from chaos.course import baseline_of, began_undoing, held
@@ -29,12 +28,14 @@ from chaos.engine.ladder import Ending, Stop, end, supervise
 from chaos.experiment import Experiment
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
+from chaos.ledger.record import Line
 from chaos.ledger.replay import replay
 from chaos.sampling.sample import Reading, Sample, Signal
 from chaos.sampling.sampler import Sampler, steady_since
+from chaos.snapshots import SIGNAL, Window, snapshots
 from chaos.target import Plan
 from chaos.trouble import LedgerError
-from chaos.verdict import ALLOCATIONS_SIGNAL, ChaosVerdict, judge
+from chaos.verdict import ChaosVerdict, judge
 from fixtures.cluster import Cluster
 from fixtures.record import TargetKind
 
@@ -83,7 +84,6 @@ class Runner:
         self._steady = parse(experiment.extension.steady)
         self._baseline: dict[str, JsonValue] = {}
         self._samples: list[Sample] = []
-        self._allocations_from: float | None = None
 
     def run(self) -> ChaosVerdict:
         """Carry it out and judge it. Raises what interrupted it, after everything was put back and judged."""
@@ -256,24 +256,18 @@ class Runner:
             lines = artefacts.Artefacts(self.folder).ledger()
             baseline = baseline_of(list(sampler.samples), self._record, lines)
             if baseline is not None:
-                self._baseline, self._allocations_from = baseline.values, baseline.t
+                self._baseline = baseline.values
             inject = min((sampler.at(line.at) for line in faults(lines)), default=start)
             undoing = began_undoing(lines, self._record)
             return inject, undoing if held(lines) and undoing is not None else inject
         return start, start
 
     def _keep_allocations(self) -> None:
-        """The allocations as they changed: before the fault, during, and as last seen."""
-        known = [(sample.t, sample.values[ALLOCATIONS_SIGNAL]) for sample in self._samples if ALLOCATIONS_SIGNAL in sample.values]
-        start = self._record.baseline_t if self._allocations_from is None else self._allocations_from
-        known = [(t, value) for t, value in known if start is not None and t >= start]
-        lines, previous = [], None
-        for index, (t, value) in enumerate(known):
-            if value == previous and index < len(known) - 1:
-                continue
-            phase = "before" if index == 0 else "after" if index == len(known) - 1 else "during"
-            with contextlib.suppress(msgspec.ValidationError):
-                lines.append(Snapshot(t=t, phase=phase, allocations=msgspec.convert(value, Allocations)))
-            previous = value
-        if ALLOCATIONS_SIGNAL in self.experiment.extension.signals:
-            (self.folder / artefacts.ALLOCATIONS).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        """The allocations as they changed: before the fault, during, and after its undo."""
+        if SIGNAL not in self.experiment.extension.signals:
+            return
+        lines: list[Line] = []
+        with contextlib.suppress(artefacts.ArtefactError):  # without a ledger nothing is known to be before or after
+            lines = artefacts.Artefacts(self.folder).ledger()
+        found = snapshots(self._samples, Window.of(lines, self._record.sampler_began or 0.0), self.plan.seconds["gap"])
+        (self.folder / artefacts.ALLOCATIONS).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))

@@ -194,6 +194,26 @@ def test_every_mig_instance_of_a_device_shares_its_health() -> None:
     run(body, machine=machine)
 
 
+def test_a_plugin_that_comes_back_one_device_short() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        assert devices(await cluster.client.get(NODE)) == ("4", "4")
+        await replace_plugin(cluster)
+        await until_devices(cluster, "3", "3")
+
+    run(body, Behaviour(plugin_comes_back_short=True))
+
+
+@pytest.mark.parametrize(("behaviour", "marked"), [(Behaviour(), 3), (Behaviour(plugin_marks_another_device=True), 0)])
+def test_which_device_an_xid_marks(behaviour: Behaviour, marked: int) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        gpus = hardware("a", 4).gpus
+        cluster.hosts["a"].raise_xid(gpus[3].uuid, 79)
+        await until_devices(cluster, "4", "3")
+        assert cluster.kubelets.machines["a"].manager.registry.unhealthy(GPU) == {gpus[marked].uuid}
+
+    run(body, behaviour)
+
+
 @pytest.mark.parametrize(("behaviour", "left"), [(Behaviour(), "3"), (Behaviour(plugin_hides_all_when_one_lost=True), "0")])
 def test_a_plugin_that_starts_lists_the_devices_that_are_there(behaviour: Behaviour, left: str) -> None:
     async def body(cluster: SmallCluster) -> None:

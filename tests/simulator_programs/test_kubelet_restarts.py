@@ -54,6 +54,12 @@ async def listed(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
     }
 
 
+async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
+    """Ids of the healthy devices by resource, as a pod with the socket reads them."""
+    await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
+    return {item["resource"]: item["ids"] for item in msgspec.json.decode(await cluster.output(name))["allocatable"]}
+
+
 def test_a_restart_keeps_pods_and_their_devices() -> None:
     async def body(cluster: SmallCluster) -> None:
         before = await holder(cluster)
@@ -141,6 +147,20 @@ def test_the_plugin_registers_again_even_when_it_was_replaced_meanwhile() -> Non
         host.start_kubelet()
         await cluster.until(NODE, lambda obj: devices(obj) == ("0", "0"))
         await cluster.until(NODE, lambda obj: devices(obj) == ("4", "4"))
+
+    run(body)
+
+
+def test_podresources_tell_which_devices_are_healthy_given_out_or_not() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await holder(cluster)
+        uuids = [gpu.uuid for gpu in hardware("a", 4).gpus]
+        assert await allocatable(cluster, "lister-1") == {GPU: uuids}
+        cluster.hosts["a"].raise_xid(uuids[1], 79)
+        assert await allocatable(cluster, "lister-2") == {GPU: [uuids[0], *uuids[2:]]}
+        await cluster.client.delete(f"{SYSTEM}/plugin")
+        await cluster.until(NODE, lambda obj: devices(obj) == ("4", "0"))
+        assert await allocatable(cluster, "lister-3") == {}
 
     run(body)
 

@@ -1,8 +1,4 @@
-"""Who holds which devices on the target nodes: pods' requests, the kubelet's PodResources, and what workers see inside.
-
-PodResources is a socket of the node. A reader pod of the experiment prints what it lists, one JSON document a line; the last line
-of its log is read. Before there is a reader nobody is known to hold anything.
-"""
+"""Who holds which devices on the target nodes, and which devices there are: pods' requests, PodResources, what workers see inside."""
 
 from __future__ import annotations
 
@@ -17,73 +13,72 @@ from chaos.conditions import JsonValue
 from chaos.facts import CANARY_LABEL, Facts
 from chaos.published import CLAIMS, RESOURCE, Device, allocated, asked, claims_of, devices
 from chaos.sampling.sample import Reading
+from chaos.sampling.signals.podresources import Listing, identity, ids_by_resource, listings
 from chaos.sampling.signals.pods import WORKER, holding, uuids_in
-from chaos.sampling.signals.view import NoData, View, asks, dig, full_name, labels_of, name_of, namespace_of, node_of, phase_of, uid_of
+from chaos.sampling.signals.view import (
+    NoData,
+    View,
+    asks,
+    dig,
+    full_name,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    number_of,
+    phase_of,
+    uid_of,
+)
 from fixtures.models import Json
-
-READER = "reader"
-"""Role of the reader pod, in the run's own namespace."""
 
 KNOWN_SECONDS = 2.0
 """How long a pod must have been seen running before it is compared: its status and the reader's line are not of one moment."""
 
 
-class Granted(msgspec.Struct):
-    """Ids of one resource that a container holds."""
-
-    resource: str = ""
-    ids: list[str] = []
-
-
-class Container(msgspec.Struct):
-    """One container of the listing."""
-
-    name: str = ""
-    devices: list[Granted] = []
-
-
-class Listed(msgspec.Struct):
-    """One pod of the listing."""
-
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    containers: list[Container] = []
-
-
-class Listing(msgspec.Struct):
-    """What the kubelet's PodResources lists, as the reader prints it."""
-
-    pods: list[Listed] = []
-
-
 def allocations(reading: Reading) -> JsonValue:
-    """:class:`chaos.allocation.Allocations` of the target nodes. Raises :class:`NoData` while a reader is there and silent."""
-    view, plan = View.at(reading), reading.plan
-    if Facts.of(plan).device_class:
+    """:class:`chaos.allocation.Allocations` of the target nodes; null before anybody has asked. Raises :class:`NoData`."""
+    if Facts.of(reading.plan).device_class:
         return msgspec.to_builtins(_claimed(reading))
-    readers = [
-        pod for pod in view.select("pods", plan.namespace) if labels_of(pod).get(CANARY_LABEL) == READER and phase_of(pod) == "Running"
-    ]
-    if not readers:
-        return msgspec.to_builtins(Allocations())
-    listed: dict[str, dict[str, list[str]]] = {}
-    for pod in readers:
-        for entry in _listing(view, pod).pods:
-            listed[_identity(entry)] = _ids(entry)
-    facts = Facts.of(plan)
-    found = {}
+    listed = listings(reading)
+    if listed is None:
+        return None
+    return msgspec.to_builtins(_listed(reading, listed))
+
+
+def _listed(reading: Reading, listed: dict[str, Listing]) -> Allocations:
+    """As kubelets list it. Where a reader tells no allocatable ids, ``counted`` has the number that the node's status tells."""
+    view, facts = View.at(reading), Facts.of(reading.plan)
+    held = {identity(entry): entry for listing in listed.values() for entry in listing.pods}
+    pods = {}
     for pod in _settled(reading):
-        ids = listed.get(uid_of(pod)) or listed.get(f"{namespace_of(pod)}/{name_of(pod)}") or {}
-        found[uid_of(pod)] = Holding(
+        if node_of(pod) not in listed:
+            continue
+        entry = held.get(uid_of(pod)) or held.get(f"{namespace_of(pod)}/{name_of(pod)}")
+        given = [granted for container in entry.containers for granted in container.devices] if entry else []
+        pods[uid_of(pod)] = Holding(
             namespace=namespace_of(pod),
             name=name_of(pod),
             node=node_of(pod),
             requested=asks(pod, facts.is_device),
-            ids={resource: held for resource, held in ids.items() if facts.is_device(resource)},
+            ids={resource: ids for resource, ids in ids_by_resource(given).items() if facts.is_device(resource)},
             seen=_seen(view, pod),
         )
-    return msgspec.to_builtins(Allocations(pods=found))
+    inventory, counted = {}, {}
+    for node, listing in listed.items():
+        if listing.allocatable is None:
+            counted[node] = _counted(view, node, facts)
+        else:
+            offered = ids_by_resource(listing.allocatable)
+            inventory[node] = {resource: sorted(ids) for resource, ids in offered.items() if facts.is_device(resource)}
+    return Allocations(pods=pods, inventory=inventory, counted=counted)
+
+
+def _counted(view: View, name: str, facts: Facts) -> dict[str, int]:
+    node = view.find("nodes", name)
+    if node is None:
+        raise NoData(f"node {name} is not there")
+    offered = dig(node, "status", "allocatable").items()
+    return {resource: number_of(value) for resource, value in sorted(offered) if facts.is_device(resource)}
 
 
 def _claimed(reading: Reading) -> Allocations:
@@ -132,28 +127,6 @@ def _settled(reading: Reading) -> list[Json]:
         if now - first.setdefault(uid_of(pod), now) >= KNOWN_SECONDS:
             settled.append(pod)
     return settled
-
-
-def _listing(view: View, reader: Json) -> Listing:
-    lines = view.log_tail(namespace_of(reader), name_of(reader), 2).strip().splitlines()
-    if not lines:
-        raise NoData(f"{name_of(reader)} has not listed anything yet")
-    try:
-        return msgspec.json.decode(lines[-1], type=Listing)
-    except msgspec.MsgspecError as error:
-        raise NoData(f"{name_of(reader)}: {error}") from None
-
-
-def _identity(entry: Listed) -> str:
-    return entry.uid or f"{entry.namespace}/{entry.name}"
-
-
-def _ids(entry: Listed) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for container in entry.containers:
-        for granted in container.devices:
-            found.setdefault(granted.resource, []).extend(granted.ids)
-    return found
 
 
 def _seen(view: View, pod: Json) -> list[str] | None:

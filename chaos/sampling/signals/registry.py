@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.sampling.sample import Signal
-from chaos.sampling.signals import agents, allocations, claims, gangs, metrics, nodes, pods
+from chaos.sampling.signals import agents, allocations, claims, devices, gangs, metrics, nodes, pods
 
 SIGNALS: dict[str, Signal] = {
     **nodes.SIGNALS,
@@ -12,6 +12,7 @@ SIGNALS: dict[str, Signal] = {
     **metrics.SIGNALS,
     **gangs.SIGNALS,
     **claims.SIGNALS,
+    **devices.SIGNALS,
     **allocations.SIGNALS,
 }
 """What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

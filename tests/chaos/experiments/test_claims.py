@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chaos import canary, published
-from chaos.allocation import Allocations, Snapshot, breaches
+from chaos.allocation import AFTER, BEFORE, Allocations, Snapshot, judged
 from chaos.components import Components, Found
 from chaos.facts import Facts
 from chaos.published import CLAIMS, RESOURCE
@@ -138,13 +138,17 @@ def test_pods_with_claims_count_where_the_experiment_is_about_claims() -> None:
     assert [text.split()[0] for text in value("pods.failed", failed)] == ["team/x"]
 
 
-def ledger(found: World, phase: str = "during") -> Snapshot:
+def ledger(found: World, phase: str = BEFORE) -> Snapshot:
     """What the signal says of pods that have been running for long."""
     read = Read(found, plan(facts=CLAIMED))
     value("allocations", found, read)
     for uid in read.memory["allocations.first"]:
         read.memory["allocations.first"][uid] -= 10.0
     return Snapshot(t=0.0, phase=phase, allocations=msgspec.convert(value("allocations", found, read.again(found)), Allocations))
+
+
+def broken(*snapshots: Snapshot) -> list[str]:
+    return [one.invariant for one in judged(snapshots) if one.breaches]
 
 
 def log_of(**seen: str) -> dict[str, str]:
@@ -155,10 +159,11 @@ def test_the_ledger_joins_claims_allocations_and_what_is_seen() -> None:
     pods = [claiming("w", "a", canary_pod), claiming("x", "a")]
     claims = (claim("w", "a", 1, users=("w",)), claim("x", "a", 0, users=("x",)))
     told = ledger(world(*claims, pods=pods, texts=log_of(w="GPU-a-1")))
+    assert told.allocations is not None
     assert told.allocations.pods["uid-w"].ids == {f"{RESOURCE}:team/w": ["GPU-a-1"]}
     assert told.allocations.pods["uid-w"].seen == ["GPU-a-1"]
     assert told.allocations.inventory == {"a": {RESOURCE: ["GPU-a-0", "GPU-a-1", "GPU-a-2", "GPU-a-3"]}}
-    assert breaches([told, told]) == []
+    assert broken(told, told) == []
 
 
 @pytest.mark.parametrize(
@@ -172,24 +177,25 @@ def test_the_ledger_joins_claims_allocations_and_what_is_seen() -> None:
 )
 def test_the_ledger_breaks(claims: tuple[Json, ...], seen: str, invariants: set[str]) -> None:
     pods = [claiming("w", "a", canary_pod), claiming("x", "a")]
-    assert {one.invariant for one in breaches([ledger(world(*claims, pods=pods, texts=log_of(w=seen)))])} == invariants
+    assert set(broken(ledger(world(*claims, pods=pods, texts=log_of(w=seen))))) == invariants
 
 
 def test_a_claim_that_changes_or_a_device_that_is_no_longer_published_breaks_the_ledger() -> None:
     pods = [claiming("x", "a")]
     before = ledger(world(claim("x", "a", 0, users=("x",)), pods=pods))
-    other = ledger(world(claim("x", "a", 2, users=("x",)), pods=pods))
-    assert {one.invariant for one in breaches([before, other])} == {"kept"}
+    other = ledger(world(claim("x", "a", 2, users=("x",)), pods=pods), AFTER)
+    assert broken(before, other) == ["kept"]
     fewer = [resource_slice("a", 3, generation=2)]
-    after = ledger(world(claim("x", "a", 0, users=("x",)), slices=fewer, pods=pods))
-    assert [one.invariant for one in breaches([before, after])] == ["lost"]
+    after = ledger(world(claim("x", "a", 0, users=("x",)), slices=fewer, pods=pods), AFTER)
+    assert broken(before, after) == ["lost"]
 
 
 def test_a_claim_that_pods_share_may_hold_its_device_in_both() -> None:
     shared = claim("x", "a", 0, users=("x", "y"))
     told = ledger(world(shared, pods=[claiming("x", "a"), claiming("y", "a")]))
+    assert told.allocations is not None
     assert told.allocations.shared == [f"{RESOURCE}:team/x"]
-    assert breaches([told]) == []
+    assert broken(told) == []
 
 
 def test_an_allocation_of_a_device_that_no_slice_publishes_is_no_data() -> None:

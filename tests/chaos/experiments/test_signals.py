@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from chaos.allocation import Allocations, Snapshot, breaches
+from chaos.allocation import Allocations, Snapshot, judged
 from chaos.components import Found
 from chaos.facts import CANARY_LABEL, GANG_LABEL, Device, Facts
+from chaos.naming import pci_forms
 from chaos.sampling.sample import NoData
 from chaos.sampling.signals.gangs import SIZE_ANNOTATION
-from chaos.sampling.signals.nodes import pci_forms
 from chaos.sampling.signals.registry import SIGNALS
 from chaos.target import Target
 from tests.chaos.experiments.world import CANARIES, NAMESPACE, Read, World, canary, node, plan, pod
@@ -136,7 +138,9 @@ def test_canaries_have_values_before_there_are_any() -> None:
     assert value("canaries.running", world) == 0
     assert value("canaries.seen", world) == {}
     assert value("probe.phase", world) == ""
-    assert value("allocations", world)["pods"] == {}
+    assert value("allocations", world) is None  # nobody has asked yet, which is not that nobody holds a device
+    assert value("devices.target", world) is None
+    assert value("devices.others", world) is None
 
 
 def test_the_slowest_heartbeat_counts() -> None:
@@ -205,22 +209,108 @@ def test_a_page_that_never_changes_is_frozen() -> None:
     assert value("metrics.frozen", page, read.again(moved)) is False
 
 
+HEALTHY = ["GPU-1", "GPU-2"]
+
+
+def listing(pods: dict[str, list[str]] | None = None, healthy: list[str] | None = None, resource: str = "nvidia.com/gpu") -> str:
+    """A line of the reader's log, as the API server stamps it. Without ``healthy`` the reader asks for held devices only."""
+    found: dict[str, Any] = {
+        "pods": [
+            {"namespace": CANARIES, "name": name, "containers": [{"name": "probe", "devices": [{"resource": resource, "ids": ids}]}]}
+            for name, ids in (pods or {}).items()
+        ]
+    }
+    if healthy is not None:
+        found["allocatable"] = [{"resource": resource, "ids": healthy}, {"resource": "rdma/x", "ids": ["mlx5_0"]}]
+    return f"2026-01-01T00:00:00.{next(_STAMPS):09}Z {json.dumps(found)}\n"
+
+
+_STAMPS = itertools.count()
+
+
+def reader(phase: str = "Running", **more: Any) -> dict[str, Any]:
+    return pod("r", "a", gpus=0, namespace=NAMESPACE, labels={CANARY_LABEL: "reader"}, phase=phase, **more)
+
+
+def kubelet(said: str, *pods: dict[str, Any], log: str = "GPU 0: X (UUID: GPU-1)\nbeat 1\n", **more: Any) -> World:
+    """A node whose kubelet lists something, with the reader and a worker on it."""
+    texts = {f"{CANARIES}|w|log": log, f"{NAMESPACE}|r|log": said}
+    return World(texts, pods=[canary("w", "a"), *(pods or (reader(),))], nodes=[node("a", **more)])
+
+
+def known_for_long(read: Read) -> None:
+    for uid in read.memory["allocations.first"]:
+        read.memory["allocations.first"][uid] -= 10.0
+
+
 def test_allocations_join_requests_ids_and_what_is_seen() -> None:
-    listing = (
-        '{"pods":[{"namespace":"%s","name":"w","containers":[{"name":"probe","devices":[{"resource":"nvidia.com/gpu","ids":["GPU-1"]}]}]}]}'
-    )
-    texts = {f"{CANARIES}|w|log": "GPU 0: X (UUID: GPU-2)\nbeat 1\n", f"{NAMESPACE}|r|log": listing % CANARIES}
-    reader = pod("r", "a", gpus=0, namespace=NAMESPACE, labels={CANARY_LABEL: "reader"})
-    world = World(texts, pods=[canary("w", "a"), reader])
+    world = kubelet(listing({"w": ["GPU-1"]}, HEALTHY), log="GPU 0: X (UUID: GPU-2)\nbeat 1\n")
     read = Read(world, plan())
     assert value("allocations", world, read)["pods"] == {}  # seen for too short a time
-    read.memory["allocations.first"]["uid-w"] -= 10.0
+    known_for_long(read)
     found = value("allocations", world, read.again(world))
     assert found["pods"]["uid-w"]["ids"] == {"nvidia.com/gpu": ["GPU-1"]}
     assert found["pods"]["uid-w"]["seen"] == ["GPU-2"]
+    assert (found["inventory"], found["counted"]) == ({"a": {"nvidia.com/gpu": HEALTHY}}, {})
 
-    broken = breaches([Snapshot(t=0.0, phase="before", allocations=msgspec.convert(found, Allocations))])
-    assert [one.invariant for one in broken] == ["seen"]
+    snapshot = Snapshot(t=0.0, phase="before", allocations=msgspec.convert(found, Allocations))
+    assert [one.invariant for one in judged([snapshot]) if one.breaches] == ["seen"]
+
+
+def test_devices_are_counted_where_the_reader_tells_no_ids() -> None:
+    world = kubelet(listing({"w": ["GPU-1"]}), gpus=8, allocatable=7)
+    found = value("allocations", world)
+    assert (found["inventory"], found["counted"]) == ({}, {"a": {"nvidia.com/gpu": 7}})
+    with pytest.raises(NoData, match="does not tell the ids"):
+        value("devices.others", world)
+
+
+@pytest.mark.parametrize(
+    ("said", "pods", "why"),
+    [
+        (listing(healthy=HEALTHY), (canary("x", "b"),), "is gone"),
+        (listing(healthy=HEALTHY), (reader("Failed"),), "no longer runs \\(phase Failed\\)"),
+        (listing(healthy=HEALTHY), (reader(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),), "no longer runs"),
+        ("", (), "has not listed anything yet"),
+        ("2026-01-01T00:00:00Z kubelet-podresources: dial unix: connection refused\n", (), "r: "),
+    ],
+    ids=["gone", "failed", "going", "silent", "refused"],
+)
+@pytest.mark.parametrize("name", ["allocations", "devices.target", "devices.others"])
+def test_a_reader_that_dies_is_no_data_and_not_an_empty_ledger(name: str, said: str, pods: tuple[Any, ...], why: str) -> None:
+    healthy = kubelet(listing(healthy=["GPU-7"]))
+    read = Read(healthy, plan())
+    assert value(name, healthy, read) is not None
+    with pytest.raises(NoData, match=why):
+        value(name, healthy, read.again(kubelet(said, *pods)))
+
+
+def test_a_reader_that_says_nothing_new_is_no_data() -> None:
+    world = kubelet(listing(healthy=HEALTHY))
+    read = Read(world, plan())
+    assert value("allocations", world, read)["inventory"]
+    stamp, first = read.memory["podresources.last"]["uid-r"]
+    read.memory["podresources.last"]["uid-r"] = (stamp, first - 60.0)
+    with pytest.raises(NoData, match="nothing new for 60 s"):
+        value("allocations", world, read.again(world))
+    assert value("allocations", world, read.again(kubelet(listing(healthy=HEALTHY))))["inventory"]
+
+
+def test_which_device_is_out_and_which_stay() -> None:
+    full = kubelet(listing(healthy=["GPU-7::0", "GPU-7::1", "GPU-70", "GPU-2"]))
+    read = Read(full, plan())
+    assert value("devices.target", full, read) == ["GPU-7::0", "GPU-7::1"]
+    assert value("devices.others", full, read) == ["GPU-2", "GPU-70"]
+    one = kubelet(listing(healthy=["GPU-7::0", "GPU-70", "GPU-2"]))
+    assert value("devices.target", full, read.again(one)) == ["GPU-7::0"]
+    gone = kubelet(listing(healthy=["GPU-70", "GPU-2"]))
+    assert value("devices.target", full, read.again(gone)) == []
+
+
+def test_a_device_that_was_never_offered_cannot_be_seen_to_leave() -> None:
+    world = kubelet(listing(healthy=["0", "1"]))
+    with pytest.raises(NoData, match="no id of GPU-7 was ever offered, among 2"):
+        value("devices.target", world)
 
 
 def test_every_signal_stands_hostile_objects() -> None:

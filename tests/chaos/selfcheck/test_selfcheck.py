@@ -87,7 +87,6 @@ def test_every_experiment_with_a_fault_has_a_bug_or_a_reason() -> None:
 
 
 WITHOUT_BUG = {
-    "A2": "its bug is A1's: a plugin that does not register again",
     "A3": "its bug is A1's",
     "A8b": "its bug is A8's: labels that vanish in an outage",
     "A8c": "its bug is A8's",
