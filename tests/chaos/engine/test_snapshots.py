@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +12,9 @@ from chaos.allocation import AFTER, BEFORE, DURING, Snapshot
 from chaos.ledger.record import Line
 from chaos.sampling.sample import Sample
 from chaos.snapshots import Window, snapshots
-from tests.chaos.engine.folder import BEGAN, at, entry, ledger
+from chaos.verdict import judge
+from fixtures.record import Verdict
+from tests.chaos.engine.folder import BEGAN, Folder, at, entry, ledger, samples
 
 WINDOW = Window(armed=2.0, restored=4.0, leaving=6.0)
 HELD: dict[str, Any] = {"pods": {"1": {"namespace": "a", "name": "p", "node": "n1"}}}
@@ -34,8 +37,8 @@ def test_the_last_reading_before_those_during_and_those_after() -> None:
 
 
 def test_what_is_read_while_the_pods_are_taken_away_is_left_out() -> None:
-    samples = [*every(end=6.0), sample(5.95), sample(6.5, {"pods": {}})]
-    assert phases(snapshots(samples, WINDOW, 5.0))[-1] == (AFTER, 4.0, 4)
+    taken = [*every(end=6.0), sample(5.95), sample(6.5, {"pods": {}})]
+    assert phases(snapshots(taken, WINDOW, 5.0))[-1] == (AFTER, 4.0, 4)
 
 
 def test_a_reading_that_began_before_the_fault_and_ended_after_it_is_not_before() -> None:
@@ -48,8 +51,8 @@ def test_a_reading_that_began_before_the_fault_and_ended_after_it_is_not_before(
 
 
 def test_no_data_is_recorded_as_no_data_with_the_reason() -> None:
-    samples = [sample(1.0), sample(2.5), *[sample(t, error="the reader is gone") for t in (3.0, 3.5, 4.5)]]
-    found = snapshots(samples, WINDOW, 5.0)
+    taken = [sample(1.0), sample(2.5), *[sample(t, error="the reader is gone") for t in (3.0, 3.5, 4.5)]]
+    found = snapshots(taken, WINDOW, 5.0)
     assert phases(found) == [(BEFORE, 1.0, 1), (DURING, 2.5, 1), (DURING, 3.0, 2), (AFTER, 4.5, 1)]
     assert [one.trouble for one in found] == ["", "", "the reader is gone", "the reader is gone"]
     assert [one.allocations is None for one in found] == [False, False, True, True]
@@ -67,9 +70,9 @@ def test_null_is_nothing_at_all_nobody_had_asked() -> None:
 
 
 def test_before_was_read_shortly_before() -> None:
-    samples = [sample(0.5), *[sample(t, error="silent") for t in (1.0, 1.5)], sample(2.5)]
-    assert phases(snapshots(samples, WINDOW, 5.0))[0] == (BEFORE, 0.5, 1)
-    late = snapshots(samples, WINDOW, 1.2)
+    taken = [sample(0.5), *[sample(t, error="silent") for t in (1.0, 1.5)], sample(2.5)]
+    assert phases(snapshots(taken, WINDOW, 5.0))[0] == (BEFORE, 0.5, 1)
+    late = snapshots(taken, WINDOW, 1.2)
     assert (late[0].phase, late[0].allocations, late[0].trouble) == (BEFORE, None, "silent")
 
 
@@ -79,8 +82,8 @@ def test_nothing_is_after_a_fault_that_was_never_restored() -> None:
 
 
 def test_a_control_run_has_a_before_and_an_after_too() -> None:
-    samples = [sample(0.5, {"pods": {}}), sample(1.0), sample(1.5), sample(2.0), sample(6.5)]
-    assert phases(snapshots(samples, Window(leaving=6.0), 5.0)) == [(BEFORE, 1.0, 1), (DURING, 1.5, 1), (AFTER, 2.0, 1)]
+    taken = [sample(0.5, {"pods": {}}), sample(1.0), sample(1.5), sample(2.0), sample(6.5)]
+    assert phases(snapshots(taken, Window(leaving=6.0), 5.0)) == [(BEFORE, 1.0, 1), (DURING, 1.5, 1), (AFTER, 2.0, 1)]
 
 
 def prepared(seq: int, start: float, undone: float) -> list[dict[str, Any]]:
@@ -102,3 +105,32 @@ def test_the_moments_of_a_ledger() -> None:
     assert window(prepared(1, 0.5, 6.0), ledger(2)[:-1]) == (2.0, None, 6.0)
     assert window(prepared(1, 0.5, 6.0)) == (None, None, 6.0)
     assert window([]) == (None, None, None)
+
+
+def holding(name: str, uuid: str) -> dict[str, Any]:
+    return {"namespace": "a", "name": name, "node": "n1", "requested": {"gpu": 1}, "ids": {"gpu": [uuid]}, "seen": [uuid]}
+
+
+TOLD: dict[str, Any] = {
+    "pods": {"1": holding("p", "GPU-1"), "2": holding("q", "GPU-2")},
+    "inventory": {"n1": {"gpu": ["GPU-1", "GPU-2"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("died", "verdict"),
+    [(99.0, Verdict.PASSED), (3.0, Verdict.INCONCLUSIVE), (1.0, Verdict.INCONCLUSIVE)],
+    ids=["never", "during the fault", "before it"],
+)
+def test_a_reader_that_died_never_passes(tmp_path: Path, died: float, verdict: Verdict) -> None:
+    folder = Folder(tmp_path, signals=["node.labels", "node.ready", "nodes.others", "allocations"])
+    folder.samples = [
+        {**one, "errors": {"allocations": "the reader of n1 is gone"}} if one["t"] >= died else one
+        for one in samples(lambda t: {"allocations": TOLD} if t < died else {})
+    ]
+    read = [msgspec.convert(one, Sample) for one in folder.samples]
+    lines = [msgspec.convert(line, Line) for line in folder.ledger]
+    folder.allocations = [msgspec.to_builtins(one) for one in snapshots(read, Window.of(lines, BEGAN), 1.0)]
+    found = judge(folder.write())
+    assert found.verdict is verdict, found.message
+    assert ("the reader of n1 is gone" in found.message) is (verdict is Verdict.INCONCLUSIVE)
