@@ -8,6 +8,7 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
 
 from chaos.activities.base import accepted, change, current, facts, fresh, node_target, poll, seconds, shown
+from chaos.cordons import is_cordoned
 from chaos.facts import PREPARATION
 from chaos.ledger.access import read, uid_of
 from chaos.ledger.node_object import NodeExists
@@ -64,9 +65,11 @@ def _label(node: Json, ours: dict[str, str | None], *, preparation: bool = False
 
 
 def cordon() -> dict[str, Any]:
-    """Make the node unschedulable."""
+    """Make the node unschedulable. One that was planned as cordoned, and is not any more, is its administrator's again."""
     target = node_target()
     node = fresh(target)
+    if target.facts.get("unschedulable") and not is_cordoned(node):
+        raise ActivityFailed(f"{target} was cordoned when it was planned, and somebody has put it back to work")
     args = NodeUnschedulable().args(node, True)
     with current().fault("node.unschedulable", args) as fault:
         change("nodes", node, {"spec": {"unschedulable": True}}, lambda newer: NodeUnschedulable().args(newer, True) == args)

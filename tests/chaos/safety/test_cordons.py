@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
 
+from chaos.abort import AbortFlag
+from chaos.acting import Acting
+from chaos.activities.nodes import cordon
 from chaos.cordons import REMEDIATION, SOMEBODY, SUITE, cordoned_by_others, cordoner
 from chaos.ledger.nodes import NodeUnschedulable
 from chaos.ledger.remediation import NodeCleared, cleared_args
 from chaos.naming import names_another, names_of
+from chaos.target import Target
 from chaos.trouble import UndoRefused
 from fixtures.cluster import Cluster
 from fixtures.models import Json
-from tests.chaos.safety.world import fetch, node, soon, world
+from tests.chaos.safety.world import fetch, ledger, node, plan, soon, world
 
 STATE = "dgxc.nvidia.com/nvsentinel-state"
 OURS, THEIRS = (f"GPU-{digit * 8}-2222-3333-4444-555555555555" for digit in "17")
@@ -147,6 +152,21 @@ def test_the_experiments_own_cordon_is_taken_away(tmp_path: Path) -> None:
         cluster.patch("nodes", "gpu-1", CORDON)
         NodeUnschedulable().undo(cluster, args, soon())
         assert NodeUnschedulable().verify(cluster, args, soon(2)) == ""
+
+
+def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts={"unschedulable": True})
+        book = ledger(tmp_path, cluster)
+        acts = Acting(cluster, plan(target), book, AbortFlag(tmp_path / "abort"), allowed=lambda: None)
+        with acts.as_current(), pytest.raises(ActivityFailed, match="put it back to work"):
+            cordon()
+        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
+        assert book.open_entries() == []
+        assert cluster.patch("nodes", "gpu-1", CORDON).ok
+        with acts.as_current():
+            cordon()
+        assert len(book.open_entries()) == 1
 
 
 def test_a_node_that_its_administrator_put_back_to_work_stays_there(tmp_path: Path) -> None:
