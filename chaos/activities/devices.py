@@ -180,12 +180,17 @@ def _pids(output: str) -> list[str]:
 
 
 def _reset_when_free(uuid: str) -> str:
-    """The reset's words once it was not refused as in use, which agents that are still ending make it."""
+    """The reset's words once it was not refused as in use, which agents that are still ending make it.
+
+    A refusal because of NVLink is final: its peers are nobody's to reset here.
+    """
     said: list[str] = []
 
     def attempt() -> bool:
         result = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
         said.append(result.output.strip())
+        if result.exit_code != 0 and "nvlink" in result.output.lower():
+            raise ActivityFailed(f"{uuid} is not reset without its peers: {said[-1][-300:]}")
         return result.exit_code == 0
 
     if not poll(attempt, seconds("clients"), 1.0):

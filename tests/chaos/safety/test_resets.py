@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import msgspec
+import pytest
+from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+
+from chaos.abort import AbortFlag
+from chaos.acting import Acting
+from chaos.activities import devices
 from chaos.gathering import node_facts
+from chaos.injector import HostResult
 from chaos.resets import CLIQUE, COUNT, FAMILY, PRODUCT, joined
-from tests.chaos.safety.world import node
+from tests.chaos.safety.world import ledger, node, plan, world
 
 
 def labels(family: str = "", product: str = "", count: str = "8") -> dict[str, str]:
@@ -65,3 +73,20 @@ def test_the_gates_are_told_of_every_node() -> None:
     assert found["gpu-1"].joined == ""
     assert "reset together" in found["gpu-2"].joined
     assert "not known" in found["gpu-3"].joined
+
+
+def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "GPU Reset couldn't run because GPU 00000000:1B:00.0 is linked to other GPUs by NVLink."
+    asked: list[object] = []
+
+    def run(argv: object, **_: object) -> HostResult:
+        asked.append(argv)
+        return HostResult(exit_code=3, output=said)
+
+    monkeypatch.setattr(devices, "run", run)
+    with world(tmp_path) as (cluster, _):
+        planned = msgspec.structs.replace(plan(), seconds={"clients": 60.0})
+        acts = Acting(cluster, planned, ledger(tmp_path, cluster), AbortFlag(tmp_path / "abort"), allowed=lambda: None)
+        with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
+            devices._reset_when_free("GPU-7")
+    assert len(asked) == 1
