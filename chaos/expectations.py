@@ -23,7 +23,20 @@ OWN = "canaries."
 
 
 def judged(course: Course, expectation: Expectation) -> Iterator[ChaosFinding]:
-    """What one expectation came to."""
+    """What one expectation came to, and on how many subjects."""
+    among = subjects(expectation.condition, course.baseline)
+    for found in _judged(course, expectation):
+        passed = found.verdict is Verdict.PASSED and among
+        yield msgspec.structs.replace(found, message=f"{found.message}, for {among}") if passed else found
+
+
+def subjects(condition: Condition, baseline: dict[str, JsonValue]) -> str:
+    """What a condition is about, where its signals list it: how many entries each had before the fault."""
+    counted = {name: len(value) for name in signals(condition) if isinstance(value := baseline.get(name), (dict, list)) and value}
+    return ", ".join(f"{count} in {name}" for name, count in counted.items())
+
+
+def _judged(course: Course, expectation: Expectation) -> Iterator[ChaosFinding]:
     name = f"expect: {expectation.name}"
     end = course.undo_began if expectation.until == "undo" and course.undo_began is not None else course.end
     if expectation.always is not None:

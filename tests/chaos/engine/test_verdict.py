@@ -406,6 +406,20 @@ def test_to_contain_an_empty_baseline_is_nothing_held(tmp_path: Path, baseline: 
     assert next(one.verdict for one in found.findings if one.name == "expect: pods stay") is verdict
 
 
+def test_a_finding_says_on_how_many_it_was_judged(tmp_path: Path) -> None:
+    expect = [
+        {"name": "pods stay", "always": {"signal": "pods", "contains": "baseline"}},
+        {"name": "one goes", "eventually": {"signal": "ids", "equals": []}, "within": "recovery"},
+        {"name": "ready", "eventually": {"signal": "node.labels", "equals": "b"}, "within": "recovery"},
+    ]
+    told = lambda t: {"pods": {"a/p": "1", "a/q": "2"}, "ids": [] if t > 2.5 else ["GPU-1"]}  # noqa: E731
+    found = judged(tmp_path, lambda folder: setattr(folder, "samples", samples(told)), expect=expect, signals=[*_SIGNALS, "pods", "ids"])
+    assert found.verdict is Verdict.PASSED, found.message
+    assert _message(found, "expect: pods stay").endswith("samples that tell, for 2 in pods")
+    assert _message(found, "expect: one goes").endswith("bound 20 s, for 1 in ids")
+    assert _message(found, "expect: ready").endswith("bound 20 s")
+
+
 def test_own_pods_that_were_never_seen_are_undecided(tmp_path: Path) -> None:
     expect = [{"name": "workers stay", "always": {"signal": "canaries.uids", "contains": "baseline"}}]
     spoil: Callable[[Folder], None] = lambda folder: setattr(folder, "samples", samples(lambda t: {"canaries.uids": {}}))  # noqa: E731
