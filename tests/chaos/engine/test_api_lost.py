@@ -1,0 +1,121 @@
+"""T2: the API is lost in the middle of a fault, or of its undo, for a while or for good; or it refuses.
+
+Whatever happens: what was there before is there again at the end, or the run says that it is not and ``recover`` puts it back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos import fingerprint
+from chaos.artefacts import Conformance
+from chaos.engine import runner
+from chaos.engine.campaign import Campaign
+from chaos.holding import ChaosLease
+from chaos.recover import recover
+from fixtures.cluster import Cluster
+from fixtures.record import Verdict
+from tests.chaos.engine.cutting import Proxy, Trigger, through
+from tests.chaos.engine.documents import activity, document
+from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.stage import Stage, load, stage
+
+NODES = b"PATCH /api/v1/nodes/"
+FAULT, UNDO = 1, 2
+"""Writes to a node, in the order in which they come."""
+
+
+class NoConformance:
+    """Stands for the suite, which is not run here."""
+
+    def judge(self, areas: Iterable[str]) -> Conformance:
+        return Conformance(at="2026-01-01T00:00:00+00:00")
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@contextmanager
+def campaign(on: Stage, folder: Path, trigger: Trigger) -> Iterator[tuple[Campaign, Proxy]]:
+    """A campaign whose every connection, its child's too, goes through a proxy. Its Lease is a short one."""
+    with through(on.kubeconfig, folder, trigger) as (kubeconfig, proxy):
+        cluster = Cluster.from_kubeconfig(kubeconfig)
+        where = msgspec.structs.replace(on.where(folder), cluster=cluster)
+        cluster.learn_versions(where.access.versions)
+        where = msgspec.structs.replace(where, access=msgspec.structs.replace(where.access, kubeconfig=str(kubeconfig)))
+        made = Campaign(where)
+        made._conforming = NoConformance()  # type: ignore[assignment]
+        made._lease = ChaosLease(cluster, where.run_id, made.stop.request, seconds=8, renew_seconds=1.0)
+        with made:
+            yield made, proxy
+
+
+@pytest.mark.parametrize("lose", ["request", "answer"])
+@pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
+def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path: Path, write: int, lose: str) -> None:
+    before = fingerprint.take(on.cluster)
+    trigger = Trigger(words=NODES, nth=write, lose=lose, seconds=3.0)
+    with campaign(on, tmp_path, trigger) as (made, proxy):
+        result = made.carry_out(load(document()))
+    assert proxy.cuts == 1
+    assert made.residue == []
+    assert before.differences(fingerprint.take(on.cluster)) == []
+    if write == FAULT:  # nobody has confirmed that it landed, also where it did
+        assert result.verdict is Verdict.ERROR, result.message
+    else:
+        assert result.verdict in (Verdict.PASSED, Verdict.INCONCLUSIVE), result.message
+
+
+def test_the_api_is_away_while_the_fault_lasts(on: Stage, tmp_path: Path) -> None:
+    """The reading of the sampler that is cut comes first, then every other one; the child waits and undoes when it is back."""
+    before = fingerprint.take(on.cluster)
+    trigger = Trigger(words=NODES, nth=FAULT, lose="", seconds=0.0)
+    with campaign(on, tmp_path, trigger) as (made, proxy):
+        trigger.words, trigger.nth, trigger.lose, trigger.seconds = b"GET /api/v1/nodes", 30, "request", 3.0
+        made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
+    assert proxy.cuts == 1
+    assert made.residue == []
+    assert before.differences(fingerprint.take(on.cluster)) == []
+
+
+@pytest.mark.parametrize("status", [409, 429])
+@pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
+def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Path, write: int, status: int) -> None:
+    before = fingerprint.take(on.cluster)
+    with campaign(on, tmp_path, Trigger(words=NODES, nth=write, times=2, status=status)) as (made, _):
+        result = made.carry_out(load(document()))
+    assert made.residue == []
+    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert (result.verdict is Verdict.PASSED) is (write == UNDO or status == 429), result.message
+
+
+@pytest.mark.parametrize("lose", ["request", "answer"])
+def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
+    on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: str
+) -> None:
+    """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""
+    monkeypatch.setattr(runner, "UNDO_SECONDS", dict.fromkeys(runner.UNDO_SECONDS, 3.0))
+    before = fingerprint.take(on.cluster)
+    brief = document(seconds={"deadline": {"live": 60, "simulated": 8}, "recovery": {"live": 60, "simulated": 3}})
+    with campaign(on, tmp_path, Trigger(words=NODES, nth=UNDO, lose=lose, seconds=math.inf)) as (made, proxy):
+        result = made.carry_out(load(brief))
+    assert proxy.cuts == 1
+    assert (result.verdict, "Residue" in result.reason_codes) == (Verdict.ERROR, True), result.message
+    assert any(LABEL in line for line in made.residue), made.residue
+    assert (on.labelled() != []) is (lose == "request")
+    done = recover(on.cluster, tmp_path, seconds=60)
+    assert (done.clean, done.restored) == (True, 1)
+    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert recover(on.cluster, tmp_path, seconds=60).restored == 0
