@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from chaos import course, holdings, marks
-from chaos.acts import engine_errors, finding, journal_errors, ledger_errors, refusals
+from chaos.acts import engine_errors, finding, interruptions, journal_errors, ledger_errors, refusals
 from chaos.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance, EngineRecord
 from chaos.course import Course
 from chaos.experiment import Experiment
@@ -103,7 +103,7 @@ def _journal(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFind
 
 def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
     lines = _own(artefacts, artefacts.ledger())
-    return [*ledger_errors(lines, experiment), *refusals(lines)]
+    return [*ledger_errors(lines, experiment), *refusals(lines), *interruptions(lines)]
 
 
 def _own(artefacts: Artefacts, lines: list[Line]) -> list[Line]:
