@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos import course, holdings, marks
+from chaos import course, holdings, interference, marks
 from chaos.acts import engine_errors, finding, interruptions, journal_errors, ledger_errors, refusals
 from chaos.artefacts import AFTER, BEFORE, ArtefactError, Artefacts, Conformance, EngineRecord
 from chaos.course import Course
@@ -66,6 +66,7 @@ def judge(folder: Path) -> ChaosVerdict:
         found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
     if seen is not None:
         found += course.findings(seen)
+        found += interference.findings(seen)
         found += _allocations(artefacts, seen)
     found += _conformance(artefacts)
     return _conclude(found, seen, expected)
@@ -188,6 +189,8 @@ def _verdict(found: list[ChaosFinding], expected: str) -> Verdict:
     kinds = {one.verdict for one in found}
     codes = {one.reason_code for one in found if one.verdict is Verdict.FAILED}
     if expected and codes == KNOWN_CODES and Verdict.INCONCLUSIVE in kinds:
+        kinds.discard(Verdict.FAILED)
+    if interference.explains(found):
         kinds.discard(Verdict.FAILED)
     return next((rank for rank in _RANK if rank in kinds), Verdict.PASSED)
 

@@ -204,10 +204,12 @@ class Runner:
     def _undo(self) -> None:
         """End the child if it is still there, then put back what it has not. Whatever happens here ends up in the record."""
         if self._process is None:
+            handover.withdraw(self.folder)
             return
         if self._record.ending is None:
             self._record.ending = Ending()
             end(self._process, self._record.ending)
+        handover.withdraw(self.folder)
         self._record.child_ended = time.time()
         self._record.abort = AbortFlag(self.folder / ABORT).reason
         path = self.folder / artefacts.LEDGER
