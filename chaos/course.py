@@ -53,6 +53,8 @@ def build(extension: Extension, engine: EngineRecord, samples: list[Sample], lin
     """The course of an experiment; None when it never came to a baseline or to the fault."""
     inject = injection(extension, engine, lines)
     baseline = baseline_of(samples, engine, lines)
+    if calm := _calm(extension, engine, samples, lines, seconds):
+        inject, baseline = Mark(t=calm.t + calm.took, uncertainty=0.0), calm
     if inject is None or baseline is None or engine.baseline_t is None:
         return None
     return Course(
@@ -67,6 +69,15 @@ def build(extension: Extension, engine: EngineRecord, samples: list[Sample], lin
         end=samples[-1].t + samples[-1].took,
         undone=max((_seconds(line.at, engine) for line in lines if line.state is State.VERIFIED), default=None),
     )
+
+
+def _calm(extension: Extension, engine: EngineRecord, samples: list[Sample], lines: list[Line], seconds: dict[str, float]) -> Sample | None:
+    """The baseline of a control run that set something up: read ``settle`` before that is taken away again. None for every other run."""
+    undoing = began_undoing(lines, engine)
+    if extension.undo or undoing is None or engine.baseline_t is None:
+        return None
+    first, last = engine.baseline_t, undoing - seconds["settle"]
+    return next((sample for sample in reversed(samples) if sample.t >= first and sample.t + sample.took <= last), None)
 
 
 def injection(extension: Extension, engine: EngineRecord, lines: list[Line]) -> Mark | None:

@@ -420,6 +420,19 @@ def test_a_finding_says_on_how_many_it_was_judged(tmp_path: Path) -> None:
     assert _message(found, "expect: ready").endswith("bound 20 s")
 
 
+@pytest.mark.parametrize(("stay", "verdict"), [(True, Verdict.PASSED), (False, Verdict.FAILED)])
+def test_a_control_run_is_compared_with_what_it_had_set_up(tmp_path: Path, stay: bool, verdict: Verdict) -> None:
+    expect = [{"name": "workers stay", "always": {"signal": "canaries.uids", "contains": "baseline"}, "until": "undo"}]
+
+    def spoil(folder: Folder) -> None:
+        folder.ledger[1]["detail"] = {"preparation": True}
+        there = lambda t: 1.5 < t < (9.0 if stay else 3.6)  # noqa: E731
+        folder.samples = samples(lambda t: {"node.labels": "a", "canaries.uids": {"w": "1 0 Running"} if there(t) else {}})
+
+    found = judged(tmp_path, spoil, undo=[], expect=expect, signals=[*_SIGNALS, "canaries.uids"])
+    assert found.verdict is verdict, found.message
+
+
 def test_own_pods_that_were_never_seen_are_undecided(tmp_path: Path) -> None:
     expect = [{"name": "workers stay", "always": {"signal": "canaries.uids", "contains": "baseline"}}]
     spoil: Callable[[Folder], None] = lambda folder: setattr(folder, "samples", samples(lambda t: {"canaries.uids": {}}))  # noqa: E731
