@@ -222,6 +222,15 @@ def remediation_history(reading: Reading) -> JsonValue:
     return list(seen)
 
 
+REMEDIATION_ORDER = ("quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded")
+
+
+def remediation_in_order(reading: Reading) -> JsonValue:
+    """Whether the states seen so far are those of a repair that goes well, in order. A short one may lie between two samples."""
+    left = iter(REMEDIATION_ORDER)
+    return all(state in left for state in remediation_history(reading))
+
+
 def quarantined(reading: Reading) -> JsonValue:
     """Names of all nodes that are cordoned, carry a remediation state, or tell a fault."""
     return sorted(
@@ -326,6 +335,7 @@ SIGNALS = {
     "mig.config": mig_config,
     "remediation.state": remediation_state,
     "remediation.history": remediation_history,
+    "remediation.in.order": remediation_in_order,
     "nodes.quarantined": quarantined,
     "nodes.others": others,
 }
