@@ -31,7 +31,14 @@ def session(embedded: EmbeddedCluster) -> Cluster:
 def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """A run that has created at least one pod."""
     arguments = ("--kubeconfig", str(embedded.kubeconfig), "--report-dir", str(folder / "report"), *arguments)
-    process = subprocess.Popen(command(*arguments), cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it, and so would this run
+    )
     with Observation(session, "pods", labels=f"{ownership.MANAGED_BY}={ownership.SUITE}") as observation:
         for objects in observation.until(time.monotonic() + 90):
             if objects:

@@ -145,10 +145,10 @@ def test_an_injector_is_bounded_and_asks_for_nothing() -> None:
     assert spec["activeDeadlineSeconds"] > 0
 
 
-def test_canaries_have_the_priority_that_the_policy_gives_probes() -> None:
+def test_canaries_have_the_priority_that_the_policy_gives_probes_and_else_their_experiments_own() -> None:
     known = facts(
         World(apps__daemonsets=[], apps__deployments=[], pods=[]).view(), Components(), Policy(probes=Probes(priority_class="last"))
     )
     made = [canary.worker(plan(), known, "w"), canary.probe(plan(), known, "p")]
     assert [pod["spec"]["priorityClassName"] for pod in made] == ["last", "last"]
-    assert "priorityClassName" not in canary.worker(plan(), Facts(), "w")["spec"]
+    assert canary.worker(plan(), Facts(), "w")["spec"]["priorityClassName"] == canary.own_class(plan())["metadata"]["name"]
