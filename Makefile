@@ -6,6 +6,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 JOBS ?= 2
 ARGS ?=
+# Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local docs lock clean
 
