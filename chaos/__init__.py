@@ -1,1 +1,1 @@
-"""Faults and their undoing. Nothing is here yet: the chaos experiments come with a later change."""
+"""Faults, what keeps them bounded, their undoing, and the verdict on what the cluster made of them."""
