@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
+import websocket
 
 from fixtures.simulator.rights import SUITE_USER, Rights, parse_denied
 from fixtures.simulator.server.app import SimulatedServer
@@ -49,7 +49,6 @@ def test_exec_needs_the_right_to_create_it(denied: str, statuses: tuple[int, int
 
 
 def test_a_client_is_told_when_the_simulator_fails(caplog: pytest.LogCaptureFixture) -> None:
-    websocket: Any = pytest.importorskip("websocket")
     with served("create pods") as running:
         Web(running.url).post(PODS, pod("a", node="n"))
         url = f"{running.url.replace('http', 'ws')}{PODS}/a/exec?command=%s&stdout=1"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import kubernetes
 import pytest
 
 from fixtures.simulator.server.background import BackgroundServer
 from tests.simulator_api.web import CRDS, Web, config_map, pod, widget, widget_definition
-
-kubernetes = pytest.importorskip("kubernetes")
 
 
 @pytest.fixture
