@@ -4,7 +4,8 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.installed
-JOBS ?= 2
+# Tests wait more than they compute.
+JOBS ?= $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 ARGS ?=
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
@@ -33,7 +34,7 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
-	@$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
@@ -60,8 +61,8 @@ rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubern
 	@$(BIN)/python -m tests.localcluster.rights $(ARGS)
 
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
-	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist worksteal
-	@$(BIN)/python -m tests.chaos.selfcheck --jobs $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup
+	@$(BIN)/python -m tests.chaos.selfcheck --jobs 3 $(ARGS)
 
 docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
 	@$(BIN)/gpu-conformance docs docs

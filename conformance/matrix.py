@@ -6,8 +6,6 @@ Each row is one run of the suite, as a user would start it, in a process of its 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -16,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.forked_runs import run_pytest
 from fixtures.record import Report, Verdict, decode_report
 from fixtures.simulator.scenario import load_defect
 
@@ -125,22 +124,26 @@ def defect_row(run: Runner, name: str) -> DefectRow:
 
 
 class Runner:
-    """Runs the suite against a simulated cluster, in a process of its own; rows share compiled bytecode and nothing else."""
+    """Runs the suite against a simulated cluster, each time in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE" and not key.startswith("PYTEST_")}
-        self._environment = {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        if self._environment.pop("PYTHONDONTWRITEBYTECODE", ""):
+            self._environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # compiled once for all rows, and gone with the folder
 
     def __call__(self, simulate: str) -> Report:
         """The record of one run. Raises :class:`MatrixError` when there is none."""
-        report_dir = self._folder / simulate.replace(",", "+").replace(":", "+")
-        command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT.parent / "pyproject.toml"), str(ROOT)]
-        command += ["--simulate", simulate, "--report-dir", str(report_dir)]
-        done = subprocess.run(
-            command, cwd=ROOT.parent, env=self._environment, capture_output=True, text=True, timeout=ROW_SECONDS, check=False
-        )
+        name = simulate.replace(",", "+").replace(":", "+")
+        report_dir = self._folder / name
+        arguments = ["-q", "-c", str(ROOT.parent / "pyproject.toml"), str(ROOT), "--simulate", simulate, "--report-dir", str(report_dir)]
+        try:
+            done = run_pytest(
+                arguments, cwd=ROOT.parent, environment=self._environment, log=self._folder / f"{name}.log", seconds=ROW_SECONDS
+            )
+        except TimeoutError as error:
+            raise MatrixError(f"{simulate}: {error}") from None
         report = report_dir / "report.json"
         if not report.is_file():
-            raise MatrixError(f"{simulate}: no report (exit {done.returncode}): {(done.stdout + done.stderr)[-1500:]}")
+            raise MatrixError(f"{simulate}: no report (exit {done.code}): {done.output[-1500:]}")
         return decode_report(report.read_bytes())

@@ -36,7 +36,7 @@ class ExperimentError(Exception):
 def load(path: Path, known: Known) -> Experiment:
     """Read one experiment. Raises :class:`ExperimentError` with everything that is wrong with it."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

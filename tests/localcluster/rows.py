@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.forked_runs import run_pytest
 from fixtures.localcluster.attach import parse
 from fixtures.record import Report, Result, Verdict, decode_report
 from fixtures.simulator.scenario import ScenarioError, defect_names, load_scenario, scenario_names
@@ -117,23 +116,15 @@ def fill(row: Row, embedded: Iterable[Result], real: Iterable[Result]) -> None:
 def record(folder: Path, *arguments: str, suite: Sequence[str] = ("conformance",)) -> Report | str:
     """The record of one run of the suite, in a process of its own; or what it said instead."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    kept.setdefault("GOGC", "800")  # short-lived processes: memory is cheaper than a fifth of their processor time
     paths = [str(ROOT / name) for name in suite]
-    command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), *paths, *arguments]
+    command = ["-q", "-c", str(ROOT / "pyproject.toml"), *paths, *arguments, "--report-dir", str(folder)]
+    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run(
-            [*command, "--report-dir", str(folder)],
-            cwd=ROOT,
-            env=kept,
-            capture_output=True,
-            text=True,
-            timeout=ROW_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"{' '.join(arguments)}: no end within {ROW_SECONDS:.0f} s"
+        done = run_pytest(command, cwd=ROOT, environment=kept, log=folder.with_suffix(".log"), seconds=ROW_SECONDS)
+    except TimeoutError as error:
+        return str(error)
     file = folder / "report.json"
     if file.is_file():
         return decode_report(file.read_bytes())
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    said = [line for line in done.output.splitlines() if line.strip()]
     return f"{' '.join(arguments)}: no record (exit {done.returncode}): {' | '.join(said[-6:])[:900]}"

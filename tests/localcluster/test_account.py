@@ -14,6 +14,8 @@ from fixtures.localcluster.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.localcluster.running import Running
 
+pytestmark = pytest.mark.xdist_group("account")
+
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
 

@@ -21,6 +21,8 @@ from fixtures.simulator.scenario import ScenarioError, load_scenario
 from fixtures.simulator.server.objects import Json
 from tests.endtoend.runs import Finished, run_suite
 
+pytestmark = pytest.mark.xdist_group("attached")
+
 DIFFERENT = {
     "GANG-01": "the real scheduler has a gang API of its own, the embedded cluster of this scenario has no gang scheduler",
     "GANG-02": "as GANG-01",

@@ -28,6 +28,8 @@ from fixtures.localcluster.binaries import BinariesMissing, find
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.record import Target, TargetKind, Verdict
 
+pytestmark = pytest.mark.xdist_group("chaos on a local control plane")
+
 SCENARIO = "resilience"
 IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
 EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}

@@ -24,7 +24,7 @@ from fixtures.simulator.embedded import EmbeddedCluster
 from fixtures.simulator.server.objects import Json
 
 KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+pytestmark = [pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"), pytest.mark.xdist_group("exec")]
 
 PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"

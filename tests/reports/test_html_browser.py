@@ -14,7 +14,10 @@ from tests.reports.browser import Page, find_browser
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import hostile_report, large_report, sample_report
 
-pytestmark = pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH")
+pytestmark = [
+    pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
+    pytest.mark.xdist_group("browser"),
+]
 
 SHOWN = "[...document.querySelectorAll('details.req')].filter(row => row.checkVisibility()).map(row => row.id)"
 

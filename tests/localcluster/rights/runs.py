@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from conformance.forked_runs import run_pytest
 from fixtures.record import Report, Verdict, decode_report
 from tests.endtoend.runs import ROOT, environment
 from tests.localcluster.rights.targets import Target
@@ -49,19 +48,19 @@ def run(target: Target, folder: Path, ids: Iterable[str], *arguments: str) -> Ru
     policy = folder / "policy.yaml"
     policy.write_text(yaml.safe_dump({**target.policy, **PACE}), encoding="utf-8")
     nodes = node_ids()
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
+    command = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
     command += ["--kubeconfig", str(target.kubeconfig), "--policy", str(policy), "--report-dir", str(folder), *arguments]
     command += [nodes[id_] for id_ in ids]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    done = run_pytest(command, cwd=folder, environment=environment(), log=folder / "run.log", seconds=RUN_SECONDS)
     file = folder / "report.json"
     if not file.is_file():
-        raise RuntimeError(f"no report: {done.stdout}{done.stderr}")
+        raise RuntimeError(f"no report: {done.output}")
     report: Report = decode_report(file.read_bytes())
     file.unlink()
     return Run(
-        code=done.returncode,
+        code=done.code,
         verdicts={result.id: result.verdict for result in report.results},
         messages={result.id: f"{result.reason_code}: {result.message}" for result in report.results},
         residue=report.residue,
-        output=done.stdout + done.stderr,
+        output=done.output,
     )
