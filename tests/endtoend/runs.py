@@ -1,14 +1,14 @@
-"""Runs of the suite as a user starts them: processes of their own."""
+"""Runs of the suite with a user's arguments, in processes of their own."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 
+from conformance.forked_runs import run_pytest
 from fixtures.record import Report, Result, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,12 @@ class Finished(msgspec.Struct, kw_only=True):
         return next(result for result in self.report.results if result.id == id_)
 
 
+PYTEST = 3
+"""Where the arguments of pytest begin in a command."""
+
+
 def command(*arguments: str) -> list[str]:
+    """As a user starts it."""
     return [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), *arguments]
 
 
@@ -40,15 +45,8 @@ def environment() -> dict[str, str]:
 def run_suite(folder: Path, *arguments: str) -> Finished:
     """Run the suite with a report folder of its own."""
     report_dir = folder / "report"
-    done = subprocess.run(
-        command("--report-dir", str(report_dir), *arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
+    options = command("--report-dir", str(report_dir), *arguments)[PYTEST:]
+    done = run_pytest(options, cwd=folder, environment=environment(), log=folder / "run.log", seconds=RUN_SECONDS)
     file = report_dir / "report.json"
     report = decode_report(file.read_bytes()) if file.is_file() else None
-    return Finished(code=done.returncode, output=done.stdout + done.stderr, report=report)
+    return Finished(code=done.code, output=done.output, report=report)

@@ -31,7 +31,7 @@ WINDOW = 3.0
 
 FACTS = "facts"
 
-VOLCANO, KUEUE = pytest.mark.xdist_group("volcano"), pytest.mark.xdist_group("kueue")
+ON_VOLCANO, ON_KUEUE = pytest.mark.xdist_group("volcano"), pytest.mark.xdist_group("kueue")
 """One control plane for the tests of a look-alike: on one worker."""
 
 
@@ -159,7 +159,7 @@ def volcano_gang(admin: Admin, name: str, size: int) -> list[str]:
     return volcano_members(admin, name, size)
 
 
-@VOLCANO
+@ON_VOLCANO
 def test_volcano_holds_what_does_not_fit_says_why_and_binds_what_does(volcano: Admin) -> None:
     large = volcano_gang(volcano, "large", 3)
     expected = re.compile(r"[13]/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable")  # both were seen
@@ -181,7 +181,7 @@ def test_volcano_holds_what_does_not_fit_says_why_and_binds_what_does(volcano: A
     volcano.delete(f"{VOLCANO}/podgroups", "large", "small")
 
 
-@VOLCANO
+@ON_VOLCANO
 def test_a_gang_of_volcano_that_fits_is_called_unschedulable_on_its_way(volcano: Admin) -> None:
     volcano_group(volcano, "late", 2)
     volcano.until("events", lambda events: any(_is_gang_warning(event, "late") for event in events.values()))
@@ -202,7 +202,7 @@ def _is_gang_warning(event: Json, gang: str) -> bool:
     )
 
 
-@VOLCANO
+@ON_VOLCANO
 def test_volcano_runs_two_gangs_one_after_the_other(volcano: Admin) -> None:
     first = volcano_gang(volcano, "first", 2)
     volcano.until("pods", lambda pods: len(bound(pods, "first")) == 2)
@@ -233,7 +233,7 @@ def remove_group(admin: Admin, name: str, names: list[str]) -> None:
     admin.until("pods", lambda pods: not {*names} & pods.keys())
 
 
-@KUEUE
+@ON_KUEUE
 def test_kueue_admits_a_group_within_quota_with_the_flavors_tolerations(kueue: Admin) -> None:
     names = kueue_group(kueue, "fits", 2)
     pods = kueue.until("pods", lambda pods: len(bound(pods, "fits")) == 2)
@@ -246,7 +246,7 @@ def test_kueue_admits_a_group_within_quota_with_the_flavors_tolerations(kueue: A
     remove_group(kueue, "fits", names)
 
 
-@KUEUE
+@ON_KUEUE
 def test_kueue_gates_a_group_above_quota_and_says_why(kueue: Admin) -> None:
     names = kueue_group(kueue, "large", 3)
     held = kueue.until(
@@ -266,7 +266,7 @@ def test_kueue_gates_a_group_above_quota_and_says_why(kueue: Admin) -> None:
     remove_group(kueue, "large", names)
 
 
-@KUEUE
+@ON_KUEUE
 def test_kueue_makes_no_workload_of_an_incomplete_group(kueue: Admin) -> None:
     names = kueue_group(kueue, "partial", 1, total=2)
     assert kueue.most_bound("partial") == 0
@@ -274,7 +274,7 @@ def test_kueue_makes_no_workload_of_an_incomplete_group(kueue: Admin) -> None:
     remove_group(kueue, "partial", names)
 
 
-@KUEUE
+@ON_KUEUE
 def test_quota_above_the_nodes_breaks_a_gang_of_kueue(kueue: Admin) -> None:
     """Admitted, part of its pods bound, the rest Pending: nothing undoes it before the time of waitForPodsReady."""
     names = kueue_group(kueue, "broken", 5, devices=8, queue="plenty")
@@ -286,7 +286,7 @@ def test_quota_above_the_nodes_breaks_a_gang_of_kueue(kueue: Admin) -> None:
     remove_group(kueue, "broken", names)
 
 
-@KUEUE
+@ON_KUEUE
 def test_deleted_pods_of_kueue_stay_until_the_workload_goes(kueue: Admin) -> None:
     names = kueue_group(kueue, "held", 3)
     kueue.until("pods", lambda pods: all(f"{KUEUE}/managed" in (pods[name]["metadata"].get("finalizers") or ()) for name in names))
@@ -307,7 +307,7 @@ def _unschedulable(item: Json) -> bool:
     return bool(conditions(item).get("PodScheduled", {}).get("reason") == "Unschedulable")
 
 
-@KUEUE
+@ON_KUEUE
 def test_while_the_webhook_of_kueue_is_away_nothing_is_said_of_pods_or_gangs(kueue: Admin, tmp_path: Path) -> None:
     """The last of this file: the real Kueue is ended; of the look-alike, which has no webhook, one is registered that nobody serves."""
     real = [process for process in kueue.local.plane._processes if process.name == "kueue"]

@@ -13,13 +13,14 @@ from chaos.naming import names_another, names_of, names_this
 from chaos.sampling.sample import Reading
 from chaos.sampling.signals.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from fixtures.models import Json
+from fixtures.record import TargetKind
 
 VOLATILE_LABELS = frozenset({"nvidia.com/gfd.timestamp"})
 """Labels that change without anything having changed: GFD writes the time of its start."""
 
 REMEDIATION_LABELS = ("dgxc.nvidia.com/nvsentinel-state",)
-OTHERS_SECONDS = 10.0
-"""How often, at most, the whole fleet is read on a live cluster: nobody may touch it, so a late look is as good."""
+OTHERS_SECONDS, OTHERS_SECONDS_SIMULATED = 10.0, 1.0
+"""How often, at most, the whole fleet is read: nobody may touch it, so a late look is as good."""
 
 BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 TRUE_IS_HEALTHY = frozenset({"AcceleratedHardwareReady"})
@@ -271,9 +272,10 @@ def digest_of(reading: Reading, node: Json) -> str:
 
 
 def slowly(reading: Reading, name: str, read: object) -> JsonValue:
-    """The value of ``read()``, asked for at most every ``OTHERS_SECONDS`` on a live cluster."""
+    """The value of ``read()``, asked for at most every ``OTHERS_SECONDS``: it reads what the experiment is not about, all of it."""
     kept = reading.memory.get(name)
-    if kept is not None and reading.plan.target_kind == "live" and time.monotonic() - kept[0] < OTHERS_SECONDS:
+    seconds = OTHERS_SECONDS if reading.plan.target_kind is TargetKind.LIVE else OTHERS_SECONDS_SIMULATED
+    if kept is not None and time.monotonic() - kept[0] < seconds:
         return kept[1]
     value: JsonValue = read()  # type: ignore[operator]
     reading.memory[name] = (time.monotonic(), value)

@@ -15,22 +15,24 @@ import jsonschema
 import pytest
 import yaml
 
+from conformance.forked_runs import Finished, run_pytest
 from fixtures.watch import Observation
 from reports.schema import CHAOS_SCHEMA_FILE, chaos_schema_text
 from tests.chaos.engine.faults import LABEL
 from tests.chaos.engine.stage import Stage, stage
+from tests.endtoend.runs import environment
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(__file__).with_name("experiments")
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "pytest", *map(str, arguments)]
+def run(folder: Path, *arguments: object) -> Finished:
+    return run_pytest([str(one) for one in arguments], cwd=ROOT, environment=environment(), log=folder / "run.log", seconds=300)
 
 
-def run(*arguments: object) -> tuple[int, str]:
-    done = subprocess.run(command(*arguments), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-    return done.returncode, done.stdout
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    """As a person starts it."""
+    return subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def long(tmp_path: Path) -> Path:
 
 def chaos(on: Stage, folder: Path, report: Path, *more: str) -> list[str]:
     allowed = ("--kubeconfig", on.kubeconfig, "--chaos-cluster", on.cluster.context)
-    return command("chaos", "--chaos", "--chaos-folder", folder, "--report-dir", report, *allowed, *more)
+    return [str(one) for one in ("chaos", "--chaos", "--chaos-folder", folder, "--report-dir", report, *allowed, *more)]
 
 
 def await_label(on: Stage) -> None:
@@ -91,9 +93,9 @@ def await_label(on: Stage) -> None:
 )
 def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[str], says: str) -> None:
     """T7: no distribution mode ever runs two experiments at once, because none runs any."""
-    code, output = run(*arguments, "--report-dir", tmp_path / "report")
-    assert code == 4
-    assert says in output
+    done = run(tmp_path, *arguments, "--report-dir", tmp_path / "report")
+    assert done.code == 4
+    assert says in done.output
     assert not (tmp_path / "report").exists()
 
 
@@ -108,9 +110,10 @@ def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[s
     ids=str,
 )
 def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path, more: list[str], says: str) -> None:
-    code, output = run("chaos", "--chaos", "--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r", *more)
-    assert code == 4
-    assert says in output
+    target = ("--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r")
+    done = run(tmp_path, "chaos", "--chaos", *target, *more)
+    assert done.code == 4
+    assert says in done.output
     assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
 
 
@@ -118,8 +121,8 @@ def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path,
 
 
 def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> None:
-    done = subprocess.run(chaos(on, FOLDER, tmp_path / "r"), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout
+    done = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r"))
+    assert done.code == 0, done.output
     record = json.loads((tmp_path / "r" / "chaos.json").read_text())
     jsonschema.validate(record, json.loads(CHAOS_SCHEMA_FILE.read_text()))
     assert [(one["id"], one["verdict"], one["fidelity"]) for one in record["experiments"]] == [("X1", "passed", "simulated")]
@@ -132,13 +135,11 @@ def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_session_undoes_and_stops(on: Stage, long: Path, tmp_path: Path, number: signal.Signals) -> None:
     """T6; and T7, because a second session is refused meanwhile."""
-    process = subprocess.Popen(chaos(on, long, tmp_path / "r"), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    process = start(chaos(on, long, tmp_path / "r"))
     await_label(on)
-    second = subprocess.run(
-        chaos(on, FOLDER, tmp_path / "s"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-    )
-    assert second.returncode == 4
-    assert "one run acts on a cluster at a time" in second.stdout
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "one run acts on a cluster at a time" in second.output
     process.send_signal(number)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output
@@ -151,7 +152,7 @@ def test_an_interrupted_session_undoes_and_stops(on: Stage, long: Path, tmp_path
 
 def test_a_parent_that_is_killed_takes_its_child_along_in_order(on: Stage, long: Path, tmp_path: Path) -> None:
     """T1. The child plays its rollbacks when the parent dies."""
-    process = subprocess.Popen(chaos(on, long, tmp_path / "r"), cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = start(chaos(on, long, tmp_path / "r"))
     await_label(on)
     process.kill()
     process.wait(60)
@@ -163,7 +164,7 @@ def test_a_parent_that_is_killed_takes_its_child_along_in_order(on: Stage, long:
 
 def test_a_run_that_is_killed_with_its_child_is_refused_until_it_is_recovered(on: Stage, long: Path, tmp_path: Path) -> None:
     """T1. Nothing of the run is left but the ledger."""
-    process = subprocess.Popen(chaos(on, long, tmp_path / "r"), cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = start(chaos(on, long, tmp_path / "r"))
     await_label(on)
     process.send_signal(signal.SIGSTOP)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -171,31 +172,27 @@ def test_a_run_that_is_killed_with_its_child_is_refused_until_it_is_recovered(on
     process.kill()
     process.wait(60)
     assert on.labelled()
-    code = subprocess.run(
-        chaos(on, FOLDER, tmp_path / "s"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-    )
-    assert code.returncode == 4
-    assert "gpu-conformance chaos recover" in code.stdout
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "gpu-conformance chaos recover" in second.output
     assert on.labelled()
-    again = subprocess.run(chaos(on, FOLDER, tmp_path / "t", "--chaos-recover"), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=300)
-    assert again.returncode == 0, again.stdout
-    assert "recovered 1 changes of 1 earlier runs" in again.stdout
+    again = run(tmp_path, *chaos(on, FOLDER, tmp_path / "t", "--chaos-recover"))
+    assert again.code == 0, again.output
+    assert "recovered 1 changes of 1 earlier runs" in again.output
     assert on.labelled() == []
 
 
 def test_a_halt_from_elsewhere_ends_the_run_and_lets_nothing_start(on: Stage, long: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen(chaos(on, long, tmp_path / "r"), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    process = start(chaos(on, long, tmp_path / "r"))
     await_label(on)
     assert _cli(on, "halt") == 0
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output
     assert on.labelled() == []
     assert "Interrupted" in json.loads((tmp_path / "r" / "chaos.json").read_text())["experiments"][0]["reasonCodes"]
-    second = subprocess.run(
-        chaos(on, FOLDER, tmp_path / "s"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-    )
-    assert second.returncode == 4
-    assert "halted by" in second.stdout
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "halted by" in second.output
     assert _cli(on, "status") == 0
     assert _cli(on, "halt", "--off") == 0
 
