@@ -34,7 +34,7 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
-	@$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
@@ -61,7 +61,7 @@ rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubern
 	@$(BIN)/python -m tests.localcluster.rights $(ARGS)
 
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
-	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	@$(BIN)/python -m tests.chaos.selfcheck --jobs 3 $(ARGS)
 
 docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema

@@ -1,6 +1,16 @@
-"""Wild inputs are judged by what they do, not by how long a busy machine takes to make them."""
+"""Wild inputs are judged by what they do, not by how long a busy machine takes to make them. Workers get their tests in an order of ours."""
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under ``--dist loadgroup`` only: alone, tests run in the order of their files."""
+    if getattr(config.option, "loadgroup", False):
+        arrange(items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -41,6 +42,9 @@ def objects() -> list[Json]:
 def test_a_thousand_nodes_and_ten_thousand_pods(objects: list[Json]) -> None:
     store = Store()
     begun = time.perf_counter()
+    assert len(json.dumps(objects)) > 30_000_000
+    writing = time.perf_counter() - begun  # what this machine needs now to go over all of it once
+    begun = time.perf_counter()
     for obj in objects:
         store.put_initial(obj)
     seeding = time.perf_counter() - begun
@@ -58,6 +62,6 @@ def test_a_thousand_nodes_and_ten_thousand_pods(objects: list[Json]) -> None:
             times.append(time.perf_counter() - begun)
     assert count == NODES * PODS_PER_NODE / 500
     assert size > 30_000_000
-    assert seeding < 1.5, f"seeding took {seeding:.2f} s"
-    assert times[1] < 1.5, f"reading took {times}"
+    assert seeding < writing, f"seeding took {seeding:.2f} s, writing it as JSON {writing:.2f} s"
+    assert times[1] < writing, f"reading took {times}, writing it as JSON {writing:.2f} s"
     assert times[1] < times[0]

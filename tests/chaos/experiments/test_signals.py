@@ -15,6 +15,7 @@ from chaos.facts import CANARY_LABEL, GANG_LABEL, Device, Facts
 from chaos.naming import pci_forms
 from chaos.sampling.sample import NoData
 from chaos.sampling.signals.gangs import SIZE_ANNOTATION
+from chaos.sampling.signals.nodes import OTHERS_SECONDS_SIMULATED
 from chaos.sampling.signals.registry import SIGNALS
 from chaos.target import Target
 from tests.chaos.experiments.world import CANARIES, NAMESPACE, Read, World, canary, node, plan, pod
@@ -24,6 +25,12 @@ EXPORTER = Found(component="exporter", key="apps/daemonsets", namespace="gpu", n
 
 def value(name: str, world: World, read: Read | None = None, **more: Any) -> Any:
     return SIGNALS[name](read or Read(world, plan(**more)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at what the experiment is not about is a new one."""
+    monkeypatch.setattr("chaos.sampling.signals.nodes.OTHERS_SECONDS_SIMULATED", 0.0)
 
 
 def test_devices_of_the_target_only() -> None:
@@ -68,6 +75,7 @@ def test_lost_and_restored_labels_have_changed_twice() -> None:
     assert value("node.labels.changes", full, read.again(full)) == 2
 
 
+@pytest.mark.usefixtures("always_read")
 def test_a_fault_that_is_told_of_another_node_is_collateral() -> None:
     read = Read(World(nodes=[node("a"), node("b")], pods=[]), plan())
     assert value("nodes.others", World(), read) == []
@@ -112,6 +120,7 @@ def test_a_condition_names_the_device_in_any_of_its_forms() -> None:
     assert value("node.faults.name.target", World(nodes=[other])) is False
 
 
+@pytest.mark.usefixtures("always_read")
 def test_other_nodes_are_damaged_when_they_change_or_leave_not_when_they_join() -> None:
     read = Read(World(nodes=[node("a"), node("b"), node("c")]), plan())
     assert value("nodes.others", World(), read) == []
@@ -119,6 +128,17 @@ def test_other_nodes_are_damaged_when_they_change_or_leave_not_when_they_join() 
     assert value("nodes.others", World(), read) == ["b", "c"]
 
 
+def test_the_fleet_is_not_read_anew_with_every_sample() -> None:
+    read = Read(World(nodes=[node("a"), node("b")]), plan())
+    assert value("nodes.others", World(), read) == []
+    read = read.again(World(nodes=[node("a"), node("b", cordoned=True)]))
+    assert value("nodes.others", World(), read) == []
+    at, seen = read.memory["nodes.others"]
+    read.memory["nodes.others"] = (at - OTHERS_SECONDS_SIMULATED, seen)
+    assert value("nodes.others", World(), read) == ["b"]
+
+
+@pytest.mark.usefixtures("always_read")
 def test_other_pods_are_damaged_when_they_fail_or_restart() -> None:
     pods = [pod("x", "b"), pod("y", "b"), pod("z", "b", gpus=0), pod("t", "a"), canary("w", "b")]
     read = Read(World(pods=pods), plan())

@@ -1,0 +1,104 @@
+"""Which tests share a worker, and in which order they start, when several workers share a machine.
+
+The tests of a file stay together, so that what they set up is set up once, but for files whose tests take seconds each. Some wait
+most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+WAITING = (
+    "localcluster/test_chaos_local.py",
+    "chaos/engine/test_api_lost.py",
+    "chaos/selfcheck",
+    "chaos/experiments/test_others_at_work.py",
+    "chaos/engine",
+    "chaos/experiments/test_end_to_end.py",
+    "endtoend/test_trouble.py",
+    "simulator_host",
+    "chaos",
+)
+COMPUTING = (
+    "localcluster/test_attached.py",
+    "localcluster/test_gang_facts.py",
+    "localcluster/test_exec.py",
+    "localcluster/test_rights.py",
+    "localcluster/test_matrix_local.py",
+    "fidelity",
+    "localcluster",
+    "endtoend/test_matrix.py",
+    "endtoend",
+    "",
+)
+"""Folders and files below ``tests``, in the order in which they start."""
+
+APART = (
+    "localcluster/test_matrix_local.py",
+    "localcluster/test_rights.py",
+    "localcluster/test_controlplane.py",
+    "localcluster/test_gang_programs.py",
+    "chaos/engine/test_api_lost.py",
+    "chaos/selfcheck/test_selfcheck.py",
+    "chaos/experiments/test_end_to_end.py",
+    "endtoend/test_matrix.py",
+    "endtoend/test_runs.py",
+    "endtoend/test_rights.py",
+    "endtoend/test_trouble.py",
+    "simulator_host/test_remediation.py",
+    "simulator_host/test_operators.py",
+    "simulator_host/test_mig_manager.py",
+)
+"""Files whose tests take seconds each and share nothing that takes as long."""
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Mark what stays together, and order the items in place."""
+    units: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        units.setdefault(_unit(item), []).append(item)
+    waiting: list[tuple[int, list[pytest.Item]]] = []
+    computing: list[tuple[int, list[pytest.Item]]] = []
+    for unit in units.values():
+        file = _file(unit[0])
+        rank = _rank(file, WAITING)
+        if rank is None:
+            computing.append((_rank(file, COMPUTING) or 0, unit))
+        else:
+            waiting.append((rank, unit))
+    items[:] = [item for unit in _alternately(_sorted(waiting), _sorted(computing)) for item in unit]
+
+
+def _unit(item: pytest.Item) -> str:
+    """What it belongs to: its own mark, its file, or nothing but itself."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None:
+        return str(mark.args[0])
+    file = _file(item)
+    if file in APART:
+        return item.nodeid
+    item.add_marker(pytest.mark.xdist_group(file))
+    return file
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT).as_posix()
+
+
+def _rank(file: str, order: Sequence[str]) -> int | None:
+    return next((rank for rank, start in enumerate(order) if file.startswith(start)), None)
+
+
+def _sorted(ranked: Iterable[tuple[int, list[pytest.Item]]]) -> list[list[pytest.Item]]:
+    return [unit for _, unit in sorted(ranked, key=lambda one: one[0])]
+
+
+def _alternately(*lists: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
+    """The units of all lists, each list spread evenly over the whole."""
+    placed = [((index + 0.5) / len(units), number, unit) for number, units in enumerate(lists) for index, unit in enumerate(units)]
+    return [unit for _, _, unit in sorted(placed, key=lambda one: one[:2])]
