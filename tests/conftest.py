@@ -1,4 +1,4 @@
-"""Wild inputs are judged by what they do, not by how long a busy machine takes to make them. Workers get their tests in an order of ours."""
+"""Wild inputs are judged by what they do, not by how long a busy machine takes; workers get their tests in an order of ours."""
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fixtures.cluster import Cluster
 from fixtures.localcluster.attach import parse
-from fixtures.localcluster.binaries import Binaries, BinariesMissing, find
+from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.components import NODES_SOCKET
 from fixtures.localcluster.local_cluster import LocalCluster
-from fixtures.localcluster.processes import identity_of
 from fixtures.localcluster.seeded_pods import as_submitted, made_by, pairs, with_marks
 from fixtures.record import TargetKind, Verdict
 from fixtures.simulator.builder import build
@@ -21,7 +18,7 @@ from fixtures.simulator.scenario import ScenarioError, load_scenario
 from fixtures.simulator.server.objects import Json
 from tests.endtoend.runs import Finished, run_suite
 
-pytestmark = pytest.mark.xdist_group("attached")
+pytestmark = pytest.mark.xdist_group("healthy")
 
 DIFFERENT = {
     "GANG-01": "the real scheduler has a gang API of its own, the embedded cluster of this scenario has no gang scheduler",
@@ -30,20 +27,6 @@ DIFFERENT = {
     "GANG-04": "as GANG-01",
 }
 """Requirements whose verdict on ``healthy`` is another on real Kubernetes, and why. Each passes there and applies to nothing here."""
-
-
-@pytest.fixture(scope="module")
-def binaries() -> Binaries:
-    try:
-        return find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def local(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.start(None, "healthy", tmp_path_factory.mktemp("local"), binaries.paths["kube-apiserver"].parent) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -76,55 +59,45 @@ def test_the_record_says_that_the_nodes_are_simulated(runs: tuple[Finished, Fini
     assert "LOCAL CONTROL PLANE" in runs[1].output
 
 
-def test_every_pod_of_the_scenario_is_there_on_its_node(local: LocalCluster) -> None:
+def test_every_pod_of_the_scenario_is_there_on_its_node(healthy: LocalCluster) -> None:
     built = [item for item in build(load_scenario("healthy")) if item["kind"] == "Pod"]
-    real = pods_of(Cluster.from_kubeconfig(local.kubeconfig))
+    real = pods_of(Cluster.from_kubeconfig(healthy.kubeconfig))
 
     def placed(pods: list[Json]) -> list[tuple[str, str, str]]:
         return sorted((pod["metadata"]["namespace"], pod["spec"]["nodeName"], pod["status"]["phase"]) for pod in pods)
 
     assert placed(real) == placed(built)
-    assert local.warnings == []
+    assert healthy.warnings == []
 
 
-def test_the_suite_is_no_administrator(local: LocalCluster) -> None:
-    assert Cluster.from_kubeconfig(local.kubeconfig).request("GET", "/api/v1/secrets").status == 403
-    assert Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/secrets").status == 200
+def test_the_suite_is_no_administrator(healthy: LocalCluster) -> None:
+    assert Cluster.from_kubeconfig(healthy.kubeconfig).request("GET", "/api/v1/secrets").status == 403
+    assert Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/secrets").status == 200
 
 
-def test_logs_come_through_the_nodes_kubelet(local: LocalCluster) -> None:
-    admin = Cluster.from_kubeconfig(local.admin_kubeconfig)
+def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
+    admin = Cluster.from_kubeconfig(healthy.admin_kubeconfig)
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "echo one; echo two; echo three; sleep 600"]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "speaker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
     assert admin.create("pods", pod, namespace="default").status == 201
     following = subprocess.Popen(
-        ["kubectl", "--kubeconfig", str(local.admin_kubeconfig), "wait", "--for=condition=Ready", "pod/talker", "--timeout=20s"],
+        ["kubectl", "--kubeconfig", str(healthy.admin_kubeconfig), "wait", "--for=condition=Ready", "pod/speaker", "--timeout=20s"],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert "met" in following.communicate()[0]
-    answer = admin.request("GET", "/api/v1/namespaces/default/pods/talker/log?tailLines=2&limitBytes=9")
+    answer = admin.request("GET", "/api/v1/namespaces/default/pods/speaker/log?tailLines=2&limitBytes=9")
     assert (answer.status, answer.body) == (200, b"two\nthree")
 
 
-def test_nodes_have_their_own_addresses_and_no_port_is_open(local: LocalCluster) -> None:
-    nodes = Cluster.from_kubeconfig(local.admin_kubeconfig).request("GET", "/api/v1/nodes").json()["items"]
+def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluster) -> None:
+    nodes = Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/nodes").json()["items"]
     addresses = {node["metadata"]["name"]: node["status"]["addresses"][0]["address"] for node in nodes}
     assert len(set(addresses.values())) == len(nodes)
     assert {node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] for node in nodes} == {10250}
-    socket = local.plane.folder / NODES_SOCKET
+    socket = healthy.plane.folder / NODES_SOCKET
     assert socket.is_socket()
     assert socket.parent.stat().st_mode & 0o077 == 0
-
-
-def test_nothing_is_left_of_it(binaries: Binaries, tmp_path: Path) -> None:
-    cluster = LocalCluster.start(None, "healthy", tmp_path, binaries.paths["kube-apiserver"].parent)
-    process = cluster._process
-    cluster.stop()
-    cluster.stop()
-    assert process.returncode == 0
-    assert identity_of(process.pid) is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

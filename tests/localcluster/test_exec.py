@@ -18,13 +18,12 @@ from kubernetes import config
 from kubernetes.stream import stream
 
 from fixtures.cluster import Cluster
-from fixtures.localcluster.binaries import BinariesMissing, find
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.embedded import EmbeddedCluster
 from fixtures.simulator.server.objects import Json
 
 KUBECTL = shutil.which("kubectl")
-pytestmark = [pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"), pytest.mark.xdist_group("exec")]
+pytestmark = [pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"), pytest.mark.xdist_group("healthy")]
 
 PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"
@@ -74,13 +73,8 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
-    try:
-        binaries = find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    with LocalCluster.start(None, "healthy", tmp_path_factory.mktemp("local"), binaries.paths["kube-apiserver"].parent) as cluster:
-        yield prepared(Side(cluster.admin_kubeconfig, None))
+def real(healthy: LocalCluster) -> Side:
+    return prepared(Side(healthy.admin_kubeconfig, None))
 
 
 @pytest.fixture(params=["embedded", "real"])

@@ -11,7 +11,7 @@ import yaml
 
 from fixtures.cluster import Cluster
 from fixtures.localcluster.attach import objects_of
-from fixtures.localcluster.binaries import LOCAL_BIN, Binaries, BinariesMissing, find
+from fixtures.localcluster.binaries import LOCAL_BIN, Binaries, BinariesMissing
 from fixtures.localcluster.certificates import make_for_webhook
 from fixtures.localcluster.controlplane import ControlPlane, LocalClusterError, free_port
 from fixtures.localcluster.gang_programs import (
@@ -216,14 +216,6 @@ def test_kueue_runs_with_the_scenarios_configuration_and_listens_on_loopback_onl
 
 
 # -- running -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def binaries() -> Binaries:
-    try:
-        return find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
 
 
 def linked(folder: Path, binaries: Binaries) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
-from fixtures.localcluster.binaries import Binaries, BinariesMissing, find
+from fixtures.localcluster.binaries import Binaries
 from fixtures.record import Access, Level, Result, Verdict
 from fixtures.simulator.scenario import defect_names, load_defect
 from tests.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER, page
@@ -34,14 +34,6 @@ SOME = (
 )
 ALL = os.environ.get("GPU_CONFORMANCE_LOCAL_MATRIX") == "all"
 PACKS = packed([name for name in all_names() if name not in CANNOT_EXIST]) if ALL else SOME
-
-
-@pytest.fixture(scope="module")
-def binaries() -> Binaries:
-    try:
-        return find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("pack", PACKS, ids=lambda pack: pack.spec)

@@ -1,0 +1,56 @@
+"""Runs in forked processes are as those of an interpreter of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance.forked_runs import Finished, run_pytest
+
+TEST = """
+import atexit, os, pathlib, sys, time
+
+def test_it():
+    atexit.register(pathlib.Path("left").write_text, "at exit")
+    print("seen", os.environ.get("COLOUR"), os.environ.get("LEAKED"), sys.dont_write_bytecode, os.getpid())
+    {more}
+"""
+
+
+def run(folder: Path, more: str = "", seconds: float = 60, **environment: str) -> Finished:
+    (folder / "test_one.py").write_text(TEST.format(more=more))
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    arguments = ["-q", "-s", "-p", "no:cacheprovider", "test_one.py"]
+    return run_pytest(arguments, cwd=folder, environment={**environment, "HOME": str(folder)}, log=folder / "log", seconds=seconds)
+
+
+def test_it_has_the_environment_it_was_given_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAKED", "yes")
+    done = run(tmp_path, COLOUR="green", PYTHONDONTWRITEBYTECODE="1")
+    assert done.code == 0, done.output
+    assert "seen green None True" in done.output
+    assert str(os.getpid()) not in done.output
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_its_exit_code_is_pytests_and_what_is_due_at_exit_is_done(tmp_path: Path) -> None:
+    done = run(tmp_path, "raise ValueError('wrong')")
+    assert (done.code, "ValueError: wrong" in done.output) == (1, True)
+    assert (tmp_path / "left").read_text() == "at exit"
+
+
+def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match="no end within 1 s"):
+        run(tmp_path, "pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)", seconds=1)
+    pid = int((tmp_path / "pid").read_text()) if (tmp_path / "pid").exists() else 0
+    assert not pid or not Path(f"/proc/{pid}").exists()
+
+
+def test_one_that_dies_is_told(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done = run(tmp_path, "os.kill(os.getpid(), 9)")
+    assert done.code == -9
+    assert time.monotonic() - begun < 60
