@@ -4,8 +4,8 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Tests wait more than they compute.
-JOBS ?= $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
+# Tests wait as much as they compute: three workers a core, eight at most (some run a control plane each).
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 3 ] && echo $$((3 * n)) || echo 8)
 ARGS ?=
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
