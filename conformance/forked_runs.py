@@ -53,6 +53,7 @@ class Finished(msgspec.Struct, kw_only=True):
 
 def run_pytest(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path, seconds: float) -> Finished:
     """Run ``pytest ARGUMENTS`` with its output in ``log``. Raises :class:`TimeoutError` after ``seconds``; the run was ended then."""
+    log.write_bytes(b"")  # there is one, also of a run that dies at once
     _PROCESSES.set_forkserver_preload(list(LIBRARIES))
     process = _PROCESSES.Process(target=_run, args=(list(arguments), str(cwd), dict(environment), str(log)))
     process.start()
