@@ -17,7 +17,6 @@ from typing import IO
 import pytest
 
 ROOT = Path(__file__).parent
-_FILES = sorted(ROOT.rglob("test_*.py"))
 
 WAITING = (
     "localcluster/test_chaos_local.py",
@@ -82,29 +81,28 @@ def arrange(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def turn(item: pytest.Item) -> Iterator[None]:
-    """One of the places for tests that compute, three for two cores; those that wait need none.
-
-    A place is the lock of a file of the tests: there are enough of them, and nothing has to be removed.
-    """
-    if _rank(_file(item), WAITING) is not None:
+    """One of the places for tests that compute, three for two cores; those that wait need none."""
+    cache = item.config.cache
+    if cache is None or _rank(_file(item), WAITING) is not None:
         yield
         return
+    folder = cache.mkdir("turns")
     places = (3 * (os.cpu_count() or 2) + 1) // 2
-    with _place(_FILES[:places]):
+    with _place([folder / str(number) for number in range(places)]):
         yield
 
 
 def _place(paths: Sequence[Path]) -> IO[bytes]:
     """The first free place, else the next that becomes free of one of them. Closing the file leaves it."""
     for path in paths:
-        file = path.open("rb")
+        file = path.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
         else:
             return file
-    file = paths[os.getpid() % len(paths)].open("rb")
+    file = paths[os.getpid() % len(paths)].open("ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
 
