@@ -1,11 +1,9 @@
 """Wild inputs are judged by what they do, not by how long a busy machine takes; workers get their tests in an order of ours."""
 
-from collections.abc import Generator
-
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.scheduling import arrange, turn
+from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
@@ -16,12 +14,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Under ``--dist loadgroup`` only: alone, tests run in the order of their files."""
     if getattr(config.option, "loadgroup", False):
         arrange(items)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """On a worker a test that computes waits for its turn."""
-    if not hasattr(item.config, "workerinput"):
-        return (yield)
-    with turn(item):
-        return (yield)

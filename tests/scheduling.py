@@ -1,18 +1,13 @@
 """Which tests share a worker, and in which order they start, when several workers share a machine.
 
 The tests of a file stay together, so that what they set up is set up once, but for files whose tests take seconds each. Some wait
-most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first,
-and no more compute at a time than the machine can carry. Six at a time on two cores take a quarter more of them than three.
+most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -77,34 +72,6 @@ def arrange(items: list[pytest.Item]) -> None:
         else:
             waiting.append((rank, unit))
     items[:] = [item for unit in _alternately(_sorted(waiting), _sorted(computing)) for item in unit]
-
-
-@contextmanager
-def turn(item: pytest.Item) -> Iterator[None]:
-    """One of the places for tests that compute, three for two cores; those that wait need none."""
-    cache = item.config.cache
-    if cache is None or _rank(_file(item), WAITING) is not None:
-        yield
-        return
-    folder = cache.mkdir("turns")
-    places = (3 * (os.cpu_count() or 2) + 1) // 2
-    with _place([folder / str(number) for number in range(places)]):
-        yield
-
-
-def _place(paths: Sequence[Path]) -> IO[bytes]:
-    """The first free place, else the next that becomes free of one of them. Closing the file leaves it."""
-    for path in paths:
-        file = path.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-        else:
-            return file
-    file = paths[os.getpid() % len(paths)].open("ab")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
 
 
 def _unit(item: pytest.Item) -> str:
