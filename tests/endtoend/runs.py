@@ -27,13 +27,13 @@ class Finished(msgspec.Struct, kw_only=True):
         return next(result for result in self.report.results if result.id == id_)
 
 
-PYTEST = 3
-"""Where the arguments of pytest begin in a command."""
-
-
 def command(*arguments: str) -> list[str]:
     """As a user starts it."""
-    return [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), *arguments]
+    return [sys.executable, "-m", "pytest", *_options(*arguments)]
+
+
+def _options(*arguments: str) -> list[str]:
+    return ["-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
 def run_suite(folder: Path, *arguments: str) -> Finished:
     """Run the suite with a report folder of its own."""
     report_dir = folder / "report"
-    options = command("--report-dir", str(report_dir), *arguments)[PYTEST:]
+    options = _options("--report-dir", str(report_dir), *arguments)
     done = run_pytest(options, cwd=folder, environment=environment(), log=folder / "run.log", seconds=RUN_SECONDS)
     file = report_dir / "report.json"
     report = decode_report(file.read_bytes()) if file.is_file() else None

@@ -16,8 +16,6 @@ from tests.endtoend.hostile import SECRETS, objects
 from tests.endtoend.runs import Finished, run_suite
 from tests.served import served
 
-pytestmark = pytest.mark.xdist_group("hostile")
-
 PROPER = (0, 1, 10)
 MARKER = "kubeconfigTokenMarker4711"
 

@@ -10,8 +10,6 @@ from fixtures.localcluster.binaries import BinariesMissing, find
 from tests.fidelity.binding import Compared, Outcome, compare_binding
 from tests.fidelity.comparison import Comparison, add_binding
 
-pytestmark = pytest.mark.xdist_group("binding")
-
 COUNT = 60
 
 

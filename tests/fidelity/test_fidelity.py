@@ -15,8 +15,6 @@ from tests.fidelity.generating import BASELINE, RESTRICTED, requests
 from tests.fidelity.known import RULES, page
 from tests.fidelity.parts import PARTS
 
-pytestmark = pytest.mark.xdist_group("fidelity")
-
 COUNT = int(os.environ.get("GPU_CONFORMANCE_FIDELITY") or 600)
 
 

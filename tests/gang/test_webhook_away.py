@@ -11,8 +11,6 @@ from fixtures.record import Verdict
 from fixtures.simulator.embedded import EmbeddedCluster
 from tests.endtoend.runs import Finished, run_suite
 
-pytestmark = pytest.mark.xdist_group("webhook away")
-
 CREATES_PODS = ("REQ-01", "PSA-03", "FENCE-05", "FENCE-06", "PSA-04", "ISO-01", "GANG-02", "GANG-03", "GANG-04", "OBS-06")
 PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 10.0}}
 

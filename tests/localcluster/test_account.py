@@ -9,23 +9,17 @@ import pytest
 
 from fixtures.cluster import Cluster
 from fixtures.localcluster.account import grant, shipped, suite_kubeconfig, unbind
-from fixtures.localcluster.binaries import BinariesMissing, find
+from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.localcluster.running import Running
-
-pytestmark = pytest.mark.xdist_group("account")
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    try:
-        binaries = find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
         yield plane
 

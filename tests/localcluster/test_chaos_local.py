@@ -24,11 +24,9 @@ from conformance.policy_file import build_policy
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.localcluster import account
-from fixtures.localcluster.binaries import BinariesMissing, find
+from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.record import Target, TargetKind, Verdict
-
-pytestmark = pytest.mark.xdist_group("chaos on a local control plane")
 
 SCENARIO = "resilience"
 IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
@@ -46,11 +44,7 @@ class NoConformance:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    try:
-        binaries = find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
+def local(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster.start(None, SCENARIO, tmp_path_factory.mktemp("chaos"), binaries.paths["kube-apiserver"].parent) as cluster:
         account.grant(cluster.plane, account.shipped("chaos"))
         yield cluster

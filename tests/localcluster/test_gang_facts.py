@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.cluster import Cluster
-from fixtures.localcluster.binaries import BinariesMissing, find
+from fixtures.localcluster.binaries import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.models import Json
 from fixtures.record import Verdict
@@ -35,23 +35,15 @@ ON_VOLCANO, ON_KUEUE = pytest.mark.xdist_group("volcano"), pytest.mark.xdist_gro
 """One control plane for the tests of a look-alike: on one worker."""
 
 
-def started(scenario: str, factory: pytest.TempPathFactory) -> LocalCluster:
-    try:
-        find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    return LocalCluster.start(None, scenario, factory.mktemp(scenario))
-
-
 @pytest.fixture(scope="module")
-def volcano(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    with started("rdma-training", tmp_path_factory) as cluster:
+def volcano(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    with LocalCluster.start(binaries.minor, "rdma-training", tmp_path_factory.mktemp("rdma-training")) as cluster:
         yield Admin(cluster)
 
 
 @pytest.fixture(scope="module")
-def kueue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    with started("kueue-inference", tmp_path_factory) as cluster:
+def kueue(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    with LocalCluster.start(binaries.minor, "kueue-inference", tmp_path_factory.mktemp("kueue-inference")) as cluster:
         admin = Admin(cluster)
         flavor = next(iter(admin.cluster.request("GET", f"/apis/{KUEUE}/v1beta2/resourceflavors").json()["items"]))["metadata"]["name"]
         admin.queue("small", flavor, 4)

@@ -20,7 +20,6 @@ from deploy.rights import rights as rights_of
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.kinds import KINDS
 from fixtures.localcluster.account import ROLES, shipped
-from fixtures.localcluster.binaries import BinariesMissing, find
 from fixtures.record import Access, TargetKind
 from fixtures.simulator.scenario import load_scenario
 from fixtures.snapshot import Listing, Snapshot
@@ -174,11 +173,8 @@ def test_a_right_that_only_a_failure_needs_leaves_it_undecided(tmp_path: Path) -
 LOCAL = ("delete namespaces", "get pods/log")
 
 
+@pytest.mark.usefixtures("binaries")
 def test_rights_taken_away_on_real_kubernetes(tmp_path: Path) -> None:
-    try:
-        find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
     proof = Prover(CATALOGUE, local, tmp_path, print, LOCAL).prove(["healthy"], ["full"])
     holds(proof, LOCAL)
 

@@ -14,10 +14,7 @@ from tests.reports.browser import Page, find_browser
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import hostile_report, large_report, sample_report
 
-pytestmark = [
-    pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH")
 
 SHOWN = "[...document.querySelectorAll('details.req')].filter(row => row.checkVisibility()).map(row => row.id)"
 

@@ -31,8 +31,6 @@ from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.trouble import ApiTrouble
 from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon
 
-pytestmark = pytest.mark.xdist_group("real API")
-
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"
 
