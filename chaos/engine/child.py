@@ -29,6 +29,7 @@ from chaos.ledger.mirror import Mirror
 from chaos.sampling.seen import await_sample
 from chaos.target import Plan
 from chaos.trouble import Aborted
+from fixtures.garbage import collect_rarely
 
 ABORT = "abort"
 MAX_JOURNAL = 8 << 20
@@ -37,6 +38,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(folder: Path) -> int:
     """Run the experiment of a folder. 0: the journal is written, whatever it says; 1: there is a journal with an error only."""
+    collect_rarely()
     handover = take(folder)
     _die_with(handover.parent)
     plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)

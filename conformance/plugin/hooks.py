@@ -24,6 +24,7 @@ from conformance.requirement import Requirement
 from fixtures import access, ownership
 from fixtures.collect import collect
 from fixtures.evidence import Evidence, Inconclusive, NotApplicable
+from fixtures.garbage import collect_rarely
 from fixtures.record import Access, Level, Result, Verdict
 from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble
@@ -45,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Read catalogue and options. Runs before xdist decides how tests are spread."""
+    collect_rarely()
     config.addinivalue_line("markers", "requirement(id): the requirement of the catalogue that this test judges")
     if config.option.help or config.option.collectonly or not _selects_suite(config):
         return

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fixtures.cluster import Cluster
 from fixtures.collect import collect
@@ -62,6 +63,29 @@ def test_lasting_trouble_with_one_kind_is_that_kinds_alone(tmp_path: Path, statu
         with pytest.raises(Inconclusive) as caught:
             _ = snapshot.pods
         assert caught.value.code == code
+
+
+PLUGIN = """#!/bin/sh
+echo x >> "$0.calls"
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status":' \
+  "{\\"token\\": \\"t$(grep -c x "$0.calls")\\", \\"expirationTimestamp\\": \\"2020-01-01T00:00:00Z\\"}}"
+"""
+
+
+def test_a_token_that_ends_is_renewed_but_not_looked_after_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}}
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "users": [{"name": "served", "user": user}]}))
+    cluster = Cluster.from_kubeconfig(path)
+    first = cluster._authorization()
+    assert first["authorization"].startswith("Bearer t")
+    assert cluster._authorization() == first
+    monkeypatch.setattr("fixtures.cluster.CREDENTIALS_SECONDS", 0.0)
+    second, third = cluster._authorization(), cluster._authorization()
+    assert len({str(headers) for headers in (first, second, third)}) == 3
 
 
 def test_an_expired_continue_token_begins_the_list_anew(tmp_path: Path) -> None:

@@ -127,4 +127,4 @@ def record(folder: Path, *arguments: str, suite: Sequence[str] = ("conformance",
     if file.is_file():
         return decode_report(file.read_bytes())
     said = [line for line in done.output.splitlines() if line.strip()]
-    return f"{' '.join(arguments)}: no record (exit {done.returncode}): {' | '.join(said[-6:])[:900]}"
+    return f"{' '.join(arguments)}: no record (exit {done.code}): {' | '.join(said[-6:])[:900]}"

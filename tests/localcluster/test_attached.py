@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import time
 
 import pytest
 
@@ -16,6 +16,7 @@ from fixtures.record import TargetKind, Verdict
 from fixtures.simulator.builder import build
 from fixtures.simulator.scenario import ScenarioError, load_scenario
 from fixtures.simulator.server.objects import Json
+from fixtures.watch import Observation
 from tests.endtoend.runs import Finished, run_suite
 
 pytestmark = pytest.mark.xdist_group("healthy")
@@ -80,12 +81,8 @@ def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "echo one; echo two; echo three; sleep 600"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "speaker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
     assert admin.create("pods", pod, namespace="default").status == 201
-    following = subprocess.Popen(
-        ["kubectl", "--kubeconfig", str(healthy.admin_kubeconfig), "wait", "--for=condition=Ready", "pod/speaker", "--timeout=20s"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert "met" in following.communicate()[0]
+    with Observation(admin, "pods", "default") as pods:
+        assert any(seen["default/speaker"]["status"]["phase"] == "Running" for seen in pods.until(time.monotonic() + 20))
     answer = admin.request("GET", "/api/v1/namespaces/default/pods/speaker/log?tailLines=2&limitBytes=9")
     assert (answer.status, answer.body) == (200, b"two\nthree")
 

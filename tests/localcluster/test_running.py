@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.processes import MARK, Identity, Process, ProcessFailed, alive, end, identity_of, marked
+from fixtures.localcluster.processes import GARBAGE_PERCENT, MARK, Identity, Process, ProcessFailed, alive, end, identity_of, marked
 from fixtures.localcluster.running import FOLDER_MARK, Record, Running
 from tests.localcluster.fakes import sleeper
 
@@ -172,11 +172,19 @@ def test_a_component_that_is_not_ready_in_time_is_named(tmp_path: Path) -> None:
     process.stop(5)
 
 
-def test_components_get_neither_proxies_nor_a_kubeconfig(tmp_path: Path) -> None:
-    environment = {"PATH": "/bin", "HTTPS_PROXY": "http://proxy", "KUBECONFIG": "/home/config", "ETCD_NAME": "x", "HOME": "/root"}
+def test_components_get_neither_proxies_nor_a_kubeconfig_nor_other_knobs(tmp_path: Path) -> None:
+    environment = {
+        "PATH": "/bin",
+        "GOGC": "off",
+        "HTTPS_PROXY": "http://proxy",
+        "KUBECONFIG": "/home/config",
+        "ETCD_NAME": "x",
+        "HOME": "/root",
+    }
     process = Process.start("env", ["/usr/bin/env"], tmp_path, "the-id", environment)
     with pytest.raises(ProcessFailed, match="ended with exit status 0"):
         process.until(lambda: False, 10)
     lines = set((tmp_path / "env.log").read_text().splitlines())
-    assert {"PATH=/bin", "HOME=/root", f"{MARK}=the-id"} <= lines
+    assert {"PATH=/bin", "HOME=/root", f"{MARK}=the-id", f"GOGC={GARBAGE_PERCENT}"} <= lines
+    assert "GOGC=off" not in lines
     assert not any(line.startswith(("HTTPS_PROXY", "KUBECONFIG", "ETCD")) for line in lines)

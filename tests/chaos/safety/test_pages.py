@@ -12,7 +12,7 @@ import pytest
 
 from chaos.sampling.sample import PAGE, Reading
 from chaos.sampling.signals.pods import others
-from chaos.sampling.signals.view import NoData, View
+from chaos.sampling.signals.view import NoData, View, name_of
 from fixtures.models import Json
 from tests.chaos.safety.world import daemon_pod, plan, world
 
@@ -63,3 +63,18 @@ def test_each_list_is_read_once() -> None:
     view.select("pods", fields="spec.nodeName=a")
     view.select("pods", fields="spec.nodeName=a")
     assert asked == ["/pods?fieldSelector=spec.nodeName%3Da&limit=500"]
+
+
+def test_what_reads_as_before_is_not_decoded_again_and_what_changed_is() -> None:
+    def view(version: int, before: View | None = None) -> View:
+        pods = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "resourceVersion": str(version)}}, "no pod"]
+        return View(
+            lambda _: msgspec.json.encode({"metadata": {"resourceVersion": str(version)}, "items": pods}), lambda key, *_: key, before
+        )
+
+    first = view(1)
+    one = first.select("pods")
+    two = view(2, first).select("pods")
+    assert [name_of(pod) for pod in two] == ["a", "b"]
+    assert two[0] is one[0]
+    assert two[1] == {"metadata": {"name": "b", "resourceVersion": "2"}}
