@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from fixtures.simulator import forked
+
 _HERE = Path(__file__).resolve().parent
 _REWRITTEN = ("hooks.py", "judging.py")
 LIBRARIES = (
@@ -25,7 +27,7 @@ LIBRARIES = (
     "allure_commons.model2",
     "rich.table",
     "fixtures.collect",
-    "fixtures.simulator.embedded",
+    "fixtures.simulator.__main__",
     "chaos.options",
     "reports.write",
     "reports.allure",
@@ -81,6 +83,7 @@ def _run(arguments: list[str], cwd: str, environment: dict[str, str], log: str) 
     with Path(log).open("wb") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
+    forked.prepare()
     import pytest
 
     code = 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.forked_runs import Finished, run_pytest
+from fixtures.simulator import forked
 
 TEST = """
 import atexit, os, pathlib, sys, time
@@ -54,3 +55,9 @@ def test_one_that_dies_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, "os.kill(os.getpid(), 9)")
     assert done.code == -9
     assert time.monotonic() - begun < 60
+
+
+def test_it_forks_its_simulator(tmp_path: Path) -> None:
+    code = "from fixtures.simulator import forked; print('prepared', forked.prepared())"
+    assert "prepared True" in run(tmp_path, code).output
+    assert not forked.prepared()

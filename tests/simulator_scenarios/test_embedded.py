@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.simulator import forked
 from fixtures.simulator.embedded import ROOT, EmbeddedCluster, EmbeddedError
+from fixtures.simulator.forked import ForkedSimulator
 from fixtures.simulator.scenario import ScenarioError, load_scenario, scenario_names
 
 READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
@@ -119,11 +121,40 @@ def test_the_command_line_says_one_line_and_exits_4() -> None:
     assert done.stderr == "scenario 'healthy' does not scale: nodes= is for scenarios like 'fleet'\n"
 
 
+@pytest.fixture(params=["python", "forked"])
+def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
+    """Both ways to start it, and what its process is then."""
+    if request.param == "python":
+        return subprocess.Popen
+    monkeypatch.setenv(forked.PREPARED, str(os.getpid()))
+    return ForkedSimulator
+
+
+def test_it_is_forked_where_that_was_prepared_only(started: type, tmp_path: Path) -> None:
+    with EmbeddedCluster.start("amd", tmp_path) as cluster:
+        assert isinstance(cluster.process, started)
+        assert os.getsid(cluster.process.pid) == cluster.process.pid
+        assert get(cluster, "/api/v1/nodes")["items"]
+    asked = subprocess.run(
+        [sys.executable, "-c", "from fixtures.simulator import forked; print(forked.prepared())"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert asked.stdout == "False\n", "a child of one that was prepared"
+
+
+@pytest.mark.usefixtures("started")
 def test_a_process_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedError, match="was not ready after 0 s"):
         EmbeddedCluster.start("healthy", tmp_path, ready_seconds=0.01)
 
 
+@pytest.mark.usefixtures("started")
+def test_one_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").mkdir()
+    with pytest.raises(ScenarioError, match="Is a directory"):
+        EmbeddedCluster.start("amd", tmp_path)
+
+
+@pytest.mark.usefixtures("started")
 def test_stop_may_be_called_again(tmp_path: Path) -> None:
     cluster = EmbeddedCluster.start("amd", tmp_path)
     started = time.monotonic()
@@ -133,6 +164,7 @@ def test_stop_may_be_called_again(tmp_path: Path) -> None:
     assert cluster.process.returncode == 0
 
 
+@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     cluster = EmbeddedCluster.start("amd", tmp_path)
@@ -141,9 +173,10 @@ def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     cluster.stop()
 
 
-def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins", ["", "from fixtures.simulator import forked; forked.prepare()\n"], ids=["python", "forked"])
+def test_it_does_not_outlive_who_started_it(begins: str, tmp_path: Path) -> None:
     script = (
-        "import os, pathlib, sys\n"
+        f"{begins}import os, pathlib, sys\n"
         "from fixtures.simulator.embedded import EmbeddedCluster\n"
         f"cluster = EmbeddedCluster.start('amd', pathlib.Path({str(tmp_path)!r}))\n"
         "print(cluster.process.pid, flush=True)\n"
