@@ -50,8 +50,10 @@ def test_a_child_that_does_not_listen_is_killed(stop: Stop) -> None:
 
 def test_a_request_to_stop_ends_the_wait_and_keeps_its_first_reason(stop: Stop) -> None:
     process = child(ORDERLY)
-    threading.Timer(0.1, lambda: (stop.request("halted by somebody"), stop.request("SIGINT", interrupted=True))).start()
+    asking = threading.Timer(0.1, lambda: (stop.request("halted by somebody"), stop.request("SIGINT", interrupted=True)))
+    asking.start()
     ending = supervise(process, stop, seconds=60, grace=30)
+    asking.join(30)
     assert (ending.code, ending.stopped, ending.deadline_passed) == (7, "halted by somebody", False)
     assert stop.interrupted
 
