@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent
 
 WAITING = (
     "localcluster/test_chaos_local.py",
+    "chaos/safety/test_real_api.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",
     "chaos/experiments/test_others_at_work.py",

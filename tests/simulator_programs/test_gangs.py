@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from fixtures.simulator.behaviour import Behaviour
+from fixtures.simulator.gangs.volcano import VolcanoLike
 from fixtures.simulator.server.objects import Json
 from tests.simulator_programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 
@@ -201,3 +202,28 @@ def test_defects_of_the_gang_scheduler() -> None:
     run(one_out, Behaviour(gang_leaves_one_out=True))
     run(interleaved, Behaviour(gang_interleaves=True))
     run(down, Behaviour(gang_controller_down=True))
+
+
+def test_what_was_decided_last_is_written_last() -> None:
+    class Slow:
+        """The first write takes longest, as when it goes by a connection that must be opened."""
+
+        def __init__(self) -> None:
+            self.pauses = [0.2, 0.1, 0.0]
+            self.written: list[str] = []
+
+        async def patch(self, path: str, body: Json) -> None:
+            await asyncio.sleep(self.pauses.pop(0))
+            self.written.append(body["status"]["phase"])
+
+    async def body() -> None:
+        client = Slow()
+        volcano = VolcanoLike(client, Behaviour())  # type: ignore[arg-type]
+        held = group("g", 1)
+        held["metadata"] |= {"uid": "u", "namespace": "default"}
+        for phase in ("Pending", "Inqueue", "Running"):
+            volcano._tell(held, [], phase, "")
+        await asyncio.gather(*volcano._writes)
+        assert client.written == ["Pending", "Inqueue", "Running"]
+
+    asyncio.run(asyncio.wait_for(body(), 10))
