@@ -27,8 +27,12 @@ pytestmark = [pytest.mark.skipif(KUBECTL is None, reason="kubectl is not install
 
 PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"
+ATTEMPTS = 3
 _EARLY = re.compile(r"^E\d{4} .*websocket\.go:\d+\] Unknown stream id \d, discarding message\n", re.MULTILINE)
 """What kubectl logs of an API server's first, empty frame when it has not opened the stream yet. Output is compared all the same."""
+
+_RACE = "error: closed all streams\n"
+"""What older kubectls say when a command has ended before they have made their streams (newer ones wait). They are asked again."""
 
 
 def a_pod(name: str, containers: dict[str, str], **more: Any) -> Json:
@@ -55,7 +59,10 @@ class Side:
         """Exit status, output and errors; identities of commands and times are masked."""
         command = self.command(*arguments)
         environment = {"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": remote}
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False)
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False)
+            if done.stderr != _RACE:
+                break
         return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", _EARLY.sub("", done.stderr))
 
     def command(self, *arguments: str) -> list[str]:
