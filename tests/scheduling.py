@@ -18,6 +18,8 @@ WAITING = (
     "chaos/safety/test_real_api.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",
+    "chaos/safety/test_replay.py",
+    "chaos/safety/test_recover.py",
     "chaos/experiments/test_others_at_work.py",
     "chaos/engine",
     "chaos/experiments/test_end_to_end.py",
@@ -35,6 +37,8 @@ COMPUTING = (
     "localcluster",
     "endtoend/test_matrix.py",
     "endtoend",
+    "simulator_scenarios",
+    "core",
     "",
 )
 """Folders and files below ``tests``, in the order in which they start."""
