@@ -3,10 +3,17 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
+from conformance.forked_runs import prepare_worker
 from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of many starts many simulators."""
+    if hasattr(config, "workerinput"):
+        prepare_worker()
 
 
 @pytest.hookimpl(tryfirst=True)

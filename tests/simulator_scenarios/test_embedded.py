@@ -67,7 +67,8 @@ def processor_seconds(pid: int) -> float:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to tell processor time")
 @pytest.mark.parametrize("name", scenario_names())
-def test_every_scenario_is_served_in_time(name: str, tmp_path: Path) -> None:
+def test_every_scenario_is_served_in_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(forked.PREPARED, raising=False)  # as a user starts it
     with EmbeddedCluster.start(name, tmp_path) as cluster:
         assert processor_seconds(cluster.process.pid) < READY_BAR
         nodes = get(cluster, "/api/v1/nodes")["items"]
@@ -121,12 +122,13 @@ def test_the_command_line_says_one_line_and_exits_4() -> None:
     assert done.stderr == "scenario 'healthy' does not scale: nodes= is for scenarios like 'fleet'\n"
 
 
-@pytest.fixture(params=["python", "forked"])
+@pytest.fixture(params=["python", "fork", "forkserver"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
-    """Both ways to start it, and what its process is then."""
+    """All ways to start it, and what its process is then."""
+    monkeypatch.delenv(forked.PREPARED, raising=False)
     if request.param == "python":
         return subprocess.Popen
-    monkeypatch.setenv(forked.PREPARED, str(os.getpid()))
+    monkeypatch.setenv(forked.PREPARED, f"{os.getpid()} {request.param}")
     return ForkedSimulator
 
 
@@ -138,7 +140,7 @@ def test_it_is_forked_where_that_was_prepared_only(started: type, tmp_path: Path
     asked = subprocess.run(
         [sys.executable, "-c", "from fixtures.simulator import forked; print(forked.prepared())"], cwd=ROOT, capture_output=True, text=True
     )
-    assert asked.stdout == "False\n", "a child of one that was prepared"
+    assert asked.stdout == "None\n", "a child of one that was prepared"
 
 
 @pytest.mark.usefixtures("started")
@@ -173,10 +175,12 @@ def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     cluster.stop()
 
 
-@pytest.mark.parametrize("begins", ["", "from fixtures.simulator import forked; forked.prepare()\n"], ids=["python", "forked"])
-def test_it_does_not_outlive_who_started_it(begins: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["", "fork", "forkserver"])
+def test_it_does_not_outlive_who_started_it(method: str, tmp_path: Path) -> None:
     script = (
-        f"{begins}import os, pathlib, sys\n"
+        "import os, pathlib, sys\n"
+        "from fixtures.simulator import forked\n"
+        f"{method and f'forked.prepare({method!r})'}\n"
         "from fixtures.simulator.embedded import EmbeddedCluster\n"
         f"cluster = EmbeddedCluster.start('amd', pathlib.Path({str(tmp_path)!r}))\n"
         "print(cluster.process.pid, flush=True)\n"
