@@ -56,12 +56,6 @@ class Finished(msgspec.Struct, kw_only=True):
     output: str
 
 
-def prepare_worker() -> None:
-    """In a process that runs many tests: let its simulators be forked from the process that its runs are forked from."""
-    _PROCESSES.set_forkserver_preload(list(LIBRARIES))
-    forked.prepare("forkserver")
-
-
 def run_pytest(arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], log: Path, seconds: float) -> Finished:
     """Run ``pytest ARGUMENTS`` with its output in ``log``. Raises :class:`TimeoutError` after ``seconds``; the run was ended then."""
     log.write_bytes(b"")  # there is one, also of a run that dies at once

@@ -1,9 +1,12 @@
 """Wild inputs are judged by what they do, not by how long a busy machine takes; workers get their tests in an order of ours."""
 
+import multiprocessing
+
 import pytest
 from hypothesis import HealthCheck, settings
 
-from conformance.forked_runs import prepare_worker
+from conformance.forked_runs import LIBRARIES
+from fixtures.simulator import forked
 from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -11,9 +14,10 @@ settings.load_profile("project")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A worker of many starts many simulators."""
+    """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
     if hasattr(config, "workerinput"):
-        prepare_worker()
+        multiprocessing.set_forkserver_preload(list(LIBRARIES))
+        forked.prepare("forkserver")
 
 
 @pytest.hookimpl(tryfirst=True)

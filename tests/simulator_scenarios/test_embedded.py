@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.simulator import forked
-from fixtures.simulator.embedded import ROOT, EmbeddedCluster, EmbeddedError
+from fixtures.simulator.child import ROOT
+from fixtures.simulator.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.forked import ForkedSimulator
 from fixtures.simulator.scenario import ScenarioError, load_scenario, scenario_names
 
