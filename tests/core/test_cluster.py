@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+import fixtures.collect
 from fixtures.cluster import Cluster
 from fixtures.collect import collect
 from fixtures.evidence import Inconclusive
+from fixtures.kinds import Kind
 from fixtures.simulator.server.troubles import Trouble
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.watch import Observation
@@ -37,6 +40,20 @@ def test_one_list_per_kind_and_page(tmp_path: Path) -> None:
         counts = cluster.requests().by_verb_and_resource
         assert counts["list nodes"] == 3
         assert counts["list pods"] == 1
+
+
+def test_decoders_are_made_before_lists_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[threading.Thread] = []
+    make = fixtures.collect._decoder
+
+    def noted(kind: Kind) -> Any:
+        made.append(threading.current_thread())
+        return make(kind)
+
+    monkeypatch.setattr("fixtures.collect._decoder", noted)
+    with served(tmp_path, [a_node("n")]) as (cluster, _):
+        collect(cluster, ["nodes", "pods"], version="")
+    assert made == [threading.current_thread()] * 2
 
 
 @pytest.mark.parametrize(
