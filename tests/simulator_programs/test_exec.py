@@ -132,7 +132,7 @@ def test_what_the_real_ones_refuse_is_refused_in_their_words() -> None:
         assert unknown == (1, "", "Error from server (BadRequest): container nope is not valid for pod p\n")
         assert (await kubectl(cluster, "exec", "none", "--", "true"))[2] == 'Error from server (NotFound): pods "none" not found\n'
         code, _, err = await kubectl(cluster, "exec", "p", "--", "nvidia-smi")  # no device was granted, so no tool is there
-        assert code == 1
+        assert code == 1, err
         assert err.startswith("error: Internal error occurred: ")
         assert 'exec: "nvidia-smi": executable file not found in $PATH: unknown' in err
         assert "stat /opt/x: no such file or directory" in (await kubectl(cluster, "exec", "p", "--", "/opt/x"))[2]
