@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 from conformance.policy import Policy
@@ -236,11 +236,3 @@ def subject(obj: Node | Pod | object, kind: str = "") -> Subject:
     """The subject of a finding for an object: ``Node gpu-0``, ``Pod team-a/train-0``."""
     meta = obj.metadata  # type: ignore[union-attr]
     return Subject(kind or type(obj).__name__, meta.name, meta.namespace)
-
-
-def daemonset_pods(pods: Iterable[Pod], namespace: str, name: str) -> Iterator[Pod]:
-    """Pods owned by a DaemonSet."""
-    for pod in pods:
-        owner = pod.controller
-        if pod.namespace == namespace and owner is not None and owner.kind == "DaemonSet" and owner.name == name:
-            yield pod

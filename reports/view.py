@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from fixtures.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
-from reports.text import NAME_LIMIT, one_line, visible
+from reports.text import NAME_LIMIT, one_line
 
 WORD: dict[Verdict, str] = {
     Verdict.PASSED: "passed",
@@ -202,11 +202,6 @@ def duration_words(seconds: float) -> str:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s"
-
-
-def advice(result: Result, limit: int = 600) -> str:
-    """What to do about a result: its remediation, or its message when the record has none."""
-    return visible(result.remediation or result.message, limit)
 
 
 def _tally(results: Iterable[Result]) -> dict[Verdict, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.endtoend.runs import ROOT, environment
+from tests.kubectl import needs_kubectl
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH (Debian: kubernetes-client)")
+@needs_kubectl
 def test_the_bench_compares_both_readers_on_the_same_objects(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     command = [sys.executable, "-m", "tests.bench.bench", "--nodes", "20", "--rounds", "1", "--out", str(file)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from conformance.catalogue import load_catalogue
 from fixtures.record import Access, TargetKind, Verdict
 from fixtures.simulator.embedded import EmbeddedCluster
 from tests.endtoend.runs import ROOT, environment, run_suite
+from tests.kubectl import needs_kubectl
 
 
 def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert done.result("FENCE-05").reason_code == "SnapshotTarget"
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH (Debian: kubernetes-client)")
+@needs_kubectl
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str) -> None:
     kinds = "nodes,pods,namespaces,configmaps,resourcequotas,daemonsets,deployments,statefulsets,jobs,cronjobs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,18 +20,12 @@ from fixtures.cluster import Cluster
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.embedded import EmbeddedCluster
 from fixtures.simulator.server.objects import Json
+from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 
-KUBECTL = shutil.which("kubectl")
-pytestmark = [pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"), pytest.mark.xdist_group("healthy")]
+pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy")]
 
 PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"
-ATTEMPTS = 3
-_EARLY = re.compile(r"^E\d{4} .*websocket\.go:\d+\] Unknown stream id \d, discarding message\n", re.MULTILINE)
-"""What kubectl logs of an API server's first, empty frame when it has not opened the stream yet. Output is compared all the same."""
-
-_RACE = "error: closed all streams\n"
-"""What older kubectls say when a command has ended before they have made their streams (newer ones wait). They are asked again."""
 
 
 def a_pod(name: str, containers: dict[str, str], **more: Any) -> Json:
@@ -61,9 +54,9 @@ class Side:
         environment = {"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": remote}
         for _ in range(ATTEMPTS):
             done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False)
-            if done.stderr != _RACE:
+            if not unheard(done.stderr):
                 break
-        return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", _EARLY.sub("", done.stderr))
+        return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", said(done.stderr))
 
     def command(self, *arguments: str) -> list[str]:
         chosen = ["--context", self.context] if self.context else []

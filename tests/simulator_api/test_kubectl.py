@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,10 @@ import pytest
 import yaml
 
 from fixtures.simulator.server.background import BackgroundServer
+from tests.kubectl import KUBECTL, needs_kubectl
 from tests.simulator_api.web import PODS, Web, pod, widget_definition
 
-KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+pytestmark = needs_kubectl
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 

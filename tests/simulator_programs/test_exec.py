@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,10 +16,8 @@ from kubernetes.stream import stream
 
 from fixtures.simulator.server.remotecommand import HIGH_WATER, V4, V5, Channels, Outbox
 from fixtures.simulator.stdin import UNREAD_LIMIT
+from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 from tests.simulator_programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
-
-KUBECTL = shutil.which("kubectl")
-needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 
 Body = Callable[[SmallCluster], Awaitable[None]]
 
@@ -40,16 +37,19 @@ async def started(cluster: SmallCluster, script: str = "sleep infinity", devices
 
 async def kubectl(cluster: SmallCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, str, str]:
     """Exit status, output and errors of a command that ends by itself."""
-    process = await asyncio.create_subprocess_exec(
-        str(KUBECTL),
-        *("-s", cluster.server, *arguments),
-        env={"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECONFIG": "/dev/null"},
-        stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(stdin), 20)
-    return process.returncode or 0, out.decode(), err.decode()
+    for _ in range(ATTEMPTS):
+        process = await asyncio.create_subprocess_exec(
+            str(KUBECTL),
+            *("-s", cluster.server, *arguments),
+            env={"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECONFIG": "/dev/null"},
+            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = (stream.decode() for stream in await asyncio.wait_for(process.communicate(stdin), 20))
+        if not unheard(err):
+            break
+    return process.returncode or 0, out, said(err)
 
 
 def commands(cluster: SmallCluster) -> list[str]:

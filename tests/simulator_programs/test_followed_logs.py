@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
 
-import pytest
-
+from tests.kubectl import KUBECTL, needs_kubectl
 from tests.simulator_programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
-
-KUBECTL = shutil.which("kubectl")
 
 
 async def follow(cluster: SmallCluster, *arguments: str) -> asyncio.subprocess.Process:
@@ -25,7 +21,7 @@ async def follow(cluster: SmallCluster, *arguments: str) -> asyncio.subprocess.P
     )
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+@needs_kubectl
 def test_a_followed_log_ends_with_its_container() -> None:
     async def body() -> None:
         async with small_cluster([hardware("a")]) as cluster:
@@ -51,7 +47,7 @@ def test_a_followed_log_ends_with_its_container() -> None:
     asyncio.run(asyncio.wait_for(body(), 30))
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+@needs_kubectl
 def test_a_followed_log_ends_when_its_pod_is_deleted() -> None:
     async def body() -> None:
         async with small_cluster([hardware("a")]) as cluster:

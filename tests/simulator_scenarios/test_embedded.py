@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,10 +20,9 @@ from fixtures.simulator.child import ROOT
 from fixtures.simulator.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.forked import ForkedSimulator
 from fixtures.simulator.scenario import ScenarioError, load_scenario, scenario_names
+from tests.kubectl import needs_kubectl
 
 READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,15 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from chaos.sampling.sample import MAX_PAGES, PAGE, NoData, Reading
+from chaos.sampling.sample import REQUEST_SECONDS, NoData, Reading
 from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.trouble import ApiTrouble
 
 __all__ = ["NoData", "View"]
 
-REQUEST_SECONDS = 10.0
+PAGE = 500
+MAX_PAGES = 200
 _MEMORY = "view"
 
 

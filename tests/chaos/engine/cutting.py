@@ -55,10 +55,6 @@ class Proxy:
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def mend(self) -> None:
-        """Let everything through again."""
-        self._until = 0.0
-
     def close(self) -> None:
         """End it."""
         with contextlib.suppress(OSError):
