@@ -17,6 +17,7 @@ from fixtures.quantity import QuantityError, canonical
 
 VOLATILE_LABELS = ("nvidia.com/gfd.timestamp",)
 VOLATILE_ANNOTATIONS = (
+    "node.alpha.kubernetes.io/ttl",
     "volumes.kubernetes.io/",
     "csi.volume.kubernetes.io/",
     "management.cattle.io/",

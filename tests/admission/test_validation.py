@@ -128,6 +128,7 @@ WORDS = [
     "initContainers", "image", "resources", "limits", "requests", "nvidia.com/gpu", "cpu", "volumes", "hostPath", "tolerations", "key",
     "operator", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "taints", "capacity",
     "hard", "ports", "containerPort", "securityContext", "livenessProbe", "httpGet", "strategy", "rollingUpdate", "ownerReferences",
+    "secret", "nfs", "path",
 ]  # fmt: skip
 VALUES = st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | st.sampled_from(["", "1", "0.5", "x", "Exists", "A b", "Never"])
 WILD = st.recursive(
@@ -145,6 +146,13 @@ def test_wild_objects_are_admitted_or_refused(resource: Resource, obj: dict[str,
     except ApiError as error:
         code = error.code
     assert code in (200, 400, 403, 422)
+
+
+@pytest.mark.parametrize("volumes", [[{"metadata": True}], [{"name": "v", "secret": True}], [{"name": "v", "nfs": {"path": 3}}]])
+def test_wild_volumes_are_refused(volumes: list[dict[str, Any]]) -> None:
+    with pytest.raises(ApiError) as refused:
+        admit({"metadata": {"name": "x"}, "spec": {"volumes": volumes, "containers": [container()]}})
+    assert refused.value.code in (400, 422)
 
 
 @settings(max_examples=100, deadline=None)

@@ -81,7 +81,8 @@ def test_a_missing_node_is_told(tmp_path: Path) -> None:
 def test_what_changes_by_itself_is_no_leak(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, store):
         before = fingerprint.take(cluster)
-        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"nvidia.com/gfd.timestamp": "1"}}})
+        by_controllers = {"labels": {"nvidia.com/gfd.timestamp": "1"}, "annotations": {"node.alpha.kubernetes.io/ttl": "15"}}
+        cluster.patch("nodes", "gpu-1", {"metadata": by_controllers})
         cluster.patch(
             "nodes",
             "gpu-1",

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.sampling.sample import PAGE, Reading
+from chaos.sampling.sample import Reading
 from chaos.sampling.signals.pods import others
-from chaos.sampling.signals.view import NoData, View, name_of
+from chaos.sampling.signals.view import PAGE, NoData, View, name_of
 from fixtures.models import Json
 from tests.chaos.safety.world import daemon_pod, plan, world
 
