@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import msgspec
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import namespaces
 from chaos.abort import AbortFlag

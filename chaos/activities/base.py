@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import canary, namespaces
 from chaos.acting import Acting, current

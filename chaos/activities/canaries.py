@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import canary, replaced
 from chaos.activities import expiry

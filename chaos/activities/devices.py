@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import msgspec
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import components
 from chaos.activities.base import accepted, change, current, facts, fresh, must_be_alone, node_target, poll, seconds, shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import replaced
 from chaos.activities.base import create, current, facts, own_namespace, poll, seconds

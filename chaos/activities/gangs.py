@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import canary
 from chaos.activities import expiry

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import SHORT, current, facts, fresh, host_namespace, must_be_alone, node_target, poll, seconds, shown
 from chaos.injector import HostResult, run_on_host

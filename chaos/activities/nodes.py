@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, change, current, facts, fresh, node_target, poll, seconds, shown
 from chaos.cordons import is_cordoned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, current, fresh, shown, targets
 from chaos.components import DAEMON_SETS

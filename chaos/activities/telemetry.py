@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import SHORT, create, current, facts, host_namespace, node_target, poll, shown
 from chaos.activities.devices import restarted

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import current, facts, poll, seconds
 from chaos.conditions import Condition, JsonValue, holds, parse, signals

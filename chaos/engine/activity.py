@@ -11,7 +11,7 @@ import signal
 from typing import Any
 
 import msgspec
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.acting import current
 

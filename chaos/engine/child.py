@@ -69,9 +69,9 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
 
 
 def _run(document: dict[str, Any], acting: Acting, folder: Path) -> dict[str, Any]:
-    from chaoslib.experiment import run_experiment  # type: ignore[import-untyped]
-    from chaoslib.run import RunEventHandler  # type: ignore[import-untyped]
-    from chaoslib.types import Strategy  # type: ignore[import-untyped]
+    from chaoslib.experiment import run_experiment
+    from chaoslib.run import RunEventHandler
+    from chaoslib.types import Strategy
 
     class Watched(RunEventHandler):  # type: ignore[misc]
         """What the method brought about is sampled before it is undone, unless it was cut short."""

@@ -179,8 +179,8 @@ def _toolkit(document: dict[str, Any]) -> Iterator[str]:
     """What chaostoolkit itself refuses. Not asked about secrets and controls, which it would read and import."""
     if "secrets" in document or "controls" in document:
         return
-    from chaoslib.exceptions import ChaosException  # type: ignore[import-untyped]  # imported late, as only chaos needs it
-    from chaoslib.experiment import ensure_experiment_is_valid  # type: ignore[import-untyped]
+    from chaoslib.exceptions import ChaosException  # imported late, as only chaos needs it
+    from chaoslib.experiment import ensure_experiment_is_valid
 
     logger = logging.getLogger("chaostoolkit")
     level = logger.level

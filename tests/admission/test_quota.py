@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fixtures.simulator.admission import AdmissionSwitches, pod_total, usage
@@ -96,7 +98,7 @@ def test_claims_are_charged_by_class_and_by_extended_name() -> None:
         ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]}}, {}, False),
     ],
 )
-def test_scopes(scopes: dict[str, object], spec: dict[str, object], refused: bool) -> None:
+def test_scopes(scopes: dict[str, Any], spec: dict[str, Any], refused: bool) -> None:
     asked = pod(container(resources=gpu("9")), **spec)
     objects = with_quota(quota(**scopes))
     if refused:

@@ -106,7 +106,8 @@ def test_a_kueue_pod_group_counts_to_its_total() -> None:
     [finding] = partial(a_scope(pods=pods))
     assert (finding.subject.kind, finding.outcome) == ("pod group", Outcome.BAD)
     finished = {"metadata": {"name": "g", "namespace": "team-a"}, "status": {"conditions": [{"type": "Finished", "status": "True"}]}}
-    assert partial(a_scope(pods=pods, **{"kueue_x-k8s_io__workloads": [finished]})) == []
+    workloads: Json = {"kueue_x-k8s_io__workloads": [finished]}
+    assert partial(a_scope(pods=pods, **workloads)) == []
 
 
 def test_training_jobs_count_only_replicas_with_devices() -> None:
@@ -151,10 +152,9 @@ def test_wild_objects_break_nothing() -> None:
         {"metadata": {"name": 3, "ownerReferences": "x"}, "spec": {"parallelism": "many"}, "status": {"conditions": {}}},
         a_job(spec={"parallelism": -3, "completions": [1]}),
     ]
-    scope = a_scope(
-        pods=of_job(3), batch__jobs=wild, jobsets=wild, mpijobs=wild, pytorchjobs=wild, scheduling_volcano_sh__podgroups=wild,
-        scheduling_k8s_io__podgroups=wild, **{"kueue_x-k8s_io__workloads": wild},
-    )  # fmt: skip
+    kinds = ("batch__jobs", "jobsets", "mpijobs", "pytorchjobs", "scheduling_volcano_sh__podgroups", "scheduling_k8s_io__podgroups")
+    items: Json = dict.fromkeys((*kinds, "kueue_x-k8s_io__workloads"), wild)
+    scope = a_scope(pods=of_job(3), **items)
     assert all(isinstance(finding, Finding) for finding in partial(scope))
 
 

@@ -47,7 +47,8 @@ def test_a_pinned_pod_satisfies_restricted_and_tolerates_exactly_the_fence() -> 
 
 
 def test_a_pod_is_done_when_its_own_containers_are_whatever_was_added_to_it() -> None:
-    over, on = {"terminated": {"exitCode": 0}}, {"running": {}}
+    over: Json = {"terminated": {"exitCode": 0}}
+    on: Json = {"running": {}}
     pod = a_pod(
         node="gpu-0",
         status={"phase": "Running", "containerStatuses": [{"name": "probe", "state": over}, {"name": "istio-proxy", "state": on}]},

@@ -63,7 +63,8 @@ class Side:
         return [str(KUBECTL), "--kubeconfig", str(self.kubeconfig), *chosen, *arguments]
 
     def core(self) -> Any:
-        return official.CoreV1Api(config.new_client_from_config(str(self.kubeconfig), self.context))
+        make: Any = config.new_client_from_config
+        return official.CoreV1Api(make(str(self.kubeconfig), self.context))
 
 
 @pytest.fixture(scope="module")

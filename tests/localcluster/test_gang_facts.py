@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -104,7 +104,7 @@ class Admin:
             assert self.cluster.delete(key, name, FACTS, grace_seconds=0 if key == "pods" else None).status in (200, 202, 404)
 
 
-def bound(objects: dict[str, Json], prefix: str) -> list[str]:
+def bound(objects: Mapping[str, Json], prefix: str) -> list[str]:
     named = {name.partition("/")[2] or name: item for name, item in objects.items()}
     return [name for name, item in named.items() if name.startswith(f"{prefix}-") and item["spec"].get("nodeName")]
 
@@ -186,12 +186,9 @@ def test_a_gang_of_volcano_that_fits_is_called_unschedulable_on_its_way(volcano:
 
 def _is_gang_warning(event: Json, gang: str) -> bool:
     """An event that calls a group unschedulable which has no pods yet."""
-    return (
-        event["involvedObject"]["name"] == gang
-        and event["type"] == "Warning"
-        and event["reason"] == "Unschedulable"
-        and event["message"].startswith("0/0 tasks in gang unschedulable: pod group is not ready, 2 minAvailable")
-    )
+    if (event["involvedObject"]["name"], event["type"], event["reason"]) != (gang, "Warning", "Unschedulable"):
+        return False
+    return str(event["message"]).startswith("0/0 tasks in gang unschedulable: pod group is not ready, 2 minAvailable")
 
 
 @ON_VOLCANO

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conformance.psa.namespaces import check_enforcement
@@ -14,7 +16,7 @@ def labelled(name: str = "team-a", **modes: str) -> Namespace:
     return a_namespace(name, {PREFIX + mode.replace("_", "-"): value for mode, value in modes.items()})
 
 
-def judged(*namespaces: Namespace, **more: object) -> list[Finding]:
+def judged(*namespaces: Namespace, **more: Any) -> list[Finding]:
     return list(check_enforcement(a_scope(namespaces=namespaces, **more)))
 
 

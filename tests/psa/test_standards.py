@@ -53,7 +53,8 @@ def test_a_root_pod_violates_with_the_api_servers_reasons() -> None:
 
 @pytest.mark.parametrize("part", ["initContainers", "ephemeralContainers"])
 def test_init_and_ephemeral_containers_are_judged_too(part: str) -> None:
-    [finding] = judged(compliant(**{part: [{"name": "debug", "securityContext": {"privileged": True}}]}))
+    more: Json = {part: [{"name": "debug", "securityContext": {"privileged": True}}]}
+    [finding] = judged(compliant(**more))
     assert finding.outcome is Outcome.BAD
     assert "privileged" in finding.message
     assert '"debug"' in finding.observed

@@ -34,7 +34,7 @@ def test_labels_stay_while_their_writer_is_away_and_are_written_when_it_is_back(
     async def scenario() -> None:
         async with scene(labels_vanish_in_outage=broken) as at:
             before = await at.labels("h100-1")
-            away = {"nvidia.com/gpu.deploy.gpu-feature-discovery": "false"}
+            away: dict[str, str | None] = {"nvidia.com/gpu.deploy.gpu-feature-discovery": "false"}
             await at.set_labels("h100-1", away)
             if broken:
                 await at.node("h100-1", lambda labels: PRODUCT not in labels)

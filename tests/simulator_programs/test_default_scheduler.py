@@ -4,12 +4,13 @@ import asyncio
 import time
 
 from fixtures.simulator.behaviour import Behaviour
+from fixtures.simulator.server.objects import Json
 from tests.simulator_programs.small_cluster import PODS, hardware, node, pod, small_cluster
 
 GPU = "nvidia.com/gpu"
 
 
-def condition(obj: dict, kind: str) -> dict:
+def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
 
 

@@ -125,7 +125,7 @@ def test_a_pod_gets_exactly_the_device_of_its_claim_and_gives_it_back() -> None:
         assert seen == [gpus[int(result["device"].removeprefix("gpu-"))].uuid]
         assert claim["metadata"]["finalizers"] == [FINALIZER]
         assert claim["status"]["reservedFor"][0]["name"] == "p"
-        listed = cluster.hosts["a"].pod_devices()["pods"]
+        listed = msgspec.to_builtins(cluster.hosts["a"].pod_devices())["pods"]
         (own,) = [item["containers"][0] for item in listed if item["name"] == "p"]
         where = {"driver": "gpu.nvidia.com", "pool": "a", "device": result["device"]}
         assert own["devices"] == []

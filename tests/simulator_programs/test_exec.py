@@ -68,7 +68,7 @@ def core(cluster: SmallCluster, protocol: str = "") -> Any:
     """The official client's pods API; ``protocol`` instead of those that it offers itself."""
     configuration = official.Configuration()
     configuration.host = cluster.server
-    api = official.ApiClient(configuration)
+    api: Any = official.ApiClient(configuration)
     if protocol:
         api.set_default_header("sec-websocket-protocol", protocol)
     return official.CoreV1Api(api)
@@ -297,7 +297,7 @@ def test_a_program_waits_until_there_is_room_for_its_output() -> None:
             await until(lambda programs=programs: asked > programs)  # type: ignore[misc]
             assert (out.decode(), task.done()) == (shown, False)
             room.release()
-        assert (await task, out) == (0, b"1\n2\n3\n")
+        assert (await task, bytes(out)) == (0, b"1\n2\n3\n")
 
     run(body)
 

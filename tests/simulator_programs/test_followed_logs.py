@@ -74,7 +74,7 @@ def test_the_request_of_a_reader_who_leaves_is_over_although_nothing_is_written(
             await reader.readuntil(b"one\n")
             worker = cluster.kubelets.worker_of("default", "p")
             assert worker is not None
-            readers = worker.logs["probe"]._event._waiters  # type: ignore[attr-defined]
+            readers = worker.logs["probe"]._event._waiters
             async with asyncio.timeout(10):
                 while len(readers) != 1:
                     await asyncio.sleep(0.01)

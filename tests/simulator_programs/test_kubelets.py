@@ -4,11 +4,13 @@ import asyncio
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from fixtures.simulator.behaviour import Behaviour
 from fixtures.simulator.hardware import Sharing
 from fixtures.simulator.server.errors import ApiError
+from fixtures.simulator.server.objects import Json
 from tests.simulator_programs.small_cluster import PODS, RDMA, SmallCluster, hardware, pod, small_cluster
 
 GPU = "nvidia.com/gpu"
@@ -56,7 +58,7 @@ def test_visibility(switch: str, script: str, devices: dict[str, int], env: dict
         await cluster.start(pod("p", script, devices, env=env))
         assert len(UUID.findall(await cluster.output("p"))) == count
 
-    run([hardware("a", 4)], body, Behaviour(**({switch: True} if switch else {})))
+    run([hardware("a", 4)], body, msgspec.structs.replace(Behaviour(), **(dict.fromkeys([switch], True) if switch else {})))
 
 
 def test_nvidia_smi_for_another_user_than_root() -> None:
@@ -226,7 +228,11 @@ def test_config_maps_environment_and_what_cannot_be_created() -> None:
         await cluster.start(shape, missing, root)
         assert await cluster.output("p") == "from the map p on a\np/7\n7"
         for name, text in (("q", 'configmap "absent" not found'), ("r", "image will run as root")):
-            await cluster.until(f"{PODS}/{name}", lambda obj, text=text: text in str(obj["status"].get("containerStatuses")))
+
+            def told(obj: Json, text: str = text) -> bool:
+                return text in str(obj["status"].get("containerStatuses"))
+
+            await cluster.until(f"{PODS}/{name}", told)
 
     run([hardware("a", 1)], body)
 

@@ -15,14 +15,23 @@ from chaos.acting import current
 from chaos.ledger.access import merge, read
 from chaos.ledger.nodes import NodeLabels
 from chaos.ledger.replay import replay
+from fixtures.models import Json
 
 LABEL = "gpu-conformance.test/fault"
+
+
+def the_node() -> Json:
+    """The target as it is now."""
+    acting = current()
+    node = read(acting.cluster, "nodes", acting.plan.targets[0].name)
+    assert node is not None
+    return node
 
 
 def label() -> dict[str, Any]:
     """The fault."""
     acting = current()
-    node = read(acting.cluster, "nodes", acting.plan.targets[0].name)
+    node = the_node()
     with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})) as fault:
         merge(acting.cluster, "nodes", node, {"metadata": {"labels": {LABEL: "on"}}})
         fault.applied({"node": acting.plan.targets[0].name})
@@ -32,7 +41,7 @@ def label() -> dict[str, Any]:
 def forget_to_label() -> None:
     """A fault that is armed and never lands."""
     acting = current()
-    node = read(acting.cluster, "nodes", acting.plan.targets[0].name)
+    node = the_node()
     with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})):
         pass
 

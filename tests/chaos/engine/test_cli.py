@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_plan_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureF
     assert "not applicable: ComponentAbsent" in capsys.readouterr().out
 
 
-def _own(**extension: object) -> dict[str, object]:
+def _own(**extension: Any) -> dict[str, Any]:
     found = document(**extension)
     for activity in (*found["method"], *found["rollbacks"]):
         activity["provider"] = {"type": "python", "module": "chaos.activities.undoing", "func": "undo_everything"}

@@ -50,7 +50,12 @@ def test_a_child_that_does_not_listen_is_killed(stop: Stop) -> None:
 
 def test_a_request_to_stop_ends_the_wait_and_keeps_its_first_reason(stop: Stop) -> None:
     process = child(ORDERLY)
-    asking = threading.Timer(0.1, lambda: (stop.request("halted by somebody"), stop.request("SIGINT", interrupted=True)))
+
+    def ask_twice() -> None:
+        stop.request("halted by somebody")
+        stop.request("SIGINT", interrupted=True)
+
+    asking = threading.Timer(0.1, ask_twice)
     asking.start()
     ending = supervise(process, stop, seconds=60, grace=30)
     asking.join(30)

@@ -15,8 +15,14 @@ class Config:
     """As much of pytest's configuration as the options look at."""
 
     def __init__(self, *plugins: str, ini: dict[str, str] | None = None, **option: Any) -> None:
-        given = {"chaos_max_level": None, "chaos_cluster": [], "chaos_experiment": [], "chaos_target": "", "chaos_confirm": ""}
-        given |= {"chaos_recover": False, "chaos_folder": "", "read_only": False, "access": None, "snapshot": ""}
+        given: dict[str, Any] = {
+            "chaos_max_level": None,
+            "chaos_cluster": [],
+            "chaos_experiment": [],
+            "chaos_target": "",
+            "chaos_confirm": "",
+        }
+        given |= {"chaos_confirm": "", "chaos_recover": False, "chaos_folder": "", "read_only": False, "access": None, "snapshot": ""}
         self.option = SimpleNamespace(**{**given, "chaos": True, **option})
         self.args = [str(options.CHAOS)]
         self.invocation_params = SimpleNamespace(dir=Path("/"))

@@ -76,7 +76,8 @@ def test_a_fault_that_heals_by_itself_counts_from_itself_whatever_the_undo_did(t
 
     found = judged(tmp_path, spoil, undo=["pods.replaced"])
     assert found.recovery is not None
-    assert (found.recovery.since, found.recovery.seconds) == ("fault", pytest.approx(2.24))
+    assert found.recovery.since == "fault"
+    assert found.recovery.seconds == pytest.approx(2.24)
 
 
 def test_a_steady_state_that_was_never_lost_has_no_time_to_recovery(tmp_path: Path) -> None:
@@ -426,8 +427,8 @@ def test_a_control_run_is_compared_with_what_it_had_set_up(tmp_path: Path, stay:
 
     def spoil(folder: Folder) -> None:
         folder.ledger[1]["detail"] = {"preparation": True}
-        there = lambda t: 1.5 < t < (9.0 if stay else 3.6)  # noqa: E731
-        folder.samples = samples(lambda t: {"node.labels": "a", "canaries.uids": {"w": "1 0 Running"} if there(t) else {}})
+        until = 9.0 if stay else 3.6
+        folder.samples = samples(lambda t: {"node.labels": "a", "canaries.uids": {"w": "1 0 Running"} if 1.5 < t < until else {}})
 
     found = judged(tmp_path, spoil, undo=[], expect=expect, signals=[*_SIGNALS, "canaries.uids"])
     assert found.verdict is verdict, found.message

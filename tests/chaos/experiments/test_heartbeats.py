@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from chaos.conditions import signals
-from chaos.sampling.signals import pods
 from chaos.sampling.signals.registry import SIGNALS
 from chaos.selection import load_all
 from chaos.verdict import judge
@@ -24,7 +23,7 @@ def beating(count: int) -> World:
 
 def test_seconds_since_the_last_beat_are_counted_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
-    monkeypatch.setattr(pods.time, "monotonic", lambda: moment)
+    monkeypatch.setattr("chaos.sampling.signals.pods.time.monotonic", lambda: moment)
     read = Read(beating(1), plan())
     assert SIGNALS["canaries.stalled"](read) == 0.0  # type: ignore[arg-type]
     moment = 103.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +131,14 @@ def test_after_replay_the_cluster_is_as_it_was(tmp_path: Path) -> None:
             before = snapshot(cluster)
             book = ledger(folder)
             perform(cluster, book, acts, cut)
-            assert book.path is not None
+            path = book.path
+            assert path is not None
             for stop in stops:  # replay itself is cut off, and begun again from the file
-                book = Ledger.open(book.path)
+                book = Ledger.open(path)
                 interrupt(book, stop)
                 with contextlib.suppress(Cut):
                     replay(book, cluster, soon(5), pause=0.01)
-            book = Ledger.open(book.path)
+            book = Ledger.open(path)
             assert replay(book, cluster, soon(5), pause=0.01) == []
             assert snapshot(cluster) == before
             assert book.open_entries() == []
@@ -149,9 +150,9 @@ def interrupt(book: Ledger, after: int) -> None:
     """Cut the process off at a line of the ledger, before it is written."""
     real, steps = book.mark, itertools.count()
 
-    def mark(*words: Any) -> None:
+    def mark(seq: int, state: State, detail: Mapping[str, Any] | None = None) -> None:
         if next(steps) == after:
             raise Cut
-        real(*words)
+        real(seq, state, detail)
 
     book.mark = mark  # type: ignore[method-assign]

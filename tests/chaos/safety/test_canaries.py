@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos import canary, replaced
 from chaos.acting import Acting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import change, must_be_alone
 from chaos.activities.nodes import cordon

@@ -20,7 +20,7 @@ from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
-from tests.chaos.safety.world import RUN, fetch, ledger, soon, world
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon, world
 from tests.simulated import simulated
 
 IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
@@ -121,9 +121,8 @@ def test_a_pod_that_never_starts_is_trouble_and_goes(tmp_path: Path) -> None:
 def host_args(
     cluster: Cluster, node: str, undo: tuple[str, ...], check: tuple[str, ...], expected: str, ours: str | None = None
 ) -> HostArgs:
-    return HostArgs(
-        **identity(fetch(cluster, "nodes", node)), run_id=RUN, image=IMAGE, undo=undo, check=check, expected=expected, ours=ours
-    )
+    target: Json = identity(fetch(cluster, "nodes", node))
+    return HostArgs(**target, run_id=RUN, image=IMAGE, undo=undo, check=check, expected=expected, ours=ours)
 
 
 TIMER = "chaos-test-timer"

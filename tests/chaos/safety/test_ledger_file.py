@@ -17,7 +17,12 @@ ARGS = {"name": "gpu-1"}
 def test_an_armed_entry_is_on_disk_before_arming_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(stat.S_IFMT(os.fstat(descriptor).st_mode)), real(descriptor))[1])
+
+    def noted(descriptor: int) -> None:
+        synced.append(stat.S_IFMT(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
     book = ledger(tmp_path)
     assert synced == [stat.S_IFREG, stat.S_IFDIR]  # the file and its folder, at creation
     seq = book.arm("node.labels", ARGS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from chaoslib.exceptions import ActivityFailed  # type: ignore[import-untyped]
+from chaoslib.exceptions import ActivityFailed
 
 from chaos.abort import AbortFlag
 from chaos.acting import Acting

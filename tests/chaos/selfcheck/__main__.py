@@ -124,7 +124,7 @@ def check_bugs(seeded: list[Defect], known: set[str], folder: Path, found: SelfC
     """Every bug, by every experiment that is meant for it. A bug is caught when each of them fails because of it."""
     wanted = [(bug, id_) for bug in seeded for id_ in bug.experiments if id_ in known]
     with ThreadPoolExecutor(jobs) as pool:
-        rows = pool.map(lambda pair: bugs.check(*pair, folder / f"{pair[0].name}-{pair[1]}"), wanted)
+        rows = pool.map(lambda pair: bugs.check(pair[0], pair[1], folder / f"{pair[0].name}-{pair[1]}"), wanted)
         for row in rows:
             found.bug_rows.append(row)
             say(f"bug     {row.bug:40} {row.experiment:5} {row.verdict:13} {'; '.join(row.reasons)[:100]}")

@@ -86,7 +86,7 @@ class LocalTarget:
         suite = Cluster.from_kubeconfig(self.kubeconfig)
         deadline = time.monotonic() + EFFECT_SECONDS
         waiting = rights_of_role("full") | rights_of_role("read-only")
-        while waiting := {right for right in waiting if allowed(suite, right) is not (right in rights)}:
+        while waiting := frozenset(right for right in waiting if allowed(suite, right) is not (right in rights)):
             _require(time.monotonic() < deadline, f"the role is in effect ({text_of(min(waiting))} is not)")
         self.asked()
 
