@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from fixtures.simulator.behaviour import Behaviour
+from fixtures.simulator.scheduling.default_scheduler import DefaultScheduler
 from fixtures.simulator.server.objects import Json
 from tests.simulator_programs.small_cluster import PODS, hardware, node, pod, small_cluster
 
@@ -87,3 +88,34 @@ def test_a_gated_pod_waits_and_a_new_node_is_used() -> None:
             assert await cluster.unbound("gated", "p") == ["gated"]
 
     asyncio.run(scenario())
+
+
+def test_what_was_decided_last_is_written_last() -> None:
+    class Slow:
+        """The first write takes longest, as when it goes by a connection that must be opened."""
+
+        def __init__(self) -> None:
+            self.pauses = [0.2, 0.1, 0.0]
+            self.written: list[str] = []
+
+        async def patch(self, path: str, body: Json, kind: str) -> None:
+            await asyncio.sleep(self.pauses.pop(0))
+            self.written.append(body["status"]["conditions"][0]["message"])
+
+        async def create(self, path: str, body: Json) -> Json:
+            await asyncio.sleep(self.pauses.pop(0))
+            self.written.append(body["kind"])
+            return body
+
+    async def body() -> None:
+        client = Slow()
+        scheduler = DefaultScheduler(client, Behaviour(scheduler_writes_events=False))  # type: ignore[arg-type]
+        waiting = pod("p")
+        waiting["metadata"] |= {"uid": "u", "namespace": "default"}
+        scheduler._write(scheduler._tell(waiting, "first"), waiting)
+        scheduler._write(scheduler._tell(waiting, "second"), waiting)
+        scheduler._write(scheduler._bind(waiting, "a"), waiting)
+        await asyncio.gather(*scheduler._writes)
+        assert client.written == ["first", "second", "Binding"]
+
+    asyncio.run(asyncio.wait_for(body(), 10))
