@@ -15,6 +15,7 @@ from fixtures.simulator.nodes.host import Host
 from fixtures.simulator.scenario import load_scenario
 from fixtures.simulator.server.client import ApiClient
 from fixtures.simulator.server.objects import Json
+from tests.watching import seen
 
 NODES = "/api/v1/nodes"
 OPERATOR = "/api/v1/namespaces/gpu-operator"
@@ -28,25 +29,8 @@ class Scene:
         self.hosts = hosts
 
     async def until(self, path: str, true: Callable[[Json], Any], seconds: float = 15.0) -> Json:
-        """Watch one object until ``true``; raises ``TimeoutError`` with its metadata and status as they were last."""
-        folder, name = path.rsplit("/", 1)
-        last: Json = {}
-
-        async def wait() -> Json:
-            nonlocal last
-            async for event, obj in self.client.list_and_watch(folder, {"fieldSelector": f"metadata.name={name}"}):
-                if event in ("ADDED", "MODIFIED"):
-                    last = obj
-                    if true(obj):
-                        return obj
-            raise AssertionError("the watch ended")
-
-        try:
-            return await asyncio.wait_for(wait(), seconds)
-        except TimeoutError:
-            metadata = last.get("metadata", {})
-            told = {key: metadata.get(key) for key in ("labels", "annotations", "uid")}
-            raise TimeoutError(f"{path} was last {told} {last.get('spec')} {last.get('status')}") from None
+        """As :func:`tests.watching.seen`."""
+        return await seen(self.client, path, true, seconds)
 
     async def node(self, name: str, true: Callable[[dict[str, str]], Any], seconds: float = 15.0) -> dict[str, str]:
         """The labels of a node once they are as wanted."""

@@ -20,6 +20,7 @@ from fixtures.simulator.server.objects import Json
 from fixtures.simulator.server.store import Store
 from fixtures.simulator.server.troubles import Trouble
 from fixtures.simulator.tempo import Tempo
+from tests.watching import seen
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -100,23 +101,8 @@ class SmallCluster:
             await self.client.create(PODS, item)
 
     async def until(self, path: str, true: Callable[[Json], Any], seconds: float = 5.0) -> Json:
-        """Watch one object until ``true``; raises ``TimeoutError`` with what it was last."""
-        folder, name = path.rsplit("/", 1)
-        last: Json = {}
-
-        async def wait() -> Json:
-            nonlocal last
-            async for event, obj in self.client.list_and_watch(folder, {"fieldSelector": f"metadata.name={name}"}):
-                if event in ("ADDED", "MODIFIED"):
-                    last = obj
-                    if true(obj):
-                        return obj
-            raise AssertionError("the watch ended")
-
-        try:
-            return await asyncio.wait_for(wait(), seconds)
-        except TimeoutError:
-            raise TimeoutError(f"{path} was last {last.get('spec')} {last.get('status')}") from None
+        """As :func:`tests.watching.seen`."""
+        return await seen(self.client, path, true, seconds)
 
     async def phase(self, name: str, *phases: str, seconds: float = 5.0) -> Json:
         """A pod of namespace default once it is in one of the phases."""
