@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +17,7 @@ from chaos.engine.admission import admitted
 from chaos.engine.conforming import Conforming
 from chaos.engine.handover import Access
 from chaos.engine.ladder import Stop
+from chaos.engine.machine_lock import MachineLock
 from chaos.engine.runner import Runner, Setting
 from chaos.experiment import Experiment
 from chaos.holding import ChaosLease
@@ -65,7 +62,7 @@ class Campaign:
         self.residue: list[str] = []
         self._where = where
         self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request)
-        self._lock = -1
+        self._lock = MachineLock(f"{where.cluster.shown_server} {where.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
         self._conforming = Conforming(where.access, msgspec.to_builtins(where.policy), self.stop)
 
@@ -73,13 +70,13 @@ class Campaign:
         """Raises :class:`Refused`."""
         where = self._where
         try:
-            self._take_lock()
+            self._lock.take()
             self._lease.acquire()
         except (LeaseRefused, LedgerError) as error:
-            self._let_go()
+            self._lock.let_go()
             raise Refused(str(error)) from None
         except ApiTrouble as trouble:
-            self._let_go()
+            self._lock.let_go()
             raise Refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}") from None
         self._held = True
         return self
@@ -97,7 +94,7 @@ class Campaign:
                 self._lease.release()
             except (ApiTrouble, LedgerError) as error:
                 self.residue.append(f"run {where.run_id} could not be cleaned up: {error}")
-        self._let_go()
+        self._lock.let_go()
 
     @property
     def folder(self) -> Path:
@@ -169,24 +166,6 @@ class Campaign:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    def _take_lock(self) -> None:
-        """One run of this user on this machine for each cluster, seen before anybody asks the cluster."""
-        cluster = f"{self._where.cluster.shown_server} {self._where.target.cluster_uid}"  # simulated clusters are born with equal UIDs
-        name = f"gpu-conformance-chaos-{os.getuid()}-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}.lock"
-        path = Path(tempfile.gettempdir()) / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise Refused("another run on this machine acts on this cluster; one run acts on a cluster at a time") from None
-        self._lock = descriptor
-
-    def _let_go(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
 
 def plan_of(where: Where, experiment: Experiment) -> Plan:
