@@ -1,4 +1,4 @@
-"""Stock kubectl as the tests run it, and what those before client-go 0.35 get wrong.
+"""Stock kubectl as the tests run it, and what those before client-go 0.34 get wrong.
 
 They read a command's frames before they have made the streams for them, so a command that ends at once may end unheard
 (kubernetes/kubernetes, client-go, tools/remotecommand/websocket.go).

@@ -36,7 +36,8 @@ class MachineLock:
     def let_go(self) -> None:
         """Remove the file and let go. Safe to repeat."""
         if self._descriptor >= 0:
-            self.path.unlink(missing_ok=True)  # while it is held: nobody else can hold what has this name
+            if self._names(self._descriptor):  # while it is held nobody else can hold what has this name, unless a cleaner took it away
+                self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -52,7 +53,7 @@ def _other(args: NodeArgs, node: Json | None) -> str | None:
     return f"node {args.name} is another one now (uid {uid_of(node)})"
 
 
-class NodeValue:
+class NodeValue(ABC):
     """What the undos of a Node's values share."""
 
     def rights(self, args: Any) -> tuple[str, ...]:
@@ -63,9 +64,9 @@ class NodeValue:
         """Empty once the node shows the prior values."""
         return await_object(cluster, "nodes", args.name, "", deadline, lambda node: _other(args, node) or self.differs(args, node or {}))
 
+    @abstractmethod
     def differs(self, args: Any, node: Json) -> str:
         """How the node differs from what was recorded; empty when it does not."""
-        raise NotImplementedError
 
 
 class ValueArgs(NodeArgs, frozen=True, kw_only=True):

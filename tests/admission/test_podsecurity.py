@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.podsecurity import Level, evaluate, message, parse_rejection, policy_of, warning
-from tests.admission.captures import sample
 from tests.admission.cluster import restricted_pod
+from tests.samples import sample
 
 BASELINE, RESTRICTED = Level.BASELINE, Level.RESTRICTED
 
@@ -226,7 +226,7 @@ def test_text_around_and_inside_a_rejection() -> None:
     ],
 )
 def test_rejections_seen_elsewhere(name: str, reasons: list[str], unknown: list[str]) -> None:
-    rejection = parse_rejection(sample(f"{name}.txt"))
+    rejection = parse_rejection(sample(name))
     assert rejection is not None
     assert rejection.reasons == reasons
     assert rejection.unknown_reasons == unknown

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fixtures.simulator.admission import AdmissionSwitches
-from tests.admission.captures import sample
 from tests.admission.cluster import (
     CRON_JOBS,
     DEPLOYMENTS,
@@ -23,6 +22,7 @@ from tests.admission.cluster import (
     request,
     template,
 )
+from tests.samples import sample
 
 AT = "spec.containers[0].resources"
 
@@ -66,7 +66,7 @@ def test_a_fraction_has_two_causes(amount: object) -> None:
 
 def test_the_fraction_of_a_capture() -> None:
     """The bullet lines that kubectl prints are our causes, path and all."""
-    lines = [line[2:] for line in sample("pod-invalid-1.txt").splitlines() if line.startswith("* ")]
+    lines = [line[2:] for line in sample("pod-invalid-1").splitlines() if line.startswith("* ")]
     assert [f"{field}: {text}" for _, field, text in causes(refusal(gpu_pod("0.5")))] == lines
 
 

@@ -52,6 +52,18 @@ def test_a_file_that_is_removed_while_it_is_opened_locks_nobody_out_and_in(monke
     late.let_go()
 
 
+def test_a_file_that_is_anothers_by_now_is_left_to_it() -> None:
+    """Somebody cleaned the temporary folder while the first one held its file."""
+    first, second, third = (MachineLock("f") for _ in range(3))
+    first.take()
+    first.path.unlink()
+    second.take()
+    first.let_go()
+    with pytest.raises(LeaseRefused):
+        third.take()
+    second.let_go()
+
+
 def test_a_link_is_not_followed(folder: Path) -> None:
     lock = MachineLock("d")
     lock.path.symlink_to(folder / "elsewhere")
