@@ -15,13 +15,7 @@ class Config:
     """As much of pytest's configuration as the options look at."""
 
     def __init__(self, *plugins: str, ini: dict[str, str] | None = None, **option: Any) -> None:
-        given: dict[str, Any] = {
-            "chaos_max_level": None,
-            "chaos_cluster": [],
-            "chaos_experiment": [],
-            "chaos_target": "",
-            "chaos_confirm": "",
-        }
+        given: dict[str, Any] = {"chaos_max_level": None, "chaos_cluster": [], "chaos_experiment": [], "chaos_target": ""}
         given |= {"chaos_confirm": "", "chaos_recover": False, "chaos_folder": "", "read_only": False, "access": None, "snapshot": ""}
         self.option = SimpleNamespace(**{**given, "chaos": True, **option})
         self.args = [str(options.CHAOS)]
