@@ -1,0 +1,113 @@
+"""Which faults befall a run: chosen by a seed, so that a run can be had again."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from tests.hostile.faults import effects
+from tests.hostile.faults.effects import SIGN_IN, Effect
+from tests.hostile.faults.proxy import Fault
+
+SCENARIOS = ("healthy", "rdma-training", "mig-mixed", "dra", "h100-exclusive")
+DEFECTS = (
+    "healthy,fence-untainted-gpu-node",
+    "healthy,fence-web-pod-on-gpu-node",
+    "healthy,adv-seven-of-eight",
+    "healthy,iso-plugin-hands-out-all",
+)
+ALWAYS = 1_000_000
+
+_REFUSALS: dict[str, Effect] = {
+    "403": effects.refused(403, "Forbidden"),
+    "429": effects.refused(429, "TooManyRequests", {"Retry-After": "0"}),
+    "429 with an odd Retry-After": effects.refused(429, "TooManyRequests", {"Retry-After": "²"}),
+    "500": effects.refused(500, "InternalError"),
+    "503": effects.refused(503, "ServiceUnavailable"),
+    "lost request": effects.dropped(arrives=False),
+    "lost answer": effects.dropped(arrives=True),
+    "half an answer": effects.half,
+    "late answer": effects.late,
+}
+_LIES: dict[str, Effect] = {
+    "sign-in page": effects.replaced(200, SIGN_IN, "text/html"),
+    "sign-in page said to be JSON": effects.replaced(200, SIGN_IN),
+    "empty body": effects.replaced(200, b""),
+    "null": effects.replaced(200, b"null"),
+    "empty object": effects.replaced(200, b"{}"),
+    "array": effects.replaced(200, b"[]"),
+    "success": effects.replaced(200, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'),
+    "page that says not found": effects.replaced(404, b"<html><body>default backend - 404</body></html>", "text/html"),
+    "redirect to a sign-in page": effects.replaced(302, SIGN_IN, "text/html"),
+    "cut body": effects.rewritten(effects.cut),
+    "another kind": effects.rewritten(effects.other_kind),
+    "no items or metadata": effects.rewritten(effects.without_items),
+    "no objects": effects.rewritten(effects.no_objects),
+    "deep nest": effects.rewritten(effects.deep),
+}
+_LIST_LIES: dict[str, Effect] = {
+    "not found": effects.refused(404, "NotFound"),
+    "same continue token": effects.rewritten(effects.same_token),
+    "trickle": effects.trickle,
+}
+_WRITE_LIES: dict[str, Effect] = {
+    "done, and a sign-in page": effects.replaced(200, SIGN_IN, "text/html", arrives=True),
+    "done, and an empty body": effects.replaced(200, b"", arrives=True),
+    "done, and an empty object": effects.replaced(201, b"{}", arrives=True),
+}
+_WATCH_LIES: dict[str, Effect] = {
+    "ends at once": effects.ends_at_once,
+    "silence": effects.silent,
+    "garbage": effects.events(b"<html>", b"[1]", b'{"type":7}'),
+    "event without an object": effects.events(b'{"type":"MODIFIED"}', b'{"type":"DELETED","object":{}}'),
+    "expired": effects.events(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}'),
+    "sign-in page": effects.replaced(200, SIGN_IN, "text/html"),
+}
+_BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
+    "discovery": (_REFUSALS, _LIES),
+    "list": (_REFUSALS, _LIES, _LIES, _LIST_LIES),
+    "get": (_REFUSALS, _LIES),
+    "watch": (_WATCH_LIES,),
+    "create": (_REFUSALS, _LIES, _WRITE_LIES),
+    "patch": (_REFUSALS, _LIES, _WRITE_LIES),
+    "delete": (_REFUSALS, _LIES, _WRITE_LIES),
+}
+_RESOURCES: dict[str, tuple[str, ...]] = {
+    "list": ("pods", "nodes", "namespaces", "daemonsets", "configmaps", "resourcequotas", "clusterpolicies", "resourceslices", "*"),
+    "get": ("pods/log", "namespaces", "nodes", "*"),
+    "watch": ("pods", "namespaces", "*"),
+    "create": ("pods", "namespaces", "priorityclasses", "selfsubjectaccessreviews", "*"),
+    "patch": ("priorityclasses", "leases", "configmaps", "*"),
+    "delete": ("pods", "namespaces", "priorityclasses", "*"),
+}
+_WEIGHTS = {"discovery": 2, "list": 6, "get": 3, "watch": 2, "create": 4, "patch": 1, "delete": 3}
+
+
+class Ordeal(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: what is judged, and the faults it meets."""
+
+    seed: int
+    simulate: str
+    faults: tuple[Fault, ...]
+
+
+def ordeal(seed: int) -> Ordeal:
+    """The run of a seed."""
+    random = Random(seed)
+    simulate = random.choice(SCENARIOS) if random.random() < 0.6 else random.choice(DEFECTS)
+    return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random) for _ in range(random.randint(1, 3))))
+
+
+def _fault(random: Random) -> Fault:
+    verb = random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+    menu = random.choice(_BY_VERB[verb])
+    name = random.choice(sorted(menu))
+    return Fault(
+        name=name,
+        verb=verb,
+        resource=random.choice(_RESOURCES.get(verb, ("*",))),
+        effect=menu[name],
+        skip=random.choice((0, 0, 0, 1, 2, 5, 12)),
+        times=random.choice((1, 1, 2, 2, 4, ALWAYS)),
+    )
