@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from conformance.fence.pools import pools
 from conformance.fence.selection import admits, selects
 from conformance.ops.agents import agents, listed, missing_agents
+from conformance.products import pools
 from conformance.req.amounts import looks_like_device
 from conformance.scope import Scope, held_by, matches, subject
 from conformance.templates import templates, unread

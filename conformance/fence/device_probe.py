@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from conformance.fence.pools import pools, product_label
 from conformance.fence.waiting import disturbed, image_trouble, unschedulable, why_not_running
-from conformance.inv.judged import foreign_taints, probe_tolerations
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
+from conformance.products import pools, product_label
+from conformance.reach import foreign_taints, probe_tolerations
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Node, Pod

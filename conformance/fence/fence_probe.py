@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.fence.checks import hard_taints
-from conformance.fence.pools import pools
 from conformance.fence.waiting import ran, unschedulable, why_not_running
-from conformance.inv.judged import foreign_taints, probe_tolerations
 from conformance.outputs.events import ReasonKind
+from conformance.products import pools
+from conformance.reach import foreign_taints, probe_tolerations
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
 from fixtures.models import Json, Node, Pod, Toleration

@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from conformance.gang.adapters.base import GANG_LABEL, Gang
-from conformance.iso.places import Place, offers
+from conformance.places import Place, offers
 from conformance.scope import Scope
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Json, Node

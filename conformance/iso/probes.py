@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from conformance.iso.asking import hold, pinned, run
 from conformance.iso.judging import judge_blind, judge_disjoint, judge_holder, sight_of
-from conformance.iso.places import Place, listable, one_per_resource, runtime_classes
 from conformance.iso.sight import END, HOLD, LOOK, Sight
+from conformance.places import Place, listable, one_per_resource, runtime_classes
 from conformance.scope import Scope
 from fixtures.evidence import Finding, NotApplicable, Subject, not_judged, undecided
 from fixtures.probes.workspace import Workspace

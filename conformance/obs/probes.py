@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.fence.waiting import disturbed
-from conformance.iso.places import Place, offers, one_per_resource
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
+from conformance.places import Place, offers, one_per_resource
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 from fixtures.models import Json, Pod, Toleration

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from conformance.iso.places import runtime_classes
+from conformance.places import runtime_classes
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, bad, not_judged, ok
 from fixtures.models import Container, Pod

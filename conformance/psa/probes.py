@@ -8,8 +8,8 @@ import msgspec
 
 from conformance.iso.asking import Ran, pinned, run
 from conformance.iso.judging import SOURCE, sight_of
-from conformance.iso.places import Place, listable, offers, one_per_resource
 from conformance.iso.sight import LOOK
+from conformance.places import Place, listable, offers, one_per_resource
 from conformance.psa.levels import server_minor
 from conformance.scope import Scope
 from fixtures.cluster import Answer

@@ -10,9 +10,9 @@ import msgspec
 
 from conformance.iso.asking import Ran, hold, pinned
 from conformance.iso.judging import sight_of
-from conformance.iso.places import listable
 from conformance.iso.sight import END, HOLD, Sight
 from conformance.mig.pending import FACTOR, Waited, judge_pending, watch_pending
+from conformance.places import listable
 from conformance.scope import Scope
 from conformance.share.units import Shared, shared_resources
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided

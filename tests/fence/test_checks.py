@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.fence.pools import pools
+from conformance.products import pools
 from fixtures.evidence import Finding, NotApplicable, Outcome
 from fixtures.models import Json
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from conformance.inv.judged import busy, check_judged, foreign_taints
+from conformance.inv.judged import check_judged
+from conformance.reach import busy, foreign_taints
 from fixtures.evidence import Finding, Outcome
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.iso.places import is_shared, listable, offers, one_per_resource, runtime_classes
+from conformance.places import is_shared, listable, offers, one_per_resource, runtime_classes
 from fixtures.evidence import Inconclusive, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 
