@@ -16,7 +16,7 @@ from chaos.sampling.signals.pods import PROBE, WORKER
 from chaos.target import Plan
 from fixtures.models import Json
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.workspace import PRIORITY
+from fixtures.proof import PRIORITY
 from fixtures.record import TargetKind
 
 HOSTNAME = "kubernetes.io/hostname"

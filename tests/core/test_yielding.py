@@ -11,7 +11,8 @@ from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.evidence import Inconclusive
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.workspace import PRIORITY, Workspace
+from fixtures.probes.workspace import Workspace
+from fixtures.proof import PRIORITY
 from fixtures.simulator.admission import chain
 from fixtures.simulator.server.troubles import Trouble
 from tests.served import served

@@ -1,0 +1,66 @@
+"""A process is known to have ended only when it was of this boot of this machine, of this PID namespace, and is there no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from fixtures.process import Process
+
+
+def test_this_process_lives_and_reads_itself_again() -> None:
+    me = Process.me()
+    assert Process.parse(str(me)) == me
+    assert not me.ended
+    assert (me.pid, bool(me.boot), bool(me.started)) == (os.getpid(), True, True)
+
+
+def test_one_that_has_ended_is_known_also_before_its_parent_has_asked() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        seen = msgspec.structs.replace(Process.me(), pid=child.pid, started="")
+        assert not seen.ended
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+        assert seen.ended
+    finally:
+        child.kill()
+        child.wait()
+    assert seen.ended
+
+
+def test_another_process_under_the_same_pid_does_not_keep_it_alive() -> None:
+    assert msgspec.structs.replace(Process.me(), started="1").ended
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"boot": "0d7e9c7e-1111-4222-8333-444455556666"},
+        {"boot": ""},
+        {"space": "4026599999"},
+        {"space": ""},
+    ],
+)
+def test_nothing_is_known_of_another_machine_s_process(other: dict[str, str]) -> None:
+    """The same host name, the same PID namespace's number, a PID that is free here: as on a clone, or in another pod."""
+    here = msgspec.structs.replace(Process.me(), pid=4_000_000, started="5")
+    assert here.ended
+    assert not msgspec.structs.replace(here, **other).ended
+
+
+def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = msgspec.structs.replace(Process.me(), pid=4_000_000)
+    monkeypatch.setattr("fixtures.process._here", lambda: ("", ""))
+    assert not gone.ended
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a/b/c/d/e", "h/b/s/1", "h/b/s/1/2/3", "h/b/s/-1/2", "h/b/s/0/2", "h/b/s/²/2", "h/\x1b/s/1/2", "h/b/s/99999999999/1"]
+)
+def test_what_no_run_wrote_is_no_process(text: str) -> None:
+    assert Process.parse(text) is None
