@@ -171,7 +171,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _target(arguments: argparse.Namespace) -> Iterator[Opened]:
-    from chaos.options import default_scenario
+    from chaos.options import SCENARIO
 
     suites_own = bool(arguments.local or arguments.simulate)  # beside --local, --simulate names the scenario of its nodes
     named = bool(arguments.kubeconfig) + arguments.in_cluster + suites_own
@@ -179,11 +179,16 @@ def _target(arguments: argparse.Namespace) -> Iterator[Opened]:
         raise pytest.UsageError("--kubeconfig, --in-cluster, --local and --simulate: one target at a time")
     if arguments.local_bin and not arguments.local:
         raise pytest.UsageError("--local-bin needs --local")
+    if arguments.context is not None and not arguments.kubeconfig:
+        raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
+    if not named:
+        targets = "--kubeconfig FILE, --in-cluster, --simulate SCENARIO, --local[=MINOR]"
+        raise pytest.UsageError(f"no target is named: expected one of {targets} (none is taken from the environment)")
     options = Options(
         kubeconfig=arguments.kubeconfig,
         context=arguments.context,
         in_cluster=arguments.in_cluster,
-        simulate=arguments.simulate or ("" if named and not arguments.local else default_scenario()),
+        simulate=arguments.simulate or (SCENARIO if arguments.local else ""),
         local=arguments.local,
         local_bin=str(Path(arguments.local_bin).expanduser().resolve()) if arguments.local_bin else "",
         policy=arguments.policy,

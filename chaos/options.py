@@ -8,11 +8,11 @@ import pytest
 
 from chaos.opening import Wishes
 from chaos.selection import split
-from conformance.plugin.opening import DEFAULT_SCENARIO
-from fixtures.simulator.scenario import SCENARIOS
+from conformance.plugin.options import refuse_empty
 
 CHAOS = Path(__file__).resolve().parent
 SCENARIO = "resilience"
+"""The nodes of a local control plane for experiments: agents and remediation that put things back."""
 _DESTINATIONS = {
     "chaos_max_level": "--chaos-max-level",
     "chaos_cluster": "--chaos-cluster",
@@ -33,15 +33,16 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help="these only; default: all up to the level"
     )
-    group.addoption("--chaos-target", metavar="NODE", default="", help="the node to act on; default: chosen by the plan")
-    group.addoption("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
-    group.addoption("--chaos-folder", metavar="DIR", default="", help="experiments of one's own; default: those of the suite")
+    group.addoption("--chaos-target", metavar="NODE", help="the node to act on; default: chosen by the plan")
+    group.addoption("--chaos-confirm", metavar="NAME", help="the cluster's name, typed, for level 4")
+    group.addoption("--chaos-folder", metavar="DIR", help="experiments of one's own; default: those of the suite")
     group.addoption("--chaos-recover", action="store_true", help="first put back what an earlier run has left")
 
 
 def read_wishes(config: pytest.Config) -> Wishes | None:
     """The options, checked; None without ``--chaos``. Raises :class:`pytest.UsageError` with one line; nothing was touched."""
     option = config.option
+    refuse_empty(config, (name for name in _DESTINATIONS if name not in ("chaos_max_level", "chaos_recover")))
     named = _names_chaos(config)
     if not option.chaos:
         given = [flag for name, flag in _DESTINATIONS.items() if getattr(option, name) not in (None, [], "", False)]
@@ -61,24 +62,18 @@ def read_wishes(config: pytest.Config) -> Wishes | None:
         max_level=option.chaos_max_level,
         clusters=tuple(option.chaos_cluster),
         experiments=split(option.chaos_experiment),
-        node=option.chaos_target,
-        confirm=option.chaos_confirm,
+        node=option.chaos_target or "",
+        confirm=option.chaos_confirm or "",
         recover=option.chaos_recover,
         folder=str(config.invocation_params.dir / option.chaos_folder) if option.chaos_folder else "",
     )
 
 
 def choose_target(config: pytest.Config) -> None:
-    """Without a scenario, the suite's own clusters (embedded or local) run the one that has something to recover."""
+    """A local control plane whose scenario was not named runs the one that has something to recover."""
     option = config.option
-    if any((option.kubeconfig, option.in_cluster, option.snapshot, option.simulate)):
-        return
-    option.simulate = default_scenario()
-
-
-def default_scenario() -> str:
-    """The scenario that experiments run on when no target is named."""
-    return SCENARIO if (SCENARIOS / f"{SCENARIO}.yaml").is_file() else DEFAULT_SCENARIO
+    if option.local and option.simulate is None:
+        option.simulate = SCENARIO
 
 
 def _names_chaos(config: pytest.Config) -> bool:

@@ -40,6 +40,17 @@ class Catalogue:
             raise CatalogueError(f"unknown requirement {id_!r}" + (f"; did you mean {near[0]}?" if near else ""))
         return found
 
+    def choose(self, name: str) -> list[str]:
+        """The ids that an id or an area names, in either case. Raises :class:`CatalogueError` naming the nearest known name."""
+        wanted = name.upper()
+        found = [id_ for id_, one in self.by_id.items() if wanted in (id_, one.area)]
+        if not found:
+            names = [*(() if "-" in wanted else (area.area for area in self.areas)), *self.by_id]
+            near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+            told = f"did you mean {near[0]}?" if near else f"areas: {', '.join(area.area for area in self.areas)}"
+            raise CatalogueError(f"unknown requirement or area {name!r}; {told}")
+        return found
+
 
 ORDER = ("INV", "FENCE", "REQ", "PSA", "ISO", "OPS", "ADV", "MIG", "SHARE", "GANG", "DRA", "NET", "OBS", "HW", "UPG", "SCALE", "PLAT")
 

@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
+from fixtures.record import Access
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,6 +46,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
     print("reads: " + (", ".join([*requirement.reads, *requirement.optional_reads]) or "nothing"))
     print("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
+    ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
+    print(f"judge just it:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
     print("references:")
     for reference in requirement.references:
         print(f"  {reference}")

@@ -5,17 +5,16 @@ Exit codes: 0 good, 1 bad, 4 unreadable (also a missing file or an unknown kind;
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 from tabulate import tabulate
 
+from conformance.cli.arguments import Parser
 from conformance.outputs.inspect_cluster import (
     inspect_events,
     inspect_node,
@@ -118,18 +117,10 @@ def _read(file: str) -> str:
         raise Unreadable(f"cannot be read: {error}") from error
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse with this project's exit code for wrong usage."""
-
-    def error(self, message: str) -> NoReturn:
-        """One line that says what is wrong; exit code 4."""
-        self.exit(EXIT_UNREADABLE, f"{self.prog}: {message}\n")
-
-
 def main(argv: Sequence[str]) -> int:
     """Run ``[inspect] KIND FILE [--json]`` and return the exit code."""
     argv = argv[1:] if argv[:1] == ["inspect"] else argv
-    parser = _Parser(prog="gpu-conformance inspect", description="Judge one captured output by itself.", epilog=f"KIND: {', '.join(KINDS)}")
+    parser = Parser(prog="gpu-conformance inspect", description="Judge one captured output by itself.", epilog=f"KIND: {', '.join(KINDS)}")
     parser.add_argument("kind", metavar="KIND")
     parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
     parser.add_argument("--json", action="store_true", help="print {kind, verdict, reasonCode, message, facts, findings}")

@@ -13,7 +13,7 @@ import pytest
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.needs import Needs
-from conformance.plugin import progress
+from conformance.plugin import progress, selecting
 from conformance.plugin.gate import ExitCode
 from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
 from conformance.plugin.opening import Handover, open_target, reopen
@@ -25,7 +25,7 @@ from fixtures import access, ownership
 from fixtures.collect import collect
 from fixtures.evidence import Evidence, Inconclusive, NotApplicable
 from fixtures.garbage import collect_rarely
-from fixtures.record import Access, Level, Result, Verdict
+from fixtures.record import Access, Result, Verdict
 from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         state.lock_file = handover.snapshot_file + ".lock"
         if state.opened.cluster is not None:
             state.opened.cluster.learn_versions(state.snapshot.versions)
-        state.needs = _needs(catalogue.by_id.values(), state)
+        state.needs = _needs(selecting.selected(catalogue, options), state)
     else:
         state = State(catalogue, options, ownership.new_run_id())
     config.stash[STATE] = state
@@ -105,8 +105,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)
     if getattr(session.config.option, "tx", None):
-        selected = [r for r in state.catalogue.by_id.values() if _in_level(r, state)]
-        _read_cluster(state, selected)
+        _read_cluster(state, selecting.selected(state.catalogue, state.options))
         folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
         file = folder / "snapshot.msgpack"
         state.snapshot.save(file)
@@ -128,16 +127,12 @@ def pytest_configure_node(node: object) -> None:
         node.workerinput[WORKER_KEY] = msgspec.json.encode(state.opened.handover).decode()  # type: ignore[attr-defined]
 
 
-def _in_level(requirement: Requirement, state: State) -> bool:
-    return state.options.level is Level.SHOULD or requirement.level is Level.MUST
-
-
 def _needs(requirements: Iterable[Requirement], state: State) -> Needs:
-    """What the requirements within level and access do to the cluster: resource keys and verbs to the ids that need them."""
+    """What the requirements within the run's access do to the cluster: resource keys and verbs to the ids that need them."""
     reads: dict[str, list[str]] = {}
     writes: dict[str, list[str]] = {}
     for requirement in requirements:
-        if _in_level(requirement, state) and requirement.access.rank <= state.options.access.rank:
+        if requirement.access.rank <= state.options.access.rank:
             for key in (*requirement.reads, *requirement.optional_reads):
                 reads.setdefault(key, []).append(requirement.id)
             for right in requirement.writes:
@@ -165,7 +160,8 @@ def _read_cluster(state: State, requirements: list[Requirement]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tie each test to its requirement, leave out what the level leaves out, keep probes together."""
+    """Tie each test to its requirement, leave out what was not asked for, keep probes together."""
+    selecting.add_names(config, items)
     state = _state(config)
     if state is None:
         return
@@ -187,13 +183,33 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         item.stash[REQUIREMENT] = requirement
         if requirement.access is not Access.READ:
             item.add_marker(pytest.mark.xdist_group(GROUP))
-        if not _in_level(requirement, state):
+        if selecting.left_out(requirement, state.options):
             left_out.append(item)
+    if seen:
+        state.left_out = selecting.not_collected(config, state.catalogue, state.options, seen)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     order = list(state.catalogue.by_id)
     items.sort(key=lambda item: order.index(item.stash[REQUIREMENT].id) if REQUIREMENT in item.stash else len(order))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember which requirements an option left out, and which option that was."""
+    for item in items:
+        state = _state(item.config)
+        if state is not None and (requirement := item.stash.get(REQUIREMENT, None)) is not None:
+            reason = selecting.left_out(requirement, state.options) or selecting.deselected_by(item.config, item.nodeid)
+            state.left_out.setdefault(requirement.id, reason)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a worker: need no more than the selected requirements do, and tell the process that writes the record what was left out."""
+    state = _state(session.config)
+    if state is None or not state.worker:
+        return
+    state.needs = _needs([item.stash[REQUIREMENT] for item in session.items if REQUIREMENT in item.stash], state)
+    session.config.workeroutput[WORKER_KEY] = state.left_out  # type: ignore[attr-defined]
 
 
 def _inside_conformance(item: pytest.Item) -> bool:
@@ -262,6 +278,11 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know how many requirements are to come."""
         self._state.planned = sum(REQUIREMENT in item.stash for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """Take from a worker what was left out; all of them have collected the same."""
+        self._state.left_out = dict((getattr(node, "workeroutput", None) or {}).get(WORKER_KEY) or self._state.left_out)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fixtures.simulator.embedded import EmbeddedCluster
 
 DEFAULT_SCENARIO = "healthy"
+"""The nodes of a local control plane whose scenario was not named."""
 
 SIMULATED_PACE: Json = {"probes": {"windowSeconds": 1.0, "startSeconds": 30.0}}
 """The simulated programs react within tens of milliseconds: watching an absence for half a minute would prove no more."""
@@ -119,7 +120,7 @@ def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
     embedded = None
     try:
-        embedded = EmbeddedCluster.start(options.simulate or DEFAULT_SCENARIO, Path(folder.name))
+        embedded = EmbeddedCluster.start(options.simulate, Path(folder.name))
         cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
         target = _target(cluster, TargetKind.SIMULATED)
         target.scenario, target.defects = embedded.scenario, list(embedded.defects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from fixtures.localcluster.release import DEFAULT_MINOR
 from fixtures.record import Access, Level
 
 GROUP = "gpu-conformance"
+TARGETS = "--kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local[=MINOR]"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,43 +29,90 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     access: Access = Access.WORKLOAD
     level: Level = Level.SHOULD
+    only: tuple[str, ...] = ()  # ids and areas of the catalogue; empty: all
     strict: bool = False
     require: tuple[str, ...] = ()
     report_dir: str = ""
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register the options. ``--strict`` is pytest's own flag, read here as "a SHOULD fails too"."""
+    """Register the options. ``--strict`` is pytest's own flag, read here as "a SHOULD fails too".
+
+    What takes a value is None where it was not given, so that an empty value can be told from none.
+    """
     group = parser.getgroup(GROUP, "GPU cluster conformance")
-    group.addoption("--kubeconfig", metavar="FILE", default="", help="a live cluster: its kubeconfig (never taken from the environment)")
-    group.addoption("--context", metavar="NAME", default=None, help="context of the kubeconfig; default: its current context")
+    group.addoption("--kubeconfig", metavar="FILE", help="a live cluster: its kubeconfig (never taken from the environment)")
+    group.addoption("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
     group.addoption("--in-cluster", action="store_true", help="the cluster this process runs in, as its ServiceAccount")
-    group.addoption("--snapshot", metavar="PATH", default="", help="offline: file or folder of 'kubectl get -o json|yaml' output")
-    group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster; default: healthy")
+    group.addoption("--snapshot", metavar="PATH", help="offline: file or folder of 'kubectl get -o json|yaml' output")
+    group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", help="the embedded simulated cluster")
     group.addoption(
         "--local",
         metavar="MINOR",
         nargs="?",
         const=DEFAULT_MINOR,
-        default="",
         help=f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate; 'make local' builds it",
     )
     group.addoption(
         "--local-bin",
         metavar="DIR",
-        default="",
         help="folder with etcd and the Kubernetes programs for --local; Volcano's or Kueue's run from there too, instead of look-alikes",
     )
-    group.addoption("--policy", metavar="FILE", default="", help="what the owner expects of the cluster (YAML)")
+    group.addoption("--policy", metavar="FILE", help="what the owner expects of the cluster (YAML)")
     group.addoption("--read-only", action="store_true", help="'read' requirements only: nothing is created, not even as dry-run")
-    group.addoption("--access", choices=[str(a) for a in Access], default=None, help="ceiling of access; default: workload")
+    group.addoption("--access", choices=[str(a) for a in Access], help="ceiling of access; default: workload")
     group.addoption("--level", choices=["must", "should"], default="should", help="'must' leaves the SHOULD requirements out")
+    group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="these requirements and areas only")
     group.addoption("--require", metavar="ID[,ID...]", action="append", default=[], help="these must judge something, or fail")
-    group.addoption("--report-dir", metavar="DIR", default="", help="default: out/<run id>, with out/latest pointing at it")
+    group.addoption("--report-dir", metavar="DIR", help="default: out/<run id>, with out/latest pointing at it")
+
+
+NAMES = ("kubeconfig", "context", "snapshot", "simulate", "local", "local_bin", "policy", "report_dir", "only", "require")
+"""Where the options that take free text put their values."""
+
+
+def refuse_empty(config: pytest.Config, names: Iterable[str]) -> None:
+    """An empty value is a mistake of the caller's (``--kubeconfig "$UNSET"``). Raises :class:`pytest.UsageError` naming the option."""
+    for name in names:
+        value = getattr(config.option, name)
+        for text in value if isinstance(value, list) else [value]:
+            if text is not None and not str(text).strip(" \t\r\n,"):
+                raise pytest.UsageError(f"--{name.replace('_', '-')} was given an empty value: expected one, or leave the option out")
 
 
 def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
     """Decode and check the options. Raises :class:`pytest.UsageError` with one line."""
+    option = config.option
+    refuse_empty(config, NAMES)
+    _check_target(config)
+    access = Access(option.access) if option.access else Access.WORKLOAD
+    if option.read_only:
+        if option.access and access is not Access.READ:
+            raise pytest.UsageError(f"--read-only contradicts --access {option.access}")
+        access = Access.READ
+    only, required = _split(option.only), _split(option.require)
+    options = Options(
+        kubeconfig=str(Path(option.kubeconfig).expanduser()) if option.kubeconfig else "",
+        context=option.context,
+        in_cluster=option.in_cluster,
+        snapshot=option.snapshot or "",
+        simulate=option.simulate or "",
+        local=option.local or "",
+        local_bin=str(Path(option.local_bin).expanduser().resolve()) if option.local_bin else "",
+        policy=option.policy or "",
+        access=access,
+        level=Level.MUST if option.level == "must" else Level.SHOULD,
+        only=tuple(name.upper() for name in only),
+        strict=bool(config.getoption("strict", False)),
+        require=required,
+        report_dir=option.report_dir or "",
+    )
+    _check_names(catalogue, options)
+    return options
+
+
+def _check_target(config: pytest.Config) -> None:
+    """Exactly one target is named."""
     option = config.option
     targets = [
         name
@@ -82,29 +131,23 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
     if option.local_bin and not option.local:
         raise pytest.UsageError("--local-bin needs --local")
-    access = Access(option.access) if option.access else Access.WORKLOAD
-    if option.read_only:
-        if option.access and access is not Access.READ:
-            raise pytest.UsageError(f"--read-only contradicts --access {option.access}")
-        access = Access.READ
-    required = tuple(id_.strip() for text in option.require for id_ in text.split(",") if id_.strip())
-    try:
-        for id_ in required:
-            catalogue.get(id_)
-    except CatalogueError as error:
-        raise pytest.UsageError(f"--require: {error}") from None
-    return Options(
-        kubeconfig=str(Path(option.kubeconfig).expanduser()) if option.kubeconfig else "",
-        context=option.context,
-        in_cluster=option.in_cluster,
-        snapshot=option.snapshot,
-        simulate=option.simulate,
-        local=option.local,
-        local_bin=str(Path(option.local_bin).expanduser().resolve()) if option.local_bin else "",
-        policy=option.policy,
-        access=access,
-        level=Level.MUST if option.level == "must" else Level.SHOULD,
-        strict=bool(config.getoption("strict", False)),
-        require=required,
-        report_dir=option.report_dir,
-    )
+    if not targets:
+        raise pytest.UsageError(f"no target is named: expected one of {TARGETS} (none is taken from the environment)")
+
+
+def _check_names(catalogue: Catalogue, options: Options) -> None:
+    """Every id and area is known, and nothing is both required and left out."""
+    for flag, names, check in (("--only", options.only, catalogue.choose), ("--require", options.require, catalogue.get)):
+        try:
+            for name in names:
+                check(name)
+        except CatalogueError as error:
+            raise pytest.UsageError(f"{flag}: {error}") from None
+    chosen = {id_ for name in options.only for id_ in catalogue.choose(name)}
+    if missing := [id_ for id_ in options.require if chosen and id_ not in chosen]:
+        raise pytest.UsageError(f"--require {missing[0]}: --only {','.join(options.only)} leaves it out")
+
+
+def _split(texts: Iterable[str]) -> tuple[str, ...]:
+    """The names of a repeatable option whose values may hold several, with commas; each once."""
+    return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))

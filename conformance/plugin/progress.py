@@ -32,8 +32,6 @@ def header(state: State) -> list[str]:
         defects = f", defects {', '.join(target.defects)}" if target.defects else ""
         scenario = f"scenario {target.scenario}{defects}" if target.scenario else "reached by kubeconfig"
         lines.append(f"*** SIMULATED CLUSTER ({scenario}): the results are not a real cluster's ***")
-        if not (state.options.simulate or state.options.kubeconfig):
-            lines.append("no target was named: judging the embedded cluster (see --kubeconfig, --in-cluster, --snapshot, --simulate)")
     if target.kind is TargetKind.LOCAL:
         lines.append("*** LOCAL CONTROL PLANE: real Kubernetes processes, simulated GPU nodes; the results are not a real cluster's ***")
     lines += [f"gang scheduler: {component}" for component in target.components]

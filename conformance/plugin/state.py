@@ -30,6 +30,8 @@ class State:
         self.residue: list[str] = []
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
+        self.left_out: dict[str, str] = {}
+        """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0
         self.report_folder: Path | None = None
         self.needs = Needs(reads={}, writes={})

@@ -19,7 +19,7 @@ from tests.kubectl import needs_kubectl
 
 
 def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(tmp_path: Path) -> None:
-    done = run_suite(tmp_path)
+    done = run_suite(tmp_path, "--simulate", "healthy")
     assert done.code == 0, done.output
     report = done.report
     assert report is not None
@@ -44,6 +44,8 @@ def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
         "-c",
         str(ROOT / "pyproject.toml"),
         str(ROOT / "conformance"),
+        "--simulate",
+        "healthy",
         "--read-only",
         "-k",
         "fence",
@@ -78,14 +80,14 @@ def test_a_failed_should_warns_and_gates_only_under_strict(tmp_path: Path) -> No
 
 
 def test_level_must_leaves_the_should_out(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--read-only", "--level", "must")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--level", "must")
     assert done.code == 0, done.output
     assert done.report is not None
     assert {str(result.level) for result in done.report.results} == {"MUST"}
 
 
 def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--read-only")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only")
     assert done.report is not None
     for result in done.report.results:
         if result.access is not Access.READ:
@@ -95,20 +97,20 @@ def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> 
 
 
 def test_a_required_requirement_that_judges_nothing_fails(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--read-only", "-k", "mig", "--require", "MIG-02")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "-k", "mig", "--require", "MIG-02")
     assert done.code == 1, done.output
     assert done.result("MIG-02").verdict is Verdict.FAILED
 
 
 def test_nothing_selected_is_exit_code_5(tmp_path: Path) -> None:
-    assert run_suite(tmp_path, "--read-only", "-k", "no_such_requirement").code == 5
+    assert run_suite(tmp_path, "--simulate", "healthy", "--read-only", "-k", "no_such_requirement").code == 5
 
 
 def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    alone = run_suite(tmp_path / "one").report
-    together = run_suite(tmp_path / "two", "-n", "2").report
+    alone = run_suite(tmp_path / "one", "--simulate", "healthy").report
+    together = run_suite(tmp_path / "two", "--simulate", "healthy", "-n", "2").report
     assert alone is not None
     assert together is not None
     assert {r.id: (r.verdict, r.judged) for r in alone.results} == {r.id: (r.verdict, r.judged) for r in together.results}

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.endtoend.runs import run_suite
+from conformance.cli.main import main
+from tests.endtoend.runs import ROOT, run_suite
 from tests.served import kubeconfig
 
+SIMULATED = ("--simulate", "healthy")
 CASES = {
+    "no target": ([], "no target is named: expected one of --kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local"),
+    "no target, only what is to be judged": (["--read-only", "--only", "FENCE"], "no target is named"),
+    "kubeconfig of an unset variable": (["--kubeconfig", ""], "--kubeconfig was given an empty value"),
+    "kubeconfig of an unset variable, glued": (["--kubeconfig="], "--kubeconfig was given an empty value"),
+    "kubeconfig of white space": (["--kubeconfig", " \t"], "--kubeconfig was given an empty value"),
+    "empty kubeconfig beside a simulated cluster": (["--kubeconfig", "", *SIMULATED], "--kubeconfig was given an empty value"),
+    "empty snapshot": (["--snapshot", ""], "--snapshot was given an empty value"),
+    "empty scenario": (["--simulate", ""], "--simulate was given an empty value"),
+    "empty version of a local control plane": (["--local="], "--local was given an empty value"),
+    "empty folder of binaries": (["--local", "--local-bin", ""], "--local-bin was given an empty value"),
+    "empty context": (["--kubeconfig", "{away}", "--context", ""], "--context was given an empty value"),
+    "empty policy": ([*SIMULATED, "--policy", ""], "--policy was given an empty value"),
+    "empty report folder": ([*SIMULATED, "--report-dir", ""], "--report-dir was given an empty value"),
+    "empty requirement": ([*SIMULATED, "--require", ""], "--require was given an empty value"),
+    "empty selection": ([*SIMULATED, "--only", ""], "--only was given an empty value"),
+    "selection of commas": ([*SIMULATED, "--only", " , "], "--only was given an empty value"),
+    "unknown area": ([*SIMULATED, "--only", "FENC"], "--only: unknown requirement or area 'FENC'; did you mean FENCE?"),
+    "unknown id in a selection": ([*SIMULATED, "--only", "GANG,FENCE-99"], "'FENCE-99'; did you mean FENCE-0"),
+    "nothing like it": ([*SIMULATED, "--only", "zzzz"], "'ZZZZ'; areas: INV, FENCE"),
+    "required and left out": ([*SIMULATED, "--only", "GANG", "--require", "FENCE-01"], "--require FENCE-01: --only GANG leaves it out"),
     "missing kubeconfig": (["--kubeconfig", "{absent}"], "absent: no such file"),
     "broken kubeconfig": (["--kubeconfig", "{broken}"], "not YAML"),
     "not a kubeconfig": (["--kubeconfig", "{other}"], "not a kubeconfig"),
@@ -21,13 +45,13 @@ CASES = {
     "unknown defect": (["--simulate", "healthy,fence-untainted-gpu-nod"], "did you mean 'fence-untainted-gpu-node'?"),
     "unknown scenario option": (["--simulate", "fleet:nods=3"], "did you mean 'nodes'?"),
     "not a number": (["--simulate", "fleet:nodes=many"], "nodes"),
-    "unknown requirement": (["--require", "FENCE-99"], "--require: unknown requirement 'FENCE-99'"),
+    "unknown requirement": ([*SIMULATED, "--require", "FENCE-99"], "--require: unknown requirement 'FENCE-99'"),
     "snapshot that is not there": (["--snapshot", "{absent}"], "no such file or folder"),
     "snapshot that is not Kubernetes": (["--snapshot", "{broken}"], "snapshot"),
-    "policy that is not there": (["--policy", "{absent}"], "No such file"),
-    "policy with an unknown key": (["--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
-    "contradiction": (["--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
-    "report folder that cannot be made": (["--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
+    "policy that is not there": ([*SIMULATED, "--policy", "{absent}"], "No such file"),
+    "policy with an unknown key": ([*SIMULATED, "--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
+    "contradiction": ([*SIMULATED, "--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
+    "report folder that cannot be made": ([*SIMULATED, "--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),
 }
 
@@ -46,3 +70,82 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> Non
     assert expected in line
     assert "Traceback" not in done.output
     assert done.report is None
+
+
+def test_what_pytest_itself_is_given_empty_selects_nothing_else(tmp_path: Path) -> None:
+    """``-k "$UNSET"`` is pytest's for "all": it never changes what is judged, only a target's name does."""
+    done = run_suite(tmp_path, *SIMULATED, "-k", "", "--only", "FENCE-01")
+    assert done.code == 0, done.output
+    assert done.report is not None
+    assert [result.id for result in done.report.results] == ["FENCE-01"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cleanup", "--kubeconfig", ""],
+        ["cleanup", "--kubeconfig", "{away}", "--context", ""],
+        ["cleanup", "--kubeconfig", "{away}", "--run="],
+        ["simulate", ""],
+        ["simulate", "healthy", "--folder", ""],
+        ["explain", ""],
+        ["matrix", "--only", ""],
+        ["diff", "", ""],
+        ["report", ""],
+        ["docs", ""],
+        ["inspect", "node", ""],
+        ["chaos", "plan", "--kubeconfig", ""],
+        ["chaos", "plan", "--simulate", ""],
+        ["chaos", "plan", "--simulate", "healthy", "--policy", ""],
+        ["chaos", "plan", "--simulate", "healthy", "--chaos-experiment", ""],
+        ["chaos", "halt", "--kubeconfig", ""],
+        ["chaos", "halt", "--kubeconfig="],
+        ["chaos", "recover", "--kubeconfig", "{away}", "--folder", ""],
+        ["chaos", "recover", "--kubeconfig", "{away}", "--run", " "],
+        ["chaos", "status", "--kubeconfig", "", "--in-cluster"],
+        ["chaos", "verdict", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_argument_of_a_command_is_one_line_and_exit_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    away = str(kubeconfig(tmp_path, "http://127.0.0.1:9"))
+    try:
+        code = main([argument.format(away=away) for argument in arguments])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    told = capsys.readouterr()
+    assert (code, told.out) == (4, "")
+    (line,) = told.err.splitlines()
+    assert "an empty value was given" in line
+
+
+@pytest.mark.parametrize("command", ["chaos plan", "chaos halt", "chaos recover", "chaos status", "cleanup"])
+def test_a_command_without_a_cluster_names_the_options(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main(command.split()) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--kubeconfig FILE" in line
+    assert "--in-cluster" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ("", ["--simulate", "healthy"]),
+        ("--level must", ["--simulate", "healthy"]),
+        ("--kubeconfig FILE --read-only", []),
+        ("--kubeconfig=FILE", []),
+        ("--in-cluster", []),
+        ("--snapshot dump/", []),
+        ("--simulate mig-mixed", []),
+        ("--local=1.35", []),
+        ("--kubeconfig ''", []),
+    ],
+)
+def test_make_names_a_target_unless_it_is_given_one(given: str, target: list[str]) -> None:
+    arguments = ["make", "--dry-run", "--silent", "--assume-old=.venv/.installed", "conformance", f"ARGS={given}"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    words = shlex.split(done.stdout.strip().splitlines()[-1])
+    assert words[1:4] == ["-m", "pytest", "conformance"]
+    assert words[4:] == [*target, *shlex.split(given)]

@@ -55,7 +55,6 @@ def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.
 @pytest.mark.parametrize(
     ("given", "local", "scenario"),
     [
-        ([], "", SCENARIO),
         (["--local"], DEFAULT_MINOR, SCENARIO),
         (["--local", "1.35"], "1.35", SCENARIO),
         (["--local", "--simulate", "healthy"], DEFAULT_MINOR, "healthy"),
@@ -75,6 +74,13 @@ def test_a_plan_is_made_on_the_target_that_pytest_would_take(
     monkeypatch.setattr("chaos.cli.open_target", refuse)
     assert run("plan", "--chaos-folder", EXPERIMENTS, *given) == 4
     assert [(options.local, options.simulate) for options in opened] == [(local, scenario)]
+
+
+def test_a_plan_names_its_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--chaos-folder", EXPERIMENTS) == 4
+    assert "no target is named: expected one of --kubeconfig FILE, --in-cluster, --simulate SCENARIO, --local" in capsys.readouterr().err
+    assert run("plan", "--chaos-folder", EXPERIMENTS, "--simulate", "healthy", "--context", "prod") == 4
+    assert "--context needs --kubeconfig" in capsys.readouterr().err
 
 
 def test_a_plan_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

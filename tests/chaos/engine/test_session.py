@@ -81,6 +81,10 @@ def await_label(on: Stage) -> None:
         (["chaos", "--chaos", "--chaos-max-level", "many"], "invalid int value"),
         (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--chaos-experiment", "X9"], "no such experiment; known: X1"),
         (["chaos", "--chaos", "--chaos-folder", "nowhere"], "no such folder"),
+        (["chaos", "--chaos"], "no target is named: expected one of --kubeconfig FILE"),
+        (["chaos", "--chaos", "--kubeconfig", ""], "--kubeconfig was given an empty value"),
+        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-experiment", ""], "--chaos-experiment was given an empty value"),
+        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-cluster", ""], "--chaos-cluster was given an empty value"),
         (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--snapshot", "x"], "contradicts --snapshot"),
         (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--read-only"], "contradicts --read-only"),
         *(

@@ -1,0 +1,77 @@
+"""Which requirements a run is about: by level, ``--only``, ``-k``, ``-m`` and paths; and what left the others out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection
+
+import pytest
+
+from conformance.catalogue import Catalogue
+from conformance.plugin.options import Options
+from conformance.requirement import Requirement
+from fixtures.record import Level
+
+
+def left_out(requirement: Requirement, options: Options) -> str:
+    """The option of the suite that leaves a requirement out, as it was given; empty when it is asked for."""
+    if options.level is Level.MUST and requirement.level is not Level.MUST:
+        return "--level must"
+    if options.only and not {requirement.id, requirement.area} & set(options.only):
+        return f"--only {','.join(options.only)}"
+    return ""
+
+
+def selected(catalogue: Catalogue, options: Options) -> list[Requirement]:
+    """The requirements that the suite's own options ask for; pytest's ``-k``, ``-m`` and paths may ask for fewer."""
+    return [requirement for requirement in catalogue.by_id.values() if not left_out(requirement, options)]
+
+
+def add_names(config: pytest.Config, items: Collection[pytest.Item]) -> None:
+    """Make ids and areas known to ``-k`` and ``-m``: ``-k FENCE-01``, ``-m "GANG and not GANG-03"``.
+
+    ``-k`` looks for parts of names, and ``REQ`` is a part of many. A word that is an area therefore stands for its ids (``REQ-``).
+    """
+    known = {line.partition(":")[0] for line in config.getini("markers")}
+    areas = set()
+    for item in items:
+        mark = item.get_closest_marker("requirement")
+        if mark is None:
+            continue
+        id_ = str(mark.args[0])
+        area = id_.partition("-")[0]
+        areas.add(area)
+        for name in (id_, area):
+            if name not in known:
+                known.add(name)
+                config.addinivalue_line("markers", f"{name}: requirement or area of the catalogue")
+            item.add_marker(name)
+    config.stash[_KEYWORDS] = config.option.keyword
+    if areas:
+        area_alone = rf"(?<!{_NAME})(?:{'|'.join(sorted(areas))})(?!{_NAME})"
+        config.option.keyword = re.sub(area_alone, r"\g<0>-", config.option.keyword, flags=re.IGNORECASE)
+
+
+_KEYWORDS = pytest.StashKey[str]()
+"""``-k`` as it was given."""
+
+_NAME = r"[\w:+\-.\[\]\\/]"
+"""A character of a name in an expression for ``-k``."""
+
+
+def deselected_by(config: pytest.Config, nodeid: str) -> str:
+    """The options of pytest's that left a collected test out, as they were given."""
+    option = config.option
+    if any(nodeid.startswith(prefix) for prefix in getattr(option, "deselect", None) or ()):
+        return "--deselect"
+    expressions = (("-k", config.stash.get(_KEYWORDS, option.keyword)), ("-m", option.markexpr))
+    given = [f"{flag} {shlex.quote(text.strip())}" for flag, text in expressions if text.strip()]
+    return " ".join(given) or "a plugin of pytest"
+
+
+def not_collected(config: pytest.Config, catalogue: Catalogue, options: Options, collected: Collection[str]) -> dict[str, str]:
+    """Why each requirement without a collected test is not judged: the suite's options, else the paths that were named."""
+    paths = shlex.join(map(str, config.args))
+    missing = [requirement for requirement in catalogue.by_id.values() if requirement.id not in collected]
+    return {requirement.id: left_out(requirement, options) or f"the tests named: {paths}" for requirement in missing}

@@ -1,0 +1,123 @@
+"""A requirement is chosen by id or area: what is then judged, read and created, and what the run says of the others."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.cli.main import main
+from fixtures.record import Level
+from tests.endtoend.runs import ROOT, Finished, environment, run_suite
+
+CATALOGUE = load_catalogue().by_id
+FENCE = [id_ for id_ in CATALOGUE if id_.startswith("FENCE-")]
+HEALTHY = ("--simulate", "healthy")
+SHOW = ("-p", "tests.endtoend.selection_shown")
+
+
+def run(folder: Path, *arguments: str) -> tuple[Finished, dict[str, Any]]:
+    """A run, and what its plugin knew at the end."""
+    done = run_suite(folder, *HEALTHY, *SHOW, *arguments)
+    assert done.report is not None, done.output
+    return done, json.loads((folder / "selection.json").read_bytes())
+
+
+def ids(done: Finished) -> list[str]:
+    assert done.report is not None
+    return [result.id for result in done.report.results]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--only", "FENCE-01"], ["FENCE-01"]),
+        (["--only", "fence-01,Fence-03"], ["FENCE-01", "FENCE-03"]),
+        (["--only", "FENCE", "--read-only"], FENCE),
+        (["--only", "FENCE-01", "--only", "REQ-02"], ["FENCE-01", "REQ-02"]),
+        (["--only", "FENCE", "--level", "must", "--read-only"], [id_ for id_ in FENCE if CATALOGUE[id_].level is Level.MUST]),
+        (["-k", "FENCE-01"], ["FENCE-01"]),
+        (["-k", "fence-01 or REQ-02"], ["FENCE-01", "REQ-02"]),
+        (["-k", "FENCE and not FENCE-01", "--read-only"], FENCE[1:]),
+        (["-k", "REQ", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("REQ-")]),
+        (["-k", "(iso or net) and not NET", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("ISO-")]),
+        (["-m", "FENCE-01"], ["FENCE-01"]),
+        (["-m", "FENCE and not (FENCE-01 or FENCE-02)", "--read-only"], FENCE[2:]),
+        (["--only", "FENCE", "-k", "FENCE-01 or REQ"], ["FENCE-01"]),
+        (["-m", "FENCE-01", "-n", "2"], ["FENCE-01"]),
+        (["--only", "FENCE-01,REQ-02", "-n", "2"], ["FENCE-01", "REQ-02"]),
+    ],
+    ids=" ".join,
+)
+def test_ids_and_areas_choose_what_is_judged(tmp_path: Path, arguments: list[str], expected: list[str]) -> None:
+    done, shown = run(tmp_path, *arguments)
+    assert ids(done) == expected
+    assert set(shown["left_out"]) == set(CATALOGUE) - set(expected)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: list[str]) -> None:
+    _, shown = run(tmp_path, "--only", "FENCE,PSA,REQ-02", "--level", "must", "-k", "not FENCE-01 and not psa", "--read-only", *workers)
+    left_out = shown["left_out"]
+    assert left_out["FENCE-01"] == left_out["PSA-01"] == "-k 'not FENCE-01 and not psa'"
+    assert left_out["GANG-01"] == "--only FENCE,PSA,REQ-02"
+    assert left_out["FENCE-08"] == "--level must"
+    assert "REQ-02" not in left_out
+
+
+def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    path = str(ROOT / "conformance" / "fence")
+    options = ["-c", str(ROOT / "pyproject.toml"), path, *HEALTHY, *SHOW, "--read-only", "--report-dir", str(report)]
+    command = [sys.executable, "-m", "pytest", *options]
+    subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=True)
+    left_out = json.loads((tmp_path / "selection.json").read_bytes())["left_out"]
+    assert set(left_out) == set(CATALOGUE) - set(FENCE)
+    assert set(left_out.values()) == {f"the tests named: {path}"}
+
+
+def test_nothing_is_left_out_of_a_whole_run(tmp_path: Path) -> None:
+    _, shown = run(tmp_path, "--read-only")
+    assert shown["left_out"] == {}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+def test_only_restricts_what_is_read_and_created(tmp_path: Path, workers: list[str]) -> None:
+    done, shown = run(tmp_path, "--only", "FENCE-01", *workers)
+    assert done.report is not None
+    asked = done.report.requests.by_verb_and_resource
+    assert shown["writes"] == []
+    assert not [key for key in asked if key.startswith(("create ", "delete "))]
+    assert "list apps/daemonsets" not in asked
+    needed = {"apis", "nodes", "pods", "namespaces", *CATALOGUE["FENCE-01"].reads, *CATALOGUE["FENCE-01"].optional_reads}
+    assert {key for key in asked if key.startswith("list ")} <= {f"list {key}" for key in needed}
+
+
+@pytest.mark.parametrize("arguments", [["--only", "FENCE-05", "--level", "must", "-k", "REQ-02"], ["-m", "fence-01"]], ids=" ".join)
+def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, arguments: list[str]) -> None:
+    assert run_suite(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5
+
+
+@pytest.mark.parametrize("id_", ["FENCE-01", "FENCE-05", "REQ-01"])
+def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], id_: str) -> None:
+    assert main(["explain", id_]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = shlex.split(lines[lines.index("judge just it:") + 1])
+    assert words[:4] == ["pytest", "conformance", "--kubeconfig", "FILE"]
+    done = run_suite(tmp_path, *HEALTHY, *words[4:])
+    assert ids(done) == [id_]
+    assert done.code == 0, done.output
+
+
+def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), "--collect-only", "-q"]
+    command += ["-m", "GANG-01"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    assert "test_gang.py" in done.stdout
+    assert f"1/{len(CATALOGUE)} tests collected" in done.stdout
