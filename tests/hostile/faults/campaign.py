@@ -23,6 +23,7 @@ from tests.hostile.faults.proxy import through
 
 POLICY = "probes: {windowSeconds: 1, startSeconds: 20}\n"
 USAGE, CRASHED, INCONCLUSIVE, RESIDUE = 4, 3, 10, 11
+ENDLESS = -999
 _SAME = {
     Verdict.PASSED: {Verdict.PASSED, Verdict.INCONCLUSIVE},
     Verdict.FAILED: {Verdict.FAILED, Verdict.INCONCLUSIVE},
@@ -58,7 +59,10 @@ def suffered(ordeal: Ordeal, expected: Report, folder: Path) -> Outcome:
     """The run of an ordeal, held against the one without faults."""
     with EmbeddedCluster.start(ordeal.simulate, _made(folder / "cluster")) as cluster:
         with through(cluster.kubeconfig, folder / "proxied", ordeal.faults) as proxy:
-            done = _judged(folder, folder / "proxied")
+            try:
+                done = _judged(folder, folder / "proxied")
+            except TimeoutError as error:
+                done = Finished(code=ENDLESS, output=str(error), report=None)
             requests = proxy.requests
         left = left_behind(Cluster.from_kubeconfig(cluster.kubeconfig))
     befell = [str(fault) for fault in ordeal.faults]
@@ -76,7 +80,7 @@ def wrong(done: Finished, expected: Report, left: list[str]) -> Iterator[str]:
     if "Traceback (most recent call last)" in done.output or "INTERNALERROR" in done.output:
         yield f"crash: {done.output[-1500:]}"
     if done.code in (CRASHED, -1) or done.code < 0:
-        yield f"crash: exit code {done.code}"
+        yield f"crash: exit code {done.code}: {done.output[-600:]}"
     report = done.report
     if report is None:
         if done.code not in (USAGE, INCONCLUSIVE):
