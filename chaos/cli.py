@@ -56,7 +56,7 @@ def _parser() -> Parser:
     _cluster(plan, simulated=True)
     plan.add_argument("--policy", metavar="FILE", default="")
     plan.add_argument("--chaos-max-level", metavar="N", type=int, default=None)
-    plan.add_argument("--chaos-cluster", metavar="NAME", action="append", default=[])
+    plan.add_argument("--chaos-cluster", metavar="UID", action="append", default=[])
     plan.add_argument("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[])
     plan.add_argument("--chaos-target", metavar="NODE", default="")
     plan.add_argument("--chaos-confirm", metavar="NAME", default="")

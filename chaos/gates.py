@@ -11,6 +11,7 @@ from collections.abc import Callable
 from chaos.actors import NAMES
 from chaos.case import SPREAD_SCOPES, Case, Refusal
 from chaos.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
+from conformance.allowlist import not_allowed
 from fixtures.record import TargetKind
 
 
@@ -20,11 +21,7 @@ def _allowed(case: Case) -> str:
         return f"the plan is for cluster {plan.cluster_uid or '(unknown)'}, and this is {facts.cluster_uid or '(unknown)'}"
     if facts.ours and plan.target_kind is not TargetKind.LIVE:
         return ""
-    if {facts.cluster_uid, *facts.cluster_names} & set(case.settings.allowed):
-        return ""
-    names = ", ".join(filter(None, facts.cluster_names)) or "no name"
-    place = "--chaos-cluster or the policy's chaos.clusters"
-    return f"cluster {facts.cluster_uid} ({names}) is not allow-listed; expected its uid or name in {place}"
+    return not_allowed(facts.cluster_uid, ", ".join(filter(None, facts.cluster_names)), case.settings.allowed)
 
 
 def _halted(case: Case) -> str:

@@ -18,6 +18,7 @@ from chaos.resets import joined_by_node
 from chaos.rights import Reviewer, Right
 from chaos.target import Plan
 from chaos.trouble import LedgerError
+from conformance.allowlist import cluster_uid
 from fixtures import ownership, quantity
 from fixtures.cluster import Cluster
 from fixtures.models import Json
@@ -27,14 +28,6 @@ T = TypeVar("T")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _PRESENT = "nvidia.com/gpu.present"
 _PAGE = 500
-
-
-def cluster_uid(cluster: Cluster) -> str:
-    """What tells a cluster from every other: the UID of its namespace kube-system. Raises ApiTrouble."""
-    found = read(cluster, "namespaces", "kube-system")
-    if found is None:
-        raise ApiTrouble("NotFound", "the cluster has no namespace kube-system")
-    return uid_of(found)
 
 
 def gather(

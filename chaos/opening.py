@@ -11,6 +11,7 @@ from chaos.engine.campaign import Refused, Where, identify
 from chaos.experiment import Experiment
 from chaos.levels import TYPED_LEVEL
 from chaos.settings import SettingsError, settings_of
+from conformance.allowlist import not_allowed
 from conformance.plugin.opening import Opened
 from fixtures.record import TargetKind
 from fixtures.trouble import ApiTrouble
@@ -52,10 +53,8 @@ def open_where(opened: Opened, wishes: Wishes, experiments: Sequence[Experiment]
         raise Refused(f"the cluster could not be asked: {trouble.message}") from None
     names = {name for name in (opened.target.cluster_uid, cluster.context) if name}
     shown = " or ".join(sorted(names)) or "its UID"
-    if not ours and not names & set(settings.allowed):
-        raise Refused(
-            f"cluster {cluster.shown_server} is not allow-listed; expected --chaos-cluster {shown}, or it in the policy's chaos.clusters"
-        )
+    if not ours and (refusal := not_allowed(opened.target.cluster_uid, cluster.context, settings.allowed)):
+        raise Refused(refusal)
     destructive = [experiment.id for experiment in experiments if experiment.extension.level >= TYPED_LEVEL]
     if (destructive or wishes.confirm) and settings.confirmed not in names:
         raise Refused(

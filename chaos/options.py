@@ -29,7 +29,7 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("gpu-conformance-chaos", "GPU cluster chaos experiments")
     group.addoption("--chaos", action="store_true", help="select chaos experiments: they change the cluster, and put it back")
     group.addoption("--chaos-max-level", metavar="N", type=int, default=None, help="0 simulated, 1 agents (default) … 4 destructive")
-    group.addoption("--chaos-cluster", metavar="NAME", action="append", default=[], help="context or UID of the cluster that is allowed")
+    group.addoption("--chaos-cluster", metavar="UID", action="append", default=[], help="UID of a cluster that is allowed")
     group.addoption(
         "--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help="these only; default: all up to the level"
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from chaos import namespaces
-from chaos.gathering import cluster_uid
 from chaos.holding import ChaosLease
 from chaos.lease import LeaseView, halt, read_lease
 from chaos.ledger import view
@@ -23,6 +22,7 @@ from chaos.ledger.record import Entry, State
 from chaos.ledger.replay import replay
 from chaos.residue import Residue, residue_of
 from chaos.trouble import LedgerError
+from conformance.allowlist import cluster_uid
 from fixtures import ownership
 from fixtures.cluster import Cluster
 

@@ -13,7 +13,7 @@ class SettingsError(Exception):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """``allowed`` are names and UIDs of clusters, ``confirmed`` the cluster's name as somebody typed it for this run.
+    """``allowed`` are UIDs of clusters, ``confirmed`` the cluster's name as somebody typed it for this run.
 
     ``named_nodes`` are nodes that somebody named for this run, and thereby meant.
     """

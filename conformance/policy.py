@@ -211,7 +211,7 @@ class Chaos(Section, frozen=True, kw_only=True):
     """What chaos experiments may do to the cluster. Without a word here they act on none but those that the suite itself started."""
 
     clusters: tuple[str, ...] = ()
-    """Clusters that experiments may act on: UID of the namespace kube-system, or name of the kubeconfig's context."""
+    """Clusters that experiments, ``recover``, ``halt`` and ``cleanup`` may change, each by the UID of its namespace kube-system."""
     max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 1
     """Highest level of experiments: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node, 4 destructive."""
     max_targets: Annotated[int, msgspec.Meta(ge=1)] = 1

@@ -22,13 +22,13 @@ from chaos.acting import Acting
 from chaos.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
 from chaos.engine.activity import bounded, wrap
 from chaos.engine.handover import Handover, take
-from chaos.gathering import cluster_uid
 from chaos.lease import must_hold
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.sampling.seen import await_sample
 from chaos.target import Plan
 from chaos.trouble import Aborted
+from conformance.allowlist import cluster_uid
 from fixtures.garbage import collect_rarely
 
 ABORT = "abort"

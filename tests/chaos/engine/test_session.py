@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
+from conformance.allowlist import cluster_uid
 from conformance.forked_runs import Finished, run_pytest
 from fixtures.watch import Observation
 from reports.schema import CHAOS_SCHEMA_FILE, chaos_schema_text
@@ -53,7 +54,7 @@ def long(tmp_path: Path) -> Path:
 
 
 def chaos(on: Stage, folder: Path, report: Path, *more: str) -> list[str]:
-    allowed = ("--kubeconfig", on.kubeconfig, "--chaos-cluster", on.cluster.context)
+    allowed = ("--kubeconfig", on.kubeconfig, "--chaos-cluster", cluster_uid(on.cluster))
     return [str(one) for one in ("chaos", "--chaos", "--chaos-folder", folder, "--report-dir", report, *allowed, *more)]
 
 
@@ -108,14 +109,15 @@ def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[s
     [
         ([], "expected --chaos-cluster"),
         (["--chaos-cluster", "another"], "expected --chaos-cluster"),
-        (["--chaos-cluster", "gpu-conformance", "--chaos-target", "nowhere"], "no such node"),
-        (["--chaos-cluster", "gpu-conformance", "--chaos-confirm", "another"], "--chaos-confirm: expected"),
+        (["--chaos-cluster", "gpu-conformance"], "which alone is not enough"),  # the context's name
+        (["--chaos-cluster", "{uid}", "--chaos-target", "nowhere"], "no such node"),
+        (["--chaos-cluster", "{uid}", "--chaos-confirm", "another"], "--chaos-confirm: expected"),
     ],
     ids=str,
 )
 def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path, more: list[str], says: str) -> None:
     target = ("--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r")
-    done = run(tmp_path, "chaos", "--chaos", *target, *more)
+    done = run(tmp_path, "chaos", "--chaos", *target, *(word.format(uid=cluster_uid(on.cluster)) for word in more))
     assert done.code == 4
     assert says in done.output
     assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404

@@ -66,7 +66,8 @@ def level(number: int, **more: Any) -> dict[str, Any]:
 two = {"targets": (POD, msgspec.structs.replace(POD, name="plugin-2", uid="uid-plugin-2"))}
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("allow-list", {"settings": allowed()}, "expected its uid or name in --chaos-cluster"),
+    ("allow-list", {"settings": allowed()}, "expected --chaos-cluster"),
+    ("allow-list", {"settings": allowed("prod")}, "prod is a context's name, which alone is not enough"),
     ("allow-list", {"settings": allowed("other")}, f"cluster {KUBE_SYSTEM} (prod) is not allow-listed"),
     ("allow-list", {"facts": {"cluster_uid": "another"}}, "and this is another"),
     ("allow-list", {"plan": {"cluster_uid": ""}, "facts": {"cluster_uid": ""}}, "(unknown)"),
@@ -151,9 +152,10 @@ def test_a_cluster_that_this_run_started_needs_no_allow_list() -> None:
 
 
 @pytest.mark.parametrize("name", ["prod", KUBE_SYSTEM])
-def test_a_cluster_is_allowed_by_name_or_uid_and_confirmed_by_either(name: str) -> None:
+def test_a_cluster_is_allowed_by_its_uid_and_confirmed_by_either(name: str) -> None:
     cordoned = {"nodes": {"gpu-1": good_node(cordoned=True), "gpu-2": good_node()}}
-    assert closed(settings={**allowed(name), "max_level": Level(4), "confirmed": name}, request={"level": Level(4)}, facts=cordoned) == {}
+    settings = {**allowed(KUBE_SYSTEM), "max_level": Level(4), "confirmed": name}
+    assert closed(settings=settings, request={"level": Level(4)}, facts=cordoned) == {}
 
 
 def test_known_remediation_is_let_through_when_policy_or_experiment_reckons_with_it() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from conformance.allowlist import cluster_uid
 from fixtures.chaos_record import ChaosReport, ChaosResult, decode_chaos
 from fixtures.cluster import Cluster
 from fixtures.simulator.embedded import EmbeddedCluster
@@ -89,7 +90,7 @@ class Stage:
         policy.write_text(yaml.safe_dump(self.embedded.policy), encoding="utf-8")
         self.cluster = Cluster.from_kubeconfig(self.embedded.kubeconfig)
         self.target = ["--kubeconfig", str(self.embedded.kubeconfig)]
-        self.options = [*self.target, "--policy", str(policy), "--chaos-cluster", self.cluster.context]
+        self.options = [*self.target, "--policy", str(policy), "--chaos-cluster", cluster_uid(self.cluster)]
 
     def command(self, report: Path, id_: str) -> list[str]:
         """A run of one experiment on this cluster."""

@@ -1,0 +1,83 @@
+"""What every command asks before it changes a cluster: the plan is shown, the cluster is allowed by its UID, somebody says yes.
+
+Each cluster that is named by a kubeconfig is asked for, a simulated one too: what a server says of itself lifts no safety.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from conformance.allowlist import OPTION, cluster_uid, not_allowed
+from conformance.policy_file import build_policy, read_policy_file
+from fixtures.cluster import Cluster
+
+
+class NotConfirmed(Exception):
+    """The plan may not be carried out, and nothing was touched: one line that says what was expected. Exit code 4."""
+
+
+class Consent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said beforehand. ``allowed`` are UIDs of clusters; ``yes`` confirms where nobody is there to be asked."""
+
+    allowed: tuple[str, ...] = ()
+    yes: bool = False
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Register the options that :func:`consent_of` reads."""
+    allowed = "UID of the cluster (of its namespace kube-system) that may be changed; repeatable"
+    parser.add_argument(OPTION, metavar="UID", action="append", default=[], help=allowed)
+    parser.add_argument("--policy", metavar="FILE", default="", help="its chaos.clusters are allowed too")
+    parser.add_argument("--yes", action="store_true", help="carry the plan out without asking: for machines")
+
+
+def consent_of(arguments: argparse.Namespace) -> Consent:
+    """The options, decoded. Raises :class:`conformance.policy_file.PolicyError` for a policy that cannot be used."""
+    policy = build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
+    return Consent(allowed=(*policy.chaos.clusters, *arguments.chaos_cluster), yes=arguments.yes)
+
+
+def confirm(cluster: Cluster, plan: Sequence[str], consent: Consent, *, ask: Callable[[str], str] | None = None) -> None:
+    """Print the plan, a line for each change, and return when it may be carried out. A plan without lines needs nobody's word.
+
+    ``ask`` puts a question to whoever is at the terminal; None where nobody is. Raises :class:`NotConfirmed`, and ApiTrouble when
+    the cluster does not say which it is.
+    """
+    if not plan:
+        return
+    uid = cluster_uid(cluster)
+    print(f"on cluster {plain(uid)} ({plain(cluster.context) or 'no name'}), server {plain(cluster.shown_server)}:")
+    for line in plan:
+        print(f"  {plain(line)}")
+    sys.stdout.flush()
+    if refusal := not_allowed(uid, cluster.context, consent.allowed):
+        raise NotConfirmed(plain(refusal))
+    if consent.yes:
+        return
+    ask = ask or _asker()
+    names = tuple(dict.fromkeys(name for name in (cluster.context, uid) if name))
+    if ask is None:
+        raise NotConfirmed("nobody is at a terminal to confirm it: expected --yes")
+    if ask(f"type {plain(names[0])} to carry this out: ").strip() not in names:
+        raise NotConfirmed("not confirmed, and nothing was touched")
+
+
+def plain(text: str) -> str:
+    """A text without anything that moves a terminal's cursor: what is not printable is shown by its code."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _asker() -> Callable[[str], str] | None:
+    return _typed if sys.stdin is not None and sys.stdin.isatty() else None
+
+
+def _typed(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError:
+        return ""
