@@ -13,10 +13,10 @@ import msgspec
 
 from chaos.abort import AbortFlag
 from chaos.acting import Acting
-from chaos.gathering import cluster_uid
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.target import Plan, Target
+from conformance.allowlist import cluster_uid
 from fixtures.cluster import Cluster
 from fixtures.record import TargetKind
 from fixtures.simulator.server.authorization import Authorizer
