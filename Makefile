@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 3 ] && echo $$((3 * n)) || echo 8)
 ARGS ?=
 # The target that `make conformance` judges; one that ARGS names takes its place.
-TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --local%,$(ARGS)),,--simulate healthy)
+TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --local%,$(ARGS)),,--simulate showcase)
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml | $(UV)
 
 setup: $(STAMP) ## prepare the locked environment only
 
-conformance: $(STAMP) ## judge the embedded simulated cluster (ARGS="--kubeconfig FILE" for a live one)
+conformance: $(STAMP) ## judge the embedded simulated cluster, scenario showcase (ARGS="--kubeconfig FILE" for a live one)
 	@$(BIN)/python -m pytest conformance $(TARGET) $(ARGS)
 
 conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (make local first; ARGS="--simulate mig-mixed", LOCAL=1.35)

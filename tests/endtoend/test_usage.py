@@ -132,8 +132,8 @@ def test_a_command_without_a_cluster_names_the_options(capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("given", "target"),
     [
-        ("", ["--simulate", "healthy"]),
-        ("--level must", ["--simulate", "healthy"]),
+        ("", ["--simulate", "showcase"]),
+        ("--level must", ["--simulate", "showcase"]),
         ("--kubeconfig FILE --read-only", []),
         ("--kubeconfig=FILE", []),
         ("--in-cluster", []),
