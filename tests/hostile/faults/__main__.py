@@ -1,4 +1,4 @@
-"""``python -m tests.hostile.faults --runs 200 --seed 1``: run after run through the fault proxy; writes out/faults.json."""
+"""``python -m tests.hostile.faults --runs 200 --experiments 40``: run after run through the fault proxy; writes out/faults.json."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import argparse
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from fixtures.record import Report
 from tests.hostile.faults.campaign import Outcome, suffered, usual
+from tests.hostile.faults.experiments import endured
 from tests.hostile.faults.plans import ordeal
 
 
@@ -19,6 +21,7 @@ def main() -> int:
     """Exit 0 when no run did anything wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.faults")
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--experiments", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the others count on")
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("out/faults.json"))
@@ -30,7 +33,10 @@ def main() -> int:
         made = pool.map(lambda pair: usual(pair[1], _folder(root / f"usual-{pair[0]}")), enumerate(simulated))
         expected: dict[str, Report] = dict(zip(simulated, made, strict=True))
         outcomes: list[Outcome] = []
-        for outcome in pool.map(lambda one: suffered(one, expected[one.simulate], _folder(root / str(one.seed))), ordeals):
+        runs = pool.map(lambda one: suffered(one, expected[one.simulate], _folder(root / str(one.seed))), ordeals)
+        seeds = range(arguments.seed, arguments.seed + arguments.experiments)
+        experiments = pool.map(lambda seed: endured(seed, _folder(root / f"experiment-{seed}")), seeds)
+        for outcome in chain(runs, experiments):
             outcomes.append(outcome)
             _tell(outcome)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)

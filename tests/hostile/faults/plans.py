@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 import msgspec
@@ -81,6 +82,15 @@ _RESOURCES: dict[str, tuple[str, ...]] = {
     "patch": ("priorityclasses", "leases", "configmaps", "*"),
     "delete": ("pods", "namespaces", "priorityclasses", "*"),
 }
+_EXPERIMENT_RESOURCES: dict[str, tuple[str, ...]] = {
+    "list": ("pods", "nodes", "configmaps", "leases", "*"),
+    "get": ("nodes", "leases", "configmaps", "namespaces", "*"),
+    "watch": ("nodes", "*"),
+    "create": ("namespaces", "configmaps", "leases", "priorityclasses", "*"),
+    "patch": ("nodes", "nodes", "leases", "configmaps", "*"),
+    "delete": ("namespaces", "configmaps", "priorityclasses", "*"),
+}
+_EXPERIMENT_WEIGHTS = {"list": 3, "get": 4, "watch": 1, "create": 3, "patch": 6, "delete": 3}
 _WEIGHTS = {"discovery": 2, "list": 6, "get": 3, "watch": 2, "create": 4, "patch": 1, "delete": 3}
 
 
@@ -99,14 +109,19 @@ def ordeal(seed: int) -> Ordeal:
     return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random) for _ in range(random.randint(1, 3))))
 
 
-def _fault(random: Random) -> Fault:
-    verb = random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+def experiment_faults(random: Random) -> tuple[Fault, ...]:
+    """What an experiment meets: its writes to a node, its ledger's copy, its Lease, its namespace and what it reads."""
+    return tuple(_fault(random, _EXPERIMENT_WEIGHTS, _EXPERIMENT_RESOURCES) for _ in range(random.randint(1, 3)))
+
+
+def _fault(random: Random, weights: Mapping[str, int] = _WEIGHTS, resources: Mapping[str, tuple[str, ...]] = _RESOURCES) -> Fault:
+    verb = random.choices(list(weights), weights=list(weights.values()))[0]
     menu = random.choice(_BY_VERB[verb])
     name = random.choice(sorted(menu))
     return Fault(
         name=name,
         verb=verb,
-        resource=random.choice(_RESOURCES.get(verb, ("*",))),
+        resource=random.choice(resources.get(verb, ("*",))),
         effect=menu[name],
         skip=random.choice((0, 0, 0, 1, 2, 5, 12)),
         times=random.choice((1, 1, 2, 2, 4, ALWAYS)),

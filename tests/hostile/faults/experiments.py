@@ -1,0 +1,111 @@
+"""A seeded experiment through the fault proxy: a fault may cost its verdict, and never leaves anything that is not told and recovered.
+
+The experiment is the short one of the engine's tests: a label on a node, held for a second and taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import msgspec
+
+from chaos import fingerprint
+from chaos.artefacts import Conformance
+from chaos.engine import runner
+from chaos.engine.campaign import Campaign, Refused
+from chaos.fingerprint import Fingerprint
+from chaos.holding import ChaosLease
+from chaos.recover import recover
+from fixtures.cluster import Cluster
+from fixtures.record import Verdict
+from fixtures.trouble import ApiTrouble
+from tests.chaos.engine.documents import document
+from tests.chaos.engine.stage import Stage, load, stage
+from tests.hostile.faults.campaign import Outcome
+from tests.hostile.faults.plans import experiment_faults
+from tests.hostile.faults.proxy import Fault, through
+
+_SECONDS = {"deadline": {"live": 60, "simulated": 10}, "recovery": {"live": 60, "simulated": 4}}
+_UNDO_SECONDS = 4.0
+_RECOVER_SECONDS = 60.0
+_HONEST = {Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.ERROR}
+"""The cluster is healthy and the experiment proves nothing against it: ``failed`` would be said of an answer, not of the cluster."""
+
+
+class _NoConformance:
+    """Stands for the suite, which is not run here."""
+
+    def judge(self, areas: Iterable[str]) -> Conformance:
+        return Conformance(at="2026-01-01T00:00:00+00:00")
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+
+def endured(seed: int, folder: Path) -> Outcome:
+    """The experiment of a seed on a cluster of its own."""
+    faults = experiment_faults(Random(seed))
+    outcome = Outcome(seed=seed, simulate="experiment", faults=[], exit_code=0)
+    (folder / "cluster").mkdir(parents=True)
+    (folder / "run").mkdir()
+    with stage(folder / "cluster") as on, patch.dict(runner.UNDO_SECONDS, dict.fromkeys(runner.UNDO_SECONDS, _UNDO_SECONDS)):
+        before = fingerprint.take(on.cluster)
+        verdict, residue = _carried_out(on, faults, folder, outcome)
+        outcome.faults = [str(fault) for fault in faults]
+        outcome.wrong += _wrong(verdict, residue, before.differences(fingerprint.take(on.cluster)))
+        outcome.changed = int(verdict is not Verdict.PASSED)
+        outcome.wrong += _unrecovered(on.cluster, folder / "run", before)
+    return outcome
+
+
+def _carried_out(on: Stage, faults: tuple[Fault, ...], folder: Path, outcome: Outcome) -> tuple[Verdict | None, list[str]]:
+    """The verdict (None: it was refused before anything was done) and what the run says is left."""
+    with through(on.kubeconfig, folder / "proxied", faults) as proxy:
+        try:
+            return _campaign(on, folder)
+        except (Refused, ApiTrouble):
+            return None, []
+        except Exception as error:
+            outcome.wrong.append(f"crash: {type(error).__name__}: {error}")
+            return None, []
+        finally:
+            outcome.requests = proxy.requests
+
+
+def _campaign(on: Stage, folder: Path) -> tuple[Verdict, list[str]]:
+    cluster = Cluster.from_kubeconfig(folder / "proxied")
+    where = msgspec.structs.replace(on.where(folder / "run"), cluster=cluster)
+    cluster.learn_versions(where.access.versions)
+    where = msgspec.structs.replace(where, access=msgspec.structs.replace(where.access, kubeconfig=str(folder / "proxied")))
+    made = Campaign(where)
+    made._conforming = _NoConformance()  # type: ignore[assignment]
+    made._lease = ChaosLease(cluster, where.run_id, made.stop.request, seconds=4, renew_seconds=0.5)
+    with made:
+        result = made.carry_out(load(document(seconds=_SECONDS)))
+    return result.verdict, made.residue
+
+
+def _wrong(verdict: Verdict | None, residue: list[str], left: list[str]) -> Iterator[str]:
+    if verdict is not None and verdict not in _HONEST:
+        yield f"wrong verdict: {verdict}"
+    if left and verdict is Verdict.PASSED and not residue:
+        yield f"wrong verdict: passed with {left}"
+    if left and not residue and verdict is not None:
+        yield f"unreported residue: {left}"
+    if left and verdict is None and not all("lease" in line.lower() for line in left):
+        yield f"unreported residue of a refused run: {left}"
+
+
+def _unrecovered(cluster: Cluster, folder: Path, before: Fingerprint) -> Iterator[str]:
+    """What ``recover`` on a connection that works does not put back."""
+    try:
+        done = recover(cluster, folder, seconds=_RECOVER_SECONDS)
+    except Exception as error:
+        yield f"recover raised {type(error).__name__}: {error}"
+        return
+    left = before.differences(fingerprint.take(cluster))
+    if not done.clean or left:
+        yield f"recover left {left}, {done}"
