@@ -42,7 +42,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
     vm_resources: tuple[str, ...] = ("nvidia.com/[A-Z]*",)
     """Resources (globs) that hand devices to virtual machines, named after the product: approved, but none that a container could use."""
     drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
-    """DRA drivers (globs) whose devices are accelerators; those of networks, CPUs and storage say nothing about a node's devices."""
+    """DRA drivers (globs) whose devices are accelerators; others are known by their name and by what they publish."""
     node_labels: tuple[str, ...] = (
         "feature.node.kubernetes.io/pci-10de.present=true",
         "feature.node.kubernetes.io/pci-0302_10de.present=true",

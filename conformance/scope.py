@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
+from conformance.claims import Asking, Claims
 from conformance.policy import Policy
+from conformance.published import SLICES, TAINT_RULES, Published, Slices
 from fixtures import quantity
 from fixtures.evidence import Subject
-from fixtures.models import Container, Node, Pod, PodSpec, Taint, Toleration
+from fixtures.models import Container, Json, Node, Pod, PodSpec, Taint, Toleration
 from fixtures.snapshot import Snapshot
 
 Amount = str | int | float
@@ -73,6 +75,11 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + count
 
 
+def _written(container: Container) -> dict[str, Amount]:
+    """Amounts as the scheduler will see them: limits stand in for requests that were not written."""
+    return {**(container.resources.limits or {}), **(container.resources.requests or {})}
+
+
 def _is_some(value: Amount) -> bool:
     """Whether a quantity is anything but 0; what is no quantity is meant to be something."""
     try:
@@ -109,19 +116,50 @@ class Scope:
 
     def device_requests(self, container: Container) -> dict[str, str | int | float]:
         """Device quantities a container asks for: its requests, and limits that were not copied yet."""
-        resources = container.resources
-        asked = {**(resources.limits or {}), **(resources.requests or {})}
-        return {name: value for name, value in asked.items() if self.is_device(name)}
+        return {name: value for name, value in _written(container).items() if self.is_device(name)}
 
     def devices_of(self, spec: PodSpec) -> dict[str, int]:
         """Devices a pod holds, as the scheduler counts them (:func:`held_by`)."""
         return held_by(spec, self.is_device)
 
-    def asks_device(self, spec: PodSpec) -> bool:
-        """Whether a pod asks for a device, by resource or by claim. A request of 0 asks for none, whatever it looks like."""
-        return bool(spec.resource_claims) or any(
-            _is_some(value) for container in spec.every_container() for value in self.device_requests(container).values()
-        )
+    def asking(self, spec: PodSpec, namespace: str, made: Iterable[Json] | None = None) -> Asking:
+        """Whether a pod asks for a device, by resource or by claim. A request of 0 asks for none, whatever it looks like.
+
+        ``made`` are the ``resourceClaimStatuses`` of a live pod: which claims were made of its templates.
+        """
+        asked_for = {name for container in spec.every_container() for name, value in _written(container).items() if _is_some(value)}
+        if any(map(self.is_device, asked_for)):
+            return Asking(True)
+        answers = [self.claims.by_resource(name) for name in sorted(asked_for) if "/" in name]
+        if spec.resource_claims:
+            answers.append(self.claims.asking(spec.resource_claims, namespace, made or ()))
+        return Asking(any(one.devices for one in answers), next((one.unknown for one in answers if one.unknown), ""))
+
+    def asking_of(self, pod: Pod) -> Asking:
+        """Whether a live pod asks for a device."""
+        return self.asking(pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+
+    # -- dynamic resource allocation -------------------------------------------------------------------
+
+    @cached_property
+    def _slices(self) -> Slices:
+        slices, rules = (self.snapshot.listing(key).items for key in (SLICES, TAINT_RULES))
+        return Slices(slices, rules, self.is_accelerator_driver)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Claims, followed to the drivers behind them."""
+        return Claims(self.snapshot, self._slices)
+
+    @cached_property
+    def publishers(self) -> dict[str, list[Published]]:
+        """What DRA drivers of accelerators publish, by node, nothing included. Empty where ResourceSlices were not read."""
+        return self._slices.by_node()
+
+    @cached_property
+    def published(self) -> dict[str, list[Published]]:
+        """The same without drivers that publish no device."""
+        return {name: found for name, every in self.publishers.items() if (found := [item for item in every if item.devices])}
 
     # -- nodes -----------------------------------------------------------------------------------------
 
@@ -130,13 +168,14 @@ class Scope:
         """Per node: each source that could name it, and whether it does (``{node: {source: yes}}``)."""
         labels = [text.partition("=") for text in self.policy.accelerators.node_labels]
         expected = set(self.policy.accelerators.expected_nodes)
-        sliced = self._sliced_nodes
         table: dict[str, dict[str, bool]] = {}
         for node in self.snapshot.nodes:
             row = {f"label {key}": node.metadata.label.get(key) == value for key, _, value in labels}
             row["capacity"] = any(self.is_device(name) and whole(value) > 0 for name, value in node.status.capacity.items())
-            if sliced is not None:
-                row["ResourceSlice"] = node.name in sliced
+            if self.publishers:
+                row["ResourceSlice"] = node.name in self.published
+                if node.name in self.publishers and not row["ResourceSlice"]:
+                    row["DRA driver"] = True  # it publishes for the node, and nothing
             if expected:
                 row["policy"] = node.name in expected
             if any(row.values()):
@@ -144,18 +183,6 @@ class Scope:
         for name in expected - table.keys():
             table[name] = {"policy": True}
         return table
-
-    @cached_property
-    def _sliced_nodes(self) -> set[str] | None:
-        listing = self.snapshot.listing("resource.k8s.io/resourceslices")
-        if not listing.collected or listing.trouble or not listing.items:
-            return None
-        nodes = set()
-        for item in listing.items:
-            spec = item.get("spec") or {}
-            if self.is_accelerator_driver(str(spec.get("driver"))) and spec.get("nodeName"):
-                nodes.add(str(spec["nodeName"]))
-        return nodes
 
     @cached_property
     def accelerator_nodes(self) -> list[Node]:
@@ -224,7 +251,7 @@ class Scope:
     @cached_property
     def device_pods(self) -> list[Pod]:
         """Pods that ask for a device and are not finished, infrastructure ones included."""
-        return [pod for pod in self.snapshot.pods if not pod.finished and self.asks_device(pod.spec)]
+        return [pod for pod in self.snapshot.pods if not pod.finished and self.asking_of(pod).devices]
 
     @cached_property
     def tenant_device_pods(self) -> list[Pod]:

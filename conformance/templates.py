@@ -7,7 +7,7 @@ below ``spec`` that has ``containers`` or ``tolerations`` is taken for a pod spe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,8 +41,9 @@ _INFERENCE_COMPONENTS = ("predictor", "transformer", "explainer")
 class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod template. ``path`` is where it lies in its object (``spec.template.spec``; a live pod's is ``spec``).
 
-    ``annotations`` are the template's own. ``trouble`` is one sentence when the template (or a whole kind) could not be
-    read: ``spec`` is empty then, and whoever judges must call it undecided (:func:`unread`).
+    ``annotations`` are the template's own, ``claims`` the ResourceClaims that were made for a live pod.
+    ``trouble`` is one sentence when the template (or a whole kind) could not be read: ``spec`` is empty then, and whoever
+    judges must call it undecided (:func:`unread`).
     """
 
     subject: Subject
@@ -52,6 +53,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     annotations: Mapping[str, str] = {}
     key: str = ""
     live: bool = False
+    claims: Sequence[Json] = ()
     trouble: str = ""
 
     @property
@@ -100,6 +102,7 @@ def _of(key: str, item: Any) -> Iterator[Template]:
                 annotations=item.metadata.annotation,
                 key=key,
                 live=True,
+                claims=item.status.resource_claim_statuses or (),
             )
     elif isinstance(item, DaemonSet):
         template = item.spec.template

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.adv.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
-from conformance.adv.offered import SLICES, Published, exempt, published
+from conformance.adv.offered import exempt, same_devices
 from conformance.adv.physical import GPU_COUNT, Physical, physical
 from conformance.outputs.node_labels import advertisement, expectations, is_vgpu
+from conformance.published import SLICES, Published
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Node
@@ -31,9 +32,8 @@ def part(node: Node, resource: str) -> Subject:
 
 def check_advertised(scope: Scope) -> Iterator[Finding]:
     """One finding per accelerator node: the device resources that its labels predict, or any at all, are greater than zero."""
-    through_dra = published(scope)
     for node in scope.accelerator_nodes:
-        yield _advertised(scope, node, through_dra.get(node.name, []))
+        yield _advertised(scope, node, scope.published.get(node.name, []))
 
 
 def _advertised(scope: Scope, node: Node, through_dra: list[Published]) -> Finding:
@@ -98,9 +98,8 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
 
 def check_arithmetic(scope: Scope) -> Iterator[Finding]:
     """Per accelerator node and resource: capacity == physical devices × units per device, and the sources of "physical" agree."""
-    through_dra = published(scope)
     for node in scope.accelerator_nodes:
-        yield from _arithmetic(scope, node, through_dra.get(node.name, []))
+        yield from _arithmetic(scope, node, scope.published.get(node.name, []))
 
 
 def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Iterator[Finding]:
@@ -178,16 +177,15 @@ def _judge_term(node: Node, term: Term) -> Finding:
 def check_one_route(scope: Scope) -> Iterator[Finding]:
     """One finding per accelerator node: its devices are offered by the plugin or through DRA, or split between them."""
     scope.snapshot.items(SLICES)  # a list that was refused or not saved must not look like no DRA
-    through_dra = published(scope)
     source = f"{CAPACITY}, ResourceSlices"
     for node in scope.accelerator_nodes:
         offered = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
-        drivers = through_dra.get(node.name, [])
+        drivers = scope.published.get(node.name, [])
         shown = ", ".join(f"{item.driver} {len(item.devices)} devices" for item in drivers)
         observed = "; ".join(
             text for text in (f"plugin: {amounts(offered)}" if offered else "", f"DRA: {shown}" if drivers else "") if text
         )
-        twice = [(item, name) for item in drivers for name in offered if item.same_as(name)]
+        twice = [(item, name) for item in drivers for name in offered if same_devices(item, name)]
         if not observed:
             yield not_judged(subject(node), "it offers no device by either route", source)
         elif not twice or _split(node, scope, drivers, offered):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from conformance.adv.offered import Published
 from conformance.outputs.node_labels import advertisement
 from conformance.policy import Policy
+from conformance.published import Published
 from conformance.scope import matches
 from fixtures.models import Node
 

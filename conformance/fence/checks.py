@@ -11,7 +11,7 @@ from conformance.products import pools
 from conformance.req.amounts import looks_like_device
 from conformance.scope import Scope, held_by, matches, subject
 from conformance.templates import templates, unread
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
+from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Node, Pod, Taint, Toleration
 
 HARD = ("NoSchedule", "NoExecute")
@@ -64,9 +64,12 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
     """One finding per pod that is bound to an accelerator node and not finished."""
     for node in scope.accelerator_nodes:
         for pod in scope.snapshot.pods_by_node.get(node.name, ()):
-            reason = _belongs(scope, pod)
+            asking = scope.asking_of(pod)
+            reason = "asks for a device" if asking.devices else _belongs(scope, pod)
             if reason:
                 yield ok(subject(pod), f"on {node.name}: {reason}", "a device or an exception", "pod spec and owner")
+            elif asking.unknown:
+                yield undecided(subject(pod), f"whether it asks for a device is not known: {asking.unknown}", "pod spec and claims")
             else:
                 way = way_in(scope, pod, node)
                 message = f"it asks for no device and runs on accelerator node {node.name}: {way}"
@@ -76,9 +79,7 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 
 
 def _belongs(scope: Scope, pod: Pod) -> str:
-    """Why a pod may be on an accelerator node, or empty."""
-    if scope.asks_device(pod.spec):
-        return "asks for a device"
+    """Why a pod that asks for no known device may be on an accelerator node, or empty."""
     # a virtual machine holds its device under a product's name, a sliced device under a scheduler's own
     if names := [name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count]:
         return f"asks for {listed(names)}"
@@ -164,8 +165,12 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
 def check_aimed(scope: Scope) -> Iterator[Finding]:
     """One finding per tenant device pod: its selector or required affinity admits accelerator nodes and no others."""
     pods = scope.tenant_device_pods
-    if not pods:
+    unclear = [(pod, scope.asking_of(pod)) for pod in scope.snapshot.pods if not pod.finished and scope.is_tenant(pod.namespace)]
+    unclear = [(pod, asking) for pod, asking in unclear if asking.unknown and not asking.devices]
+    if not pods and not unclear:
         raise NotApplicable("NoDevicePods", "no tenant pod asks for a device")
+    for pod, asking in unclear:
+        yield undecided(subject(pod), f"whether it asks for a device is not known: {asking.unknown}", "pod spec and claims")
     accelerators = {node.name for node in scope.accelerator_nodes}
     verdicts: dict[str, tuple[int, list[str]]] = {}
     for pod in pods:

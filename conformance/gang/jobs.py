@@ -68,7 +68,8 @@ class _Index:
         for pod in scope.snapshot.pods:
             if scope.is_infrastructure(pod.namespace):
                 continue
-            labels, asks = pod.metadata.label, scope.asks_device(pod.spec)
+            labels, asking = pod.metadata.label, scope.asking_of(pod)
+            asks = asking.devices or bool(asking.unknown)
             groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
             for table, group in groups:
                 if group:  # a launcher without a device is a member like any other: the group's minimum counts it

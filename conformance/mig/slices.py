@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.adv.offered import exempt, published
+from conformance.adv.offered import exempt
 from conformance.adv.physical import Physical, physical
 from conformance.outputs import mig_geometry
 from conformance.outputs.node_labels import NodeAdvertisement, advertisement
@@ -60,7 +60,6 @@ class MigNode(msgspec.Struct, frozen=True, kw_only=True):
 
 def mig_nodes(scope: Scope) -> Iterator[MigNode]:
     """Every accelerator node with NVIDIA devices, vGPU guests left out."""
-    through_dra = published(scope)
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         capacity, allocatable = scope.device_capacity(node), scope.device_allocatable(node)
@@ -68,7 +67,7 @@ def mig_nodes(scope: Scope) -> Iterator[MigNode]:
         view = advertisement(labels)
         if view.vgpu or not (named or view.labelled or CONFIG in labels):
             continue
-        published_here = through_dra.get(node.name, [])
+        published_here = scope.published.get(node.name, [])
         sources = physical(node, scope.policy, published_here)
         yield MigNode(
             node=node,

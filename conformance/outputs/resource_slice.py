@@ -14,12 +14,32 @@ from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.yaml_text import Json, load_objects, mapping, sequence, text_of
 
 
+class DeviceTaint(msgspec.Struct, frozen=True):
+    """A taint of a device; the effect is NoSchedule, NoExecute or None (which informs only)."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def hard(self) -> bool:
+        """Whether it keeps the device from new claims."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
 class SliceDevice(msgspec.Struct, frozen=True):
-    """One device. ``attributes`` are text, by the name published."""
+    """One device. ``attributes`` and ``capacity`` are text, by the name published; ``counters`` are names of counter sets it uses."""
 
     name: str
     attributes: Mapping[str, str]
-    taints: int = 0
+    taints: tuple[DeviceTaint, ...] = ()
+    capacity: Mapping[str, str] = {}
+    counters: tuple[str, ...] = ()
+    shareable: bool = False  # several claims may have it at a time (allowMultipleAllocations)
+    node: str = ""  # where the pool says it per device
 
     @property
     def type(self) -> str:
@@ -29,6 +49,11 @@ class SliceDevice(msgspec.Struct, frozen=True):
     def attribute(self, name: str) -> str:
         """An attribute by its name without domain; ``""`` when it is absent."""
         return next((value for key, value in self.attributes.items() if key == name or key.endswith(f"/{name}")), "")
+
+    @property
+    def tainted(self) -> str:
+        """The first taint that keeps the device from new claims, as text, or empty."""
+        return next((str(taint) for taint in self.taints if taint.hard), "")
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -128,7 +153,18 @@ def _device(entry: Json) -> SliceDevice:
     for name, value in mapping(body.get("attributes")).items():
         typed = mapping(value)
         attributes[str(name)] = next((text_of(typed[kind]) for kind in ("string", "version", "int", "bool") if kind in typed), "")
-    return SliceDevice(text_of(entry.get("name")), attributes, len(sequence(body.get("taints"))))
+    taints = [mapping(taint) for taint in sequence(body.get("taints"))]
+    amounts = {str(name): value for name, value in mapping(body.get("capacity")).items()}
+    return SliceDevice(
+        name=text_of(entry.get("name")),
+        attributes=attributes,
+        taints=tuple(DeviceTaint(text_of(item.get("key")), text_of(item.get("value")), text_of(item.get("effect"))) for item in taints),
+        # v1alpha3 wrote the quantity alone
+        capacity={name: text_of(value.get("value") if isinstance(value, dict) else value) for name, value in amounts.items()},
+        counters=tuple(text_of(mapping(item).get("counterSet")) for item in sequence(body.get("consumesCounters"))),
+        shareable=body.get("allowMultipleAllocations") is True,
+        node=text_of(body.get("nodeName")),
+    )
 
 
 def pools(slices: Iterable[Slice]) -> list[Pool]:

@@ -71,7 +71,8 @@ def check_bypass(scope: Scope) -> Iterator[Finding]:
     environments = Environments(scope)
     for pod in scope.snapshot.pods:
         if not pod.finished and scope.is_tenant(pod.namespace):
-            found = list(bypasses(pod, environments, asks_device=scope.asks_device(pod.spec), device_classes=classes))
+            asking = scope.asking_of(pod)
+            found = list(bypasses(pod, environments, asks_device=asking.devices or bool(asking.unknown), device_classes=classes))
             if found:
                 first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
                 message = f"{first}: it can use devices that were granted to others, and nothing counts them"

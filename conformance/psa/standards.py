@@ -10,7 +10,7 @@ import msgspec
 from conformance.psa.levels import required_level, server_minor
 from conformance.scope import Scope, matches
 from conformance.templates import Template, templates, unread
-from fixtures.evidence import Finding, bad, ok
+from fixtures.evidence import Finding, Outcome, bad, ok, undecided
 from fixtures.models import Json, PodSpec
 from fixtures.podsecurity import LATEST, Level, Violation, evaluate
 from fixtures.podsecurity.registry import checks
@@ -29,8 +29,14 @@ def check_standards(scope: Scope) -> Iterator[Finding]:
         if template.trouble:
             if not template.namespace or scope.is_tenant(template.namespace):
                 yield unread(template)
-        elif scope.is_tenant(template.namespace) and scope.asks_device(template.spec):
-            yield _judge(scope, template, minor, known)
+        elif scope.is_tenant(template.namespace):
+            asking = scope.asking(template.spec, template.namespace, template.claims)
+            if asking.devices or asking.unknown:
+                finding = _judge(scope, template, minor, known)
+                if not asking.devices and finding.outcome is Outcome.BAD:
+                    why = f"whether it asks for a device is not known: {asking.unknown}; if it does, {finding.message}"
+                    finding = undecided(template.place, why[:600], template.path)
+                yield finding
 
 
 def _judge(scope: Scope, template: Template, minor: int | None, known: dict[bytes, list[Violation]]) -> Finding:

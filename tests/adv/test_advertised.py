@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from conformance.adv.arithmetic import TIMES
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
-from conformance.adv.offered import published
 from conformance.policy import Policy
 from conformance.scope import Scope
 from fixtures.evidence import Outcome
@@ -195,7 +194,7 @@ def test_devices_of_which_dra_publishes_only_the_slices_are_counted_once_each() 
         for index in range(14)
     ]
     node = a_node(capacity={"nvidia.com/gpu": "0"}, labels={COUNT: "8", REPLICAS: "1"})
-    (published_there,) = published(a_scope(nodes=[node], resourceslices=[slices]))["gpu-0"]
+    (published_there,) = a_scope(nodes=[node], resourceslices=[slices]).published["gpu-0"]
     assert published_there.whole == 8
 
 

@@ -49,8 +49,7 @@ def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, 
 @pytest.mark.parametrize(("amount", "asks"), [("0", False), ("0k", False), ("1", True), ("500m", True), ("many", True)])
 def test_a_pod_that_asks_for_none_asks_for_no_device(amount: object, asks: bool) -> None:
     scope = a_scope(nodes=[])
-    assert scope.asks_device(a_pod_spec(devices={"nvidia.com/gpu": amount})) is asks
-    assert scope.asks_device(a_pod_spec(devices={"nvidia.com/gpu": amount}, resourceClaims=[{"name": "gpu"}]))
+    assert scope.asking(a_pod_spec(devices={"nvidia.com/gpu": amount}), "team-a").devices is asks
 
 
 @pytest.mark.parametrize("namespace", ["openshift", "gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])

@@ -9,6 +9,7 @@ from conformance.products import pools
 from fixtures.evidence import Finding, NotApplicable, Outcome
 from fixtures.models import Json
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
+from tests.dra import a_claim
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
@@ -61,7 +62,7 @@ def test_suffixes_of_mig_and_sharing_do_not_split_a_pool() -> None:
 def test_who_may_be_on_an_accelerator_node() -> None:
     pods = [
         a_pod("asks", devices=1, node="gpu-0"),
-        a_pod("claims", node="gpu-0", resourceClaims=[{"name": "gpu"}]),
+        a_pod("claims", node="gpu-0", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}]),
         a_pod("daemon", node="gpu-0", owner="DaemonSet/logs"),
         a_pod("mirror", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}),
         a_pod("static", node="gpu-0", owner="Node/gpu-0"),
@@ -71,7 +72,8 @@ def test_who_may_be_on_an_accelerator_node() -> None:
         a_pod("elsewhere", node="cpu-0"),
     ]
     policy = a_policy(fence={"allowedNamespaces": ["web"]})
-    found = by_name(check_intruders(a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods)))
+    claims = [a_claim("own", device="gpu-0")]
+    found = by_name(check_intruders(a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods, resourceclaims=claims)))
     assert found == dict.fromkeys(("asks", "claims", "daemon", "mirror", "static", "platform", "allowed"), Outcome.OK)
 
 

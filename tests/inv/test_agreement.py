@@ -8,8 +8,9 @@ from conformance.inv.agreement import check_agreement, rows
 from fixtures.evidence import Outcome
 from fixtures.models import Json
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
+from tests.dra import a_slice
 
-_SLICE: Json = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-1"}}
+_SLICE: Json = a_slice("gpu-1")
 
 
 def outcomes(**kwargs: Any) -> dict[str, Outcome]:

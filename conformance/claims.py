@@ -1,0 +1,203 @@
+"""What ResourceClaims ask for and hold: each claim of a pod is followed to the driver or DeviceClass behind it (facts 3.2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from conformance.device_class import DeviceClass, device_class, drivers_of, expressions_of
+from conformance.drivers import DriverKind
+from conformance.outputs.yaml_text import mapping, sequence, text_of
+from conformance.published import CLAIMS, CLASSES, TEMPLATES, DeviceId, Slices
+from fixtures.models import Json
+from fixtures.snapshot import Snapshot
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Every DeviceClass can be asked for as an extended resource of this name (facts 3.4)."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """Whether something asks for a device. ``unknown`` is one clause: why it may although none was found."""
+
+    devices: bool
+    unknown: str = ""
+
+
+_NOTHING = Asking(False)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One way to satisfy a request of a claim. ``count`` 0 stands for all devices that match."""
+
+    name: str
+    device_class: str
+    count: int
+    expressions: tuple[str, ...]
+    admin: bool
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A claim that a device is allocated to. ``shared``: it holds a share of the device, and may do so beside others."""
+
+    namespace: str
+    name: str
+    shared: bool
+    consumed: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Claims:
+    """ResourceClaims, their templates and DeviceClasses of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, slices: Slices) -> None:
+        self._snapshot = snapshot
+        self._slices = slices
+        self._claims = {_key(item): item for item in self._items(CLAIMS)}
+        self._templates = {_key(item): item for item in self._items(TEMPLATES)}
+        self.classes: dict[str, DeviceClass] = {found.name: found for item in self._items(CLASSES) if (found := device_class(item)).name}
+
+    def _items(self, key: str) -> Iterator[Json]:
+        return (item for item in self._snapshot.listing(key).items if isinstance(item, dict))
+
+    def unread(self, key: str) -> str:
+        """Why what is not in a list may exist all the same, or empty: the list was refused, not saved or not asked for."""
+        listing = self._snapshot.listing(key)
+        if listing.trouble:
+            return f"{key} could not be listed: {listing.message or listing.trouble}"
+        return "" if listing.collected else f"{key} were not read"
+
+    @cached_property
+    def _mapped(self) -> dict[str, Asking]:
+        found: dict[str, Asking] = {}
+        for known in self.classes.values():
+            asking = self._judge(known.drivers)
+            if known.extended_resource and not found.get(known.extended_resource, _NOTHING).devices:
+                found[known.extended_resource] = asking
+        return found
+
+    # -- what pods ask for -----------------------------------------------------------------------------
+
+    def asking(self, entries: Iterable[Json], namespace: str, made: Iterable[Json] = ()) -> Asking:
+        """Whether claims of a pod are for accelerators: ``entries`` are its ``resourceClaims``, ``made`` its ``resourceClaimStatuses``."""
+        names = {text_of(item.get("name")): text_of(item.get("resourceClaimName")) for item in map(mapping, made)}
+        unknown = ""
+        for entry in map(mapping, entries):
+            found = self._entry(entry, namespace, names)
+            if found.devices:
+                return found
+            unknown = unknown or found.unknown
+        return Asking(False, unknown)
+
+    def requests_of(self, entry: Json, namespace: str) -> list[list[Request]] | None:
+        """Requests of one entry of ``resourceClaims``, each with its alternatives; None where claim or template is not there."""
+        found = self._spec_of(entry, namespace, {})
+        return None if isinstance(found, str) else requests(found)
+
+    def by_resource(self, resource: str) -> Asking:
+        """Whether an extended resource is a claim of a device in all but name (facts 3.4)."""
+        if resource.startswith(IMPLICIT):
+            name = resource.removeprefix(IMPLICIT)
+            return self._request(Request(name=resource, device_class=name, count=1, expressions=(), admin=False))
+        return self._mapped.get(resource, _NOTHING)
+
+    def _entry(self, entry: Json, namespace: str, made: Mapping[str, str]) -> Asking:
+        claim = self._claims.get((namespace, text_of(entry.get("resourceClaimName")) or made.get(text_of(entry.get("name")), "")))
+        if claim is not None and (results := results_of(claim)):
+            return self._judge([text_of(result.get("driver")) for result in results])
+        spec = self._spec_of(entry, namespace, made)
+        if isinstance(spec, str):
+            return Asking(False, spec)
+        unknown = ""
+        for request in (way for ways in requests(spec) for way in ways):
+            found = self._request(request)
+            if found.devices:
+                return found
+            unknown = unknown or found.unknown
+        return Asking(False, unknown)
+
+    def _spec_of(self, entry: Json, namespace: str, made: Mapping[str, str]) -> Json | str:
+        """``spec`` of the claim that an entry stands for, or why it is not known."""
+        name = text_of(entry.get("resourceClaimName")) or made.get(text_of(entry.get("name")), "")
+        if name and (claim := self._claims.get((namespace, name))) is not None:
+            return mapping(claim.get("spec"))
+        template = text_of(entry.get("resourceClaimTemplateName"))
+        if template:
+            if (found := self._templates.get((namespace, template))) is not None:
+                return mapping(mapping(found.get("spec")).get("spec"))
+            return self.unread(TEMPLATES) or f"its ResourceClaimTemplate {template} does not exist"
+        if name:
+            return self.unread(CLAIMS) or f"its ResourceClaim {name} does not exist"
+        return "a claim of it names neither ResourceClaim nor ResourceClaimTemplate"
+
+    def _request(self, request: Request) -> Asking:
+        drivers = drivers_of(request.expressions)
+        known = self.classes.get(request.device_class)
+        if known is not None:
+            drivers = list(known.drivers) or drivers
+        elif not drivers:
+            return Asking(False, self.unread(CLASSES) or f"its DeviceClass {request.device_class} does not exist")
+        if not drivers:
+            return Asking(False, f"its DeviceClass {request.device_class} names no driver")
+        return self._judge(drivers)
+
+    def _judge(self, drivers: Sequence[str]) -> Asking:
+        kinds = {driver: self._slices.kind_of(driver) for driver in drivers}
+        if DriverKind.ACCELERATOR in kinds.values():
+            return Asking(True)
+        unknown = next((driver for driver, kind in kinds.items() if kind is DriverKind.UNKNOWN), "")
+        return Asking(False, f"what the driver {unknown} of its claim serves is not known" if unknown else "")
+
+    # -- what claims hold ------------------------------------------------------------------------------
+
+    def holders(self) -> dict[DeviceId, list[Holder]]:
+        """Claims by the device that they were allocated. Admin access holds nothing (facts 3.3)."""
+        table: dict[DeviceId, list[Holder]] = {}
+        for (namespace, name), claim in sorted(self._claims.items()):
+            for result in results_of(claim):
+                if result.get("adminAccess") is not True:
+                    consumed = {str(key): text_of(value) for key, value in mapping(result.get("consumedCapacity")).items()}
+                    holder = Holder(namespace, name, bool(result.get("shareID") or consumed), consumed)
+                    identity = (text_of(result.get("driver")), text_of(result.get("pool")), text_of(result.get("device")))
+                    table.setdefault(identity, []).append(holder)
+        return table
+
+
+def results_of(claim: Json) -> list[Json]:
+    """The devices of a claim's allocation; empty while it has none."""
+    allocation = mapping(mapping(claim.get("status")).get("allocation"))
+    return [mapping(item) for item in sequence(mapping(allocation.get("devices")).get("results"))]
+
+
+def requests(spec: Json) -> list[list[Request]]:
+    """Requests of a claim's ``spec``, each with the ways to satisfy it, best first (v1 and v1beta2; v1beta1 has no ``exactly``)."""
+    return [
+        [_request(text_of(mapping(item).get("name")), way) for way in _ways(mapping(item))]
+        for item in sequence(mapping(spec.get("devices")).get("requests"))
+    ]
+
+
+def _ways(request: Json) -> list[Json]:
+    if alternatives := sequence(request.get("firstAvailable")):
+        return [mapping(item) for item in alternatives]
+    return [mapping(request["exactly"])] if "exactly" in request else [request]
+
+
+def _request(name: str, body: Json) -> Request:
+    count = body.get("count")
+    every = body.get("allocationMode") == "All"
+    return Request(
+        name=name,
+        device_class=text_of(body.get("deviceClassName")),
+        count=0 if every else count if isinstance(count, int) and not isinstance(count, bool) else 1,
+        expressions=tuple(expressions_of(body.get("selectors"))),
+        admin=body.get("adminAccess") is True,
+    )
+
+
+def _key(item: Json) -> tuple[str, str]:
+    meta = mapping(item.get("metadata"))
+    return text_of(meta.get("namespace")), text_of(meta.get("name"))

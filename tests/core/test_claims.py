@@ -1,0 +1,138 @@
+"""Claims of pods are followed to the driver behind them: only those of accelerators make a device pod (FENCE-02, FENCE-08, PSA-02)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.fence.checks import check_aimed, check_intruders
+from conformance.psa.standards import check_standards
+from fixtures.evidence import Outcome
+from fixtures.models import Json, Pod
+from tests.builders import a_node, a_pod, a_scope, a_spec
+from tests.dra import a_claim, a_class, a_device, a_slice, a_template
+
+SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+NIC = {"name": "eth1", "attributes": {"dra.net/ifName": {"string": "eth1"}, "dra.net/mac": {"string": "aa:bb"}}}
+NPU = {
+    "name": "npu0",
+    "attributes": {"uuid": {"string": "A-1"}, "productName": {"string": "RNGD"}},
+    "capacity": {"memory": {"value": "48Gi"}},
+}
+OTHERS = (
+    a_slice("gpu-0", "dra.net", [NIC]),
+    a_slice("gpu-0", "vendor.example.com", [NIC]),
+    a_slice("gpu-0", "chips.example.com", [NPU]),
+    a_slice("gpu-0", "odd.example.com", [{"name": "d"}]),
+)
+GPU = a_slice("gpu-0", "gpu.nvidia.com", [a_device("gpu-0")])
+
+
+def asking(pod: Pod, **items: Any) -> str:
+    found = a_scope(nodes=[a_node()], pods=[pod], **{"resourceslices": [GPU, *OTHERS], **items}).asking_of(pod)
+    return "yes" if found.devices else found.unknown or "no"
+
+
+def web(claim: str = "", template: str = "", **more: Any) -> Pod:
+    entry = {"name": "own", **({"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template})}
+    return a_pod("web", node="gpu-0", resourceClaims=[entry], **more)
+
+
+@pytest.mark.parametrize(
+    ("driver", "answer"),
+    [
+        ("gpu.nvidia.com", "yes"),
+        ("chips.example.com", "yes"),  # by what it publishes
+        ("npu.absent.example.com", "yes"),  # by its name: it publishes nothing now
+        ("dra.net", "no"),
+        ("vendor.example.com", "no"),
+        ("sriovnetwork.k8snetworkplumbingwg.io", "no"),
+        ("dra.cpu", "no"),
+        ("compute-domain.nvidia.com", "no"),
+    ],
+)
+def test_a_claim_is_what_its_driver_serves(driver: str, answer: str) -> None:
+    classes = [a_class("any", driver)]
+    assert asking(web("c"), resourceclaims=[a_claim("c", driver, device="d")], deviceclasses=[]) == answer  # by its allocation
+    assert asking(web("c"), resourceclaims=[a_claim("c", device_class="any")], deviceclasses=classes) == answer
+    assert asking(web(template="t"), resourceclaimtemplates=[a_template("t", "any")], deviceclasses=classes) == answer
+    made = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "c"}]}
+    assert asking(web(template="gone", status=made), resourceclaims=[a_claim("c", device_class="any")], deviceclasses=classes) == answer
+
+
+@pytest.mark.parametrize(
+    ("items", "word"),
+    [
+        ({"resourceclaims": []}, "ResourceClaim c does not exist"),
+        ({"resourceclaims": [a_claim("c", device_class="gone")], "deviceclasses": []}, "DeviceClass gone does not exist"),
+        ({"resourceclaims": [a_claim("c", device_class="odd")], "deviceclasses": [a_class("odd", "odd.example.com")]}, "odd.example.com"),
+        ({"resourceclaims": [a_claim("c", "odd.example.com", device="d")]}, "odd.example.com"),
+        ({"resourceclaims": [a_claim("c", device_class="any")], "deviceclasses": [a_class("any", expression="true")]}, "names no driver"),
+    ],
+)
+def test_what_cannot_be_followed_is_undecided(items: Json, word: str) -> None:
+    assert word in asking(web("c"), **items)
+    items = {"resourceslices": [GPU, *OTHERS], **items}
+    for check in (check_intruders, check_aimed):
+        (finding,) = [one for one in check(a_scope(nodes=[a_node()], pods=[web("c")], **items)) if one.subject.name == "web"]
+        assert finding.outcome is Outcome.UNDECIDED
+        assert word in finding.message
+
+
+def test_lists_that_were_refused_leave_it_open() -> None:
+    scope = a_scope(nodes=[a_node()], pods=[web("c")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
+    assert "resourceclaims could not be listed" in scope.asking_of(web("c")).unknown
+    assert "were not read" in a_scope(nodes=[a_node()], pods=[], offline=True).asking_of(web("c")).unknown
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "yes"),
+        ('"gpu.nvidia.com" == device.driver', "yes"),
+        ('device.driver in ["gpu.amd.com", "gpu.nvidia.com"]', "yes"),
+        ('device.attributes["gpu.nvidia.com"].productName.matches("H100")', "yes"),
+        ("device.driver == 'dra.net' && device.attributes['dra.net'].rdma", "no"),
+    ],
+)
+def test_classes_name_their_driver_in_many_ways(expression: str, answer: str) -> None:
+    items = {"resourceclaims": [a_claim("c", device_class="any")], "deviceclasses": [a_class("any", expression=expression)]}
+    assert asking(web("c"), **items) == answer
+
+
+def test_older_claims_and_alternatives_are_read() -> None:
+    classes = [a_class("gpu", "gpu.nvidia.com"), a_class("net", "dra.net")]
+    old = {"metadata": {"name": "c", "namespace": "team-a"}, "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
+    assert asking(web("c"), resourceclaims=[old], deviceclasses=classes) == "yes"  # v1beta1
+    ways = [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu"}]
+    several = {"metadata": old["metadata"], "spec": {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}}
+    assert asking(web("c"), resourceclaims=[several], deviceclasses=classes) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("resource", "answer"),
+    [("example.com/gpu", "yes"), ("example.com/net", "no"), ("deviceclass.resource.kubernetes.io/gpu", "yes"), ("example.com/other", "no")],
+)
+def test_a_resource_that_stands_for_a_class_is_a_claim_of_it(resource: str, answer: str) -> None:
+    classes = [a_class("gpu", "gpu.nvidia.com", extended="example.com/gpu"), a_class("net", "dra.net", extended="example.com/net")]
+    assert asking(a_pod(devices={resource: 1}), deviceclasses=classes) == answer
+
+
+def test_a_claim_of_a_network_card_makes_no_device_pod() -> None:
+    items: Json = {"resourceclaims": [a_claim("c", "dra.net", device="eth1")], "resourceslices": [GPU, *OTHERS]}
+    (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[web("c")], **items))
+    assert finding.outcome is Outcome.BAD
+    scope = a_scope(nodes=[a_node()], pods=[web("c"), a_pod(devices=1, nodeSelector=SELECTOR)], **items)
+    assert [one.subject.name for one in check_aimed(scope)] == ["train-0"]
+
+
+def test_a_compliant_pod_with_an_unknown_claim_needs_no_decision() -> None:
+    good: Json = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = a_spec(securityContext=good, resourceClaims=[{"name": "own", "resourceClaimName": "gone"}])
+    spec["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    outcomes: dict[str, Outcome] = {}
+    for name, body in (("good", spec), ("root", {**spec, "securityContext": {"runAsUser": 0}})):
+        scope = a_scope(nodes=[a_node()], pods=[a_pod(name, **body)], resourceclaims=[])
+        outcomes |= {finding.subject.name: finding.outcome for finding in check_standards(scope)}
+    assert outcomes == {"good": Outcome.OK, "root": Outcome.UNDECIDED}
