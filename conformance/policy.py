@@ -230,6 +230,15 @@ class Chaos(Section, frozen=True, kw_only=True):
     """Whether nothing may run at all."""
 
 
+class Gate(Section, frozen=True, kw_only=True):
+    """How much a run must judge to be conformant. Less than that is inconclusive (exit code 10)."""
+
+    minimum_judged: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many requirements must be judged at least; ``--min-judged`` takes its place."""
+    areas: tuple[str, ...] = ()
+    """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""
+
+
 class Policy(Section, frozen=True, kw_only=True):
     """The whole policy."""
 
@@ -243,5 +252,6 @@ class Policy(Section, frozen=True, kw_only=True):
     network: Network = Network()
     probes: Probes = Probes()
     chaos: Chaos = Chaos()
+    gate: Gate = Gate()
     required: tuple[str, ...] = ()
     """Requirements that must judge something: nothing to judge is a failure."""

@@ -197,6 +197,7 @@ def _environment(report: Report, chaos: ChaosReport | None) -> str:
         "run": report.run.id,
         "verdict": experiments.overall(report, chaos),
         "exitCode": str(report.exit_code),
+        "scope": view.scope_words(report) if report.results else "",
     }
     if report.target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
         facts |= {"warning": view.banner(report.target)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 
 from fixtures.chaos_record import ChaosReport, ChaosResult
 from fixtures.record import Report, Result, TargetKind, Verdict
@@ -55,7 +56,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
-                "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)},
+                "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)} | _scope(report),
             },
             "tests": tests,
             "environment": {
@@ -68,6 +69,22 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
     if moment:
         document["timestamp"] = moment.isoformat().replace("+00:00", "Z")
     return document
+
+
+def _scope(report: Report) -> dict[str, object]:
+    """How much the verdict rests on; nothing for a run about chaos experiments alone."""
+    scope = report.scope
+    if scope is None:
+        return {}
+    causes = Counter(one.cause.value for one in scope.not_judged)
+    told: dict[str, object] = {
+        "sentence": visible(view.scope_words(report)),
+        "requirements": scope.requirements,
+        "judged": scope.judged,
+        "notJudged": dict(causes),
+    }
+    told |= {"shortfalls": [visible(text) for text in scope.shortfalls], "notes": [visible(text) for text in scope.notes]}
+    return {"scope": told}
 
 
 def _environment(report: Report) -> dict[str, object]:

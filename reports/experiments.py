@@ -174,11 +174,11 @@ def only_chaos(report: Report, chaos: ChaosReport | None) -> bool:
 def overall(report: Report, chaos: ChaosReport | None) -> str:
     """The run in two words. Experiments name it where they alone explain the verdict."""
     if chaos is None or (report.results and not _by_chaos(report, chaos)):
-        return view.OVERALL[report.verdict]
+        return view.headline(report)
     if not chaos.experiments:
         return view.OVERALL[Verdict.NOT_APPLICABLE]
     if report.verdict is Verdict.PASSED and report.results:
-        return view.OVERALL[report.verdict]
+        return view.headline(report)
     return _OVERALL[report.verdict]
 
 
@@ -186,11 +186,11 @@ def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
     """What the exit code says of this run."""
     code = report.exit_code
     if chaos is None or not chaos.experiments:
-        return view.exit_meaning(code)
+        return view.run_meaning(report)
     verdicts = {result.verdict for result in chaos.experiments}
     required = {result.verdict for result in report.results}
     if code == 0:
-        return "every experiment that applies passed" + ("; conformant: no gating requirement failed" if report.results else "")
+        return "every experiment that applies passed" + (f"; {view.run_meaning(report)}" if report.results else "")
     words = {
         1: ("at least one experiment failed", Verdict.FAILED),
         3: ("at least one experiment ended in an error of the suite", Verdict.ERROR),

@@ -19,6 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from fixtures.chaos_record import ChaosFinding, ChaosReport, ChaosResult
+from fixtures.coverage import groups
 from fixtures.record import InventoryRow, Report, Result, SubjectResult, Verdict
 from reports import experiments as chaotic
 from reports import timeline as timelines
@@ -35,6 +36,7 @@ MAX_WORD = 48
 MAX_INVENTORY_SHOWN = 250
 MAX_SOURCES_SHOWN = 12
 MAX_REQUESTS_SHOWN = 200
+MAX_SHORTFALLS_SHOWN = 50
 MAX_RESIDUE_SHOWN = 200
 MAX_FINDINGS_SHOWN = 60
 
@@ -175,6 +177,11 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         word=view.WORD,
         subject_word={**view.WORD, Verdict.NOT_APPLICABLE: "not judged"},
         overall=chaotic.overall(report, chaos),
+        scope=report.scope,
+        scope_words=view.scope_words(report),
+        shortfalls=view.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
+        notes=view.notes(report)[:MAX_SHORTFALLS_SHOWN],
+        not_judged=groups(report.scope) if report.scope else [],
         exit_meaning=chaotic.exit_meaning(report, chaos),
         residue_advice=chaotic.residue_advice(chaos).split(", then "),
         banner=view.banner(report.target),

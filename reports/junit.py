@@ -64,6 +64,7 @@ def _suite(root: ET.Element, report: Report, name: str, verdicts: list[Verdict],
             "kubernetesVersion": report.target.kubernetes_version,
             "run": report.run.id,
             "suiteVersion": report.suite.version,
+            "scope": view.scope_words(report) if report.results else "",
         },
     )
     return suite
@@ -144,15 +145,22 @@ def _seconds(number: float | None) -> str:
 
 def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> None:
     """A case for the run itself, when the run has something to say that no requirement and no experiment does."""
-    if (report.results or (chaos and chaos.experiments)) and not report.residue:
+    missing = view.shortfalls(report)
+    if (report.results or (chaos and chaos.experiments)) and not report.residue and not missing:
         return
     suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
     case = ET.SubElement(
-        suite, "testcase", classname="gpu-conformance.run", name="The run is complete and left nothing behind", time="0.000"
+        suite, "testcase", classname="gpu-conformance.run", name="The run judged what it had to and left nothing behind", time="0.000"
     )
-    problem = f"{len(report.residue)} objects left behind" if report.residue else "no requirement was judged"
-    error = ET.SubElement(case, "error", message=f"{problem}; exit code {report.exit_code}", type="residue" if report.residue else "empty")
-    error.text = "\n".join(_name(item) for item in report.residue[:MAX_SUBJECTS]) or experiments.exit_meaning(report, chaos)
+    if report.residue:
+        problem, kind = f"{len(report.residue)} objects left behind", "residue"
+    elif missing:
+        problem, kind = missing[0], "scope"
+    else:
+        problem, kind = "no requirement was judged", "empty"
+    error = ET.SubElement(case, "error", message=_name(f"{problem}; exit code {report.exit_code}", 1_000), type=kind)
+    lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS]]
+    error.text = "\n".join(_name(item, 1_000) for item in lines) or experiments.exit_meaning(report, chaos)
 
 
 def _details(result: Result) -> str:

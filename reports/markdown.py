@@ -64,7 +64,16 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
         yield f"> **{escape(warning, 1_000)}**"
         yield ""
     facts = [view.TARGET_NAME[report.target.kind], f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
-    yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({experiments.exit_meaning(report, chaos)})"
+    yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({escape(experiments.exit_meaning(report, chaos), 600)})"
+    if not experiments.only_chaos(report, chaos):
+        yield ""
+        yield f"**Scope:** {escape(view.scope_words(report), 2_000)}"
+        for text in view.shortfalls(report)[:20]:
+            yield ""
+            yield f"> [!CAUTION]\n> Not judged: {escape(text, 600)}"
+        for text in view.notes(report)[:20]:
+            yield ""
+            yield f"> [!NOTE]\n> {escape(text, 600)}"
     if report.residue:
         yield ""
         yield f"> [!CAUTION]\n> {len(report.residue)} objects were left behind; run {experiments.residue_advice(chaos)}."

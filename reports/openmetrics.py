@@ -7,8 +7,11 @@ The textfile collector reads the classic text format, which has no ``# EOF``; Op
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report, Verdict
+from fixtures.coverage import within_selection
+from fixtures.record import Cause, Report, Verdict
 from reports import experiments, view
 from reports.text import NAME_LIMIT, one_line
 
@@ -68,7 +71,16 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
         ("last_run_duration_seconds", "How long the run took.", [({"target": target}, report.run.duration_seconds)]),
     ]
     if not experiments.only_chaos(report, chaos):
-        families.insert(1, ("conformant", "1 when the run ended with exit code 0.", [({"target": target}, float(report.exit_code == 0))]))
+        conformant = float(report.exit_code == 0 and not within_selection(report.scope))
+        families.insert(
+            1,
+            (
+                "conformant",
+                "1 when the run ended with exit code 0 and no option left a requirement out.",
+                [({"target": target}, conformant)],
+            ),
+        )
+        families += _scope(report, target)
     families += _chaos(chaos) if chaos else []
     lines: list[str] = []
     for name, text, samples in families:
@@ -78,6 +90,23 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines) + "\n"
+
+
+def _scope(report: Report, target: str) -> list[_Family]:
+    scope = report.scope
+    if scope is None:
+        return []
+    causes = Counter(one.cause for one in scope.not_judged)
+    return [
+        ("requirements_known", "Requirements of the catalogue.", [({"target": target}, scope.requirements)]),
+        ("requirements_judged", "Requirements with a yes or a no.", [({"target": target}, scope.judged)]),
+        (
+            "requirements_not_judged",
+            "Requirements without a yes or a no, by cause.",
+            [({"cause": cause.value, "target": target}, causes[cause]) for cause in Cause],
+        ),
+        ("scope_shortfalls", "What was not judged although it had to be.", [({"target": target}, len(scope.shortfalls))]),
+    ]
 
 
 def _chaos(chaos: ChaosReport) -> list[_Family]:

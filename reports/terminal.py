@@ -50,6 +50,9 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
         _print_requirements(console, report, width, colour)
     if chaos is not None and chaos.experiments:
         _print_experiments(console, chaos, width, colour)
+    if told := _scope(report, colour):
+        console.print()
+        console.print(told)
     if report.residue:
         console.print()
         console.print(_residue(report, chaos, colour))
@@ -161,6 +164,18 @@ def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
     return text
 
 
+def _scope(report: Report, colour: bool) -> Text | None:
+    """What was not judged although it had to be, and what else to know of the scope."""
+    missing, notes = view.shortfalls(report), view.notes(report)
+    if not missing and not notes:
+        return None
+    lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 600)}" for text in notes]
+    text = plain("\n".join(lines[:MAX_ROWS]), 20_000, colour)
+    if missing:
+        text.stylize("bold yellow")
+    return text
+
+
 def _chaos_line(report: Report, chaos: ChaosReport, colour: bool) -> Text:
     line = Text("CHAOS", style=STYLE[chaos.verdict])
     line.append(plain(f": {experiments.tally_words(chaos)}", 4_000, colour))
@@ -172,8 +187,10 @@ def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colo
     if chaos is not None and not report.results:
         line = _chaos_line(report, chaos, colour)
         meaning = "" if report.exit_code == 0 else meaning
+        line.append(",")
     else:
         line = Text(experiments.overall(report, chaos).upper(), style=STYLE[report.verdict])
         line.append(f" [{view.TARGET_NAME[report.target.kind]}]" if view.banner(report.target) else "")
-    line.append(f", exit code {report.exit_code}{meaning}, report ")
+        line.append(plain(f": {view.scope_words(report)};", 4_000, colour))
+    line.append(plain(f" exit code {report.exit_code}{meaning}, report ", 2_000, colour))
     return line.append(plain(report_path, 2_000, colour))

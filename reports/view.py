@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from fixtures import coverage
 from fixtures.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
 from reports.text import NAME_LIMIT, one_line
 
@@ -72,6 +73,36 @@ class AreaRow(msgspec.Struct, kw_only=True):
         return sum(self.counts.values())
 
 
+def headline(report: Report) -> str:
+    """The run's verdict in a few words. A verdict about a selection never says that the cluster is conformant."""
+    if report.verdict is Verdict.PASSED and coverage.within_selection(report.scope):
+        return "Passed within the selection"
+    return OVERALL[report.verdict]
+
+
+def scope_words(report: Report) -> str:
+    """How much the verdict rests on: ``49 of 57 requirements judged; not judged: …, because …``.
+
+    A record without a scope (schema 1.0) tells of its results alone.
+    """
+    if report.scope is not None:
+        return report.scope.sentence or coverage.sentence(report.scope)
+    if not report.results:
+        return "no requirement judged"
+    judged = sum(coverage.is_judged(result) for result in report.results)
+    return f"{judged} of the {len(report.results)} requirements in this record judged"
+
+
+def shortfalls(report: Report) -> list[str]:
+    """What the run did not judge although it had to, a sentence each."""
+    return report.scope.shortfalls if report.scope is not None else []
+
+
+def notes(report: Report) -> list[str]:
+    """What a reader of the scope should know and that gates nothing, a sentence each."""
+    return report.scope.notes if report.scope is not None else []
+
+
 def exit_meaning(code: int) -> str:
     """What an exit code says (DESIGN.md, "Exit codes")."""
     return EXIT_MEANING.get(code, "not an exit code of this suite")
@@ -98,6 +129,16 @@ def simulation(target: Target) -> str:
     scenario = one_line(target.scenario, NAME_LIMIT) or "not named"
     defects = ", ".join(one_line(d, NAME_LIMIT) for d in target.defects[:50]) or "none"
     return f"scenario {scenario}, defects {defects}"
+
+
+def run_meaning(report: Report) -> str:
+    """What the exit code says of this run's requirements."""
+    if report.exit_code == 0 and coverage.within_selection(report.scope):
+        return "no gating requirement of the selection failed"
+    if report.exit_code == 10 and (missing := shortfalls(report)):
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        return f"inconclusive: {one_line(missing[0], 400)}{more}"
+    return exit_meaning(report.exit_code)
 
 
 def counts(report: Report) -> dict[Verdict, int]:

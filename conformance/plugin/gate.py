@@ -37,13 +37,15 @@ def decide(
     pytest_exit: int,
     residue: bool,
     chaos: list[ChaosResult] | None = None,
+    shortfalls: Iterable[str] = (),
 ) -> tuple[Verdict, ExitCode]:
     """Overall verdict and exit code, of requirements and of chaos experiments, whichever were judged.
 
     Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
-    pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required.
+    pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required. ``shortfalls`` say what the
+    run did not judge although it had to: with one of them it is not conformant.
     """
-    judged = [_judge(results, strict, frozenset(required))] if results or not chaos else []
+    judged = [_judge(results, strict, frozenset(required), tuple(shortfalls))] if results or not chaos else []
     judged += [judge_chaos(chaos)] if chaos else []
     verdict, code = min(judged, key=lambda one: _WORST_FIRST.index(one[0]))
     if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
@@ -55,13 +57,13 @@ def decide(
     return verdict, code
 
 
-def _judge(results: list[Result], strict: bool, required: frozenset[str]) -> tuple[Verdict, ExitCode]:
+def _judge(results: list[Result], strict: bool, required: frozenset[str], shortfalls: tuple[str, ...]) -> tuple[Verdict, ExitCode]:
     gating = [result for result in results if strict or result.level is Level.MUST or result.id in required]
     if any(result.verdict is Verdict.ERROR for result in results):
         return Verdict.ERROR, ExitCode.INTERNAL_ERROR
     if any(result.verdict is Verdict.FAILED for result in results):
         return Verdict.FAILED, ExitCode.NOT_CONFORMANT
-    if any(result.verdict is Verdict.INCONCLUSIVE for result in gating):
+    if shortfalls or any(result.verdict is Verdict.INCONCLUSIVE for result in gating):
         return Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     if results and all(result.verdict is Verdict.NOT_APPLICABLE for result in results):
         return Verdict.NOT_APPLICABLE, ExitCode.INCONCLUSIVE

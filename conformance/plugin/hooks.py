@@ -16,7 +16,7 @@ from conformance.needs import Needs
 from conformance.plugin import progress, selecting
 from conformance.plugin.gate import ExitCode
 from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
-from conformance.plugin.opening import Handover, open_target, reopen
+from conformance.plugin.opening import Handover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, read_options
 from conformance.plugin.recording import chaos_record, created_keys, finish, prepare_folder
 from conformance.plugin.state import STATE, State
@@ -101,6 +101,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if state is None or state.worker:
         return
     state.opened = open_target(state.options, state.run_id)
+    check_policy_names(state.opened.policy, state.catalogue)
     prepare_folder(state, session.config)
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
 from conformance.policy import Policy
 from conformance.policy_file import PolicyError, build_policy, read_policy_file
@@ -80,6 +82,21 @@ def open_target(options: Options, run_id: str) -> Opened:
         return _open_simulated(options, run_id, document)
     except (ClusterUnreachable, ScenarioError, SnapshotError, PolicyError) as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
+    """Areas and ids that the policy names must be in the catalogue. Raises :class:`pytest.UsageError` with one line."""
+    areas = [area.area for area in catalogue.areas]
+    for area in policy.gate.areas:
+        if area not in areas:
+            near = difflib.get_close_matches(area.upper(), areas, n=1, cutoff=0.4)
+            told = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
+            raise pytest.UsageError(f"policy: gate.areas: unknown area {area!r}; {told}")
+    for id_ in policy.required:
+        try:
+            catalogue.get(id_)
+        except CatalogueError as error:
+            raise pytest.UsageError(f"policy: required: {error}") from None
 
 
 def reopen(handover: Handover) -> Opened:

@@ -32,6 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()  # ids and areas of the catalogue; empty: all
     strict: bool = False
     require: tuple[str, ...] = ()
+    min_judged: int | None = None
     report_dir: str = ""
 
 
@@ -64,10 +65,11 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--level", choices=["must", "should"], default="should", help="'must' leaves the SHOULD requirements out")
     group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="these requirements and areas only")
     group.addoption("--require", metavar="ID[,ID...]", action="append", default=[], help="these must judge something, or fail")
+    group.addoption("--min-judged", metavar="N", help="fewer requirements judged than this are inconclusive; default: gate.minimumJudged")
     group.addoption("--report-dir", metavar="DIR", help="default: out/<run id>, with out/latest pointing at it")
 
 
-NAMES = ("kubeconfig", "context", "snapshot", "simulate", "local", "local_bin", "policy", "report_dir", "only", "require")
+NAMES = ("kubeconfig", "context", "snapshot", "simulate", "local", "local_bin", "policy", "report_dir", "only", "require", "min_judged")
 """Where the options that take free text put their values."""
 
 
@@ -105,6 +107,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         only=tuple(name.upper() for name in only),
         strict=bool(config.getoption("strict", False)),
         require=required,
+        min_judged=_count("--min-judged", option.min_judged),
         report_dir=option.report_dir or "",
     )
     _check_names(catalogue, options)
@@ -146,6 +149,15 @@ def _check_names(catalogue: Catalogue, options: Options) -> None:
     chosen = {id_ for name in options.only for id_ in catalogue.choose(name)}
     if missing := [id_ for id_ in options.require if chosen and id_ not in chosen]:
         raise pytest.UsageError(f"--require {missing[0]}: --only {','.join(options.only)} leaves it out")
+
+
+def _count(flag: str, text: str | None) -> int | None:
+    """A number of requirements; None where the option was not given. Raises :class:`pytest.UsageError`."""
+    if text is None:
+        return None
+    if not (text.strip().isascii() and text.strip().isdigit()):
+        raise pytest.UsageError(f"{flag} {text}: expected a whole number of requirements")
+    return int(text)
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:

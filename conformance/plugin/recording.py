@@ -7,16 +7,19 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
 from conformance.scope import Scope
+from conformance.shortfalls import Floor, shortfalls
 from conformance.version import VERSION
 from fixtures import ownership
 from fixtures.chaos_record import ChaosReport
-from fixtures.record import Access, InventoryRow, Report, Requests, Run, Suite, Verdict
+from fixtures.coverage import Asked, measure
+from fixtures.record import Access, Coverage, InventoryRow, Report, Requests, Result, Run, Suite, Verdict
 from fixtures.trouble import ApiTrouble
 
 
@@ -39,6 +42,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     _sweep(state)
     order = list(state.catalogue.by_id)
     results = sorted(state.results.values(), key=lambda result: order.index(result.id))
+    coverage = _coverage(state, results)
     verdict, code = decide(
         results,
         strict=state.options.strict,
@@ -46,6 +50,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         pytest_exit=pytest_exit,
         residue=bool(state.residue),
         chaos=state.chaos,
+        shortfalls=coverage.shortfalls if coverage else (),
     )
     report = Report(
         suite=Suite(version=VERSION),
@@ -59,6 +64,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         ),
         verdict=verdict,
         exit_code=int(code),
+        scope=coverage,
         summary=summarise(results),
         inventory=_inventory(state),
         results=results,
@@ -66,6 +72,20 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         residue=state.residue,
     )
     return report, _write(state, report)
+
+
+def _coverage(state: State, results: list[Result]) -> Coverage | None:
+    """How much of the catalogue was judged, and what is missing from it; None for a run about chaos experiments alone."""
+    if not results and state.chaos is not None:
+        return None
+    asked = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in state.catalogue.by_id.values()]
+    found = measure(asked, results, state.left_out)
+    gate = state.opened.policy.gate
+    floor = Floor(minimum=gate.minimum_judged, areas=gate.areas, source="gate.minimumJudged")
+    if state.options.min_judged is not None:
+        floor = msgspec.structs.replace(floor, minimum=state.options.min_judged, source="--min-judged")
+    found.shortfalls = list(shortfalls(found, results, floor))
+    return found
 
 
 def chaos_record(state: State, report: Report) -> ChaosReport | None:

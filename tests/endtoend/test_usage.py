@@ -52,6 +52,11 @@ CASES = {
     "policy with an unknown key": ([*SIMULATED, "--policy", "{policy}"], "unknown key fence.taintKey; did you mean 'taintKeys'?"),
     "contradiction": ([*SIMULATED, "--read-only", "--access", "workload"], "--read-only contradicts --access workload"),
     "report folder that cannot be made": ([*SIMULATED, "--report-dir", "/proc/nowhere"], "--report-dir /proc/nowhere"),
+    "area of the policy that is none": ([*SIMULATED, "--policy", "{areas}"], "gate.areas: unknown area 'FENC'; did you mean FENCE?"),
+    "requirement of the policy that is none": ([*SIMULATED, "--policy", "{needed}"], "required: unknown requirement 'FENCE-99'"),
+    "floor that is no number": ([*SIMULATED, "--min-judged", "many"], "--min-judged many: expected a whole number of requirements"),
+    "floor below zero": ([*SIMULATED, "--min-judged=-1"], "--min-judged -1: expected a whole number of requirements"),
+    "empty floor": ([*SIMULATED, "--min-judged", ""], "--min-judged was given an empty value"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),
 }
 
@@ -61,7 +66,9 @@ def test_bad_input_is_one_line_and_exit_code_4(tmp_path: Path, case: str) -> Non
     (tmp_path / "broken").write_text("a: [\n")
     (tmp_path / "other").write_text("kind: Pod\n")
     (tmp_path / "policy").write_text("fence: {taintKey: [a]}\n")
-    places = {name: str(tmp_path / name) for name in ("broken", "other", "policy", "absent")}
+    (tmp_path / "areas").write_text("gate: {areas: [FENC]}\n")
+    (tmp_path / "needed").write_text("required: [FENCE-99]\n")
+    places = {name: str(tmp_path / name) for name in ("broken", "other", "policy", "areas", "needed", "absent")}
     places["away"] = str(kubeconfig(tmp_path, "http://127.0.0.1:9"))
     arguments, expected = CASES[case]
     done = run_suite(tmp_path, *(argument.format(**places) for argument in arguments))

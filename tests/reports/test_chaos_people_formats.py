@@ -52,7 +52,7 @@ def test_a_run_of_both_has_both_tables_and_both_lines() -> None:
     assert re.search(r"^\| A3 +\| L1 ", text, re.M)
     *_, experiments_line, last = text.splitlines()
     assert experiments_line.startswith("CHAOS: 1 of 5 experiments passed")
-    assert last.startswith("NOT CONFORMANT [simulated cluster], exit code 1")
+    assert last.startswith("NOT CONFORMANT [simulated cluster]: 10 of the 14 requirements in this record judged; exit code 1")
 
 
 def test_what_is_wrong_with_an_experiment_is_said() -> None:

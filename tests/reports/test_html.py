@@ -147,7 +147,7 @@ def test_row_tells_observed_expected_source_remediation_and_reason() -> None:
         assert expected in words
     assert "Exit code 1 not conformant: at least one gating requirement failed" in words
     assert (
-        "14 requirements on a simulated cluster: 6 passed, 2 failed, 1 warned, 1 waived, 2 not applicable, 1 inconclusive, 1 error."
+        "14 requirements asked on a simulated cluster: 6 passed, 2 failed, 1 warned, 1 waived, 2 not applicable, 1 inconclusive, 1 error."
         in words
     )
 

@@ -75,7 +75,8 @@ def test_summary_shows_three_subjects_and_counts_the_rest() -> None:
 def test_last_line_is_verdict_exit_code_and_path() -> None:
     last = plain().splitlines()[-1]
     assert last == (
-        "NOT CONFORMANT [simulated cluster], exit code 1 (not conformant: at least one gating requirement failed), report out/x/report.html"
+        "NOT CONFORMANT [simulated cluster]: 10 of the 14 requirements in this record judged; "
+        "exit code 1 (not conformant: at least one gating requirement failed), report out/x/report.html"
     )
 
 
@@ -103,7 +104,11 @@ def test_markup_of_the_console_library_is_not_interpreted() -> None:
 
 
 def test_summary_of_an_empty_run() -> None:
-    assert plain(report([], verdict=Verdict.NOT_APPLICABLE, exit_code=5)).splitlines()[-1].startswith("NOTHING JUDGED, exit code 5")
+    assert (
+        plain(report([], verdict=Verdict.NOT_APPLICABLE, exit_code=5))
+        .splitlines()[-1]
+        .startswith("NOTHING JUDGED: no requirement judged; exit code 5")
+    )
 
 
 def test_summary_of_a_thousand_requirements_is_bounded() -> None:

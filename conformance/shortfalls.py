@@ -1,0 +1,54 @@
+"""What a run did not judge although it had to: sentences, each of which keeps it from being conformant (exit code 10). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from fixtures.record import Cause, Coverage, Result, Verdict
+
+FORBIDDEN = "Forbidden"
+"""Reason code of a requirement that lacked a right."""
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be judged at least. ``source`` names the option or the policy's key that says how many."""
+
+    minimum: int = 0
+    areas: tuple[str, ...] = ()
+    source: str = ""
+
+
+def shortfalls(coverage: Coverage, results: Iterable[Result], floor: Floor) -> Iterator[str]:
+    """Every shortfall that results and policy show, a sentence each."""
+    yield from _cut_short(coverage)
+    yield from _missing_rights(results)
+    yield from _below(coverage, floor)
+
+
+def _cut_short(coverage: Coverage) -> Iterator[str]:
+    ids = [one.id for one in coverage.not_judged if one.cause is Cause.CUT_SHORT]
+    if ids:
+        yield f"the run ended before it had judged {_named(ids)}"
+
+
+def _missing_rights(results: Iterable[Result]) -> Iterator[str]:
+    """A right that is missing is said at any level: who runs the suite can give it."""
+    for result in results:
+        if result.verdict is Verdict.INCONCLUSIVE and result.reason_code == FORBIDDEN:
+            yield f"{result.id} lacks a right: {result.message}"
+
+
+def _below(coverage: Coverage, floor: Floor) -> Iterator[str]:
+    if coverage.judged < floor.minimum:
+        yield f"{coverage.judged} requirements were judged, and {floor.source} asks for {floor.minimum}"
+    judged = {row.area for row in coverage.areas if row.judged}
+    missing = [area for area in floor.areas if area not in judged]
+    if missing:
+        yield f"no requirement of {' and none of '.join(missing)} was judged, and gate.areas asks for one of each"
+
+
+def _named(names: list[str], limit: int = 8) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,128 @@
+"""How much of the catalogue was judged, why not the rest, and what of that keeps a run from being conformant."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plugin.gate import ExitCode, decide
+from conformance.shortfalls import Floor, shortfalls
+from fixtures.coverage import Asked, groups, measure, within_selection
+from fixtures.record import Cause, Coverage, Level, Result, Verdict
+from tests.reports.sample_report import result, subject
+
+AREAS = {"FENCE": 3, "GANG": 2, "NET": 2}
+ASKED = [
+    Asked(id=f"{area}-{n:02}", title=f"Title of {area} {n}", area=area, level=Level.MUST)
+    for area, n_ in AREAS.items()
+    for n in range(1, n_ + 1)
+]
+IDS = [one.id for one in ASKED]
+
+
+def good(id_: str) -> Result:
+    return result(id_, Verdict.PASSED, [subject("node-1")])
+
+
+def silent(id_: str, code: str, message: str = "", *, verdict: Verdict = Verdict.NOT_APPLICABLE, total: int = 0) -> Result:
+    return result(id_, verdict, reason_code=code, message=message, total=total)
+
+
+def measured(*results: Result, left_out: dict[str, str] | None = None) -> Coverage:
+    """Coverage of a run in which everything that is not named passed."""
+    named = {one.id for one in results}
+    return measure(ASKED, [*results, *(good(id_) for id_ in IDS if id_ not in named and id_ not in (left_out or {}))], left_out or {})
+
+
+def test_a_run_that_judged_everything_says_so() -> None:
+    coverage = measured()
+    assert (coverage.judged, coverage.requirements, coverage.not_judged) == (7, 7, [])
+    assert coverage.sentence == "7 of 7 requirements judged"
+
+
+@pytest.mark.parametrize(
+    ("one", "cause"),
+    [
+        (silent("NET-01", "AboveAccess"), Cause.ACCESS),
+        (silent("NET-01", "SnapshotTarget"), Cause.SNAPSHOT),
+        (silent("NET-01", "NotInSnapshot"), Cause.NOT_IN_SNAPSHOT),
+        (silent("NET-01", "NoRdmaNodes"), Cause.ABSENT),
+        (silent("NET-01", "NoSubjects"), Cause.ABSENT),
+        (silent("NET-01", "NoSubjects", total=3), Cause.SET_ASIDE),
+        (silent("NET-01", "NotRequired"), Cause.POLICY),
+        (silent("NET-01", "NoListingForVendor"), Cause.UNSUPPORTED),
+        (silent("NET-01", "Forbidden", verdict=Verdict.INCONCLUSIVE), Cause.INCONCLUSIVE),
+        (silent("NET-01", "InternalError", verdict=Verdict.ERROR), Cause.INCONCLUSIVE),
+        (silent("NET-01", "AboveAccess", verdict=Verdict.FAILED), Cause.ACCESS),  # required, and nothing was judged
+    ],
+    ids=lambda value: f"{value.reason_code}-{value.verdict}-{value.total}" if isinstance(value, Result) else "",
+)
+def test_causes_are_told_apart(one: Result, cause: Cause) -> None:
+    coverage = measured(one)
+    assert [(missing.id, missing.cause) for missing in coverage.not_judged] == [("NET-01", cause)]
+    assert coverage.judged == 6
+
+
+def test_an_option_that_left_requirements_out_is_named_and_makes_the_verdict_one_of_the_selection() -> None:
+    coverage = measured(left_out={id_: "-k fence" for id_ in IDS if not id_.startswith("FENCE")})
+    assert within_selection(coverage)
+    assert coverage.sentence == "within the selection: 3 of 7 requirements judged; not judged: 4 (GANG, NET), left out by -k fence"
+
+
+def test_each_cause_has_its_part_of_the_sentence() -> None:
+    missing = silent("FENCE-02", "NotInSnapshot", "the snapshot holds no pods")
+    coverage = measured(
+        missing, *(silent(id_, "NoGangScheduler", "none") for id_ in ("GANG-01", "GANG-02")), silent("NET-02", "AboveAccess")
+    )
+    assert coverage.sentence == (
+        "3 of 7 requirements judged; not judged: 1 (NET-02), because they need more access than this run may use; "
+        "1 (FENCE-02), because the snapshot holds no pods; 2 (GANG), because nothing of the kind is in the cluster"
+    )
+
+
+def test_the_sentence_stays_short_whatever_was_not_judged() -> None:
+    asked = [Asked(id=f"A{n:03}-01", title="t", area=f"A{n:03}", level=Level.MUST) for n in range(500)]
+    coverage = measure(asked, [silent(one.id, "NotInSnapshot", f"the snapshot holds no kind-{one.id}") for one in asked], {})
+    assert len(coverage.sentence) < 500
+    assert "and 492 more" in coverage.sentence
+    assert len(groups(coverage)[0].requirements) == 500
+
+
+def missing(*results: Result, floor: Floor | None = None, left_out: dict[str, str] | None = None, lost: str = "") -> list[str]:
+    """The shortfalls of a run in which everything that is not named passed, and ``lost`` has no result."""
+    named = {one.id for one in results}
+    found = [*results, *(good(id_) for id_ in IDS if id_ not in named and id_ not in (left_out or {}) and id_ != lost)]
+    return list(shortfalls(measure(ASKED, found, left_out or {}), found, floor or Floor()))
+
+
+def exit_code(told: list[str], *results: Result) -> int:
+    return int(decide(list(results), strict=False, required=(), pytest_exit=0, residue=False, shortfalls=told)[1])
+
+
+def test_a_whole_run_has_no_shortfall_and_one_shortfall_makes_exit_code_10() -> None:
+    assert missing() == []
+    assert exit_code(missing(), good("NET-01")) == ExitCode.CONFORMANT
+    assert exit_code(["too little"], good("NET-01")) == ExitCode.INCONCLUSIVE
+    assert exit_code(["too little"], good("NET-01"), silent("NET-02", "NonConformant", verdict=Verdict.FAILED)) == ExitCode.NOT_CONFORMANT
+
+
+def test_too_little_judged_names_what_asked_for_more() -> None:
+    floor = Floor(minimum=7, source="--min-judged")
+    assert missing(floor=floor) == []
+    assert missing(silent("NET-02", "NoRdmaNodes"), floor=floor) == ["6 requirements were judged, and --min-judged asks for 7"]
+
+
+def test_an_area_of_which_nothing_was_judged_is_named() -> None:
+    floor = Floor(areas=("FENCE", "NET"))
+    assert missing(silent("NET-02", "NoRdmaNodes"), floor=floor) == []
+    told = missing(floor=floor, left_out={"NET-01": "-k x", "NET-02": "-k x"})
+    assert told == ["no requirement of NET was judged, and gate.areas asks for one of each"]
+
+
+def test_a_requirement_without_a_result_is_a_run_cut_short() -> None:
+    assert missing(lost="GANG-02") == ["the run ended before it had judged GANG-02"]
+
+
+def test_a_missing_right_gates_at_any_level() -> None:
+    lacking = result("NET-02", Verdict.INCONCLUSIVE, reason_code="Forbidden", message="pods could not be listed", level=Level.SHOULD)
+    assert missing(lacking) == ["NET-02 lacks a right: pods could not be listed"]
+    assert missing(silent("NET-02", "Timeout", verdict=Verdict.INCONCLUSIVE)) == []

@@ -1,0 +1,139 @@
+"""Every view says how much the verdict rests on, and none calls a selection conformant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from fixtures.coverage import Asked, measure
+from fixtures.record import Level, Report, Verdict, decode_report, encode_report
+from reports import allure, ctrf, html, junit, markdown, openmetrics, terminal
+from tests.reports.sample_report import report, result, sample_report, subject
+from tests.reports.test_html import Document
+
+ASKED = [Asked(id=f"A-{n:02}", title=f"Title {n}", area="A", level=Level.MUST) for n in range(1, 5)]
+GOOD = [result(f"A-{n:02}", Verdict.PASSED, [subject("n")]) for n in range(1, 4)]
+WITHIN = "within the selection: 3 of 4 requirements judged; not judged: 1 (A-04), left out by -k mig"
+ABSENT = "3 of 4 requirements judged; not judged: 1 (A-04), because nothing of the kind is in the cluster"
+SHORT = "3 requirements were judged, and --min-judged asks for 4"
+
+
+def selected() -> Report:
+    made = report(GOOD)
+    made.scope = measure(ASKED, GOOD, {"A-04": "-k mig"})
+    return made
+
+
+def whole() -> Report:
+    results = [*GOOD, result("A-04", Verdict.NOT_APPLICABLE, reason_code="NoSharing", message="no node shares its devices")]
+    made = report(results)
+    made.scope = measure(ASKED, results, {})
+    return made
+
+
+def short() -> Report:
+    made = whole()
+    assert made.scope is not None
+    made.verdict, made.exit_code = Verdict.INCONCLUSIVE, 10
+    made.scope.shortfalls, made.scope.notes = [SHORT], ["a note"]
+    return made
+
+
+def last_line(made: Report) -> str:
+    return terminal.summary(made, width=120, colour=False, report_path="r.html").splitlines()[-1]
+
+
+def test_the_last_line_of_the_terminal() -> None:
+    assert last_line(whole()) == f"CONFORMANT: {ABSENT}; exit code 0 (conformant: no gating requirement failed), report r.html"
+    assert last_line(selected()) == (
+        f"PASSED WITHIN THE SELECTION: {WITHIN}; exit code 0 (no gating requirement of the selection failed), report r.html"
+    )
+    assert last_line(short()) == f"INCONCLUSIVE: {ABSENT}; exit code 10 (inconclusive: {SHORT}), report r.html"
+
+
+def test_the_terminal_lists_shortfalls_and_notes() -> None:
+    lines = terminal.summary(short(), width=120, colour=False, report_path="r").splitlines()
+    assert f"NOT JUDGED: {SHORT}" in lines
+    assert "Note: a note" in lines
+
+
+def test_the_record_keeps_it() -> None:
+    scope = decode_report(encode_report(selected())).scope
+    assert scope is not None
+    assert (scope.sentence, scope.judged, scope.requirements) == (WITHIN, 3, 4)
+    assert json.loads(encode_report(selected()))["scope"]["notJudged"] == [
+        {"id": "A-04", "title": "Title 4", "area": "A", "level": "MUST", "cause": "selection", "because": "left out by -k mig"}
+    ]
+
+
+def test_the_page_says_it_above_everything_else() -> None:
+    words = Document(html.render(selected())).words
+    assert "Passed within the selection 3 of 4 requirements judged" in words
+    assert "1 left out by -k mig A-04" in words
+    assert "Conformant" not in words
+    assert SHORT in Document(html.render(short())).words
+
+
+@pytest.mark.parametrize("made", [selected(), short()], ids=["selected", "short"])
+def test_no_view_calls_it_conformant(made: Report) -> None:
+    assert not last_line(made).startswith("CONFORMANT")
+    assert not markdown.render(made).splitlines()[0].endswith("Conformant")
+    assert '\ngpu_conformance_conformant{target="live"} 0\n' in openmetrics.render(made)
+
+
+def test_markdown_says_it() -> None:
+    assert "**Scope:** 3 of 4 requirements judged; not judged: 1 (A-04), because nothing of the kind is in the cluster" in markdown.render(
+        whole()
+    )
+    assert "> Not judged: 3 requirements were judged, and --min-judged asks for 4" in markdown.render(short())
+
+
+def test_ctrf_says_it() -> None:
+    scope = json.loads(ctrf.render(short()))["results"]["summary"]["extra"]["scope"]
+    assert scope == {
+        "sentence": ABSENT,
+        "requirements": 4,
+        "judged": 3,
+        "notJudged": {"absent": 1},
+        "shortfalls": [SHORT],
+        "notes": ["a note"],
+    }
+
+
+def test_junit_says_it_and_a_shortfall_is_a_red_case() -> None:
+    root = ET.fromstring(junit.render(whole()))
+    assert [one.get("value") for one in root.iter("property") if one.get("name") == "scope"] == [ABSENT]
+    assert root.get("errors") == "0"
+    red = ET.fromstring(junit.render(short()))
+    assert red.get("errors") == "1"
+    error = next(red.iter("error"))
+    assert (error.get("message"), error.text) == (f"{SHORT}; exit code 10", SHORT)
+
+
+def test_metrics_count_it_by_cause() -> None:
+    text = openmetrics.render(selected())
+    for line in (
+        'requirements_known{target="live"} 4',
+        'requirements_judged{target="live"} 3',
+        'requirements_not_judged{cause="selection",target="live"} 1',
+        'requirements_not_judged{cause="absent",target="live"} 0',
+        'scope_shortfalls{target="live"} 0',
+    ):
+        assert f"\ngpu_conformance_{line}\n" in text
+
+
+def test_allure_says_it(tmp_path: Path) -> None:
+    allure.write(selected(), tmp_path)
+    environment = next(tmp_path.glob("environment.properties")).read_text()
+    assert f"scope={WITHIN}\n" in environment
+
+
+def test_a_record_of_schema_1_0_tells_of_its_results_alone() -> None:
+    document = json.loads(encode_report(sample_report()))
+    del document["scope"]
+    read = decode_report(json.dumps(document | {"schemaVersion": "1.0"}).encode())
+    assert "10 of the 14 requirements in this record judged" in last_line(read)
+    assert "10 of the 14 requirements in this record judged" in Document(html.render(read)).words
