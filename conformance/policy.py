@@ -51,12 +51,46 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "nvidia.com/gpu.present=true",
     )
     """Labels that say by themselves that a node has an accelerator."""
+    marks: tuple[str, ...] = (
+        "feature.node.kubernetes.io/pci-10de.present=true",
+        "feature.node.kubernetes.io/pci-????_10de*.present=true",
+        "feature.node.kubernetes.io/pci-1002.present=true",
+        "feature.node.kubernetes.io/pci-????_1002*.present=true",
+        "feature.node.kubernetes.io/pci-1da3.present=true",
+        "feature.node.kubernetes.io/pci-????_1da3*.present=true",
+        "feature.node.kubernetes.io/pci-0302_8086*.present=true",
+        "feature.node.kubernetes.io/pci-0380_8086*.present=true",
+        "feature.node.kubernetes.io/pci-1200_8086*.present=true",
+        "feature.node.kubernetes.io/amd-vgpu=true",
+        "intel.feature.node.kubernetes.io/gpu=true",
+        "intel.feature.node.kubernetes.io/gaudi=true",
+        "nvidia.com/gpu.product=?*",
+        "nvidia.com/gpu.deploy.operands=false",
+        "nvidia.com/gpu.workload.config=vm-*",
+        "gpu.nvidia.com/model=?*",
+        "amd.com/gpu=true",
+        "amd.com/gpu.product-name=?*",
+        "beta.amd.com/gpu.product-name=?*",
+        "gpu.intel.com/product=?*",
+        "gpu.intel.com/device-id.*=true",
+        "habana.ai/device*=?*",
+        "cloud.google.com/gke-accelerator=?*",
+        "cloud.google.com/gke-tpu-accelerator=?*",
+        "kubernetes.azure.com/accelerator=?*",
+        "eks.amazonaws.com/instance-gpu-name=?*",
+        "eks.amazonaws.com/instance-accelerator-name=?*",
+        "karpenter.k8s.aws/instance-gpu-name=?*",
+        "karpenter.k8s.aws/instance-accelerator-name=?*",
+        "node.kubernetes.io/instance-type=inf[0-9]*.*",
+        "node.kubernetes.io/instance-type=trn[0-9]*.*",
+    )
+    """Labels (globs over ``key=value``) that stay when a node's devices are gone: with one, it counts as an accelerator node."""
     expected_nodes: tuple[str, ...] = ()
     """Names of nodes that are accelerator nodes whatever their labels say; the other sources must agree."""
     expected_count: int | None = None
     """How many accelerator nodes there must be; None does not count them, 0 says that there are none."""
     allow_not_judged: tuple[str, ...] = ()
-    """Names (globs) of accelerator nodes that may be cordoned or NotReady."""
+    """Names (globs) of accelerator nodes that may stay out of reach: cordoned, NotReady, tainted away or without devices."""
     allow_busy: bool = True
     """Whether nodes with no free device may be left to the requirements that only read."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.scope import Scope
+from conformance.scope import UNSCHEDULABLE, Scope
 from fixtures.models import Node, Toleration
 
 
@@ -13,7 +13,7 @@ def foreign_taints(scope: Scope, node: Node) -> list[str]:
         str(taint)
         for taint in node.spec.taints
         if taint.effect in ("NoSchedule", "NoExecute")
-        and taint.key != "node.kubernetes.io/unschedulable"  # said better by "cordoned"
+        and taint.key != UNSCHEDULABLE  # said better by "cordoned"
         and not any(toleration.tolerates(taint) for toleration in tolerations)
     ]
 
@@ -33,3 +33,30 @@ def busy(scope: Scope, node: Node) -> str:
         return ""
     held = scope.held.get(node.name, {})
     return ", ".join(f"{name} {held.get(name, 0)} of {count}" for name, count in sorted(offered.items()))
+
+
+_WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
+_OPERANDS = "nvidia.com/gpu.deploy.operands"
+
+
+def withheld(scope: Scope, node: Node) -> str:
+    """Why a node's devices are said to be kept from containers, or empty (facts 1.3)."""
+    labels = node.metadata.label
+    if labels.get(_OPERANDS) == "false":
+        return f"{_OPERANDS}=false: its owner keeps the agents off this node"
+    if offered := scope.vm_devices(node):
+        return f"it offers {offered}: its devices go to virtual machines"
+    config = labels.get(_WORKLOAD_CONFIG, "")
+    return f"{_WORKLOAD_CONFIG}={config}: its devices go to virtual machines" if config.startswith("vm-") else ""
+
+
+def without_devices(scope: Scope, node: Node) -> str:
+    """Why no pod can get a device of a node, because it offers none; empty when it offers some."""
+    if any(scope.device_allocatable(node).values()) or scope.sources.get(node.name, {}).get("ResourceSlice"):
+        return ""
+    if reason := withheld(scope, node):
+        return f"it offers no device ({reason})"
+    had = [f"{name} {count} in capacity" for name, count in sorted(scope.device_capacity(node).items()) if count]
+    marks = [source for source, yes in scope.sources.get(node.name, {}).items() if yes and source != "capacity"]
+    known = ", ".join([*had, *marks, *scope.marks.get(node.name, ())][:5])
+    return f"it offers no device (it counts as an accelerator node by {known})"

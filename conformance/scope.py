@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 from conformance.claims import Asking, Claims
+from conformance.marks import marks_of
 from conformance.policy import Policy
 from conformance.published import SLICES, TAINT_RULES, Published, Slices
 from fixtures import quantity
 from fixtures.evidence import Subject
 from fixtures.models import Container, Json, Node, Pod, PodSpec, Taint, Toleration
 from fixtures.snapshot import Snapshot
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""Taint of a cordoned node. One that stays without ``spec.unschedulable`` keeps pods away all the same."""
 
 Amount = str | int | float
 """A quantity as it is written."""
@@ -165,7 +169,10 @@ class Scope:
 
     @cached_property
     def sources(self) -> dict[str, dict[str, bool]]:
-        """Per node: each source that could name it, and whether it does (``{node: {source: yes}}``)."""
+        """Per node: each source that could name it, and whether it does (``{node: {source: yes}}``).
+
+        A node that :attr:`marks` alone name is there too, with no source that does.
+        """
         labels = [text.partition("=") for text in self.policy.accelerators.node_labels]
         expected = set(self.policy.accelerators.expected_nodes)
         table: dict[str, dict[str, bool]] = {}
@@ -178,15 +185,23 @@ class Scope:
                     row["DRA driver"] = True  # it publishes for the node, and nothing
             if expected:
                 row["policy"] = node.name in expected
-            if any(row.values()):
+            if any(row.values()) or node.name in self.marks:
                 table[node.name] = row
         for name in expected - table.keys():
             table[name] = {"policy": True}
         return table
 
     @cached_property
+    def marks(self) -> dict[str, tuple[str, ...]]:
+        """Marks of nodes whose capacity offers no device (:mod:`conformance.marks`): no source of their own, but they stay."""
+        globs = self.policy.accelerators.marks
+        bare = [node for node in self.snapshot.nodes if not any(self.device_capacity(node).values())]
+        found = {node.name: marks_of(node, self.is_device, lambda text: matches(text, globs)) for node in bare}
+        return {name: texts for name, texts in found.items() if texts}
+
+    @cached_property
     def accelerator_nodes(self) -> list[Node]:
-        """Nodes that any source calls an accelerator node, in order of name."""
+        """Nodes that any source or mark calls an accelerator node, in order of name."""
         return [node for node in sorted(self.snapshot.nodes, key=lambda n: n.name) if node.name in self.sources]
 
     @cached_property
@@ -198,6 +213,8 @@ class Scope:
         """Why an accelerator node cannot be judged by probes (cordoned, NotReady), or empty."""
         if node.spec.unschedulable:
             return "cordoned"
+        if any(taint.key == UNSCHEDULABLE for taint in node.spec.taints):
+            return f"cordoned (taint {UNSCHEDULABLE})"
         return "" if node.ready else "NotReady"
 
     def device_capacity(self, node: Node) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.marks import is_faint
+from conformance.reach import withheld
 from conformance.scope import Scope, whole
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok
 from fixtures.models import Node
@@ -18,8 +20,6 @@ NFD = "NFD label"
 _NFD_PREFIX = "feature.node.kubernetes.io/"
 _VENDOR_OF_PCI = {"10de": "nvidia.com", "1002": "amd.com", "amd": "amd.com", "1da3": "habana.ai"}
 _PCI = re.compile(r"feature\.node\.kubernetes\.io/(?:pci-(?:[0-9a-f]{4}_)?)?([0-9a-z]{3,4})[.-]")
-_WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
-_OPERANDS = "nvidia.com/gpu.deploy.operands"
 
 
 def source_of(name: str) -> str:
@@ -105,8 +105,13 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
             "policy accelerators.expectedNodes",
             "the policy expects this node and it is gone",
         )
-    if not row[ADVERTISED] and (reason := _withheld(scope, node)):
+    owned = name in scope.policy.accelerators.expected_nodes and not scope.vm_devices(
+        node
+    )  # a label is no excuse for what the owner expects
+    if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
         return not_judged(subject, reason, "node labels")
+    if not any(row.values()):
+        return _marked(subject, scope.marks[name])
     if len(row) < 2:
         only = next(iter(row))
         return not_judged(subject, f"one source only ({only}): there is nothing to compare it with", "node labels and status.capacity")
@@ -123,12 +128,10 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
 
 
-def _withheld(scope: Scope, node: Node) -> str:
-    """Why a node's devices are deliberately not offered to containers, or empty (facts 1.3)."""
-    labels = node.metadata.label
-    if labels.get(_OPERANDS) == "false":
-        return f"{_OPERANDS}=false: its owner keeps the agents off this node"
-    if offered := scope.vm_devices(node):
-        return f"it offers {offered}: its devices go to virtual machines"
-    config = labels.get(_WORKLOAD_CONFIG, "")
-    return f"{_WORKLOAD_CONFIG}={config}: its devices go to virtual machines" if config.startswith("vm-") else ""
+def _marked(subject: Subject, marks: tuple[str, ...]) -> Finding:
+    """A node that no source names and marks do: its devices went, or never came."""
+    observed, source = ", ".join(marks[:5]), "node labels, taints and status.capacity"
+    if is_faint(marks):
+        return not_judged(subject, f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare", source)
+    message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device: what is in it cannot be scheduled"
+    return bad(subject, observed, "a device in capacity or in a ResourceSlice", source, message)

@@ -20,9 +20,9 @@ def test_independent_sources_name_the_same_accelerator_nodes(judge: Evidence, sc
 
 
 @requirement("INV-02")
-def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope) -> None:
+def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_probe: bool) -> None:
     """Every accelerator node was judged."""
-    judge(check_judged(scope))
+    judge(check_judged(scope, probing=may_probe))
 
 
 @requirement("INV-03")

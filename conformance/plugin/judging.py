@@ -67,6 +67,12 @@ def needs(request: pytest.FixtureRequest) -> Needs:
 
 
 @pytest.fixture(scope="session")
+def may_probe(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
+    """Whether this run may create pods at all: not with ``--read-only`` or a saved snapshot."""
+    return _state(request).options.access.rank >= Access.WORKLOAD.rank and not snapshot.offline
+
+
+@pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The API of the cluster. Not applicable for a saved snapshot."""
     opened = _state(request).opened

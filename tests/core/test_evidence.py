@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.evidence import MAX_PASSED_KEPT, Evidence, Finding, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.evidence import MAX_PASSED_KEPT, Evidence, Finding, Outcome, Subject, allowed, bad, missed, not_judged, ok, undecided
 from fixtures.record import Level, Verdict
 
 NODE = Subject("Node", "gpu-0")
@@ -42,6 +42,16 @@ def test_a_should_warns_unless_strict_or_required() -> None:
 
 def test_an_undecided_subject_makes_the_rest_inconclusive() -> None:
     assert judged(ok(NODE), undecided(NODE, "log unreadable")) == (Verdict.INCONCLUSIVE, "Undecided", 1, 2)
+
+
+def test_what_the_policy_allows_to_leave_out_waives_and_never_passes() -> None:
+    assert judged(ok(NODE), allowed(NODE, "cordoned")) == (Verdict.WAIVED, "AllowedByPolicy", 1, 2)
+    assert judged(allowed(NODE, "cordoned"), not_judged(NODE, "vGPU")) == (Verdict.INCONCLUSIVE, "NothingJudged", 0, 2)
+    assert judged(allowed(NODE, "cordoned"), undecided(NODE, "?"), ok(NODE))[0] is Verdict.INCONCLUSIVE
+
+
+def test_what_was_missed_fails_and_is_not_judged() -> None:
+    assert judged(ok(NODE), missed(NODE, "cordoned", "schedulable"), allowed(NODE, "busy")) == (Verdict.FAILED, "NotAllJudged", 1, 3)
 
 
 def test_the_message_names_the_first_subject_and_the_count() -> None:

@@ -90,3 +90,24 @@ def test_hostile_labels_and_slices_do_not_raise() -> None:
     odd = a_node(labels={"feature.node.kubernetes.io/pci-\u202e.present": "true", "nvidia.com/gpu.present": "yes\x00"})
     slices = [{"spec": None}, {"spec": {"nodeName": "ghost", "driver": None}}, {}]
     assert outcomes(nodes=[odd], resourceslices=slices)["gpu-0"] in (Outcome.OK, Outcome.BAD)
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.deploy.operands=false", "nvidia.com/gpu.workload.config=vm-passthrough"])
+def test_a_label_is_no_excuse_for_a_node_that_the_policy_expects(label: str) -> None:
+    key, _, value = label.partition("=")
+    policy = a_policy(accelerators={"expectedNodes": ["gpu-0", "vm-0"]})
+    withheld = a_cpu_node("vm-0", labels={NFD: "true", key: value})
+    found = {finding.subject.name: finding.outcome for finding in check_agreement(a_scope(policy, nodes=[a_node(), withheld]))}
+    assert found["vm-0"] is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity", "outcome"),
+    [
+        ({"amd.com/gpu": "true"}, {}, Outcome.BAD),
+        ({"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice"}, {"google.com/tpu": "0"}, Outcome.BAD),
+        ({}, {"amd.com/gpu": "0"}, Outcome.NOT_JUDGED),
+    ],
+)
+def test_a_node_that_only_marks_name_lost_its_devices(labels: dict[str, str], capacity: dict[str, str], outcome: Outcome) -> None:
+    assert outcomes(nodes=[a_node(), a_cpu_node("lost", labels=labels, capacity=capacity)])["lost"] is outcome
