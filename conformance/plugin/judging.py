@@ -85,10 +85,17 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 def _workspace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Workspace]:
     state = _state(request)
     probes = state.opened.policy.probes
-    workspace = Workspace(cluster, state.run_id, state.worker, priority_class=probes.priority_class, pod_seconds=probes.pod_seconds)
+    workspace = Workspace(
+        cluster,
+        state.run_id,
+        state.worker,
+        priority_class=probes.priority_class,
+        pod_seconds=probes.pod_seconds,
+        folder=Path(state.opened.handover.folder) if state.opened.handover.folder else None,
+    )
     yield workspace
     workspace.close()
-    state.residue += workspace.residue
+    state.began = workspace.began
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ class Handover(msgspec.Struct, kw_only=True):
     context: str | None = None
     in_cluster: bool = False
     snapshot_file: str = ""
+    folder: str = ""  # the run's own, for what vouches for it
     policy: Json = {}
 
 

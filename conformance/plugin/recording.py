@@ -17,8 +17,12 @@ from conformance.scope import Scope
 from conformance.shortfalls import Floor, shortfalls
 from conformance.version import VERSION
 from fixtures import ownership
+from fixtures.belongings import belongings, remove
 from fixtures.chaos_record import ChaosReport
+from fixtures.cluster import Cluster
 from fixtures.coverage import Asked, measure
+from fixtures.ownership import PRIORITY_CLASSES
+from fixtures.proof import ProofView, proof_files, read_files, read_proofs
 from fixtures.record import Access, Coverage, InventoryRow, Report, Requests, Result, Run, Suite, Verdict
 from fixtures.trouble import ApiTrouble
 
@@ -35,11 +39,12 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
     except OSError as error:
         raise pytest.UsageError(f"--report-dir {folder}: {error.strerror or error}") from None
     state.report_folder = folder
+    state.opened.handover.folder = str(folder.resolve())
 
 
 def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Report, int]:
     """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
-    _sweep(state)
+    sweep(state, workers=bool(getattr(config.option, "tx", None)))
     order = list(state.catalogue.by_id)
     results = sorted(state.results.values(), key=lambda result: order.index(result.id))
     coverage = _coverage(state, results)
@@ -106,27 +111,51 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
     )
 
 
-def _sweep(state: State) -> None:
-    """Remove what an interrupted worker could not. What then remains is residue (exit code 11).
+def sweep(state: State, *, workers: bool) -> None:
+    """Look at what the cluster shows of the run, and remove it. What then stays, or may, is residue (exit code 11).
 
-    Only kinds that a selected requirement creates are looked for: for others the caller may have no right. A kind that was
-    never created for lack of rights leaves nothing.
+    What the run remembers does not count: an interrupted worker's memory is lost, and what it could not remove may be gone. Only
+    kinds that a selected requirement creates are looked for: for others the caller may have no right. A kind that was never
+    created for lack of rights leaves nothing.
     """
     cluster = state.opened.cluster
-    if cluster is None or state.options.access is Access.READ:
-        return
     keys = tuple(key for key in created_keys(state) if key not in state.never_created)
+    if cluster is None or state.options.access is Access.READ or not keys:
+        return
     try:
-        left = ownership.remove(cluster, ownership.find(cluster, state.run_id, keys=keys))
-        state.residue += [str(item) for item in left]
+        views = {state.run_id: _proof_of(state, cluster)}
+        found = belongings(cluster, views, state.run_id, keys=keys)
+        state.residue += remove(cluster, found, views)
+        state.complaints += [f"{item} carries this run's labels, and the run did not create it: left as it is" for item in found.unproven]
     except ApiTrouble as trouble:
-        if any(result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values()):
+        if _may_have_created(state) if workers else state.began:
             state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")
+        return
+    if not state.residue:
+        for file in proof_files(state.report_folder) if state.report_folder else ():
+            file.unlink(missing_ok=True)  # of a worker that ended without a word
+
+
+def _may_have_created(state: State) -> bool:
+    """Whether a worker may have created anything. What a killed one did is not known: a requirement without a result may have begun."""
+    probed = (result.access is not Access.READ and result.verdict is not Verdict.NOT_APPLICABLE for result in state.results.values())
+    return any(probed) or len(state.results) < state.planned
+
+
+def _proof_of(state: State, cluster: Cluster) -> ProofView:
+    """What vouches for the run: its PriorityClasses, and its folder."""
+    view = ProofView(run_id=state.run_id)
+    if PRIORITY_CLASSES not in state.never_created:
+        view = read_proofs(cluster, state.run_id).get(state.run_id, view)
+    if state.report_folder is not None:
+        view = view.merged(read_files(proof_files(state.report_folder))[0].get(state.run_id, ProofView(run_id=state.run_id)))
+    return view
 
 
 def created_keys(state: State) -> list[str]:
-    """Cluster-scoped kinds that the selected requirements create."""
-    return [key for key in ownership.CLUSTER_SCOPED_KEYS if f"create {key}" in state.needs.writes]
+    """Cluster-scoped kinds that the selected requirements create, and the class that vouches for what they create."""
+    created = {right.removeprefix("create ") for right in state.needs.writes if right.startswith("create ")}
+    return [key for key in ownership.CLUSTER_SCOPED_KEYS if key in created or (created and key == PRIORITY_CLASSES)]
 
 
 def _inventory(state: State) -> list[InventoryRow]:

@@ -28,6 +28,7 @@ class State:
         self.results: dict[str, Result] = {}
         self.chaos: list[ChaosResult] | None = None
         self.residue: list[str] = []
+        self.began = False  # whether anything was ever to be created by this process
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
         self.left_out: dict[str, str] = {}

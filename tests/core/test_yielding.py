@@ -60,7 +60,7 @@ def test_the_owner_s_class_is_used_as_it_is_and_stays(tmp_path: Path) -> None:
 
 def test_without_a_class_no_pod_is_created(tmp_path: Path) -> None:
     with served(tmp_path, troubles=[Trouble("create", ownership.PRIORITY_CLASSES, 403, 9)], admissions=chain()) as (cluster, _):
-        workspace = Workspace(cluster, RUN)
+        workspace = Workspace(cluster, RUN, folder=tmp_path)
         with pytest.raises(Inconclusive, match=r"PriorityClass gpu-conformance-.*probes\.priorityClass"):
             workspace.create("pods", POD, workspace.namespace())
         assert "create pods" not in cluster.requests().by_verb_and_resource
@@ -71,7 +71,7 @@ def test_without_a_class_no_pod_is_created(tmp_path: Path) -> None:
 def test_a_dry_run_creates_no_class(tmp_path: Path) -> None:
     with served(tmp_path, admissions=chain()) as (cluster, _):
         workspace = Workspace(cluster, RUN)
-        assert workspace.ask("pods", POD, workspace.namespace()).ok
+        assert workspace.ask("pods", POD, "default").ok
         assert classes(cluster) == []
 
 

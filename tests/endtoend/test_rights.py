@@ -8,6 +8,8 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.requirement import Requirement
+from fixtures.ownership import PRIORITY_CLASSES
+from fixtures.proof import VERBS
 from fixtures.record import Access
 from tests.endtoend.runs import run_suite
 
@@ -19,6 +21,7 @@ OWN = frozenset(
         "create authorization.k8s.io/selfsubjectaccessreviews",  # every user may ask what he may do (system:basic-user)
         *(f"list {key}" for key in ("nodes", "pods", "namespaces")),
         *(f"{verb} namespaces" for verb in ("create", "delete", "watch")),
+        *(f"{verb} {PRIORITY_CLASSES}" for verb in VERBS),  # what vouches for the run; without these rights its folder does
     }
 )
 """What the plugin does by itself."""

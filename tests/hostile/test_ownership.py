@@ -1,0 +1,149 @@
+"""What the suite takes for its own: what its proof knows by UID, and never what carries its name, its labels or its annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import ownership, proof
+from fixtures.belongings import belongings, remove
+from fixtures.cluster import Cluster
+from fixtures.evidence import Inconclusive
+from fixtures.probes.workspace import Workspace
+from fixtures.proof import PROOF, read_proofs
+from fixtures.simulator.gangs.crds import KUEUE
+from fixtures.simulator.server.troubles import Trouble
+from fixtures.trouble import ApiTrouble
+from tests.served import served
+
+RUN = "20261121-100000-test"
+OTHER = "20261121-100000-else"
+NAMESPACE = f"gpu-conformance-{RUN}-rest"
+CLASSES = ownership.PRIORITY_CLASSES
+FLAVORS = "kueue.x-k8s.io/resourceflavors"
+
+
+def a_namespace(name: str, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **meta}}
+
+
+@contextmanager
+def a_workspace(folder: Path, *troubles: Trouble) -> Iterator[tuple[Workspace, Cluster]]:
+    with served(folder, KUEUE, troubles) as (cluster, _):
+        yield Workspace(cluster, RUN, folder=folder), cluster
+
+
+def copied(cluster: Cluster) -> dict[str, Any]:
+    """Labels and annotations of the run's namespace, as a tenant may read and write them."""
+    meta = cluster.get("namespaces", NAMESPACE).json()["metadata"]
+    return {"labels": meta["labels"], "annotations": meta["annotations"]}
+
+
+# -- before use ---------------------------------------------------------------------------------------
+
+
+FORGED = [
+    {},
+    {"labels": ownership.labels(RUN)},
+    {"labels": ownership.labels(RUN), "annotations": {PROOF: "0" * 32}},
+    {"labels": ownership.labels(OTHER)},
+]
+
+
+@pytest.mark.parametrize("meta", FORGED, ids=["name", "labels", "token", "another run"])
+def test_a_namespace_that_is_there_already_is_not_used(tmp_path: Path, meta: dict[str, Any]) -> None:
+    with a_workspace(tmp_path) as (workspace, cluster):
+        assert cluster.create("namespaces", a_namespace(NAMESPACE, **meta)).ok
+        before = cluster.get("namespaces", NAMESPACE).json()
+        with pytest.raises(Inconclusive, match="there already, and not proven"):
+            workspace.namespace()
+        workspace.close()
+        assert workspace.residue == []
+        assert cluster.get("namespaces", NAMESPACE).json() == before
+
+
+def test_a_namespace_that_somebody_put_in_the_place_of_the_run_s_is_left_alone(tmp_path: Path) -> None:
+    """He knows everything that can be read of it, the token included."""
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        known = copied(cluster)
+        assert cluster.delete("namespaces", NAMESPACE).ok
+        assert cluster.create("namespaces", a_namespace(NAMESPACE, **known)).ok
+        views = read_proofs(cluster)
+        found = belongings(cluster, views)
+        assert [item.name for item in found.unproven] == [NAMESPACE]
+        workspace.close()
+        assert workspace.residue == []
+        assert cluster.get("namespaces", NAMESPACE).ok
+
+
+def test_nothing_is_created_before_the_proof_knows_of_it(tmp_path: Path) -> None:
+    with a_workspace(tmp_path, Trouble("patch", CLASSES, 403, 9)) as (workspace, cluster):
+        with pytest.raises(ApiTrouble, match="could not be written"):
+            workspace.namespace()
+        assert "create namespaces" not in cluster.requests().by_verb_and_resource
+        workspace.close()
+        assert (workspace.residue, belongings(cluster, read_proofs(cluster)).runs) == ([], frozenset())
+
+
+def test_each_object_is_in_the_proof_by_its_uid_before_it_is_used(tmp_path: Path) -> None:
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        workspace.create(FLAVORS, {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": {}})
+        view = read_proofs(cluster)[RUN]
+        for key, name in (("namespaces", NAMESPACE), (FLAVORS, "f")):
+            assert view.created_here(key, name, cluster.get(key, name).json()["metadata"]["uid"])
+        workspace.clear()
+        assert read_proofs(cluster)[RUN].names == (("namespaces", NAMESPACE),)
+        workspace.close()
+        assert read_proofs(cluster) == {}
+        assert list(tmp_path.glob("created*.json")) == []
+
+
+# -- afterwards ---------------------------------------------------------------------------------------
+
+
+def test_what_lost_its_labels_is_still_the_run_s(tmp_path: Path) -> None:
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        assert cluster.patch("namespaces", NAMESPACE, {"metadata": {"labels": dict.fromkeys(ownership.labels(RUN))}}).ok
+        views = read_proofs(cluster)
+        found = belongings(cluster, views, RUN)
+        assert [(item.name, item.run_id) for item in found.objects] == [(NAMESPACE, RUN)]
+        assert remove(cluster, found, views) == []
+        assert cluster.get("namespaces", NAMESPACE).status == 404
+        assert read_proofs(cluster) == {}
+        workspace.close()
+
+
+def test_a_class_stays_while_it_vouches_for_what_is_not_put_back(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        opened = proof.Proof.open(cluster, RUN, renewing=False)
+        opened.vouch("digest")
+        views = read_proofs(cluster)
+        [line] = remove(cluster, belongings(cluster, views), views)
+        assert "1 changes that are not put back; first `gpu-conformance chaos recover`" in line
+        opened.forget({"digest"})
+        views = read_proofs(cluster)
+        assert remove(cluster, belongings(cluster, views), views) == []
+
+
+def test_a_class_stays_while_something_that_it_vouches_for_does(tmp_path: Path) -> None:
+    with a_workspace(tmp_path, stays := Trouble("delete", "namespaces", 403, 99)) as (workspace, cluster):
+        workspace.namespace()
+        views = read_proofs(cluster)
+        lines = remove(cluster, belongings(cluster, views), views)
+        assert [NAMESPACE in lines[0], "vouches for what is left" in lines[1]] == [True, True]
+        stays.times = 0
+        assert remove(cluster, belongings(cluster, views), views) == []
+
+
+@pytest.mark.parametrize("key", ["namespaces", CLASSES])
+def test_a_kind_that_every_cluster_serves_is_never_nothing(tmp_path: Path, key: str) -> None:
+    """A gateway that answers 404 says nothing of what is left."""
+    with a_workspace(tmp_path, Trouble("list", key, 404, 99)) as (_, cluster), pytest.raises(ApiTrouble):
+        belongings(cluster, {})

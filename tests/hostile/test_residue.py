@@ -1,0 +1,116 @@
+"""Residue is what the cluster shows at the end, whatever the run remembers; a cluster that cannot be asked has kept it unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.needs import Needs
+from conformance.plugin.opening import Handover, Opened
+from conformance.plugin.options import Options
+from conformance.plugin.recording import created_keys, sweep
+from conformance.plugin.state import State
+from conformance.policy import Policy
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.probes.workspace import Workspace
+from fixtures.proof import Proof
+from fixtures.record import Target, TargetKind
+from fixtures.simulator.server.troubles import Trouble
+from tests.served import served
+
+RUN = "20261121-100000-test"
+NAMESPACE = f"gpu-conformance-{RUN}-rest"
+WRITES = ("create namespaces", "create pods")
+
+
+def a_state(cluster: Cluster, folder: Path, *, writes: tuple[str, ...] = WRITES) -> State:
+    target = Target(kind=TargetKind.LIVE, server=cluster.server)
+    state = State(load_catalogue(), Options(), RUN)
+    state.opened = Opened(target, cluster, Policy(), Handover(target=target, run_id=RUN))
+    state.needs = Needs(reads={}, writes={right: ["X"] for right in writes})
+    state.report_folder = folder
+    return state
+
+
+def killed(cluster: Cluster, folder: Path, worker: str = "gw0") -> None:
+    """A worker created a namespace and was ended by SIGKILL."""
+    workspace = Workspace(cluster, RUN, worker, folder=folder)
+    workspace.namespace()
+    proof = workspace._opened
+    assert proof is not None
+    proof.stop_renewing()
+
+
+def test_what_a_killed_worker_left_is_found_and_removed(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        killed(cluster, tmp_path)
+        state = a_state(cluster, tmp_path)
+        sweep(state, workers=True)
+        assert (state.residue, state.complaints) == ([], [])
+        assert ownership.find(cluster) == []
+        assert list(tmp_path.glob("created*")) == []
+
+
+def test_the_run_s_folder_is_enough_where_the_class_was_refused(tmp_path: Path) -> None:
+    refused = Trouble("create", ownership.PRIORITY_CLASSES, 403, 1)
+    with served(tmp_path, troubles=[refused]) as (cluster, _):
+        killed(cluster, tmp_path)
+        state = a_state(cluster, tmp_path)
+        state.never_created = frozenset({ownership.PRIORITY_CLASSES})
+        sweep(state, workers=True)
+        assert state.residue == []
+        assert ownership.find(cluster) == []
+
+
+def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("delete", "namespaces", 403, 99)]) as (cluster, _):
+        killed(cluster, tmp_path)
+        state = a_state(cluster, tmp_path)
+        sweep(state, workers=True)
+        assert any("namespaces gpu-conformance" in line for line in state.residue)
+        assert list(tmp_path.glob("created*")) != []  # they vouch for what stays
+
+
+def test_a_look_alike_is_told_and_stays(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": ownership.labels(RUN)}}
+        assert cluster.create("namespaces", theirs).ok
+        state = a_state(cluster, tmp_path)
+        sweep(state, workers=False)
+        assert state.residue == []
+        assert ["the run did not create it" in line for line in state.complaints] == [True]
+        assert cluster.get("namespaces", NAMESPACE).ok
+
+
+@pytest.mark.parametrize(("began", "unknown"), [(True, True), (False, False)])
+def test_a_cluster_that_cannot_be_asked_at_the_end_leaves_residue_unknown(tmp_path: Path, began: bool, unknown: bool) -> None:
+    lost = [Trouble("list", key, "drop", 99) for key in ("namespaces", ownership.PRIORITY_CLASSES)]
+    with served(tmp_path, troubles=lost) as (cluster, _):
+        state = a_state(cluster, tmp_path)
+        state.began = began
+        sweep(state, workers=False)
+        assert [f"cannot tell what is left of run {RUN}" in line for line in state.residue] == [True] * unknown
+
+
+def test_a_worker_without_a_word_may_have_left_anything(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("list", "namespaces", "drop", 99)]) as (cluster, _):
+        state = a_state(cluster, tmp_path)
+        state.planned = 1  # and no result
+        sweep(state, workers=True)
+        assert ["cannot tell" in line for line in state.residue] == [True]
+
+
+def test_a_run_that_reads_only_looks_for_nothing(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        state = a_state(cluster, tmp_path, writes=())
+        sweep(state, workers=False)
+        assert cluster.requests().count == 0
+
+
+def test_what_vouches_is_looked_for_wherever_something_is_created(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        assert created_keys(a_state(cluster, tmp_path)) == ["namespaces", ownership.PRIORITY_CLASSES]
+        assert Proof.open(cluster, RUN, renewing=False).close() == ""
