@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from conformance.platform_namespaces import READS
 from conformance.requirement import Requirement
 
 FOLDER = Path(__file__).parent
@@ -77,4 +78,10 @@ def _load(path: Path) -> Area:
             problems.append(f"it belongs to another area than {area.area}")
         if problems:
             raise CatalogueError(f"{where}: {requirement.id}: {problems[0]}")
-    return area
+    return msgspec.structs.replace(area, requirements=[_with_proofs(requirement) for requirement in area.requirements])
+
+
+def _with_proofs(requirement: Requirement) -> Requirement:
+    """The requirement with what it reads to tell the platform's namespaces from tenants'."""
+    proofs = [key for key in READS if requirement.tells_tenants and key not in (*requirement.reads, *requirement.optional_reads)]
+    return msgspec.structs.replace(requirement, optional_reads=[*requirement.optional_reads, *proofs])

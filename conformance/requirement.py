@@ -16,7 +16,10 @@ MAX_TITLE = 110
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One requirement. ``reads`` are resource keys of the snapshot; ``writes`` are ``"verb resource-key"`` pairs."""
+    """One requirement. ``reads`` are resource keys of the snapshot; ``writes`` are ``"verb resource-key"`` pairs.
+
+    ``tells_tenants``: it tells the platform's namespaces from tenants', and reads what proves them.
+    """
 
     id: str
     title: str
@@ -28,6 +31,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reads: list[str] = []
     writes: list[str] = []
     optional_reads: list[str] = []  # read when served; a kind that is not served is no trouble
+    tells_tenants: bool = False
 
     @property
     def area(self) -> str:

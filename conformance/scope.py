@@ -10,13 +10,17 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
+from typing import Any
 
+from conformance import platform_namespaces as platform
 from conformance.claims import Asking, Claims
 from conformance.marks import marks_of
+from conformance.platform_namespaces import PlatformNamespaces
 from conformance.policy import Policy
 from conformance.published import SLICES, TAINT_RULES, Published, Slices
 from fixtures import quantity
 from fixtures.evidence import Subject
+from fixtures.kinds import KINDS
 from fixtures.models import Container, Json, Node, Pod, PodSpec, Taint, Toleration
 from fixtures.snapshot import Snapshot
 
@@ -258,12 +262,30 @@ class Scope:
 
     def is_tenant(self, namespace: str) -> bool:
         """Whether a namespace is a tenant's."""
-        tenants = self.policy.tenants
-        return matches(namespace, tenants.namespaces) and not matches(namespace, tenants.infrastructure)
+        return matches(namespace, self.policy.tenants.namespaces) and not self.is_infrastructure(namespace)
 
     def is_infrastructure(self, namespace: str) -> bool:
         """Whether a namespace belongs to the platform."""
-        return matches(namespace, self.policy.tenants.infrastructure)
+        return bool(self.platform.why(namespace))
+
+    @cached_property
+    def platform(self) -> PlatformNamespaces:
+        """The platform's namespaces, and what proves them."""
+        runs = platform.namespaces_of_runs(self._whole(platform.PRIORITY_CLASSES), self._whole("namespaces"))
+        proven = {**platform.exempt(self.operators_namespaces), **runs}
+        served = bool(self._whole(platform.CLUSTER_VERSIONS)) or platform.CLUSTER_VERSIONS in self.snapshot.versions
+        nodes = any(platform.OPENSHIFT_NODE in node.metadata.label for node in self._whole("nodes"))
+        return PlatformNamespaces(self.policy.tenants, proven, openshift=served or nodes)
+
+    @cached_property
+    def operators_namespaces(self) -> dict[str, str]:
+        """Where operators say that they run: ``{namespace: what proves it}``."""
+        return platform.operators_namespaces((KINDS[key].kind, item) for key in platform.OPERATORS for item in self._whole(key))
+
+    def _whole(self, key: str) -> list[Any]:
+        """Objects of a listing that is whole; none of any other: what was not read proves nothing."""
+        listing = self.snapshot.listing(key)
+        return [] if listing.trouble else listing.items
 
     @cached_property
     def device_pods(self) -> list[Pod]:

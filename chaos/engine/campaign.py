@@ -14,7 +14,7 @@ import msgspec
 from chaos import namespaces
 from chaos.artefacts import VERDICT
 from chaos.engine.admission import admitted
-from chaos.engine.conforming import Conforming
+from chaos.engine.conforming import Conforming, with_platform
 from chaos.engine.handover import Access
 from chaos.engine.ladder import Stop
 from chaos.engine.machine_lock import MachineLock
@@ -64,7 +64,8 @@ class Campaign:
         self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request)
         self._lock = MachineLock(f"{where.cluster.shown_server} {where.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
-        self._conforming = Conforming(where.access, msgspec.to_builtins(where.policy), self.stop)
+        own = namespaces.of_run(where.run_id)
+        self._conforming = Conforming(where.access, with_platform(where.policy, own, f"{own}-canaries"), self.stop)
 
     def __enter__(self) -> Campaign:
         """Raises :class:`Refused`."""

@@ -15,12 +15,21 @@ import yaml
 from chaos.artefacts import Conformance, Requirement
 from chaos.engine.handover import Access
 from chaos.engine.ladder import Stop, supervise
+from conformance.policy import Policy
 from fixtures.models import Json
 from fixtures.record import Report, Verdict, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300.0
 AREAS = ("adv", "fence", "gang", "inv", "iso", "mig", "net", "obs", "ops", "psa", "req", "share")
+
+
+def with_platform(policy: Policy, *names: str) -> Json:
+    """The policy as a document, in which the namespaces that the run makes for itself are no tenants'."""
+    more = (*policy.tenants.more_infrastructure, *names)
+    tenants = msgspec.structs.replace(policy.tenants, more_infrastructure=more)
+    document: Json = msgspec.to_builtins(msgspec.structs.replace(policy, tenants=tenants))
+    return document
 
 
 class Conforming:

@@ -72,7 +72,8 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
                 yield undecided(subject(pod), f"whether it asks for a device is not known: {asking.unknown}", "pod spec and claims")
             else:
                 way = way_in(scope, pod, node)
-                message = f"it asks for no device and runs on accelerator node {node.name}: {way}"
+                advice = scope.platform.advice(pod.namespace)
+                message = f"it asks for no device and runs on accelerator node {node.name}: {way}{advice}"
                 yield bad(
                     subject(pod), f"on {node.name} without a device", "a device, a DaemonSet, a static pod", "pod spec and owner", message
                 )
@@ -126,6 +127,7 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
             elif blanket:
                 which = f"every taint of effect {blanket[0].effect}" if blanket[0].effect else "every taint"
                 message = f"its toleration {blanket[0]} matches {which}, so its pods may land behind any fence made of them"
+                message += scope.platform.advice(template.namespace)
                 yield bad(
                     template.place, f"operator Exists without key (effect {blanket[0].effect or 'any'})", "named keys", source, message
                 )

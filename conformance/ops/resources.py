@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from conformance.platform_namespaces import IGNORED
 from conformance.scope import Scope
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
 from fixtures.kinds import KINDS
@@ -21,7 +22,6 @@ EMPTY_REASONS = {
 }
 """Reasons of a Ready condition that mean: nothing was done (facts 1.8, trap)."""
 
-IGNORED = frozenset(("ignored", "ignore"))
 _SINGLETONS = (CLUSTER_POLICY, GPU_CLUSTER, "mellanox.com/nicclusterpolicies")
 _COMPONENTS = ("driver", "devicePlugin", "metricsExporter")
 _SOURCE = "status.state, status.conditions"

@@ -76,7 +76,7 @@ def check_bypass(scope: Scope) -> Iterator[Finding]:
             if found:
                 first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
                 message = f"{first}: it can use devices that were granted to others, and nothing counts them"
-                yield bad(subject(pod), "; ".join(found)[:1500], EXPECTED, SOURCE, message[:600])
+                yield bad(subject(pod), "; ".join(found)[:1500], EXPECTED, SOURCE, message[:600] + scope.platform.advice(pod.namespace))
             elif not environments.known and any(_takes_config(container) for container in pod.spec.every_container()):
                 reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
                 yield not_judged(subject(pod), reason, SOURCE)

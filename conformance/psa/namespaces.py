@@ -43,9 +43,11 @@ def _judge(scope: Scope, namespace: Namespace) -> Finding:
         return bad(about, observed, expected, SOURCE, message)
     if f"{PREFIX}enforce" not in labels:
         message = "no enforce label, so the API server's default applies (privileged unless its configuration says otherwise)"
+        message += scope.platform.advice(namespace.name)
         return bad(about, observed, expected, SOURCE, message)
     if effective.enforce.level.strictness < required.strictness:
         message = f"it enforces {effective.enforce.level} where the policy asks {required}, so pods beyond {required} are admitted"
+        message += scope.platform.advice(namespace.name)
         return bad(about, observed, expected, SOURCE, message)
     return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(_advice(labels, [error.label for error in errors])))
 

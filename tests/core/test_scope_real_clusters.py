@@ -52,6 +52,6 @@ def test_a_pod_that_asks_for_none_asks_for_no_device(amount: object, asks: bool)
     assert scope.asking(a_pod_spec(devices={"nvidia.com/gpu": amount}), "team-a").devices is asks
 
 
-@pytest.mark.parametrize("namespace", ["openshift", "gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])
+@pytest.mark.parametrize("namespace", ["gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])
 def test_namespaces_that_platforms_bring_are_no_tenants(namespace: str) -> None:
     assert not a_scope(nodes=[]).is_tenant(namespace)

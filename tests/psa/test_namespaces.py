@@ -58,7 +58,7 @@ def test_an_exception_of_the_policy_lowers_the_level_of_its_tenant_only() -> Non
 
 
 def test_infrastructure_is_no_tenant() -> None:
-    assert judged(a_namespace("kube-system"), a_namespace("gpu-operator"), a_namespace("gpu-conformance-x")) == []
+    assert judged(a_namespace("kube-system"), a_namespace("gpu-operator"), a_namespace("gpu-conformance")) == []
 
 
 def test_the_empty_default_namespace_is_not_judged_and_a_used_one_is() -> None:
