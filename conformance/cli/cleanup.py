@@ -1,58 +1,140 @@
-"""``gpu-conformance cleanup``: remove what a killed run left, by run label and UID, and nothing else."""
+"""``gpu-conformance cleanup``: remove what killed runs left, as far as it is proven to be theirs, and nothing else.
+
+Exit codes: 0 nothing of an ended run is left, 4 usage, or not allowed or not confirmed, 10 the cluster could not be asked, or
+something carries the suite's labels and nothing proves whose it is, 11 something of a run stays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
+from chaos.lease import LeaseView, read_lease
+from conformance.cli import confirming
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of, plain
+from conformance.policy_file import PolicyError
 from fixtures import ownership
+from fixtures.belongings import Belongings, belongings, remove
 from fixtures.cluster import Cluster
 from fixtures.discovery import discover
 from fixtures.kinds import KINDS
+from fixtures.proof import ALIVE_SECONDS, SURELY, ProofView, living, read_folder, read_proofs
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
 
-RESIDUE = 11
-INCONCLUSIVE = 10
+PROGRAM = "gpu-conformance cleanup"
+OK, USAGE, INCONCLUSIVE, RESIDUE = 0, 4, 10, 11
+
+
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do: ``run_id`` empty means every run, ``folder`` None that the cluster alone vouches."""
+
+    run_id: str
+    folder: Path | None
+    dry_run: bool
+    consent: Consent
 
 
 def main(argv: Sequence[str]) -> int:
-    """Find and remove. Exit 0 nothing left, 4 usage, 10 the cluster could not be asked, 11 something stays."""
-    parser = Parser(prog="gpu-conformance cleanup")
+    """Find, show, ask and remove."""
+    parser = Parser(prog=PROGRAM)
     parser.add_argument("command")
     parser.add_argument("--kubeconfig", metavar="FILE", default="")
     parser.add_argument("--context", metavar="NAME")
     parser.add_argument("--in-cluster", action="store_true")
     parser.add_argument("--run", metavar="ID", default="", help="one run only; default: every run of the suite")
+    parser.add_argument("--folder", metavar="DIR", default="", help="a run's report folder, or one that holds some: they vouch too")
     parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
+    confirming.add_options(parser)
     arguments = parser.parse_args(argv)
     if bool(arguments.kubeconfig) == arguments.in_cluster:
         return complain(parser.prog, "name the cluster: --kubeconfig FILE or --in-cluster (none is taken from the environment)")
     if arguments.run and not ownership.is_run_id(arguments.run):
         return complain(parser.prog, f"--run {arguments.run!r}: not a run id")
+    folder = Path(arguments.folder) if arguments.folder else None
+    if folder is not None and not folder.is_dir():
+        return complain(parser.prog, f"--folder {folder}: no such folder")
     try:
+        wanted = _Wanted(run_id=arguments.run, folder=folder, dry_run=arguments.dry_run, consent=consent_of(arguments))
         cluster = Cluster.in_cluster() if arguments.in_cluster else Cluster.from_kubeconfig(Path(arguments.kubeconfig), arguments.context)
         cluster.probe()
-    except ClusterUnreachable as error:
+    except (ClusterUnreachable, PolicyError) as error:
         return complain(parser.prog, error)
     try:
-        return _clean(cluster, arguments.run, arguments.dry_run)
+        return _clean(cluster, wanted)
+    except NotConfirmed as error:
+        return complain(parser.prog, error)
     except ApiTrouble as trouble:
         complain(parser.prog, trouble.message)
         return INCONCLUSIVE
 
 
-def _clean(cluster: Cluster, run_id: str, dry_run: bool) -> int:
+def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     served = discover(cluster)
     cluster.learn_versions({key: served[key][0] for key in KINDS if key in served})
-    found = ownership.find(cluster, run_id)
-    if dry_run:
-        for item in found:
-            print(f"would remove {item}")
-        return 0
-    left = ownership.remove(cluster, found)
-    for item in found:
-        print(f"{'NOT removed' if item in left else 'removed'} {item}")
-    if not found:
-        print("nothing of the suite is left in the cluster")
-    return RESIDUE if left else 0
+    views = _proofs(cluster, wanted)
+    found = belongings(cluster, views, wanted.run_id)
+    alive = _alive(cluster, [view for run_id, view in views.items() if run_id in found.runs])
+    ended = found.of(found.runs - alive)
+    for run_id in sorted(found.runs & alive):
+        print(plain(f"spared, because it is alive: {views[run_id].told}"))
+    for item in found.unproven:
+        print(plain(f"NOT touched: {item} carries the suite's labels, and nothing proves that a run created it: possibly an attack"))
+    plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
+    if wanted.dry_run:
+        for line in plan:
+            print(plain(f"would {line}"))
+    elif plan:
+        confirm(cluster, plan, wanted.consent)
+        if _remove(cluster, ended, views, wanted.run_id):
+            return RESIDUE
+    else:
+        print("nothing of an ended run is left in the cluster" if found.runs or found.unproven else "nothing of the suite is left")
+    return INCONCLUSIVE if found.unproven else OK
+
+
+def _proofs(cluster: Cluster, wanted: _Wanted) -> Mapping[str, ProofView]:
+    """What vouches for runs, by run id: their PriorityClasses, and the files of the folder."""
+    views = dict(read_proofs(cluster, wanted.run_id))
+    if wanted.folder is not None:
+        kept, wrong = read_folder(wanted.folder)
+        for line in wrong:
+            print(plain(f"vouches for nothing: {line}"))
+        for run_id, view in kept.items():
+            views[run_id] = views[run_id].merged(view) if run_id in views else view
+    return views
+
+
+def _alive(cluster: Cluster, views: Iterable[ProofView]) -> frozenset[str]:
+    """Runs that go on: by their proofs, or because one holds the Lease of chaos experiments and has not let it expire."""
+    try:
+        lease = read_lease(cluster)
+    except ApiTrouble as trouble:
+        if trouble.code != "Forbidden":
+            raise
+        lease = None  # an account without rights to experiments: their proofs tell as well
+    holding = {lease.holder.run_id} if lease is not None and lease.holder is not None and _is_held(lease) else set()
+    return living(cluster, views) | holding
+
+
+def _is_held(lease: LeaseView) -> bool:
+    """Whether its holder may be alive. Two machines' clocks differ, so one that has just expired still counts."""
+    age = lease.age()
+    if lease.holder is None or lease.holder.dead or age is None:
+        return False
+    return age <= timedelta(seconds=SURELY * min(lease.seconds, ALIVE_SECONDS))
+
+
+def _remove(cluster: Cluster, ended: Belongings, views: Mapping[str, ProofView], run_id: str) -> bool:
+    """Remove, and look again; whether something stays."""
+    why = remove(cluster, ended, views)
+    left = belongings(cluster, views, run_id).of(ended.runs)
+    staying = {item.uid for item in (*left.objects, *left.classes)}
+    for item in (*ended.objects, *ended.classes):
+        print(plain(f"{'NOT removed' if item.uid in staying else 'removed'}: {item}"))
+    for line in why:
+        print(plain(f"stays: {line}"))
+    return bool(why or staying)

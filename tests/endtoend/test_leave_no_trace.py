@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.allowlist import cluster_uid
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.simulator.embedded import EmbeddedCluster
@@ -76,6 +77,7 @@ def test_after_sigkill_cleanup_removes_the_run_and_nothing_else(embedded: Embedd
     left = ownership.find(session)
     assert left, "the killed run left nothing, so cleanup would prove nothing"
     tool = [str(Path(command()[0]).parent / "gpu-conformance"), "cleanup", "--kubeconfig", str(embedded.kubeconfig)]
+    tool += ["--chaos-cluster", cluster_uid(session), "--yes"]
     other = subprocess.run([*tool, "--run", "20200101-000000-dead"], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert other.returncode == 0
     assert ownership.find(session) == left, "another run's cleanup must not touch this one"

@@ -1,0 +1,254 @@
+"""``cleanup`` removes what is proven to be an ended run's, and nothing that merely says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.lease import Holder
+from conformance.cli import cleanup
+from fixtures import ownership
+from fixtures.cluster import Cluster
+from fixtures.probes.workspace import Workspace
+from fixtures.process import Process
+from fixtures.proof import PROOF
+from fixtures.simulator.server.troubles import Trouble
+from tests.served import served
+
+RUN = "20261121-100000-test"
+OTHER = "20261121-100000-else"
+NAMESPACE = f"gpu-conformance-{RUN}-rest"
+CLASSES = ownership.PRIORITY_CLASSES
+UID = "11111111-2222-4333-8444-555555555555"
+KUBE_SYSTEM: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": UID}}
+YES = ("--chaos-cluster", UID, "--yes")
+
+
+class Stage:
+    """A cluster with what a run has left, and ``cleanup`` on it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self._capsys = capsys
+
+    def cleanup(self, *arguments: str) -> tuple[int, str]:
+        """Exit code, and what was printed."""
+        code = cleanup.main(["cleanup", "--kubeconfig", str(self.folder / "kubeconfig"), *arguments])
+        told = self._capsys.readouterr()
+        return code, told.out + told.err
+
+    def leave(self, run_id: str = RUN, *, ended: bool = True, folder: Path | None = None) -> str:
+        """A run of this machine that was killed, or goes on; the name of its namespace."""
+        workspace = Workspace(self.cluster, run_id, folder=folder)
+        name = workspace.namespace()
+        proof = workspace._opened
+        assert proof is not None
+        proof.stop_renewing()
+        if ended and not proof.without_class:
+            self.say(run_id, process=str(msgspec.structs.replace(Process.me(), pid=4_000_000)))
+        return name
+
+    def say(self, run_id: str, **fields: Any) -> None:
+        """Change what the run's proof says."""
+        name = f"gpu-conformance-{run_id}"
+        record = msgspec.json.decode(self.cluster.get(CLASSES, name).json()["metadata"]["annotations"][PROOF])
+        text = msgspec.json.encode({**record, **fields}).decode()
+        assert self.cluster.patch(CLASSES, name, {"metadata": {"annotations": {PROOF: text}}}).ok
+
+    def there(self, key: str = "namespaces") -> set[str]:
+        """Names of the objects of a kind."""
+        return {item["metadata"]["name"] for item in self.cluster.request("GET", self.cluster.path(key)).json()["items"]}
+
+
+@pytest.fixture
+def troubles() -> list[Trouble]:
+    """What tests order of the served API once their run has begun."""
+    return [Trouble("delete", "namespaces", 403, 0), Trouble("list", "namespaces", "drop", 0), Trouble("create", CLASSES, 403, 0)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], troubles: list[Trouble]) -> Iterator[Stage]:
+    with served(tmp_path, [KUBE_SYSTEM], troubles) as (cluster, _):
+        yield Stage(cluster, tmp_path, capsys)
+
+
+# -- asking -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("consent", "says"),
+    [
+        ((), "not allow-listed"),
+        (("--yes",), "not allow-listed"),
+        (("--chaos-cluster", "served", "--yes"), "a context's name, which alone is not enough"),
+        (("--chaos-cluster", UID), "expected --yes"),
+    ],
+    ids=["nothing", "yes", "context", "uid"],
+)
+def test_it_shows_its_plan_and_touches_nothing_unasked(stage: Stage, consent: tuple[str, ...], says: str) -> None:
+    stage.leave()
+    code, told = stage.cleanup(*consent)
+    assert code == 4
+    assert f"delete namespaces {NAMESPACE} (run {RUN})" in told
+    assert UID in told
+    assert says in told
+    assert NAMESPACE in stage.there()
+
+
+def test_a_dry_run_shows_the_plan_without_leave(stage: Stage) -> None:
+    stage.leave()
+    code, told = stage.cleanup("--dry-run")
+    assert (code, f"would delete namespaces {NAMESPACE}" in told) == (0, True)
+    assert NAMESPACE in stage.there()
+
+
+def test_what_an_ended_run_left_goes_and_nothing_else(stage: Stage) -> None:
+    stage.leave()
+    before = stage.there() - {NAMESPACE}
+    code, told = stage.cleanup(*YES)
+    assert code == 0, told
+    assert f"removed: namespaces {NAMESPACE}" in told
+    assert (stage.there(), stage.there(CLASSES)) == (before, set())
+    assert stage.cleanup() == (0, "nothing of the suite is left\n")
+
+
+def test_one_run_is_cleaned_up_without_the_others(stage: Stage) -> None:
+    other = stage.leave(OTHER)
+    stage.leave()
+    assert stage.cleanup(*YES, "--run", RUN)[0] == 0
+    assert stage.there() & {other, NAMESPACE} == {other}
+
+
+# -- the living ---------------------------------------------------------------------------------------
+
+
+def test_a_living_run_is_spared(stage: Stage) -> None:
+    living, ended = stage.leave(OTHER, ended=False), stage.leave()
+    code, told = stage.cleanup(*YES)
+    assert code == 0
+    assert f"spared, because it is alive: run {OTHER}" in told
+    assert stage.there() & {living, ended} == {living}
+    assert stage.there(CLASSES) == {f"gpu-conformance-{OTHER}"}
+
+
+def test_a_run_on_another_machine_is_spared_while_it_is_renewed(stage: Stage) -> None:
+    stage.leave()
+    elsewhere = str(msgspec.structs.replace(Process.me(), boot="0d7e9c7e-1111-4222-8333-444455556666", pid=4_000_000))
+    stage.say(RUN, process=elsewhere)
+    assert "spared" in stage.cleanup(*YES)[1]
+    stage.say(RUN, process=elsewhere, renewed="2020-01-01T00:00:00+00:00")
+    assert stage.cleanup(*YES)[0] == 0
+    assert NAMESPACE not in stage.there()
+
+
+@pytest.mark.parametrize(("seconds", "spared"), [(3, True), (30, True), (600, False)])
+def test_a_run_that_holds_the_lease_is_spared(stage: Stage, seconds: int, spared: bool) -> None:
+    stage.leave()
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-conformance-chaos"}}
+    assert stage.cluster.create("namespaces", home).ok
+    renewed = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+    spec = {"holderIdentity": str(Holder.me(RUN)), "leaseDurationSeconds": 15, "renewTime": renewed.replace("+00:00", "Z")}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpu-conformance-chaos"}, "spec": spec}
+    assert stage.cluster.create("coordination.k8s.io/leases", lease, namespace="gpu-conformance-chaos").ok
+    assert stage.cleanup(*YES)[0] == 0
+    assert (NAMESPACE in stage.there()) is spared
+
+
+# -- look-alikes --------------------------------------------------------------------------------------
+
+
+def look_alike(name: str, run_id: str, **annotations: str) -> dict[str, Any]:
+    meta = {"name": name, "labels": ownership.labels(run_id), "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        look_alike("payments", RUN),
+        look_alike("payments", OTHER),
+        look_alike(f"gpu-conformance-{RUN}-priv", RUN),
+        look_alike(f"gpu-conformance-{RUN}-priv", RUN, **{PROOF: "0" * 32}),
+        look_alike(f"gpu-conformance-chaos-{OTHER}", OTHER),
+    ],
+    ids=["labels", "another run", "name and labels", "token", "chaos"],
+)
+def test_what_only_says_that_it_is_ours_is_told_and_never_touched(stage: Stage, theirs: dict[str, Any]) -> None:
+    """Whoever may label a namespace would have it deleted otherwise: his neighbour's, or the platform's."""
+    name = theirs["metadata"]["name"]
+    assert stage.cluster.create("namespaces", theirs).ok
+    stage.leave()
+    code, told = stage.cleanup(*YES)
+    assert code == 10
+    assert f"NOT touched: namespaces {name}" in told
+    assert "possibly an attack" in told
+    assert stage.there() & {name, NAMESPACE} == {name}
+    assert stage.cleanup(*YES)[0] == 10  # a machine hears of it as long as it is there
+
+
+def test_what_took_the_name_of_the_run_s_is_never_touched(stage: Stage) -> None:
+    stage.leave()
+    meta = stage.cluster.get("namespaces", NAMESPACE).json()["metadata"]
+    assert stage.cluster.delete("namespaces", NAMESPACE).ok
+    theirs = {"name": NAMESPACE, "labels": meta["labels"], "annotations": meta["annotations"]}
+    assert stage.cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
+    code, told = stage.cleanup(*YES)
+    assert (code, f"NOT touched: namespaces {NAMESPACE}" in told) == (10, True)
+    assert NAMESPACE in stage.there()
+
+
+def test_a_name_without_labels_is_nobody_s(stage: Stage) -> None:
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"gpu-conformance-{RUN}-mine"}}
+    assert stage.cluster.create("namespaces", theirs).ok
+    assert stage.cleanup(*YES) == (0, "nothing of the suite is left\n")
+    assert f"gpu-conformance-{RUN}-mine" in stage.there()
+
+
+# -- the folder ---------------------------------------------------------------------------------------
+
+
+def test_the_run_s_own_folder_vouches_where_the_class_was_refused(stage: Stage, troubles: list[Trouble]) -> None:
+    troubles[2].times = 1
+    report = stage.folder / "out" / "one"
+    report.mkdir(parents=True)
+    stage.leave(folder=report)
+    [file] = report.glob("created*.json")
+    record = msgspec.json.decode(file.read_bytes())
+    ended = str(msgspec.structs.replace(Process.me(), pid=4_000_000))
+    file.write_bytes(msgspec.json.encode({**record, "process": ended}))
+    assert stage.cleanup(*YES)[0] == 10  # labelled, and nothing in the cluster vouches
+    assert NAMESPACE in stage.there()
+    file.chmod(0o666)
+    code, told = stage.cleanup(*YES, "--folder", str(stage.folder / "out"))
+    assert (code, "others may write" in told) == (10, True)
+    file.chmod(0o600)
+    assert stage.cleanup(*YES, "--folder", str(stage.folder / "out"))[0] == 0
+    assert NAMESPACE not in stage.there()
+
+
+# -- trouble ------------------------------------------------------------------------------------------
+
+
+def test_what_stays_is_exit_11(stage: Stage, troubles: list[Trouble]) -> None:
+    stage.leave()
+    troubles[0].times = 99
+    code, told = stage.cleanup(*YES)
+    assert code == 11
+    assert f"NOT removed: namespaces {NAMESPACE}" in told
+    assert CLASSES.partition("/")[2] in told  # it vouches for what is left, so it stays too
+    troubles[0].times = 0
+    assert stage.cleanup(*YES)[0] == 0
+
+
+def test_a_cluster_that_cannot_be_asked_is_exit_10(stage: Stage, troubles: list[Trouble]) -> None:
+    stage.leave()
+    troubles[1].times = 99
+    assert stage.cleanup(*YES)[0] == 10
+    troubles[1].times = 0
+    assert NAMESPACE in stage.there()
