@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +14,7 @@ from chaos.trouble import Aborted
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.models import Json
+from fixtures.process import Process
 from fixtures.trouble import ApiTrouble
 
 KEY = "coordination.k8s.io/leases"
@@ -25,46 +25,30 @@ _SECONDS = 15
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the Lease: a process on a machine, for a run. ``space`` is its PID namespace, without which a PID says nothing."""
+    """Who holds the Lease: a process, for a run. Its host's name says little: clones and pods of many machines share one."""
 
-    host: str
-    pid: int
-    space: str
+    process: Process
     run_id: str
 
     @classmethod
     def me(cls, run_id: str) -> Holder:
         """This process."""
-        try:
-            space = os.readlink("/proc/self/ns/pid")
-        except OSError:
-            space = ""
-        return cls(host=socket.gethostname(), pid=os.getpid(), space=space, run_id=run_id)
+        return cls(process=Process.me(), run_id=run_id)
 
     @classmethod
     def parse(cls, text: str) -> Holder | None:
         """A holder identity that a run wrote; None for anybody else's."""
-        parts = text.split("/")
-        if len(parts) != 4 or not parts[1].isdecimal():
-            return None
-        return cls(host=parts[0], pid=int(parts[1]), space=parts[2], run_id=parts[3])
+        name, _, run_id = text.rpartition("/")
+        process = Process.parse(name)
+        return None if process is None or not run_id else cls(process=process, run_id=run_id)
 
     def __str__(self) -> str:
-        return f"{self.host}/{self.pid}/{self.space}/{self.run_id}"
+        return f"{self.process}/{self.run_id}"
 
     @property
     def dead(self) -> bool:
-        """Whether it is known to have ended: a process of this machine that is no more."""
-        me = Holder.me("")
-        if self.host != me.host or not self.space or self.space != me.space:
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
+        """Whether it is known to have ended: a process of this boot of this machine that is no more."""
+        return self.process.ended
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from chaos import namespaces
@@ -146,17 +148,46 @@ def test_one_that_looks_expired_is_watched_first_because_clocks_differ(tmp_path:
 def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    me = Holder.me("")
     with world(tmp_path) as (cluster, _):
-        held_by(cluster, f"{me.host}/{child.pid}/{me.space}/old", 1)
+        held_by(cluster, a_holder(pid=child.pid), 1)
         with running(cluster):
             must_hold(cluster, RUN)
-        held_by(cluster, f"{me.host}/{child.pid}/pid:[1]/old", 1)  # another container's numbers say nothing
+        held_by(cluster, a_holder(pid=os.getpid(), started="1"), 1)  # the PID is another process's by now
+        with running(cluster):
+            must_hold(cluster, RUN)
+        held_by(cluster, a_holder(), 1)
         with pytest.raises(LeaseRefused):
             Run(cluster).lease.acquire()
-        held_by(cluster, f"{me.host}/{os.getppid()}/{me.space}/old", 1)
-        with pytest.raises(LeaseRefused):
+
+
+def a_holder(**process: Any) -> str:
+    """Identity of a run of this very process, or of one that differs from it."""
+    me = Holder.me("old")
+    return str(msgspec.structs.replace(me, process=msgspec.structs.replace(me.process, **process)))
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [{"boot": "0d7e9c7e-1111-4222-8333-444455556666"}, {"space": "1"}, {"boot": ""}],
+    ids=["another boot", "another container", "a boot that is not told"],
+)
+def test_a_machine_of_the_same_name_is_another_machine(tmp_path: Path, differs: dict[str, str]) -> None:
+    """Its first PID namespace has the same inode, and no process here has that PID; but it renews the Lease every 0.7 s."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, a_holder(pid=child.pid, **differs), 0.7)
+        with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
             Run(cluster).lease.acquire()
+
+
+def test_a_holder_that_no_run_wrote_is_respected_until_it_expires(tmp_path: Path) -> None:
+    me = Holder.me("").process
+    with world(tmp_path) as (cluster, _):
+        for identity in (f"{me.host}/4000000/pid:[{me.space}]/old", f"{me.host}", "kube-scheduler", "/" * 5):
+            held_by(cluster, identity, 0.7)
+            with pytest.raises(LeaseRefused):
+                Run(cluster).lease.acquire()
 
 
 def test_what_an_earlier_run_left_comes_first(tmp_path: Path) -> None:
@@ -280,7 +311,7 @@ def test_a_cluster_can_be_halted_before_anything_runs(tmp_path: Path) -> None:
 
 def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
-        held_by(cluster, f"host/1/x/{RUN}", 16)
+        held_by(cluster, str(Holder.me(RUN)), 16)
         with pytest.raises(Aborted, match="no longer renewed"):
             must_hold(cluster, RUN)
         assert status(cluster).expired
