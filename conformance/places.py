@@ -6,7 +6,8 @@ import msgspec
 
 from conformance.outputs.node_labels import advertisement
 from conformance.scope import Scope, whole
-from fixtures.evidence import Inconclusive, NotApplicable
+from conformance.sorts import sort_of
+from fixtures.evidence import NotApplicable
 from fixtures.models import Node
 
 VENDOR = "nvidia.com/"
@@ -22,6 +23,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     free: int
     capacity: int
     shared: bool
+
+    @property
+    def sort(self) -> tuple[str, ...]:
+        """Equal for places of which one can speak for the other (:func:`conformance.sorts.sort_of`)."""
+        return sort_of(self.node, self.resource)
 
     def __str__(self) -> str:
         return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
@@ -49,9 +55,9 @@ def can_be_listed(resource: str) -> bool:
     return resource.startswith(VENDOR) and resource not in PASSTHROUGH
 
 
-def offers(scope: Scope) -> list[Place]:
-    """Every device resource of every usable node, free or not: most free first, then by node and resource."""
-    found = [
+def places_of(scope: Scope, node: Node) -> list[Place]:
+    """Every device resource of a node, free or not, whatever the state of the node."""
+    return [
         Place(
             node=node,
             resource=resource,
@@ -59,10 +65,19 @@ def offers(scope: Scope) -> list[Place]:
             capacity=count,
             shared=is_shared(node, resource),
         )
-        for node in scope.usable_nodes
-        for resource, count in scope.device_allocatable(node).items()
+        for resource, count in sorted(scope.device_allocatable(node).items())
         if count > 0
     ]
+
+
+def unlistable(place: Place) -> str:
+    """Why a pod cannot list devices of a place, or empty."""
+    return "" if can_be_listed(place.resource) else f"devices are seen with nvidia-smi, and it offers {place.resource}"
+
+
+def offers(scope: Scope) -> list[Place]:
+    """Every device resource of every usable node, free or not: most free first, then by node and resource."""
+    found = [place for node in scope.usable_nodes for place in places_of(scope, node)]
     return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
 
 
@@ -71,25 +86,15 @@ def listable(scope: Scope) -> list[Place]:
     found = offers(scope)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
-    asked = [place for place in found if can_be_listed(place.resource)]
+    asked = [place for place in found if not unlistable(place)]
     if not asked:
         names = ", ".join(sorted({place.resource for place in found}))
         raise NotApplicable("NoListingForVendor", f"devices are seen with nvidia-smi, and this cluster offers {names} only")
     return asked
 
 
-def one_per_resource(places: list[Place], *, free: int = 1) -> list[Place]:
-    """The best place of each resource that has ``free`` units. Raises :class:`Inconclusive` naming who is full."""
-    best: dict[str, Place] = {}
-    for place in places:
-        if place.free >= free:
-            best.setdefault(place.resource, place)
-    if not best:
-        raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are " + _named(places))
-    return list(best.values())
-
-
-def _named(places: list[Place], limit: int = 5) -> str:
+def named(places: list[Place], limit: int = 5) -> str:
+    """Places for a sentence: the first few and how many more."""
     text = ", ".join(str(place) for place in places[:limit])
     return text + (f" and {len(places) - limit} more" if len(places) > limit else "")
 

@@ -269,6 +269,12 @@ class Probes(Section, frozen=True, kw_only=True):
     """Deadline for a pod that should run."""
     window_seconds: float = 30
     """How long an absence (stays Pending, binds nothing) is watched, at least."""
+    every_node: bool = False
+    """Whether probes ask every accelerator node that is free, as ``--every-node`` has it; else one of every product."""
+    at_once: Annotated[int, msgspec.Meta(ge=1)] = 32
+    """How many pods a probe that asks many nodes has at a time, about."""
+    every_node_seconds: float = 1800
+    """How long one requirement goes on to further nodes; those it did not come to are undecided."""
     run_as_user: int = 1000
     """Numeric user of probe pods; restricted namespaces refuse 0."""
     tolerations: tuple[dict[str, str], ...] = ()

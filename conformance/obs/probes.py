@@ -10,7 +10,8 @@ import msgspec
 from conformance.fence.waiting import disturbed
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
-from conformance.places import Place, offers, one_per_resource
+from conformance.places import Place, offers
+from conformance.reached import choose
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 from fixtures.models import Json, Pod, Toleration
@@ -40,7 +41,7 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     places = offers(scope)
     if not places:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
-    place = one_per_resource(places)[0]
+    place = choose(scope, places)[0]
     impossible = 1 + max(scope.device_allocatable(node).get(place.resource, 0) for node in scope.accelerator_nodes)
     seconds = _control(scope, workspace, place)
     window = max(scope.policy.probes.window_seconds, CONTROL_FACTOR * seconds)

@@ -74,6 +74,8 @@ def open_target(options: Options, run_id: str) -> Opened:
     """Open the target the options name. Raises :class:`pytest.UsageError` with one line when it cannot be had."""
     try:
         document = read_policy_file(Path(options.policy)) if options.policy else {}
+        if options.every_node:
+            document = {**document, "probes": {**document.get("probes", {}), "everyNode": True}}
         if options.snapshot:
             return _open_snapshot(options, run_id, document)
         if options.kubeconfig or options.in_cluster:

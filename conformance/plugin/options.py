@@ -34,6 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     require: tuple[str, ...] = ()
     min_judged: int | None = None
     report_dir: str = ""
+    every_node: bool = False
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -66,6 +67,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="these requirements and areas only")
     group.addoption("--require", metavar="ID[,ID...]", action="append", default=[], help="these must judge something, or fail")
     group.addoption("--min-judged", metavar="N", help="fewer requirements judged than this are inconclusive; default: gate.minimumJudged")
+    group.addoption("--every-node", action="store_true", help="probes ask every free accelerator node; default: one of every product")
     group.addoption("--report-dir", metavar="DIR", help="default: out/<run id>, with out/latest pointing at it")
 
 
@@ -109,6 +111,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         require=required,
         min_judged=_count("--min-judged", option.min_judged),
         report_dir=option.report_dir or "",
+        every_node=option.every_node,
     )
     _check_names(catalogue, options)
     return options

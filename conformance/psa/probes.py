@@ -9,8 +9,9 @@ import msgspec
 from conformance.iso.asking import Ran, pinned, run
 from conformance.iso.judging import SOURCE, sight_of
 from conformance.iso.sight import LOOK
-from conformance.places import Place, listable, offers, one_per_resource
+from conformance.places import Place, listable, offers, unlistable
 from conformance.psa.levels import server_minor
+from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope
 from fixtures.cluster import Answer
 from fixtures.evidence import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
@@ -122,12 +123,17 @@ def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str,
 
 
 def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """PSA-04: on one node per resource the compliant pod runs as a user and lists its device."""
+    """PSA-04: the compliant pod runs as a user and lists its device."""
     user = scope.policy.probes.run_as_user
-    asked: dict[str, Place] = {f"psa-04-{index}": place for index, place in enumerate(one_per_resource(listable(scope)))}
-    pods = [pinned(scope, place.node, name, LOOK, resources={place.resource: 1}) for name, place in asked.items()]
-    for name, ran in run(workspace, pods, scope.policy.probes.start_seconds).items():
-        yield judge_nonroot(ran, asked[name].resource, user)
+
+    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
+        asked = {f"psa-04-{number}": place for number, place in turn}
+        pods = [pinned(scope, place.node, name, LOOK, resources={place.resource: 1}) for name, place in asked.items()]
+        for name, ran in run(workspace, pods, scope.policy.probes.start_seconds).items():
+            yield asked[name], judge_nonroot(ran, asked[name].resource, user)
+
+    places = choose(scope, listable(scope))
+    yield from per_node(scope, in_turns(scope, workspace, places, 1, ask), unlistable)
 
 
 def judge_nonroot(ran: Ran, resource: str, user: int) -> Finding:

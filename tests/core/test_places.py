@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.places import is_shared, listable, offers, one_per_resource, runtime_classes
-from fixtures.evidence import Inconclusive, NotApplicable
+from conformance.places import is_shared, listable, offers, runtime_classes
+from fixtures.evidence import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 
 
@@ -18,24 +18,10 @@ def test_cordoned_and_unready_nodes_offer_nothing() -> None:
         listable(a_scope(nodes=[a_node("a", cordoned=True), a_node("b", ready=False)]))
 
 
-def test_a_full_cluster_is_inconclusive_and_says_who_is_full() -> None:
-    scope = a_scope(nodes=[a_node("gpu-0")], pods=[a_pod(devices=8, node="gpu-0")])
-    with pytest.raises(Inconclusive, match=r"gpu-0 \(0 of 8 nvidia.com/gpu free\)"):
-        one_per_resource(listable(scope))
-
-
 def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
     for resource in ("amd.com/gpu", "nvidia.com/pgpu"):
         with pytest.raises(NotApplicable, match=resource):
             listable(a_scope(nodes=[a_node(resource=resource)]))
-
-
-def test_one_place_per_resource() -> None:
-    mixed = a_node("mig", capacity={"nvidia.com/mig-1g.10gb": "7"})
-    assert {place.resource: place.node.name for place in one_per_resource(listable(a_scope(nodes=[a_node("gpu-0"), mixed])))} == {
-        "nvidia.com/gpu": "gpu-0",
-        "nvidia.com/mig-1g.10gb": "mig",
-    }
 
 
 @pytest.mark.parametrize(
