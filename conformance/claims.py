@@ -83,7 +83,7 @@ class Claims:
 
     def asking(self, entries: Iterable[Json], namespace: str, made: Iterable[Json] = ()) -> Asking:
         """Whether claims of a pod are for accelerators: ``entries`` are its ``resourceClaims``, ``made`` its ``resourceClaimStatuses``."""
-        names = {text_of(item.get("name")): text_of(item.get("resourceClaimName")) for item in map(mapping, made)}
+        names = _names(made)
         unknown = ""
         for entry in map(mapping, entries):
             found = self._entry(entry, namespace, names)
@@ -92,9 +92,9 @@ class Claims:
             unknown = unknown or found.unknown
         return Asking(False, unknown)
 
-    def requests_of(self, entry: Json, namespace: str) -> list[list[Request]] | None:
+    def requests_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> list[list[Request]] | None:
         """Requests of one entry of ``resourceClaims``, each with its alternatives; None where claim or template is not there."""
-        found = self._spec_of(entry, namespace, {})
+        found = self._spec_of(entry, namespace, _names(made))
         return None if isinstance(found, str) else requests(found)
 
     def by_resource(self, resource: str) -> Asking:
@@ -196,6 +196,10 @@ def _request(name: str, body: Json) -> Request:
         expressions=tuple(expressions_of(body.get("selectors"))),
         admin=body.get("adminAccess") is True,
     )
+
+
+def _names(made: Iterable[Json]) -> dict[str, str]:
+    return {text_of(item.get("name")): text_of(item.get("resourceClaimName")) for item in map(mapping, made)}
 
 
 def _key(item: Json) -> tuple[str, str]:

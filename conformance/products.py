@@ -29,10 +29,12 @@ def product_label(node: Node) -> tuple[str, str] | None:
 
 
 def product_of(scope: Scope, node: Node) -> str:
-    """The product of a node: its model without suffixes of MIG and sharing, else its device resources."""
+    """The product of a node: its model without suffixes of MIG and sharing, else what its DRA drivers
+    publish, else its device resources."""
     label = product_label(node)
     if label is None:
-        return ", ".join(sorted(scope.device_capacity(node))) or "unknown product"
+        published = sorted({item.product for item in scope.published.get(node.name, ()) if item.product})
+        return ", ".join(published or sorted(scope.device_capacity(node))) or "unknown product"
     key, value = label
     return parse_product(value).model or value if key == NVIDIA_PRODUCT else value
 

@@ -138,6 +138,8 @@ class Slices:
 def _rule(item: object) -> tuple[tuple[str | None, str | None, str | None], str] | None:
     """What a DeviceTaintRule selects (None: any) and its hard taint; None where it has none or selects by what is not read here."""
     spec = mapping(mapping(item).get("spec"))
+    if not isinstance(spec.get("deviceSelector"), dict):
+        return None  # without a selector it matches nothing, with an empty one everything
     raw, chosen = mapping(spec.get("taint")), mapping(spec.get("deviceSelector"))
     taint = DeviceTaint(*(text_of(raw.get(key)) for key in ("key", "value", "effect")))
     if not taint.hard or set(chosen) - {"driver", "pool", "device"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.claimable import claimable
 from conformance.scope import UNSCHEDULABLE, Scope
 from fixtures.models import Node, Toleration
 
@@ -29,10 +30,12 @@ def probe_tolerations(scope: Scope) -> list[Toleration]:
 def busy(scope: Scope, node: Node) -> str:
     """What holds a node whose every device is held (``"nvidia.com/gpu 8 of 8"``), or empty."""
     offered = {name: count for name, count in scope.device_allocatable(node).items() if count > 0}
-    if not offered or any(scope.free(node, name) > 0 for name in offered):
+    by_claim = claimable(scope, node)
+    if not (offered or by_claim) or any(scope.free(node, name) > 0 for name in offered) or any(item.free for item in by_claim):
         return ""
     held = scope.held.get(node.name, {})
-    return ", ".join(f"{name} {held.get(name, 0)} of {count}" for name, count in sorted(offered.items()))
+    words = [f"{name} {held.get(name, 0)} of {count}" for name, count in sorted(offered.items())]
+    return ", ".join([*words, *(f"{item.device_class} {item.capacity} of {item.capacity}" for item in by_claim)])
 
 
 _WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"

@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance import platform_namespaces as platform
 from conformance.claims import Asking, Claims
+from conformance.drivers import DriverKind
 from conformance.marks import marks_of
 from conformance.platform_namespaces import PlatformNamespaces
 from conformance.policy import Policy
@@ -153,6 +154,10 @@ class Scope:
     def _slices(self) -> Slices:
         slices, rules = (self.snapshot.listing(key).items for key in (SLICES, TAINT_RULES))
         return Slices(slices, rules, self.is_accelerator_driver)
+
+    def kind_of(self, driver: str) -> DriverKind:
+        """What a DRA driver serves."""
+        return self._slices.kind_of(driver)
 
     @cached_property
     def claims(self) -> Claims:

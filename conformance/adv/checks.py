@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.adv.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
+from conformance.adv.claimed import check_count, check_published, check_untainted
 from conformance.adv.offered import exempt, same_devices
 from conformance.adv.physical import GPU_COUNT, Physical, physical
 from conformance.outputs.node_labels import advertisement, expectations, is_vgpu
@@ -31,18 +32,22 @@ def part(node: Node, resource: str) -> Subject:
 
 
 def check_advertised(scope: Scope) -> Iterator[Finding]:
-    """One finding per accelerator node: the device resources that its labels predict, or any at all, are greater than zero."""
+    """Per accelerator node: the device resources that its labels predict, or any at all, are greater than zero, or claims find devices."""
     for node in scope.accelerator_nodes:
-        yield _advertised(scope, node, scope.published.get(node.name, []))
+        publishers = scope.publishers.get(node.name, [])
+        plugin = any(scope.device_capacity(node).values())
+        yield from (check_published(scope, node, item, plugin=plugin) for item in publishers)
+        if plugin or not publishers:
+            yield _advertised(scope, node)
 
 
-def _advertised(scope: Scope, node: Node, through_dra: list[Published]) -> Finding:
+def _advertised(scope: Scope, node: Node) -> Finding:
     labels = node.metadata.label
     offered = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
     predicted = [name for name, count in expectations(labels).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
-    if (missing or not offered) and (reason := exempt(scope, node, through_dra)):
+    if (missing or not offered) and (reason := exempt(scope, node, scope.published.get(node.name, []))):
         return not_judged(subject(node), reason, "node labels, ResourceSlices")
     state = labels.get("nvidia.com/mig.config.state", "")
     if (missing or not offered) and state in _CHANGING:
@@ -54,6 +59,8 @@ def _advertised(scope: Scope, node: Node, through_dra: list[Published]) -> Findi
         why = (
             "its devices are cut unevenly and the plugin refuses them"
             if invalid
+            else "neither a device plugin nor a DRA driver offers any"
+            if scope.publishers
             else "the device plugin has not registered with the kubelet"
         )
         zero = amounts(scope.device_capacity(node))
@@ -89,7 +96,9 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
             else:
                 message = f"{can} {resource} are allocatable and the node has {have}: pods are bound to devices that are not there"
                 yield bad(part(node, resource), observed, expected, source, message)
-        if not judged:
+        publishers = scope.publishers.get(node.name, [])
+        yield from (check_untainted(node, item) for item in publishers)
+        if not judged and not publishers:
             yield not_judged(subject(node), "it advertises no device resource", CAPACITY)
 
 
@@ -109,7 +118,10 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Itera
     if through_dra and offered and _split(node, scope, through_dra, offered):
         yield _split_arithmetic(scope, node, through_dra, offered)
         return
-    if not any(capacity.values()) and (reason := exempt(scope, node, through_dra)):
+    if through_dra and not offered:
+        yield from check_count(scope, node, through_dra)
+        return
+    if not offered and (reason := exempt(scope, node, through_dra)):
         yield not_judged(subject(node), reason, "node labels, ResourceSlices")
         return
     if is_vgpu(labels):

@@ -20,14 +20,18 @@ COUNT_LABELS = (
 )
 """Labels of clouds and of NFD rules that count whole devices (facts 7.1, 7.2)."""
 
+_AGENTS = ("gpu.intel.com/device.count",)
+"""Among them: what an agent counted."""
+
 _AMD_COUNTED = "beta.amd.com/gpu.device-id."
 
 
 class Physical(msgspec.Struct, frozen=True):
-    """A number of whole devices and who says so."""
+    """A number of whole devices and who says so. ``boot``: it was stated without looking, so it stays when a device is lost."""
 
     devices: int
     source: str
+    boot: bool = False
 
 
 def number(text: str | None) -> int | None:
@@ -42,14 +46,18 @@ def model_of(node: Node) -> str:
     return advertisement(labels).gpu.product.model if key == PRODUCT_LABELS[0] else labels.get(key, "")
 
 
-def physical(node: Node, policy: Policy, through_dra: list[Published]) -> list[Physical]:
-    """Every source's count, the owner's first. Under MIG strategy ``single`` gpu.count is instances and is no source."""
+def physical(node: Node, policy: Policy, through_dra: list[Published], *, slices: bool = True) -> list[Physical]:
+    """Every source's count, the owner's first. Under MIG strategy ``single`` gpu.count is instances and is no source.
+
+    ``through_dra`` names the product where no label does; with ``slices`` its devices are a source too.
+    """
     found = []
     labels = node.metadata.label
-    model = model_of(node)
+    products = [item.product for item in through_dra if item.product]
+    names = [model_of(node), labels.get(PRODUCT_LABELS[0], ""), *products, *(product.replace(" ", "-") for product in products)]
     for glob, devices in policy.advertisement.devices_per_node.items():
-        if matches(model, (glob,)) or matches(labels.get(PRODUCT_LABELS[0], ""), (glob,)):
-            found.append(Physical(devices, "policy advertisement.devicesPerNode"))
+        if any(matches(name, (glob,)) for name in names):
+            found.append(Physical(devices, "policy advertisement.devicesPerNode", boot=True))
             break
     view = advertisement(labels)
     whole_devices = not (view.gpu.product.mig_profile or view.gpu.product.mig_invalid)
@@ -57,9 +65,10 @@ def physical(node: Node, policy: Policy, through_dra: list[Published]) -> list[P
         found.append(Physical(view.gpu.count, f"label {GPU_COUNT}"))
     for key in COUNT_LABELS:
         if (devices_of_label := number(labels.get(key))) is not None:
-            found.append(Physical(devices_of_label, f"label {key}"))
+            found.append(Physical(devices_of_label, f"label {key}", boot=key not in _AGENTS))
     counted = [count for key, value in labels.items() if key.startswith(_AMD_COUNTED) and (count := number(value)) is not None]
     if counted:
         found.append(Physical(sum(counted), f"labels {_AMD_COUNTED}*"))
-    found += [Physical(item.whole, f"ResourceSlices of {item.driver}") for item in through_dra if item.whole]
+    if slices:
+        found += [Physical(item.whole, f"ResourceSlices of {item.driver}") for item in through_dra if item.whole]
     return found

@@ -13,6 +13,7 @@ import pytest
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
+from conformance.products import product_of
 from conformance.scope import Scope
 from conformance.shortfalls import Floor, shortfalls
 from conformance.version import VERSION
@@ -21,6 +22,7 @@ from fixtures.belongings import belongings, remove
 from fixtures.chaos_record import ChaosReport
 from fixtures.cluster import Cluster
 from fixtures.coverage import Asked, measure
+from fixtures.models import Node
 from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.proof import ProofView, proof_files, read_files, read_proofs
 from fixtures.record import Access, Coverage, InventoryRow, Report, Requests, Result, Run, Suite, Verdict
@@ -169,13 +171,19 @@ def _inventory(state: State) -> list[InventoryRow]:
             InventoryRow(
                 node=name,
                 sources=[source for source, yes in sources.items() if yes],
-                product=node.metadata.label.get("nvidia.com/gpu.product", "") if node else "",
-                capacity={key: str(count) for key, count in scope.device_capacity(node).items()} if node else {},
+                product=node.metadata.label.get("nvidia.com/gpu.product", "") or product_of(scope, node) if node else "",
+                capacity=_capacity(scope, node) if node else {},
                 judged=node is not None and not scope.why_not_judged(node),
                 message=scope.why_not_judged(node) if node else "no such node",
             )
         )
     return rows
+
+
+def _capacity(scope: Scope, node: Node) -> dict[str, str]:
+    """Devices by resource name, and by the DRA driver that publishes them."""
+    published = {item.driver: str(len(item.devices)) for item in scope.publishers.get(node.name, ())}
+    return {**{key: str(count) for key, count in scope.device_capacity(node).items()}, **published}
 
 
 def _write(state: State, report: Report) -> int:

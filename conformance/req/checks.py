@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from conformance.ops.agents import listed
 from conformance.req.amounts import held, is_extended, looks_like_device, mapped_to_dra, problem
+from conformance.req.claimed import check_claims_can_be_met, check_given_once
 from conformance.scope import Scope, asked, matches, subject, whole
 from conformance.templates import Template, templates, unread
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
@@ -60,7 +61,8 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
 
 
 def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
-    """One finding per node and extended resource that it offers or that pods hold there."""
+    """One finding per node and extended resource that it offers or that pods hold there, and per node and DRA driver."""
+    yield from check_given_once(scope)
     by_claim = mapped_to_dra(scope)
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := held(pod.spec))]
@@ -90,7 +92,8 @@ def _committed(node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: 
 
 
 def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
-    """One finding per pending pod that asks for an extended resource: some node could offer all it asks for together."""
+    """One finding per pending pod that asks for extended resources or claims devices: some node could offer all it asks for together."""
+    yield from check_claims_can_be_met(scope)
     distinct = {
         tuple(sorted((name, whole(value)) for name, value in node.status.capacity.items() if is_extended(name)))
         for node in scope.snapshot.nodes

@@ -55,14 +55,11 @@ def test_a_mixed_node_must_offer_every_profile_it_labels() -> None:
 def test_nodes_that_offer_nothing_on_purpose_are_not_judged() -> None:
     zero = {"nvidia.com/gpu": "0"}
     nodes = [
-        a_node("dra", capacity=zero),
         a_node("vm", capacity=zero, labels={"nvidia.com/gpu.workload.config": "vm-passthrough"}),
         a_node("opted-out", capacity=zero, labels={"nvidia.com/gpu.deploy.operands": "false"}),
         a_node("changing", capacity=zero, labels={"nvidia.com/mig.config.state": "pending"}),
     ]
-    scope = a_scope(nodes=nodes, resourceslices=[a_slice("dra")])
-    assert outcomes(check_advertised(scope)) == {
-        "dra": "not_judged",
+    assert outcomes(check_advertised(a_scope(nodes=nodes))) == {
         "vm": "not_judged",
         "opted-out": "not_judged",
         "changing": "undecided",
