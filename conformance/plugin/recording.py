@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from conformance.missing_rows import missing_rows
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
@@ -91,8 +93,14 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     floor = Floor(minimum=gate.minimum_judged, areas=gate.areas, source="gate.minimumJudged")
     if state.options.min_judged is not None:
         floor = msgspec.structs.replace(floor, minimum=state.options.min_judged, source="--min-judged")
-    found.shortfalls = list(shortfalls(found, results, floor))
+    found.shortfalls = [*shortfalls(found, results, floor), *_missing_rows(state)]
     return found
+
+
+def _missing_rows(state: State) -> Iterator[str]:
+    """What the cluster has and the catalogue has no requirement for."""
+    if state.has_snapshot and state.snapshot.served("nodes") and not state.snapshot.listing("nodes").trouble:
+        yield from missing_rows(Scope(state.snapshot, state.opened.policy), {one.area for one in state.catalogue.by_id.values()})
 
 
 def chaos_record(state: State, report: Report) -> ChaosReport | None:
