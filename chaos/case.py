@@ -51,7 +51,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``ours``: the cluster was started by this run. ``uids``: of each target by its words. ``steady``: what is wrong with the steady
     state, empty when nothing is. ``denied``: rights that are missing. ``budgets``: disruption budgets that allow no disruption of a
-    target. ``open_entries``: of earlier runs. ``halted``: by whom, empty when not.
+    target. ``open_entries``: of earlier runs. ``forged``: what looks like a ledger and nothing vouches for: told, and no obstacle.
+    ``halted``: by whom, empty when not.
     """
 
     cluster_uid: str
@@ -64,6 +65,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     actors: tuple[Actor, ...] | None = None
     budgets: tuple[str, ...] | None = None
     open_entries: int | None = None
+    forged: tuple[str, ...] = ()
     halted: str | None = None
 
 

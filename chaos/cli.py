@@ -212,15 +212,10 @@ def _halt(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     from chaos.recover import status
-    from chaos.trouble import LedgerError
 
-    try:
-        found = status(_open(arguments))
-    except LedgerError as error:
-        complain(PROGRAM, error)
-        return INCONCLUSIVE
+    found = status(_open(arguments))
     print("\n".join(found.lines))
-    return RESIDUE if found.open_entries and (not found.holder or found.expired) else OK
+    return RESIDUE if (found.open_entries or found.lost) and (not found.holder or found.expired) else OK
 
 
 def _recover(arguments: argparse.Namespace) -> int:
@@ -245,6 +240,8 @@ def _recover(arguments: argparse.Namespace) -> int:
         print(f"NOT put back: {line}")
     for line in done.torn:
         print(f"its last line was cut off by a crash, and never allowed an act: {line}")
+    for line in done.forged:
+        print(line)
     for line in done.elsewhere:
         print(f"left alone, of another cluster: {line}")
     return OK if done.clean else RESIDUE

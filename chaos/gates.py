@@ -188,10 +188,12 @@ def _budgets(case: Case) -> str:
     return f"no disruption is allowed by {', '.join(case.facts.budgets)}; expected one that may be spent" if case.facts.budgets else ""
 
 
+EARLIER = "earlier run"
+
 GATES: tuple[tuple[str, Callable[[Case], str]], ...] = (
     ("allow-list", _allowed),
     ("halt", _halted),
-    ("earlier run", _recovered),
+    (EARLIER, _recovered),
     ("level", _level),
     ("expiry", _fresh),
     ("targets", _same_targets),

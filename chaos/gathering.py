@@ -11,7 +11,7 @@ from chaos.actors import find_actors
 from chaos.case import Facts, NodeFacts
 from chaos.components import Found
 from chaos.lease import read_lease
-from chaos.ledger import view
+from chaos.ledger import authentic
 from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.levels import OPT_IN_LABEL
 from chaos.resets import joined_by_node
@@ -22,6 +22,7 @@ from conformance.allowlist import cluster_uid
 from fixtures import ownership, quantity
 from fixtures.cluster import Cluster
 from fixtures.models import Json
+from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.trouble import ApiTrouble
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ def gather(
     pods = _known(lambda: _list(cluster, "pods"))
     workloads = _known(lambda: [*_list(cluster, "apps/deployments"), *_list(cluster, "apps/daemonsets")])
     lease = _known(lambda: (read_lease(cluster),))
+    ledgers = _known(lambda: authentic.look(cluster))
     return Facts(
         cluster_uid=_known(lambda: cluster_uid(cluster)) or "",
         cluster_names=tuple(filter(None, (cluster.context,))),
@@ -59,7 +61,8 @@ def gather(
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
         actors=None if nodes is None or workloads is None else find_actors(workloads, nodes, plan.nodes),
         budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents)),
-        open_entries=_known(lambda: sum(entry.run_id != plan.run_id for entry in view.open_entries(cluster))),
+        open_entries=None if ledgers is None else sum(ledgers.earlier(plan.run_id).values()),
+        forged=() if ledgers is None else ledgers.forged,
         halted=None if lease is None else lease[0].halted if lease[0] else "",
     )
 
@@ -182,6 +185,7 @@ READS = (
     "list apps/daemonsets",
     "list policy/poddisruptionbudgets",
     f"list configmaps in {namespaces.SHARED}",
+    f"list {PRIORITY_CLASSES}",
     f"get coordination.k8s.io/leases in {namespaces.SHARED}",
 )
 """Rights that finding out takes."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from chaos import namespaces
 from chaos.lease import KEY, NAME, Holder, LeaseView, look, read_lease
-from chaos.ledger import view
+from chaos.ledger import authentic, view
 from chaos.ledger.access import accepted
 from chaos.ledger.record import now
 from chaos.trouble import Aborted, LeaseRefused
@@ -48,6 +48,7 @@ class ChaosLease:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost = ""
+        self.forged: tuple[str, ...] = ()  # what looks like an earlier run's ledger, and nothing vouches for
 
     # -- acquiring -------------------------------------------------------------------------------------
 
@@ -55,7 +56,7 @@ class ChaosLease:
         """Take the Lease and keep it by a thread until :meth:`release`.
 
         Raises :class:`LeaseRefused` when another run holds it, and, unless ``recovering``, when it is halted or an earlier run's
-        ledger has open entries. Raises ApiTrouble, and LedgerError for a ledger that cannot be read.
+        ledger has open entries. Raises ApiTrouble.
         """
         namespaces.ensure_shared(self._cluster)
         found = read_lease(self._cluster)
@@ -63,11 +64,14 @@ class ChaosLease:
             if found.halted and not recovering:
                 raise LeaseRefused(f"halted by {found.halted}; lift it with `gpu-conformance chaos halt --off`")
             self._must_be_free(found)
-        if not recovering and (left := view.open_entries(self._cluster)):
-            runs = sorted({entry.run_id for entry in left})
-            raise LeaseRefused(
-                f"{len(left)} changes of run {', '.join(runs)} are not known to be undone; first `gpu-conformance chaos recover`"
-            )
+        if not recovering:
+            ledgers = authentic.look(self._cluster)
+            self.forged = ledgers.forged
+            if left := ledgers.earlier():
+                raise LeaseRefused(
+                    f"{sum(left.values())} changes of run {', '.join(sorted(left))} are not known to be undone; "
+                    "first `gpu-conformance chaos recover`"
+                )
         self._take(found)
         self._thread = threading.Thread(target=self._renew, daemon=True, name="chaos-lease")
         self._thread.start()

@@ -8,6 +8,7 @@ from chaos.ledger.access import accepted, field, read, uid_of
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.models import Json
+from fixtures.proof import CHAOS_PREFIX
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 
@@ -52,8 +53,13 @@ def require_own(found: Json | None, name: str, run_id: str) -> None:
 
 
 def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[ownership.Leftover]:
-    """Remove what the run created cluster-wide, its namespaces with all that is in them; what is still there."""
-    return ownership.remove(cluster, ownership.find(cluster, run_id), seconds=seconds)
+    """Remove what the run created cluster-wide, its namespaces with all that is in them; what is still there.
+
+    Its proof stays, which vouches for what could not be undone.
+    """
+    proof = f"{CHAOS_PREFIX}-{run_id}"
+    found = [item for item in ownership.find(cluster, run_id) if (item.key, item.name) != (ownership.PRIORITY_CLASSES, proof)]
+    return ownership.remove(cluster, found, seconds=seconds)
 
 
 def remove_shared(cluster: Cluster) -> bool:

@@ -87,6 +87,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             _recover(chaos, state, where)
         chaos.campaign = Campaign(where)
         chaos.campaign.__enter__()
+        chaos.notes += chaos.campaign.forged
     except Refused as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import msgspec
 from chaos import namespaces
 from chaos.holding import ChaosLease
 from chaos.lease import LeaseView, halt, read_lease
-from chaos.ledger import view
+from chaos.ledger import authentic, view
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.record import Entry, State
@@ -25,6 +25,7 @@ from chaos.trouble import LedgerError
 from conformance.allowlist import cluster_uid
 from fixtures import ownership
 from fixtures.cluster import Cluster
+from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder
 
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
@@ -36,7 +37,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """What recovering did. ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash;
 
     ``elsewhere``: ledgers of other clusters, left alone; ``unreadable``: what is wrong with ledgers that cannot be read, of which
-    nothing is guessed; ``leftovers``: objects of the runs that are still there.
+    nothing is guessed; ``leftovers``: objects of the runs that are still there; ``forged``: what looks like a ledger and nothing
+    vouches for, which was not carried out.
     """
 
     runs: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -89,26 +92,37 @@ def recover(
     deadline = time.monotonic() + seconds
     here = cluster_uid(cluster)
     files, found = _files(folder, here)
+    proofs, wrong = read_folder(folder) if folder else ({}, [])
+    found.unreadable += wrong
     lease = ChaosLease(cluster, f"recover-{run_id or ownership.new_run_id()}", lambda reason: None)
     lease.acquire(recovering=True)
     try:
-        known, unreadable = view.readable(cluster)
+        ledgers = authentic.look(cluster, proofs)
+        known = [*ledgers.runs]
         foreign = [run for run in known if any(entry.cluster_uid != here for entry in run.open_entries)]
         known = [run for run in known if run not in foreign]  # restored from another cluster's backup: its objects are not these
         found.unreadable += [f"ConfigMap {view.name_of(run.run_id)} is of another cluster; delete it by hand" for run in foreign]
+        found.unreadable += ledgers.unreadable
         cases = [case for case in _cases(files, known) if run_id in ("", case.run_id)]
+        books = _Proofs(cluster, ledgers.proofs)
         restored, left = 0, []
         for case in cases:
             try:
-                done, remaining = _recover_one(cluster, case, deadline, accept)
+                done, remaining = _recover_one(cluster, case, deadline, accept, books)
             except LedgerError as error:
-                unreadable.append(str(error))
+                found.unreadable.append(str(error))
                 continue
             restored += done
             left += remaining
-        seen = [*(case.run_id for case in cases), *(run.run_id for run in known), run_id]
+        held = ledgers.whole | {case.run_id for case in cases if case.path is not None}
+        found.unreadable += [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in held and run_id in ("", run)]
+        ended = [run for run in books.ended if run not in ledgers.lost]
+        seen = [*(case.run_id for case in cases), *(run.run_id for run in known), *ended, run_id]
         runs = tuple(dict.fromkeys(run for run in seen if run and run_id in ("", run)))
-        leftovers = [str(item) for run in runs if not any(r.run_id == run for r in left) for item in namespaces.remove_run(cluster, run)]
+        clean = [run for run in runs if not any(one.run_id == run for one in left)]
+        leftovers = [str(item) for run in clean for item in namespaces.remove_run(cluster, run)]
+        for run in clean:
+            books.close(run, ledgers.lost.get(run, frozenset()) if run in held else frozenset())
     except BaseException:
         lease.abandon()
         raise
@@ -119,9 +133,46 @@ def recover(
         residue=tuple(left),
         torn=tuple(found.torn),
         elsewhere=tuple(found.elsewhere),
-        unreadable=(*found.unreadable, *unreadable),
+        unreadable=tuple(found.unreadable),
         leftovers=tuple(leftovers),
+        forged=ledgers.forged,
     )
+
+
+def _lost(run_id: str, count: int) -> str:
+    return f"run {run_id}: {count} changes are open, and the cluster does not hold what they were: name the run's folder with --folder"
+
+
+class _Proofs:
+    """Proofs of the runs that are recovered, in their place."""
+
+    def __init__(self, cluster: Cluster, views: Mapping[str, ProofView]) -> None:
+        self._cluster = cluster
+        self._views = views
+        self._proofs: dict[str, Proof] = {}
+
+    @property
+    def ended(self) -> list[str]:
+        """Runs of chaos whose processes are known to have ended."""
+        return [run_id for run_id, view in self._views.items() if _class_of(view) and view.alive() is False]
+
+    def of(self, run_id: str) -> Proof | None:
+        """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""
+        view = self._views.get(run_id)
+        if run_id not in self._proofs and view is not None and _class_of(view):
+            self._proofs[run_id] = Proof.open(self._cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        return self._proofs.get(run_id)
+
+    def close(self, run_id: str, unwritten: Collection[str]) -> None:
+        """Forget entries that were never ``unwritten`` anywhere, so never allowed an act, and remove the proof when it is empty."""
+        if (proof := self.of(run_id)) is not None:
+            proof.forget(unwritten)
+            proof.close()
+
+
+def _class_of(proof: ProofView) -> bool:
+    """Whether the cluster holds the proof of a run of chaos."""
+    return any(name == f"{CHAOS_PREFIX}-{proof.run_id}" for name, _ in proof.classes)
 
 
 class _Found(msgspec.Struct):
@@ -163,7 +214,9 @@ def _cases(files: dict[tuple[str, str], Path], runs: Iterable[view.RunView]) -> 
     return [_Case(run_id=key[0], experiment=key[1], path=files.get(key), known=known.get(key)) for key in keys]
 
 
-def _recover_one(cluster: Cluster, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]]) -> tuple[int, list[Residue]]:
+def _recover_one(
+    cluster: Cluster, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]], proofs: _Proofs
+) -> tuple[int, list[Residue]]:
     """How many entries were closed, and what remains, of one experiment."""
     ledger = Ledger.open(case.path) if case.path else None
     if (ledger is None or not ledger.open_entries()) and not (case.known and case.known.open_entries):
@@ -175,13 +228,13 @@ def _recover_one(cluster: Cluster, case: _Case, deadline: float, accept: Collect
             raise
         mirror = None  # the file is enough to undo by; that it is done is told to the file alone
     if case.path is not None:
-        ledger = Ledger.open(case.path, mirror)
+        ledger = Ledger.open(case.path, mirror, proofs.of(case.run_id))
         if case.known is not None:
             ledger.absorb(case.known)
     else:
         if mirror is None or case.known is None:
             raise LedgerError(f"ledger of {case.experiment} of run {case.run_id}: neither a file nor a copy in the cluster")
-        ledger = Ledger.in_cluster(case.known, mirror)
+        ledger = Ledger.in_cluster(case.known, mirror, proofs.of(case.run_id))
     return _replay(cluster, ledger, case, deadline, accept)
 
 
@@ -197,13 +250,18 @@ def _replay(
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes on in a cluster: who holds the Lease since when, whether it is halted, and what is open."""
+    """What goes on in a cluster: who holds the Lease since when, whether it is halted, and what is open.
+
+    ``lost``: lines about open entries whose words cannot be read. ``forged``: lines about what nothing vouches for, and is no obstacle.
+    """
 
     holder: str = ""
     age_seconds: float | None = None
     expired: bool = False
     halted: str = ""
     open_entries: tuple[Entry, ...] = ()
+    lost: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
 
     @property
@@ -213,19 +271,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         if self.holder and self.age_seconds is not None:
             holder += f", renewed {self.age_seconds:.0f} s ago" + (" (expired)" if self.expired else "")
         halted = [f"halted by {self.halted}"] if self.halted else []
-        return [holder, *halted, f"{len(self.open_entries)} open entries", *(f"  {residue_of(entry)}" for entry in self.open_entries)]
+        opened = [f"{len(self.open_entries)} open entries", *(f"  {residue_of(entry)}" for entry in self.open_entries)]
+        return [holder, *halted, *opened, *self.lost, *self.forged]
 
 
 def status(cluster: Cluster, *, moment: datetime | None = None) -> Status:
-    """Look, and touch nothing. Raises ApiTrouble, LedgerError."""
+    """Look, and touch nothing. Raises ApiTrouble."""
     lease: LeaseView | None = read_lease(cluster)
-    runs = view.runs(cluster)
+    ledgers = authentic.look(cluster)
     age = lease.age(moment) if lease else None
     return Status(
         holder=lease.identity if lease else "",
         age_seconds=age.total_seconds() if age else None,
         expired=bool(lease and age and age.total_seconds() > lease.seconds),
         halted=lease.halted if lease else "",
-        open_entries=tuple(entry for run in runs for entry in run.open_entries),
-        runs=tuple(run.run_id for run in runs),
+        open_entries=tuple(ledgers.open_entries),
+        lost=(*(_lost(run, len(lost)) for run, lost in ledgers.lost.items()), *ledgers.unreadable),
+        forged=ledgers.forged,
+        runs=tuple(run.run_id for run in ledgers.runs),
     )

@@ -18,11 +18,15 @@ from chaos.settings import Settings
 from chaos.target import Plan, Target
 from conformance.policy import Policy
 from fixtures.cluster import Cluster
+from fixtures.ownership import PRIORITY_CLASSES
+from fixtures.proof import VERBS as PROOF_VERBS
 
-KEEPING = tuple(f"{verb} configmaps in {namespaces.SHARED}" for verb in ("get", "create", "patch", "delete")) + tuple(
-    f"{verb} coordination.k8s.io/leases in {namespaces.SHARED}" for verb in ("get", "create", "patch")
+KEEPING = (
+    *(f"{verb} {PRIORITY_CLASSES}" for verb in PROOF_VERBS),
+    *(f"{verb} configmaps in {namespaces.SHARED}" for verb in ("get", "create", "patch", "delete")),
+    *(f"{verb} coordination.k8s.io/leases in {namespaces.SHARED}" for verb in ("get", "create", "patch")),
 )
-"""Rights that ledger and Lease take."""
+"""Rights that ledger and Lease take, and the proof of the run, which vouches for them."""
 
 _ACTS = {
     "pods.replaced": ("pods", "delete"),
@@ -63,7 +67,8 @@ def admitted(
         resets="reset_gpu" in experiment.functions,
     )
     refused = {str(one.gate): one.message for one in gates.check(Case(plan=plan, request=request, settings=settings, facts=facts))}
-    return [GateResult(name=name, ok=name not in refused, message=refused.get(name, "")) for name, _ in gates.GATES]
+    told = {gates.EARLIER: "; ".join(facts.forged)}
+    return [GateResult(name=name, ok=name not in refused, message=refused.get(name) or told.get(name, "")) for name, _ in gates.GATES]
 
 
 def asked(experiment: Experiment, plan: Plan) -> list[Right]:

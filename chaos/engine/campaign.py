@@ -32,6 +32,7 @@ from fixtures.chaos_record import ChaosResult
 from fixtures.cluster import Cluster
 from fixtures.discovery import discover
 from fixtures.kinds import KINDS
+from fixtures.proof import CHAOS_PREFIX, Proof
 from fixtures.record import Target, Verdict
 from fixtures.trouble import ApiTrouble
 
@@ -64,6 +65,7 @@ class Campaign:
         self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request)
         self._lock = MachineLock(f"{where.cluster.shown_server} {where.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
+        self._proof: Proof | None = None
         own = namespaces.of_run(where.run_id)
         self._conforming = Conforming(where.access, with_platform(where.policy, own, f"{own}-canaries"), self.stop)
 
@@ -72,15 +74,21 @@ class Campaign:
         where = self._where
         try:
             self._lock.take()
+            self._proof = Proof.open(where.cluster, where.run_id, prefix=CHAOS_PREFIX)
             self._lease.acquire()
         except (LeaseRefused, LedgerError) as error:
-            self._lock.let_go()
+            self._let_go()
             raise Refused(str(error)) from None
         except ApiTrouble as trouble:
-            self._lock.let_go()
+            self._let_go()
             raise Refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}") from None
         self._held = True
         return self
+
+    @property
+    def forged(self) -> tuple[str, ...]:
+        """What looks like an earlier run's ledger, and nothing vouches for: for people, and no obstacle."""
+        return self._lease.forged
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -95,7 +103,14 @@ class Campaign:
                 self._lease.release()
             except (ApiTrouble, LedgerError) as error:
                 self.residue.append(f"run {where.run_id} could not be cleaned up: {error}")
+        if (left := self._let_go()) and left not in self.residue:
+            self.residue.append(left)
+
+    def _let_go(self) -> str:
+        """Let go of machine and proof; why the proof is still there, if it is. Safe to repeat."""
         self._lock.let_go()
+        proof, self._proof = self._proof, None
+        return proof.close() if proof is not None else ""
 
     @property
     def folder(self) -> Path:
@@ -140,12 +155,15 @@ class Campaign:
         from chaos.sampling.signals.registry import SIGNALS
 
         where = self._where
+        if self._proof is None:
+            raise RuntimeError("a campaign carries experiments out between its begin and its end")
         return Setting(
             cluster=where.cluster,
             access=where.access,
             signals=SIGNALS,
             conforming=self._conforming,
             stop=self.stop,
+            proof=self._proof,
             gates=lambda experiment, plan, unsteady: admitted(
                 where.cluster, where.policy, where.settings, experiment, plan, ours=where.ours, steady=unsteady
             ),

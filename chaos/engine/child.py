@@ -30,6 +30,7 @@ from chaos.target import Plan
 from chaos.trouble import Aborted
 from conformance.allowlist import cluster_uid
 from fixtures.garbage import collect_rarely
+from fixtures.proof import CHAOS_PREFIX, Proof
 
 ABORT = "abort"
 MAX_JOURNAL = 8 << 20
@@ -63,8 +64,9 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
         raise Aborted(
             f"the plan is for cluster {plan.cluster_uid or '(unknown)'}, and the kubeconfig now leads to {found}: nothing was done"
         )
+    proof = Proof.open(cluster, plan.run_id, prefix=CHAOS_PREFIX, renewing=False)  # the parent renews it
     mirror = Mirror.open(cluster, plan.run_id, plan.experiment)
-    ledger = Ledger.create(folder / LEDGER, plan.origin, mirror)
+    ledger = Ledger.create(folder / LEDGER, plan.origin, mirror, proof)
     return Acting(cluster, plan, ledger, AbortFlag(folder / ABORT), allowed=lambda: must_hold(cluster, plan.run_id))
 
 

@@ -28,7 +28,7 @@ from chaos.engine.ladder import Ending, Stop, end, supervise
 from chaos.experiment import Experiment
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
-from chaos.ledger.record import Line
+from chaos.ledger.record import Line, digest
 from chaos.ledger.replay import replay
 from chaos.sampling.sample import Reading, Sample, Signal
 from chaos.sampling.sampler import Sampler, steady_since
@@ -37,6 +37,7 @@ from chaos.target import Plan
 from chaos.trouble import LedgerError
 from chaos.verdict import ChaosVerdict, judge
 from fixtures.cluster import Cluster
+from fixtures.proof import Proof
 from fixtures.record import TargetKind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     signals: Mapping[str, Signal]
     conforming: Conforming
     stop: Stop
+    proof: Proof
     gates: Callable[[Experiment, Plan, str], list[GateResult]]
     """Judges the gates; its last argument is what is wrong with the steady state, empty when nothing is."""
 
@@ -216,13 +218,16 @@ class Runner:
         if not path.exists():
             return
         try:
-            ledger = Ledger.open(path)
+            proof = self._setting.proof
+            ledger = Ledger.open(path, vouching=proof)
             if ledger.open_entries():
                 self._record.replayed = True
                 with contextlib.suppress(LedgerError):  # the file is enough to undo from, when the cluster will not hold a copy
-                    ledger = Ledger.open(path, Mirror.open(self._setting.cluster, self.plan.run_id, self.plan.experiment, seconds=10))
+                    mirror = Mirror.open(self._setting.cluster, self.plan.run_id, self.plan.experiment, seconds=10)
+                    ledger = Ledger.open(path, mirror, proof)
                 deadline = time.monotonic() + UNDO_SECONDS[self.plan.target_kind]
                 self.residue = [str(left) for left in replay(ledger, self._setting.cluster, deadline)]
+            proof.only({digest(entry) for entry in ledger.open_entries()})  # a child that was killed may have had no time to say so
         except Exception as error:
             self.residue = [f"experiment {self.experiment.id}: the ledger {path} could not be replayed: {type(error).__name__}: {error}"]
         self._record.residue = self.residue

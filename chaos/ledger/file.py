@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from chaos.ledger.record import Entry, Line, Origin, State, decode, encode, now
+from chaos.ledger.record import Entry, Line, Origin, State, decode, digest, encode, now
 from chaos.trouble import LedgerError
+from fixtures.trouble import ApiTrouble
 
 MODE = 0o600
 
@@ -34,6 +35,16 @@ class Mirroring(Protocol):
 
     def flush(self, deadline: float) -> bool:
         """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""
+
+
+class Vouching(Protocol):
+    """What vouches for entries where no tenant can write: a run's proof, :class:`fixtures.proof.Proof`."""
+
+    def vouch(self, digest: str) -> None:
+        """Vouch for an entry that is about to be written. Raises ApiTrouble when that could not be written down."""
+
+    def forget(self, digests: Collection[str]) -> None:
+        """Entries are closed. Raises ApiTrouble when that could not be written down."""
 
 
 class ExperimentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,7 @@ class Ledger:
         *,
         first: int,
         torn_at: int | None = None,
+        vouching: Vouching | None = None,
     ) -> None:
         self.path = path
         self.origin = origin
@@ -68,6 +80,8 @@ class Ledger:
         self.torn = torn_at is not None
         self._torn_at = torn_at  # cut off by whoever writes next: who only reads may be looking at a line half-written
         self._mirror = mirror
+        self._vouching = vouching
+        self._forgotten: set[int] = set()  # closed entries that nothing vouches for any more
         self._entries: dict[int, Entry] = {}
         self._states: dict[int, State] = {}
         self._details: dict[int, dict[str, Any]] = {}
@@ -77,8 +91,11 @@ class Ledger:
             self._take(line)
 
     @classmethod
-    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None) -> Ledger:
-        """A new ledger. Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror."""
+    def create(cls, path: Path, origin: Origin, mirror: Mirroring | None, vouching: Vouching | None = None) -> Ledger:
+        """A new ledger. ``vouching`` makes its copy in the cluster count.
+
+        Raises :class:`LedgerError` when the file exists or cannot be made durable, MirrorRefused by the mirror.
+        """
         first = mirror.next_seq() if mirror else 1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +107,10 @@ class Ledger:
             _sync_folder(path.parent)
         except OSError as error:
             raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
-        return cls(path, origin, mirror, (), first=first)
+        return cls(path, origin, mirror, (), first=first, vouching=vouching)
 
     @classmethod
-    def open(cls, path: Path, mirror: Mirroring | None = None) -> Ledger:
+    def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Vouching | None = None) -> Ledger:
         """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
         try:
             content = path.read_bytes()
@@ -106,12 +123,12 @@ class Ledger:
             last = entries[-1]
             origin = Origin(run_id=last.run_id, experiment=last.experiment, cluster_uid=last.cluster_uid, expires_at=last.expires_at)
         first = max([*(entry.seq + 1 for entry in entries), mirror.next_seq() if mirror else 1])
-        return cls(path, origin, mirror, lines, first=first, torn_at=kept if kept < len(content) else None)
+        return cls(path, origin, mirror, lines, first=first, torn_at=kept if kept < len(content) else None, vouching=vouching)
 
     @classmethod
-    def in_cluster(cls, known: ExperimentView, mirror: Mirroring) -> Ledger:
-        """A ledger whose file is on another machine, or lost: what the cluster holds of it is all there is."""
-        return cls(None, None, mirror, known.lines, first=mirror.next_seq())
+    def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Vouching | None = None) -> Ledger:
+        """A ledger whose file is on another machine, or lost: what the cluster holds of it, and something vouches for, is all there is."""
+        return cls(None, None, mirror, known.lines, first=mirror.next_seq(), vouching=vouching)
 
     def absorb(self, known: ExperimentView) -> None:
         """Take over what the cluster knows and the file does not. Raises :class:`LedgerError` when the two speak of different things."""
@@ -144,6 +161,7 @@ class Ledger:
         with self._lock:
             entry = Entry(seq=self._next, undo=undo, args=msgspec.to_builtins(args), **msgspec.structs.asdict(self.origin))
             line = Line(seq=entry.seq, state=State.ARMED, at=now(), entry=entry)
+            self._vouch(entry)
             self._append(line)
             self._next += 1
             self._take(line)
@@ -165,8 +183,30 @@ class Ledger:
                 self._mirror.mark(line)
 
     def flush(self, deadline: float) -> bool:
-        """Whether the mirror knows all that the file knows, after trying until ``deadline`` (monotonic seconds)."""
-        return self._mirror.flush(deadline) if self._mirror else True
+        """Whether the cluster knows all that the file knows, after trying until ``deadline`` (monotonic seconds)."""
+        with self._lock:
+            kept = self._mirror.flush(deadline) if self._mirror else True
+            return kept and self._forget()
+
+    def _vouch(self, entry: Entry) -> None:
+        if self._vouching is None:
+            return
+        try:
+            self._vouching.vouch(digest(entry))
+        except ApiTrouble as trouble:
+            raise LedgerError(f"nothing in the cluster would vouch for entry {entry.seq}: {trouble.message}") from trouble
+
+    def _forget(self) -> bool:
+        """Let nothing vouch for closed entries any more; whether that is so."""
+        closed = {seq for seq, state in self._states.items() if state is State.VERIFIED} - self._forgotten
+        if self._vouching is None or not closed:
+            return True
+        try:
+            self._vouching.forget({digest(self._entries[seq]) for seq in closed})
+        except ApiTrouble:
+            return False
+        self._forgotten |= closed
+        return True
 
     def _append(self, line: Line) -> None:
         """One write of a whole line, on disk when this returns."""

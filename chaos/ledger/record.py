@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from fixtures import proof
+
 
 class State(StrEnum):
     """How far one entry is. Only ``verified`` closes it: the prior state was read back."""
@@ -67,6 +69,11 @@ def decode(text: bytes) -> Line:
     if line.entry is not None and line.entry.seq != line.seq:
         raise ValueError(f"line {line.seq}: holds entry {line.entry.seq}")
     return line
+
+
+def digest(entry: Entry) -> str:
+    """What a run's proof holds of an entry: whoever changes any of it, or takes it to another run, has an entry of another digest."""
+    return proof.digest_of(msgspec.json.encode(entry, order="deterministic"))
 
 
 def now() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from chaos import namespaces
-from chaos.ledger.access import accepted, field, uid_of
+from chaos.ledger.access import accepted, field, plain, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.ledger.record import Entry, State
 from chaos.trouble import LedgerError
@@ -48,16 +48,31 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(config_map: Json) -> RunView:
-    """Read a ConfigMap. Raises :class:`LedgerError` when it is no ledger: nobody may guess what it said."""
-    name = str(field(config_map, "metadata", "name") or "")
-    data = {str(key): str(value) for key, value in (config_map.get("data") or {}).items()}
-    names = dict.fromkeys(key.removesuffix(suffix) for key in data for suffix in (LINES, CLOSED) if key.endswith(suffix))
-    return RunView(
-        run_id=str(field(config_map, "metadata", "labels", ownership.RUN_LABEL) or ""),
+    """Read a ConfigMap. Raises :class:`LedgerError` when it is no ledger, or its name, its label and its entries do not agree on whose:
+
+    nobody may guess what it said. That it can be read says nothing of who wrote it (:mod:`chaos.ledger.authentic`).
+    """
+    name = plain(str(field(config_map, "metadata", "name") or ""))
+    run_id = str(field(config_map, "metadata", "labels", ownership.RUN_LABEL) or "")
+    if not ownership.is_run_id(run_id) or name != name_of(run_id):
+        raise LedgerError(f"ConfigMap {name}: its label says run {plain(run_id)!r}, which is not the run of its name")
+    data = field(config_map, "data") or {}
+    if not isinstance(data, dict):
+        raise LedgerError(f"ConfigMap {name}: its data are no object")
+    texts = {str(key): str(value) for key, value in data.items()}
+    names = dict.fromkeys(key.removesuffix(suffix) for key in texts for suffix in (LINES, CLOSED) if key.endswith(suffix))
+    found = RunView(
+        run_id=run_id,
         uid=uid_of(config_map),
         version=str(field(config_map, "metadata", "resourceVersion") or ""),
-        experiments=tuple(_experiment(name, experiment, data) for experiment in names),
+        experiments=tuple(_experiment(name, experiment, texts) for experiment in names),
     )
+    for known in found.experiments:
+        for entry in known.open_entries:
+            if (entry.run_id, entry.experiment) != (run_id, known.experiment):
+                whose = plain(f"{entry.experiment} of run {entry.run_id}")
+                raise LedgerError(f"ConfigMap {name}: {plain(known.experiment)}{LINES} holds an entry of {whose}")
+    return found
 
 
 def _experiment(where: str, experiment: str, data: Mapping[str, str]) -> ExperimentView:
@@ -93,32 +108,22 @@ def ranges(closed: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def runs(cluster: Cluster) -> list[RunView]:
-    """Every run's ledger in the cluster. Raises ApiTrouble when the API does not say, LedgerError when one cannot be read."""
-    found, unreadable = readable(cluster)
-    if unreadable:
-        raise LedgerError("; ".join(unreadable))
-    return found
+def readable(cluster: Cluster) -> tuple[list[RunView], dict[str, str]]:
+    """What look like ledgers and can be read, and what is wrong with each that cannot, by the run that its name says.
 
-
-def readable(cluster: Cluster) -> tuple[list[RunView], list[str]]:
-    """The ledgers that can be read, and what is wrong with each that cannot. Raises ApiTrouble."""
+    Anybody who can write ConfigMaps may have made any of them. Raises ApiTrouble.
+    """
     selector = ",".join(f"{key}={value}" for key, value in {ownership.MANAGED_BY: ownership.SUITE, **COMPONENT}.items())
     answer = cluster.request("GET", cluster.path("configmaps", namespaces.SHARED), query={"labelSelector": selector})
     if answer.status == 404:
-        return [], []
-    found, unreadable = [], []
+        return [], {}
+    found, unreadable = [], {}
     for item in accepted(answer, "list ledgers").json().get("items") or ():
         try:
             found.append(view(item))
         except LedgerError as error:
-            unreadable.append(str(error))
+            unreadable[str(field(item, "metadata", "name") or "").removeprefix(f"{namespaces.SHARED}-")] = str(error)
     return found, unreadable
-
-
-def open_entries(cluster: Cluster) -> list[Entry]:
-    """Open entries of all runs."""
-    return [entry for run in runs(cluster) for entry in run.open_entries]
 
 
 def remove_clean(cluster: Cluster, run_id: str = "") -> None:

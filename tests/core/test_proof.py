@@ -81,6 +81,19 @@ def test_entries_are_vouched_for_until_they_are_closed(tmp_path: Path) -> None:
         assert read_proofs(cluster) == {}
 
 
+def test_what_another_process_wrote_is_known_at_the_end(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        parent, child = opened(cluster), opened(cluster)
+        child.vouch("a")
+        assert "stays" in parent.close()
+        child.vouch("b")
+        parent.only({"b"})
+        assert read_proofs(cluster)[RUN].digests == {"b"}
+        parent.only(())
+        assert parent.close() == ""
+        assert read_proofs(cluster) == {}
+
+
 def test_processes_of_a_run_write_to_one_proof(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
         parent = opened(cluster)

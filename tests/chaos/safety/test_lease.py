@@ -199,6 +199,7 @@ def test_what_an_earlier_run_left_comes_first(tmp_path: Path) -> None:
         recovering = Run(cluster)
         recovering.lease.acquire(recovering=True)
         book.mark(seq, State.VERIFIED)
+        assert book.flush(soon())
         recovering.lease.release()
         with running(cluster):
             must_hold(cluster, RUN)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from chaos import namespaces
+from chaos.ledger import authentic, view
 from chaos.ledger import mirror as module
-from chaos.ledger import view
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.record import State
 from chaos.trouble import LedgerError, MirrorRefused
@@ -24,7 +24,7 @@ def test_the_cluster_holds_an_entry_before_arming_returns(tmp_path: Path) -> Non
     with world(tmp_path) as (cluster, _):
         book = ledger(tmp_path, cluster)
         seq = book.arm("node.labels", ARGS)
-        (run,) = view.runs(cluster)
+        (run,) = authentic.look(cluster).runs
         assert (run.run_id, [entry.args for entry in run.open_entries]) == (RUN, [ARGS])
         stored = fetch(cluster, "configmaps", NAME, namespaces.SHARED)
         assert stored["metadata"]["labels"].items() >= ownership.labels(RUN).items()
@@ -51,7 +51,7 @@ def test_experiments_of_a_run_share_a_config_map_and_not_their_lines(tmp_path: P
         one.arm("node.labels", ARGS)
         two.arm("node.taints", ARGS)
         one.arm("node.labels", ARGS)  # its version is an old one by now
-        (run,) = view.runs(cluster)
+        (run,) = authentic.look(cluster).runs
         assert {item.experiment: [entry.undo for entry in item.open_entries] for item in run.experiments} == {
             "A1": ["node.labels", "node.labels"],
             "A4": ["node.taints"],
@@ -64,7 +64,7 @@ def test_trouble_is_outlived(tmp_path: Path, status: int | str) -> None:
     with world(tmp_path, trouble) as (cluster, _):
         ledger(tmp_path, cluster).arm("node.labels", ARGS)
         assert trouble.times == 0
-        assert len(view.open_entries(cluster)) == 1
+        assert len(authentic.look(cluster).open_entries) == 1
 
 
 def test_a_refused_mirror_refuses_the_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(MirrorRefused, match="2000 is the most"):
             book.arm("node.labels", {"name": "x" * 2000})
         seq = book.arm("node.labels", ARGS)
-        assert [entry.seq for entry in view.open_entries(cluster)] == [seq]
+        assert [entry.seq for entry in authentic.look(cluster).open_entries] == [seq]
 
 
 def test_a_ledger_that_somebody_else_writes_refuses_the_act(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_a_mark_that_could_not_be_written_goes_with_the_next(tmp_path: Path) -> 
         first, second = book.arm("node.labels", ARGS), book.arm("node.labels", ARGS)
         trouble.times = 1
         book.mark(first, State.VERIFIED)
-        assert (trouble.times, len(view.open_entries(cluster))) == (0, 2)
+        assert (trouble.times, len(authentic.look(cluster).open_entries)) == (0, 2)
         book.mark(second, State.VERIFIED)
-        assert view.open_entries(cluster) == []
+        assert authentic.look(cluster).open_entries == []
         assert book.flush(soon())
 
 
@@ -143,7 +143,7 @@ def test_what_was_written_without_an_answer_counts_as_written(tmp_path: Path) ->
         lost = [ApiTrouble("ConnectionFailed", "no answer")]
         cluster.request = lose  # type: ignore[method-assign, assignment]
         book.arm("node.labels", ARGS)
-        assert (lost, len(view.open_entries(cluster))) == ([], 1)
+        assert (lost, len(authentic.look(cluster).open_entries)) == ([], 1)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_malformed_copy_is_an_error(tmp_path: Path, data: dict[str, str]) -> N
         ledger(tmp_path, cluster)
         cluster.patch("configmaps", NAME, {"data": data}, namespaces.SHARED)
         with pytest.raises(LedgerError):
-            view.runs(cluster)
+            view.view(fetch(cluster, "configmaps", NAME, namespaces.SHARED))
 
 
 def test_numbers_and_ranges_are_each_others_inverse() -> None:

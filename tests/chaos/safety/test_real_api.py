@@ -12,7 +12,7 @@ import yaml
 from chaos import fingerprint, namespaces
 from chaos.holding import ChaosLease
 from chaos.lease import halt, must_hold, read_lease
-from chaos.ledger import view
+from chaos.ledger import authentic, view
 from chaos.ledger.access import merge
 from chaos.ledger.node_object import NodeExists
 from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
@@ -167,7 +167,7 @@ def comes_back(cluster: Cluster, tmp_path: Path) -> None:
     book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
     canary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": ownership.labels(RUN)}}
     create(cluster, "configmaps", canary)
-    assert len(view.open_entries(cluster)) == 7
+    assert len(authentic.look(cluster).open_entries) == 7
     assert recover(cluster, seconds=60).clean
     assert before.differences(fingerprint.take(cluster)) == []
     assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80

@@ -18,8 +18,9 @@ from chaos.ledger.nodes import NodeLabels
 from chaos.ledger.record import State
 from chaos.recover import accepted_entry, recover, status
 from chaos.residue import Reason
-from chaos.trouble import LeaseRefused, LedgerError
+from chaos.trouble import LeaseRefused
 from fixtures.cluster import Cluster
+from fixtures.proof import CHAOS_PREFIX, Proof
 from fixtures.simulator.server.troubles import Trouble
 from tests.chaos.safety import crash
 from tests.chaos.safety.world import RUN, fetch, ledger, plan, world
@@ -109,7 +110,14 @@ def test_a_broken_copy_is_told_stays_and_the_file_is_enough(tmp_path: Path) -> N
         assert (done.clean, done.restored, done.residue) == (False, 2, ())
         assert f"ConfigMap {view.name_of(RUN)}" in done.unreadable[0]
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
-        with pytest.raises(LedgerError, match="cannot be read"):  # and nothing starts before somebody has looked at it
+        assert status(cluster).forged == (f"possible attack: {done.unreadable[0]}; nothing vouches for it",)  # nothing of it is open
+
+
+def test_a_copy_that_nobody_can_read_keeps_the_next_from_starting(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        killed(tmp_path, 5)
+        cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": "garbage\n"}}, namespaces.SHARED)
+        with pytest.raises(LeaseRefused, match="2 changes of run"):
             ChaosLease(cluster, "next", lambda reason: None).acquire()
 
 
@@ -156,7 +164,8 @@ def test_a_copy_that_came_from_another_cluster_is_told_and_undoes_nothing(tmp_pa
     with world(tmp_path) as (cluster, _):
         node = fetch(cluster, "nodes", "gpu-1")
         origin = msgspec.structs.replace(plan().origin, cluster_uid="another")
-        other = Ledger.create(tmp_path / "out" / "ledger.jsonl", origin, Mirror.open(cluster, RUN, "A1", seconds=5))
+        proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+        other = Ledger.create(tmp_path / "out" / "ledger.jsonl", origin, Mirror.open(cluster, RUN, "A1", seconds=5), proof)
         other.arm("node.labels", NodeLabels().args(node, {PRODUCT: "ours"}))
         cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "ours"}}})
         done = recover(cluster, seconds=5)

@@ -18,6 +18,7 @@ from chaos.ledger.mirror import Mirror
 from chaos.target import Plan, Target
 from conformance.allowlist import cluster_uid
 from fixtures.cluster import Cluster
+from fixtures.proof import CHAOS_PREFIX, Proof
 from fixtures.record import TargetKind
 from fixtures.simulator.server.authorization import Authorizer
 from fixtures.simulator.server.store import Store
@@ -134,11 +135,12 @@ def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experime
 
 
 def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN) -> Ledger:
+    proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False) if cluster else None
     mirror = Mirror.open(cluster, run_id, experiment, seconds=5) if cluster else None
     origin = plan(experiment=experiment, run_id=run_id).origin
     if cluster:
         origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster))
-    return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror)
+    return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror, proof)
 
 
 def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> Acting:

@@ -1,0 +1,93 @@
+"""Which ledgers count: those whose every entry something vouches for that no tenant can write.
+
+A tenant may make a namespace and a ConfigMap with any name, label and content. What counts is the digest of an entry in the run's own
+PriorityClass (:mod:`fixtures.proof`), or in the run's own folder. Whatever else looks like a ledger is told and never carried out,
+and it holds nobody up: otherwise a tenant could keep everybody from working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from chaos.ledger import view
+from chaos.ledger.access import plain
+from chaos.ledger.record import Entry, digest
+from chaos.ledger.view import RunView
+from fixtures.cluster import Cluster
+from fixtures.proof import ProofView, read_proofs
+
+ATTACK = "possible attack"
+
+
+class Ledgers(msgspec.Struct, frozen=True, kw_only=True):
+    """Ledgers in the cluster, sorted by what vouches for them.
+
+    ``runs`` hold only entries that are vouched for. ``lost``: by run, open entries that its proof knows of and whose words the cluster
+    does not hold (any more); a file of the run may. ``unreadable``: what is wrong with ledgers of runs that have such entries.
+    ``forged``: lines about what nothing vouches for, for people.
+    """
+
+    runs: tuple[RunView, ...] = ()
+    lost: Mapping[str, frozenset[str]] = {}
+    unreadable: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
+    proofs: Mapping[str, ProofView] = {}
+    whole: frozenset[str] = frozenset()
+    """Runs whose copy holds nothing but what is vouched for: what it lacks was never written, so it never allowed an act."""
+
+    @property
+    def open_entries(self) -> list[Entry]:
+        """Open entries of all runs that count."""
+        return [entry for run in self.runs for entry in run.open_entries]
+
+    def earlier(self, run_id: str = "") -> dict[str, int]:
+        """How many changes of each run, ``run_id`` left out, are not known to be undone."""
+        counts = {run.run_id: len(run.open_entries) for run in self.runs}
+        for lost, digests in self.lost.items():
+            counts[lost] = counts.get(lost, 0) + len(digests)
+        return {run: count for run, count in counts.items() if count and run != run_id}
+
+
+def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Ledgers:
+    """The cluster's ledgers. ``others`` are proofs from folders. Raises ApiTrouble when the API does not say."""
+    proofs = dict(read_proofs(cluster))
+    for run_id, proof in (others or {}).items():
+        proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
+    found, unreadable = view.readable(cluster)
+    runs, forged, vouched = [], [], {run_id: proof.digests for run_id, proof in proofs.items() if proof.digests}
+    lost = dict(vouched)
+    whole = set()
+    for run in found:
+        counted, lines = _counted(run, vouched.get(run.run_id, frozenset()))
+        runs.append(counted)
+        forged += lines
+        if not lines:
+            whole.add(run.run_id)
+        lost[run.run_id] = lost.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
+    garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
+    forged += [f"{ATTACK}: {plain(text)}; nothing vouches for it" for run_id, text in unreadable.items() if run_id not in garbled]
+    return Ledgers(
+        runs=tuple(runs),
+        lost={run_id: digests for run_id, digests in lost.items() if digests},
+        unreadable=tuple(garbled.values()),
+        forged=tuple(forged),
+        proofs=proofs,
+        whole=frozenset(whole),
+    )
+
+
+def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[str]]:
+    """The run with the entries that are vouched for alone, and a line for each other one."""
+    kept, forged = [], []
+    for known in run.experiments:
+        good = {entry.seq for entry in known.open_entries if digest(entry) in vouched}
+        forged += [_told(entry) for entry in known.open_entries if entry.seq not in good]
+        kept.append(msgspec.structs.replace(known, lines=tuple(line for line in known.lines if line.seq in good)))
+    return msgspec.structs.replace(run, experiments=tuple(kept)), forged
+
+
+def _told(entry: Entry) -> str:
+    name = f"entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo})"
+    return plain(f"{ATTACK}: {name}: nothing that tenants cannot write vouches for it; it is not carried out")[:400]
