@@ -52,7 +52,7 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
         _print_experiments(console, chaos, width, colour)
     if told := _scope(report, colour):
         console.print()
-        console.print(told)
+        console.print(told, soft_wrap=True)
     if report.residue:
         console.print()
         console.print(_residue(report, chaos, colour))

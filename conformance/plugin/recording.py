@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conformance import unjudged, unmatched
 from conformance.missing_rows import missing_rows
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
@@ -93,7 +94,16 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     floor = Floor(minimum=gate.minimum_judged, areas=gate.areas, source="gate.minimumJudged")
     if state.options.min_judged is not None:
         floor = msgspec.structs.replace(floor, minimum=state.options.min_judged, source="--min-judged")
-    found.shortfalls = [*shortfalls(found, results, floor), *_missing_rows(state)]
+    found.shortfalls = list(shortfalls(found, results, floor))
+    if results and state.has_snapshot:
+        scope = Scope(state.snapshot, state.opened.policy)
+        found.shortfalls += unmatched.shortfalls(scope)
+        found.shortfalls += unjudged.snapshot_gaps(scope, found, state.catalogue)
+        if unjudged.is_whole(found):
+            found.shortfalls += unjudged.accelerators(scope, results)
+            found.shortfalls += unjudged.probes(scope, found, state.catalogue, state.options.access)
+            found.shortfalls += _missing_rows(state)
+        found.notes = list(unmatched.notes(scope))
     return found
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 import yaml
 
+from conformance.policy import Policy
+from conformance.scope import Scope
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
 from fixtures.record import Cause, Verdict
+from fixtures.simulator.embedded import EmbeddedCluster
 from tests.endtoend.runs import Finished, run_suite
 
 HEALTHY = ("--simulate", "healthy")
@@ -57,3 +64,79 @@ def test_the_policys_floor_and_areas_gate(tmp_path: Path) -> None:
         "3 requirements were judged, and gate.minimumJudged asks for 99",
         "no requirement of NET and none of INV was judged, and gate.areas asks for one of each",
     ]
+
+
+def shortfalls(done: Finished) -> list[str]:
+    """What the run says that it had to judge and did not. Such a run is inconclusive, and its last line says so."""
+    assert done.report is not None, done.output
+    assert (done.code, done.report.exit_code, done.report.verdict) == (10, 10, Verdict.INCONCLUSIVE), done.output
+    assert done.report.scope is not None
+    assert last_line(done).startswith("INCONCLUSIVE")
+    assert all(f"NOT JUDGED: {text}" in done.output for text in done.report.scope.shortfalls)
+    return done.report.scope.shortfalls
+
+
+def node(name: str, **capacity: str) -> dict[str, object]:
+    """A healthy fenced GPU node as kubectl shows it."""
+    labels = {"nvidia.com/gpu.present": "true", "feature.node.kubernetes.io/pci-10de.present": "true"} if capacity else {}
+    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if capacity else []
+    status = {"capacity": {"cpu": "8", **capacity}, "allocatable": {"cpu": "8", **capacity}}
+    metadata = {"name": name, "uid": name, "labels": labels}
+    spec = {"taints": taints}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": {**status, "conditions": [READY]}}
+
+
+READY = {"type": "Ready", "status": "True"}
+
+
+def dump(folder: Path, *items: dict[str, object]) -> tuple[str, str]:
+    path = folder / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return "--snapshot", str(path)
+
+
+def test_a_snapshot_of_nodes_alone_is_inconclusive(tmp_path: Path) -> None:
+    (told,) = shortfalls(run_suite(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
+    assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
+
+
+def test_no_accelerators_although_none_are_expected_is_inconclusive(tmp_path: Path) -> None:
+    path = policy(tmp_path, accelerators={"expectedCount": 0})
+    told = shortfalls(run_suite(tmp_path, *dump(tmp_path, node("cpu-0")), "--policy", path))
+    assert any("no node has an accelerator, as the policy expects" in text for text in told)
+
+
+def test_a_tenant_pattern_that_matches_nothing_is_inconclusive(tmp_path: Path) -> None:
+    path = policy(tmp_path, tenants={"namespaces": ["tema-*"]})
+    told = shortfalls(run_suite(tmp_path, *HEALTHY, "--read-only", "--policy", path))
+    assert told == ["the policy's tenants.namespaces has 'tema-*', and no tenant namespace matches it"]
+
+
+def test_accelerators_that_are_given_by_claim_alone_are_inconclusive(tmp_path: Path) -> None:
+    told = shortfalls(run_suite(tmp_path, "--simulate", "dra", "--read-only"))
+    assert [text for text in told if text.startswith("3 accelerator nodes offer devices through DRA only (gpu.nvidia.com)")] == told
+
+
+@pytest.mark.parametrize("how", ["cordoned", "busy"])
+def test_nodes_that_no_probe_could_use_are_inconclusive_although_the_policy_allows_them(tmp_path: Path, how: str) -> None:
+    path = policy(tmp_path, accelerators={"allowNotJudged": ["*"]}, probes={"windowSeconds": 1, "startSeconds": 20})
+    (tmp_path / "cluster").mkdir()
+    with EmbeddedCluster.start("healthy", tmp_path / "cluster") as served:
+        cluster = Cluster.from_kubeconfig(served.kubeconfig)
+        snapshot = collect(cluster, ["nodes", "pods"], version="")
+        scope = Scope(snapshot, Policy())
+        for one in scope.accelerator_nodes:
+            if how == "cordoned":
+                change = {"spec": {"unschedulable": True}}
+                answer = cluster.request("PATCH", f"/api/v1/nodes/{one.name}", body=change, content_type="application/merge-patch+json")
+                assert answer.ok, answer.message
+            elif free := scope.free(one, "nvidia.com/gpu"):
+                amounts = {"nvidia.com/gpu": str(free)}
+                container = {"name": "main", "image": "x", "resources": {"limits": amounts, "requests": amounts}}
+                spec = {"nodeName": one.name, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+                pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"fill-{one.name}"}, "spec": spec}
+                answer = cluster.request("POST", "/api/v1/namespaces/gpu-operator/pods", body=pod)
+                assert answer.ok, answer.message
+        done = run_suite(tmp_path, "--kubeconfig", str(served.kubeconfig), "--policy", path)
+    assert done.code == 10, done.output
+    assert not last_line(done).startswith(("CONFORMANT", "PASSED"))

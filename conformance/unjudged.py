@@ -1,0 +1,101 @@
+"""Accelerators of the cluster that no requirement judged, and kinds that every cluster has and a snapshot lacks.
+
+An accelerator is known here by the device resource that a node offers. It was judged when a requirement about devices has a yes or
+a no of a node that offers it. Devices that only claims reach are :mod:`conformance.missing_rows`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.catalogue import Catalogue
+from conformance.scope import Scope
+from fixtures.record import Access, Cause, Coverage, Level, Result, Verdict
+
+DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO")
+"""Areas that judge devices by the resources that nodes offer."""
+
+COMMON = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
+"""Kinds of which every cluster with accelerators has objects: a snapshot without one was not taken whole."""
+
+MAX_NAMED = 5
+
+
+def is_whole(coverage: Coverage) -> bool:
+    """Whether the run was about the whole cluster: no option left a MUST out."""
+    return not any(one.cause is Cause.SELECTION and one.level is Level.MUST for one in coverage.not_judged)
+
+
+def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
+    """Sentences about accelerators that nothing judged; one when there is none at all."""
+    nodes = scope.snapshot.listing("nodes")
+    if nodes.trouble or not nodes.collected:
+        return
+    if not scope.accelerator_nodes:
+        expected = scope.policy.accelerators.expected_count == 0
+        why = "as the policy expects (accelerators.expectedCount: 0)" if expected else "by any source"
+        yield f"no node has an accelerator, {why}: what was judged says nothing about accelerators"
+        return
+    devices = _judged_nodes(results, DEVICE_AREAS)
+    for resource, names in sorted(_by_resource(scope).items()):
+        if devices is not None and not names & devices:
+            yield f"no requirement judged {resource}, which {_named(names)} offers"
+
+
+def _by_resource(scope: Scope) -> dict[str, set[str]]:
+    """Device resources with the usable nodes that offer at least one."""
+    found: dict[str, set[str]] = {}
+    for node in scope.accelerator_nodes:
+        for resource, count in scope.device_capacity(node).items():
+            if count > 0:
+                found.setdefault(resource, set()).add(node.name)
+    return found
+
+
+def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:
+    """Nodes of which a requirement of ``areas`` says yes or no; None where a result does not keep all its subjects."""
+    wanted, found = tuple(areas), set()
+    for result in results:
+        if result.area not in wanted:
+            continue
+        if result.subjects_omitted:
+            return None
+        for subject in result.subjects:
+            if subject.kind == "Node" and subject.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.WAIVED):
+                found.add(subject.name.partition(" ")[0])
+    return found
+
+
+def probes(scope: Scope, coverage: Coverage, catalogue: Catalogue, ceiling: Access) -> Iterator[str]:
+    """A sentence when pods that hold a device judged nothing although the run could create them and the cluster has accelerators."""
+    if ceiling.rank < Access.WORKLOAD.rank or scope.snapshot.offline or not scope.accelerator_nodes:
+        return
+    missing = {one.id: one for one in coverage.not_judged}
+    asked = [one for one in catalogue.by_id.values() if one.access is Access.WORKLOAD and one.level is Level.MUST and one.area in _PROBED]
+    if not asked or any(one.id not in missing or missing[one.id].cause is Cause.UNSUPPORTED for one in asked):
+        return
+    reasons = dict.fromkeys(missing[one.id].because for one in asked)
+    yield f"no pod that holds a device could be judged: {'; '.join(list(reasons)[:3])}"
+
+
+_PROBED = ("ISO", "PSA")
+"""Areas whose probes need a device and no sort of device or network in particular."""
+
+
+def snapshot_gaps(scope: Scope, coverage: Coverage, catalogue: Catalogue) -> Iterator[str]:
+    """A sentence when a saved snapshot lacks kinds that every cluster has, and requirements that were asked for need them."""
+    if not scope.snapshot.offline:
+        return
+    lacking = [key for key in COMMON if not scope.snapshot.listing(key).collected]
+    asked = [catalogue.by_id[one.id] for one in coverage.not_judged if one.cause is Cause.NOT_IN_SNAPSHOT]
+    needing = [one.id for one in asked if one.level is Level.MUST and {*one.reads, *one.optional_reads} & set(lacking)]
+    if needing:
+        more = len(needing) - MAX_NAMED
+        told = ", ".join(needing[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        yield f"the snapshot holds no {', '.join(lacking)}, which every cluster has: {told} could not be judged"
+
+
+def _named(names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = len(known) - MAX_NAMED
+    return ", ".join(known[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
