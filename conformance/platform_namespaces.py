@@ -11,6 +11,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from conformance.policy import Tenants
 from fixtures.models import Json, Namespace
 from fixtures.proof import PROOF, proofs_of
@@ -90,30 +92,54 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def operators_namespaces(resources: Iterable[tuple[str, Json]]) -> dict[str, str]:
-    """Where operators run, by what their own cluster-scoped resources say: ``{namespace: what proves it}``.
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's own cluster-scoped resource, and where it says that the operator runs. Empty is what it does not say.
 
-    ``resources`` are pairs of kind and object. A ClusterPolicy's status names the operator's namespace; Helm's annotation names the
-    namespace of the release that made an object.
+    ``release`` is the Helm release that made it, name and namespace.
     """
-    found: dict[str, str] = {}
+
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+    release: tuple[str, str] = ("", "")
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """``{namespace: the clause that proves it}``."""
+        told = ((self.release[1], "belongs to a Helm release of that namespace"), (self.namespace, "says that its operator runs there"))
+        return {namespace: f"{self.kind} {self.name} {words}" for namespace, words in told if namespace}
+
+
+def operators_of(resources: Iterable[tuple[str, Json]]) -> list[Operator]:
+    """Operators by their resources, pairs of kind and object. One that its operator ignores says nothing."""
+    found = []
     for kind, item in resources:
         meta, status = _mapping(item.get("metadata")), _mapping(item.get("status"))
         if str(status.get("state")) in IGNORED:
             continue
-        told = (
-            (status.get("namespace"), "says that its operator runs there"),
-            (_mapping(meta.get("annotations")).get(RELEASE_NAMESPACE), "belongs to a Helm release of that namespace"),
+        found.append(
+            Operator(
+                kind=kind,
+                name=_text(meta.get("name")),
+                uid=_text(meta.get("uid")),
+                namespace=_text(status.get("namespace")),
+                release=release_of(meta),
+            )
         )
-        for namespace, words in told:
-            if isinstance(namespace, str) and namespace:
-                found.setdefault(namespace, f"{kind} {meta.get('name')} {words}")
     return found
 
 
-def exempt(operators: Mapping[str, str]) -> dict[str, str]:
+def release_of(meta: Json) -> tuple[str, str]:
+    """Name and namespace of the Helm release that an object says it is of; empty where it does not."""
+    annotations = _mapping(meta.get("annotations"))
+    return _text(annotations.get(RELEASE)), _text(annotations.get(RELEASE_NAMESPACE))
+
+
+def exempt(operators: Iterable[Operator]) -> dict[str, str]:
     """The operators' namespaces that are theirs alone. ``default`` is everybody's, whoever else runs in it."""
-    return {namespace: words for namespace, words in operators.items() if namespace != _SHARED_BY_ALL}
+    homes = {namespace: words for operator in operators for namespace, words in operator.homes.items()}
+    return {namespace: words for namespace, words in homes.items() if namespace != _SHARED_BY_ALL}
 
 
 def namespaces_of_runs(classes: Iterable[Json], namespaces: Iterable[Namespace]) -> dict[str, str]:
@@ -125,6 +151,10 @@ def namespaces_of_runs(classes: Iterable[Json], namespaces: Iterable[Namespace])
         for view in proofs.values()
         if view.created_here("namespaces", item.name, item.metadata.uid, item.metadata.annotation.get(PROOF, ""))
     }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _mapping(value: Any) -> Json:

@@ -14,9 +14,10 @@ from typing import Any
 
 from conformance import platform_namespaces as platform
 from conformance.claims import Asking, Claims
+from conformance.components import Standing
 from conformance.drivers import DriverKind
 from conformance.marks import marks_of
-from conformance.platform_namespaces import PlatformNamespaces
+from conformance.platform_namespaces import Operator, PlatformNamespaces
 from conformance.policy import Policy
 from conformance.published import SLICES, TAINT_RULES, Published, Slices
 from fixtures import quantity
@@ -277,15 +278,19 @@ class Scope:
     def platform(self) -> PlatformNamespaces:
         """The platform's namespaces, and what proves them."""
         runs = platform.namespaces_of_runs(self._whole(platform.PRIORITY_CLASSES), self._whole("namespaces"))
-        proven = {**platform.exempt(self.operators_namespaces), **runs}
+        proven = {**platform.exempt(self._operators), **runs}
         served = bool(self._whole(platform.CLUSTER_VERSIONS)) or platform.CLUSTER_VERSIONS in self.snapshot.versions
         nodes = any(platform.OPENSHIFT_NODE in node.metadata.label for node in self._whole("nodes"))
         return PlatformNamespaces(self.policy.tenants, proven, openshift=served or nodes)
 
     @cached_property
-    def operators_namespaces(self) -> dict[str, str]:
-        """Where operators say that they run: ``{namespace: what proves it}``."""
-        return platform.operators_namespaces((KINDS[key].kind, item) for key in platform.OPERATORS for item in self._whole(key))
+    def standing(self) -> Standing:
+        """What tells the platform's workloads from those that look like them."""
+        return Standing(self.platform, self._operators)
+
+    @cached_property
+    def _operators(self) -> list[Operator]:
+        return platform.operators_of((KINDS[key].kind, item) for key in platform.OPERATORS for item in self._whole(key))
 
     def _whole(self, key: str) -> list[Any]:
         """Objects of a listing that is whole; none of any other: what was not read proves nothing."""

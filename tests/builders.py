@@ -137,10 +137,10 @@ def a_daemonset(
     **spec: Any,
 ) -> DaemonSet:
     """A rolled-out DaemonSet of the operator."""
-    metadata: Json = {"name": name, "namespace": namespace, "generation": generation}
+    metadata: Json = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": generation}
     if owner:
         kind, _, owner_name = owner.partition("/")
-        metadata["ownerReferences"] = [{"kind": kind, "name": owner_name, "controller": True}]
+        metadata["ownerReferences"] = [{"kind": kind, "name": owner_name, "uid": f"uid-{owner_name}", "controller": True}]
     numbers = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberReady", "numberAvailable")
     whole = {**dict.fromkeys(numbers, desired), "observedGeneration": generation, **(status or {})}
     template = {"spec": a_spec(tolerations=tolerations, nodeSelector=dict(node_selector or {}), **spec)}

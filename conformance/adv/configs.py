@@ -9,11 +9,13 @@ import msgspec
 
 from conformance.adv.physical import physical
 from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
-from conformance.ops.agents import is_agent
+from conformance.components import told as told_of
+from conformance.ops.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
 from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
+from conformance.platform_namespaces import IGNORED
 from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, bad, not_judged, ok
-from fixtures.models import ConfigMap, Node
+from fixtures.evidence import Finding, Inconclusive, bad, not_judged, ok, undecided
+from fixtures.models import ConfigMap, DaemonSet, Node, PodSpec
 
 LABEL = "nvidia.com/device-plugin.config"
 POLICIES = "nvidia.com/clusterpolicies"
@@ -29,18 +31,25 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named(scope: Scope) -> Named:
-    """``spec.devicePlugin.config`` of the ClusterPolicy, if there is one."""
+    """``spec.devicePlugin.config`` of the ClusterPolicy that its operator acts upon, if there is one.
+
+    Raises :class:`Inconclusive` when several say different things.
+    """
+    found: dict[Named, str] = {}
     for policy in scope.snapshot.listing(POLICIES).items:
         config = _get(policy, "spec", "devicePlugin", "config")
-        if isinstance(config, dict) and config.get("name"):
+        if isinstance(config, dict) and config.get("name") and str(_get(policy, "status", "state")) not in IGNORED:
             namespace = _get(policy, "status", "namespace")
             default = config.get("default")
-            return Named(
+            told = Named(
                 config_map=str(config["name"]),
                 default=default if isinstance(default, str) else "",
                 namespace=namespace if isinstance(namespace, str) else "",
             )
-    return Named()
+            found.setdefault(told, str(_get(policy, "metadata", "name")))
+    if len(found) > 1:
+        raise Inconclusive("TwoCandidates", f"ClusterPolicies {' and '.join(sorted(found.values()))} name different configurations")
+    return next(iter(found), Named())
 
 
 def _get(value: Any, *path: str) -> Any:
@@ -50,31 +59,77 @@ def _get(value: Any, *path: str) -> Any:
 
 
 def candidates(scope: Scope, told: Named) -> list[ConfigMap]:
-    """ConfigMaps that may hold plugin configurations, likeliest first: the named one, else those where the plugin runs or the platform."""
-    maps = scope.snapshot.configmaps
+    """ConfigMaps that may hold plugin configurations: the named one, else those of namespaces where agents are."""
+    maps = [item for item in scope.snapshot.configmaps if not told.config_map or item.name == told.config_map]
     if told.config_map and told.namespace:
-        return [item for item in maps if (item.name, item.namespace) == (told.config_map, told.namespace)]
+        return [item for item in maps if item.namespace == told.namespace]
     homes = {item.namespace for item in scope.snapshot.listing("apps/daemonsets").items if is_agent(scope, item)}
-    maps = [item for item in maps if item.namespace in homes or scope.is_infrastructure(item.namespace)]
-    if told.config_map:
-        return [item for item in maps if item.name == told.config_map]
-    return sorted(maps, key=lambda item: item.namespace not in homes)
+    return [item for item in maps if item.namespace in homes or scope.standing.admits(item.namespace)]
+
+
+def holders(scope: Scope, maps: list[ConfigMap], key: str) -> list[ConfigMap]:
+    """ConfigMaps that hold a configuration of that name: those that a plugin mounts, else those beside one, else all of them."""
+    holding = [item for item in maps if key in (item.data or {})]
+    plugins = _plugins(scope)
+    mounted = {(plugin.namespace, name) for plugin in plugins for name in _mounted(plugin.spec.template.spec)}
+    beside = {plugin.namespace for plugin in plugins}
+    for near in (
+        [item for item in holding if (item.namespace, item.name) in mounted],
+        [item for item in holding if item.namespace in beside],
+    ):
+        if near:
+            return near
+    return holding
+
+
+def _mounted(spec: PodSpec) -> Iterator[str]:
+    """Names of the ConfigMaps that a pod mounts."""
+    for volume in spec.volumes or ():
+        name = _get(volume, "configMap", "name")
+        if isinstance(name, str):
+            yield name
+
+
+def _plugins(scope: Scope) -> list[DaemonSet]:
+    """DaemonSets of device plugins: those that the policy names, else those that an operator owns, else all that are where agents are."""
+    found = [item for item in scope.snapshot.listing("apps/daemonsets").items if _is_plugin(item) and is_agent(scope, item)]
+    return [item for item in found if is_named(scope, item)] or scope.standing.decided(found, workload_of)
+
+
+def _is_plugin(daemonset: DaemonSet) -> bool:
+    """Whether a DaemonSet may be NVIDIA's plugin; those of networks sit in the same folder."""
+    looks = "device-plugin" in daemonset.name or mounts_plugin_folder(daemonset.spec.template.spec)
+    return looks and not any(word in daemonset.name for word in ("rdma", "sriov"))
+
+
+def _unproven_plugins(scope: Scope) -> str:
+    """Why the plugin that reads the configuration cannot be told, where DaemonSets look like it; empty where none does."""
+    plugins = [item for item in look_alikes(scope) if _is_plugin(item)]
+    names = told_of(workload_of(item) for item in plugins)
+    return f"{names} may be its plugin and is not known to be the platform's (policy tenants.moreInfrastructure)" if plugins else ""
 
 
 def strategy_flag(scope: Scope) -> str:
-    """MIG strategy that the plugin's DaemonSet sets by environment: it wins over the file (facts 1.2, precedence)."""
-    for item in scope.snapshot.listing("apps/daemonsets").items:
-        for container in item.spec.template.spec.containers if "device-plugin" in item.name else ():
+    """MIG strategy that the plugin's DaemonSet sets by environment: it wins over the file (facts 1.2, precedence).
+
+    Raises :class:`Inconclusive` when several plugins set different ones.
+    """
+    found: dict[str, str] = {}
+    for item in _plugins(scope):
+        for container in item.spec.template.spec.containers:
             for entry in container.env or ():
                 if entry.get("name") == _STRATEGY_ENV and isinstance(entry.get("value"), str):
-                    return str(entry["value"])
-    return ""
+                    found.setdefault(str(entry["value"]), str(workload_of(item)))
+    if len(found) > 1:
+        raise Inconclusive("TwoCandidates", f"{' and '.join(sorted(found.values()))} set different MIG strategies")
+    return next(iter(found), "")
 
 
 def check_configs(scope: Scope) -> Iterator[Finding]:
     """One finding per NVIDIA node that a configuration applies to: by its label, or by the operator's default."""
     told = named(scope)
     maps = candidates(scope, told)
+    unproven = "" if told.namespace or _plugins(scope) else _unproven_plugins(scope)
     flag = strategy_flag(scope)
     read: dict[str, PluginConfig | PluginConfigError] = {}
     for node in scope.accelerator_nodes:
@@ -83,10 +138,18 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
             continue
         source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
-        holder = next((item for item in maps if key in (item.data or {})), None)
-        if holder is None:
+        if unproven:
+            yield undecided(subject(node), unproven, source)
+            continue
+        holding = holders(scope, maps, key)
+        if not holding:
             yield _missing(node, key, told, maps, source)
             continue
+        if len(holding) > 1:
+            names = " and ".join(f"{item.namespace}/{item.name}" for item in holding)
+            yield undecided(subject(node), f"ConfigMaps {names} both hold {key!r}, and no plugin shows which it reads", source)
+            continue
+        [holder] = holding
         place = f"{holder.namespace}/{holder.name}"
         if key not in read:
             try:

@@ -9,8 +9,9 @@ import msgspec
 from conformance.mig.parted import PartedError, Requested, Row, parse, requested
 from conformance.mig.slices import MigNode
 from conformance.outputs import mig_geometry
+from conformance.platform_namespaces import operators_of
 from conformance.scope import Scope
-from fixtures.models import ConfigMap
+from fixtures.models import ConfigMap, Json
 
 STATIC = "default-mig-parted-config"
 KEY = "config.yaml"
@@ -31,17 +32,23 @@ class Requests:
 
     def __init__(self, scope: Scope) -> None:
         homes, maps = _homes(scope), scope.snapshot.listing("configmaps").items
-        maps = [item for item in maps if item.namespace in homes or scope.is_infrastructure(item.namespace)]
-        self._maps: dict[str, ConfigMap] = {item.name: item for item in maps}
+        self._maps: dict[str, list[ConfigMap]] = {}
+        for item in maps:
+            if item.namespace in homes or (not homes and scope.standing.admits(item.namespace)):
+                self._maps.setdefault(item.name, []).append(item)
         self._static = _named(scope) or STATIC
         self._parsed: dict[str, dict[str, tuple[Row, ...]] | PartedError] = {}
 
     def of(self, node: MigNode) -> Request:
         """What the node's ``mig.config`` asks for on its product."""
         name = node.view.mig_config
-        holder = self._maps.get(f"{node.node.name}-mig-config") or self._maps.get(self._static)
-        if holder is None:
+        found = self._maps.get(f"{node.node.name}-mig-config") or self._maps.get(self._static) or []
+        if not found:
             return _standard(node, name)
+        if len(found) > 1:
+            names = " and ".join(sorted(f"{item.namespace}/{item.name}" for item in found))
+            return Request(source="ConfigMaps", problem=f"ConfigMaps {names} could both be the one that is meant")
+        [holder] = found
         source = f"ConfigMap {holder.namespace}/{holder.name}"
         configs = self._read(holder)
         if isinstance(configs, PartedError):
@@ -76,12 +83,17 @@ def _standard(node: MigNode, name: str) -> Request:
 
 def _homes(scope: Scope) -> set[str]:
     """Namespaces of the operator's operands, as ClusterPolicies tell."""
-    found = (policy.get("status") for policy in scope.snapshot.listing(_POLICIES).items)
-    return {str(status["namespace"]) for status in found if isinstance(status, dict) and status.get("namespace")}
+    return {operator.namespace for operator in operators_of(_policies(scope)) if operator.namespace}
+
+
+def _policies(scope: Scope) -> list[tuple[str, Json]]:
+    """ClusterPolicies that their operator acts upon, with their kind."""
+    items = scope.snapshot.listing(_POLICIES).items
+    return [("ClusterPolicy", item) for item in items if operators_of([("ClusterPolicy", item)])]
 
 
 def _named(scope: Scope) -> str:
-    for policy in scope.snapshot.listing(_POLICIES).items:
+    for _, policy in _policies(scope):
         value: Any = policy
         for key in ("spec", "migManager", "config", "name"):
             value = value.get(key) if isinstance(value, dict) else None

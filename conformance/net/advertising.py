@@ -111,7 +111,9 @@ def _idle_agents(scope: Scope) -> str:
     idle = [
         item.name
         for item in listing.items
-        if item.status.desired_number_scheduled == 0 and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
+        if item.status.desired_number_scheduled == 0
+        and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
+        and scope.standing.admits(item.namespace)
     ]
     return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
 

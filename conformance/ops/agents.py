@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from conformance.components import Workload
 from conformance.fence.selection import admits, terms
+from conformance.platform_namespaces import RELEASE, RELEASE_NAMESPACE
 from conformance.scope import Scope, matches
 from fixtures.models import DaemonSet, Node, Pod, PodSpec, Taint, Toleration
 
@@ -28,7 +30,7 @@ NAMES = (
     "intel-gpu-plugin*",
     "neuron-*",
 )
-"""Names of agents that nobody's custom resource owns (stand-alone charts and clouds), in namespaces of the platform."""
+"""Names of agents that nobody's custom resource owns (stand-alone charts and clouds)."""
 
 _PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 _DEPLOY = "nvidia.com/gpu.deploy."
@@ -84,14 +86,49 @@ def full_name(daemonset: DaemonSet) -> str:
     return f"{daemonset.namespace}/{daemonset.name}"
 
 
+def workload_of(daemonset: DaemonSet) -> Workload:
+    """A DaemonSet as a candidate."""
+    meta = daemonset.metadata
+    release = (meta.annotation.get(RELEASE, ""), meta.annotation.get(RELEASE_NAMESPACE, ""))
+    owners = tuple(owner.uid for owner in meta.owners)
+    return Workload(kind="DaemonSet", namespace=meta.namespace, name=meta.name, owners=owners, release=release)
+
+
 def is_agent(scope: Scope, daemonset: DaemonSet) -> bool:
-    """Whether a DaemonSet is an agent of the stack: owned by a vendor's resource, a device plugin by its mounts, or known by name."""
-    if any(owner.kind in OWNERS for owner in daemonset.metadata.owners) or _mounts_plugin_folder(daemonset.spec.template.spec):
+    """Whether a DaemonSet is an agent of the stack: it looks like one, in a namespace where agents are.
+
+    It looks like one by a vendor's resource that owns it, by the mounts of a device plugin, or by its name. One that the policy names
+    with its namespace is one wherever it is.
+    """
+    if is_named(scope, daemonset):
         return True
-    return scope.is_infrastructure(daemonset.namespace) and matches(daemonset.name, NAMES)
+    return scope.standing.admits(daemonset.namespace) and (_has_marks(daemonset) or matches(daemonset.name, NAMES))
 
 
-def _mounts_plugin_folder(spec: PodSpec) -> bool:
+def is_named(scope: Scope, daemonset: DaemonSet) -> bool:
+    """Whether the policy names a DaemonSet as an expected agent."""
+    return any(_meant(scope, glob, daemonset) for glob in scope.policy.operators.expected_agents or ())
+
+
+def _has_marks(daemonset: DaemonSet) -> bool:
+    """Whether a DaemonSet says of itself that it is an agent: so does every copy."""
+    owned = any(owner.kind in OWNERS for owner in daemonset.metadata.owners)
+    return owned or mounts_plugin_folder(daemonset.spec.template.spec)
+
+
+def look_alikes(scope: Scope) -> list[DaemonSet]:
+    """DaemonSets with the marks of an agent in namespaces that nothing proves to be the platform's, and that no policy names.
+
+    Each is a copy, or an agent that somebody installed under a name of his own.
+    """
+    if scope.policy.operators.expected_agents is not None:
+        return []
+    items = sorted(scope.snapshot.listing("apps/daemonsets").items, key=full_name)
+    return [item for item in items if _has_marks(item) and not scope.standing.admits(item.namespace)]
+
+
+def mounts_plugin_folder(spec: PodSpec) -> bool:
+    """Whether a pod mounts the folder in which device plugins meet the kubelet."""
     paths = [volume["hostPath"].get("path") for volume in spec.volumes or () if isinstance(volume.get("hostPath"), dict)]
     return any(isinstance(path, str) and path.rstrip("/") == _PLUGIN_FOLDER for path in paths)
 
@@ -101,17 +138,23 @@ def agents(scope: Scope) -> list[Agent]:
     expected = scope.policy.operators.expected_agents
     daemonsets = sorted(scope.snapshot.daemonsets, key=full_name)
     if expected is not None:
-        chosen = [daemonset for daemonset in daemonsets if matches(full_name(daemonset), expected)]
+        chosen = [daemonset for daemonset in daemonsets if is_named(scope, daemonset)]
     else:
         chosen = [daemonset for daemonset in daemonsets if is_agent(scope, daemonset)]
     pods = _pods_by_owner(scope.snapshot.pods)
-    return [_agent(scope, daemonset, pods.get(full_name(daemonset), {}), everywhere=expected is not None) for daemonset in chosen]
+    return [_agent(scope, item, pods.get((item.namespace, item.metadata.uid), {}), everywhere=expected is not None) for item in chosen]
 
 
 def missing_agents(scope: Scope) -> list[str]:
     """Globs of expected agents that match no DaemonSet."""
-    names = [full_name(daemonset) for daemonset in scope.snapshot.daemonsets]
-    return [glob for glob in scope.policy.operators.expected_agents or () if not any(matches(name, [glob]) for name in names)]
+    daemonsets, expected = scope.snapshot.daemonsets, scope.policy.operators.expected_agents or ()
+    return [glob for glob in expected if not any(_meant(scope, glob, daemonset) for daemonset in daemonsets)]
+
+
+def _meant(scope: Scope, glob: str, daemonset: DaemonSet) -> bool:
+    """Whether the policy means a DaemonSet by ``namespace/name``: a pattern for the namespace means those where agents are."""
+    namespace = glob.partition("/")[0]
+    return matches(full_name(daemonset), [glob]) and (namespace == daemonset.namespace or scope.standing.admits(daemonset.namespace))
 
 
 def _agent(scope: Scope, daemonset: DaemonSet, pods: dict[str, Pod], *, everywhere: bool) -> Agent:
@@ -141,14 +184,14 @@ def _may_select_none(scope: Scope, spec: PodSpec) -> bool:
     return bool(terms(spec)) and bool(offering) and all(offering)
 
 
-def _pods_by_owner(pods: Iterable[Pod]) -> dict[str, dict[str, Pod]]:
-    """``{namespace/daemonset: {node: pod}}`` of pods that are not finished; a Ready pod hides one that is being replaced."""
-    found: dict[str, dict[str, Pod]] = {}
+def _pods_by_owner(pods: Iterable[Pod]) -> dict[tuple[str, str], dict[str, Pod]]:
+    """``{(namespace, UID of the DaemonSet): {node: pod}}`` of pods that are not finished; a Ready pod hides one that is being replaced."""
+    found: dict[tuple[str, str], dict[str, Pod]] = {}
     for pod in pods:
         owner = pod.controller
         if owner is None or owner.kind != "DaemonSet" or pod.finished or not pod.spec.node_name:
             continue
-        by_node = found.setdefault(f"{pod.namespace}/{owner.name}", {})
+        by_node = found.setdefault((pod.namespace, owner.uid), {})
         if pod.spec.node_name not in by_node or is_ready(pod):
             by_node[pod.spec.node_name] = pod
     return found

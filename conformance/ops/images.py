@@ -38,8 +38,8 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
     found = agents(scope)
     for agent in found:
         yield _judge(scope, agent)
-    # kube-system is shared with everybody, and a tenant's namespace that holds a plugin is full of other things
-    homes = {agent.daemonset.namespace for agent in found if scope.is_infrastructure(agent.daemonset.namespace)} - {"kube-system"}
+    # kube-system and default are shared with everybody, and a namespace that is not the platform's is full of other things
+    homes = {agent.daemonset.namespace for agent in found if scope.standing.admits(agent.daemonset.namespace)} - {"kube-system", "default"}
     deployments = scope.snapshot.listing("apps/deployments")
     if deployments.trouble:
         yield undecided(Subject("resource", "apps/deployments"), f"could not be listed: {deployments.message}")

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.ops.agents import Agent, agents, is_ready, listed, missing_agents
+from conformance.components import UNPROVEN
+from conformance.ops.agents import Agent, agents, full_name, is_ready, listed, look_alikes, missing_agents
 from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _SOURCE = "daemonset.status, pods by owner"
 
 
 def check_rolled_out(scope: Scope) -> Iterator[Finding]:
-    """One finding per agent. Raises :class:`NotApplicable` where no agent is a DaemonSet (some clouds run them as host services)."""
-    missing, found = missing_agents(scope), agents(scope)
+    """One finding per agent. Raises :class:`NotApplicable` where no agent is a DaemonSet (some clouds run them as host services).
+
+    Raises :class:`Inconclusive` where DaemonSets look like agents, and none is where agents are.
+    """
+    missing, found, strangers = missing_agents(scope), agents(scope), look_alikes(scope)
+    if not missing and not found and strangers:
+        names = listed(full_name(item) for item in strangers)
+        raise Inconclusive("AgentsUnproven", f"DaemonSets look like agents ({names}), and {UNPROVEN}")
+    for item in strangers:
+        advice = f"{item.namespace} is not known to be the platform's (policy tenants.moreInfrastructure)"
+        yield not_judged(subject(item), f"it looks like an agent, and {advice}", "metadata.namespace, ownerReferences, hostPath")
     if not missing and not found:
         raise NotApplicable("NoAgents", "no DaemonSet of a device stack is in the cluster; agents may be host services")
     for glob in missing:

@@ -186,4 +186,8 @@ def test_the_configuration_lies_where_the_plugin_runs() -> None:
     alone = a_scope(nodes=[node], configmaps=[ours])
     assert "no key of any ConfigMap" in next(check_configs(alone)).message
     (finding,) = check_configs(a_scope(nodes=[node], configmaps=[unrelated, ours], daemonsets=[plugin]))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "DaemonSet default/nvdp may be its plugin" in finding.message
+    policy = a_policy(operators={"expectedAgents": ["default/nvdp"]})
+    (finding,) = check_configs(a_scope(policy, nodes=[node], configmaps=[unrelated, ours], daemonsets=[plugin]))
     assert finding.source.startswith("ConfigMap default/")

@@ -15,7 +15,7 @@ from conformance.policy import Gang as GangSection
 from conformance.scope import Scope
 from fixtures.evidence import Finding, NotApplicable, Outcome
 from fixtures.kinds import KINDS
-from fixtures.models import ConfigMap, Json
+from fixtures.models import ConfigMap, Json, Meta
 from fixtures.snapshot import Listing, Snapshot
 from tests.builders import a_policy
 from tests.gang.test_jobs import a_job, of_job
@@ -108,8 +108,12 @@ def test_the_policy_names_every_adapter_there_is() -> None:
 # -- guarantees --
 
 
+def kueue_s(text: str, namespace: str = "kueue-system") -> ConfigMap:
+    return ConfigMap(metadata=Meta(name="kueue-manager-config", namespace=namespace), data={"controller_manager_config.yaml": text})
+
+
 def configured(text: str) -> Scope:
-    return scope_of((KUEUE,), configmaps=[ConfigMap(data={"controller_manager_config.yaml": f"# kueue\n{text}"})])
+    return scope_of((KUEUE,), configmaps=[kueue_s(f"# kueue\n{text}")])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from fixtures.models import ContainerStatus, Pod
 from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 
 PLUGIN = "nvidia-device-plugin-daemonset"
+FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins/"}}]
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -38,10 +39,15 @@ def rolled_out(*, status: dict[str, int] | None = None, pods: list[Pod] | None =
 @pytest.mark.parametrize(
     ("daemonset", "expected"),
     [
-        (a_daemonset("anything", "team-a", owner="NicClusterPolicy/n"), True),
+        (a_daemonset("anything", "nvidia-network-operator", owner="NicClusterPolicy/n"), True),
+        (a_daemonset("anything", "team-a", owner="NicClusterPolicy/n"), False),
         (
-            a_daemonset("my-plugin", "team-a", owner="", volumes=[{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins/"}}]),
+            a_daemonset("my-plugin", "kube-system", owner="", volumes=FOLDER),
             True,
+        ),
+        (
+            a_daemonset("my-plugin", "team-a", owner="", volumes=FOLDER),
+            False,
         ),
         (a_daemonset("nvidia-gpu-device-plugin-small-cos", "kube-system", owner=""), True),
         (
@@ -195,7 +201,7 @@ def test_a_loaded_image_is_not_compared_with_a_pulled_one() -> None:
 
 def test_deployments_of_a_tenant_beside_a_plugin_are_the_tenant_s() -> None:
     moving = {"template": {"spec": {**a_spec(), "containers": [a_container(image="web")]}}}
-    scope = a_scope(
-        nodes=[a_node()], daemonsets=[a_daemonset(namespace="default")], deployments=[a_workload("Deployment", "web", moving, "default")]
-    )
+    policy = a_policy(operators={"expectedAgents": [f"default/{PLUGIN}"]})
+    web = a_workload("Deployment", "web", moving, "default")
+    scope = a_scope(policy, nodes=[a_node()], daemonsets=[a_daemonset(namespace="default")], deployments=[web])
     assert [finding.subject.kind for finding in check_pinned(scope)] == ["DaemonSet"]

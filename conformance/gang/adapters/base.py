@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from conformance.components import UNPROVEN, Workload, told
+from conformance.platform_namespaces import release_of
 from conformance.scope import Scope
+from fixtures.evidence import Inconclusive
 from fixtures.models import Json
 from fixtures.probes.workspace import Workspace
 from fixtures.trouble import ApiTrouble
@@ -91,15 +94,18 @@ class Adapter(Protocol):
 def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) -> tuple[bool | None, str]:
     """Whether the Deployments of a scheduler are available: ``wanted`` maps a role to a part of the Deployment's name.
 
-    Found by name, in any namespace, the usual one first. None when there is none of them: the scheduler may run as a process of its own.
+    Found by name in namespaces of the platform, the usual one first. None when there is none of them: the scheduler may run as a
+    process of its own. Raises :class:`Inconclusive` when several could be the one.
     """
     deployments = [item for item in scope.snapshot.objects("apps/deployments") if isinstance(item, dict)]
-    deployments.sort(key=lambda item: _meta(item).get("namespace") != namespace)
-    found, down = [], []
+    found, down, strangers = [], [], []
     for role, part in wanted.items():
-        item = next((item for item in deployments if part in str(_meta(item).get("name"))), None)
-        if item is None:
+        named = [item for item in deployments if part in str(_meta(item).get("name"))]
+        items = _decided(scope, named, part, namespace)
+        strangers += [_workload(item) for item in named if not items]
+        if not items:
             continue
+        [item] = items
         status = item.get("status") if isinstance(item.get("status"), dict) else {}
         spec = item.get("spec") if isinstance(item.get("spec"), dict) else {}
         asked = spec.get("replicas", 1) if spec else 1
@@ -109,11 +115,29 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
         if not isinstance(available, int) or available < 1:
             down.append(text)
     if not found:
-        return None, "no Deployment of its controllers was found"
+        unproven = f"; {told(strangers)} are none of them: {UNPROVEN}" if strangers else ""
+        return None, f"no Deployment of its controllers was found{unproven}"
     missing = len(wanted) - len(found)
     if down or missing:
         return False, "; ".join(down) or f"{missing} of {len(wanted)} controllers have no Deployment: {'; '.join(found)}"
     return True, "; ".join(found)
+
+
+def _decided(scope: Scope, named: list[Json], part: str, usual: str) -> list[Json]:
+    """The Deployment that is meant, or none. Raises :class:`Inconclusive` when there are several."""
+    proven = scope.standing.decided(named, _workload)
+    for field, value in (("namespace", usual), ("name", part)):
+        proven = [item for item in proven if _meta(item).get(field) == value] or proven
+    if len(proven) > 1:
+        message = f"{told(map(_workload, proven))} could both be {part}: which one schedules cannot be told"
+        raise Inconclusive("TwoCandidates", message)
+    return proven
+
+
+def _workload(item: Json) -> Workload:
+    meta = _meta(item)
+    release = release_of(dict(meta))
+    return Workload(kind="Deployment", namespace=str(meta.get("namespace")), name=str(meta.get("name")), release=release)
 
 
 def _meta(item: Json) -> Mapping[str, Any]:

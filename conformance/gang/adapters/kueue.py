@@ -208,19 +208,27 @@ def is_active(queue: Json) -> bool:
 
 
 def pods_ready_timeout(scope: Scope) -> float | None:
-    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read."""
+    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read.
+
+    Raises :class:`Inconclusive` when several configurations of the platform say different things.
+    """
+    found: dict[float | None, str] = {}
     for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
         text = (config.data or {}).get(CONFIGURATION)
-        if text is None or "kueue" not in text:
+        if text is None or "kueue" not in text or not scope.standing.admits(config.namespace):
             continue
         try:
             document = yaml.load(text, Loader=yaml.CSafeLoader)
         except yaml.YAMLError:
             continue
         section = document.get("waitForPodsReady") if isinstance(document, dict) else None
+        seconds = None
         if isinstance(section, dict) and section.get("enable", True) is True:
-            return seconds_of(section.get("timeout"))
-    return None
+            seconds = seconds_of(section.get("timeout"))
+        found.setdefault(seconds, f"{config.namespace}/{config.name}")
+    if len(found) > 1:
+        raise Inconclusive("TwoCandidates", f"ConfigMaps {' and '.join(sorted(found.values()))} configure Kueue differently")
+    return next(iter(found), None)
 
 
 def seconds_of(text: object) -> float:

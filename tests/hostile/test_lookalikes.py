@@ -1,0 +1,219 @@
+"""What looks like a component of the platform is none: not by labels, names, annotations, nor by an owner with the true UID."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.adv.configs import check_configs, strategy_flag
+from conformance.components import Standing, Workload
+from conformance.fence.checks import check_agents_reach
+from conformance.gang.adapters.base import controllers_health
+from conformance.gang.adapters.kueue import pods_ready_timeout
+from conformance.mig.requests import Requests
+from conformance.ops.agents import agents, missing_agents
+from conformance.ops.images import check_pinned
+from conformance.ops.rollout import check_rolled_out
+from conformance.platform_namespaces import PlatformNamespaces, operators_of
+from conformance.policy import Tenants
+from conformance.scope import Scope
+from fixtures.evidence import Inconclusive, Outcome
+from fixtures.models import ConfigMap, DaemonSet, Json, Meta
+from tests.builders import a_container, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
+
+PLUGIN = "nvidia-device-plugin-daemonset"
+FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+CLUSTER_POLICY: Json = {
+    "metadata": {
+        "name": "cluster-policy",
+        "uid": "uid-cluster-policy",
+        "annotations": {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"},
+    },
+    "status": {"state": "ready", "namespace": "gpu-operator"},
+}
+
+
+def copied(namespace: str = "aaa", **more: Any) -> DaemonSet:
+    """A tenant's copy of the operator's plugin: its name, its mounts, its release, its owner with the true UID."""
+    copy = a_daemonset(namespace=namespace, volumes=FOLDER, **more)
+    copy.metadata.annotations = dict(CLUSTER_POLICY["metadata"]["annotations"])
+    assert copy.metadata.owners[0].uid == CLUSTER_POLICY["metadata"]["uid"]
+    return copy
+
+
+def true_one(**more: Any) -> DaemonSet:
+    return a_daemonset(volumes=FOLDER, **more)
+
+
+def names(scope: Scope) -> list[str]:
+    return [f"{agent.daemonset.namespace}/{agent.daemonset.name}" for agent in agents(scope)]
+
+
+# -- agents
+
+
+def test_a_copy_in_a_tenant_s_namespace_is_no_agent() -> None:
+    scope = a_scope(nodes=[a_node()], daemonsets=[copied(), true_one()], clusterpolicies=[CLUSTER_POLICY])
+    assert names(scope) == [f"gpu-operator/{PLUGIN}"]
+
+
+def test_a_broken_copy_makes_nothing_red() -> None:
+    plugin = a_pod("p", "gpu-operator", node="gpu-0", owner=f"DaemonSet/{PLUGIN}")
+    plugin.status.conditions = a_node().status.conditions
+    broken = copied(desired=0, tolerations=(), containers=[a_container(image="evil:latest")])
+    scope = a_scope(nodes=[a_node()], daemonsets=[broken, true_one()], pods=[plugin], clusterpolicies=[CLUSTER_POLICY])
+    for check in (check_rolled_out, check_pinned, check_agents_reach):
+        assert [finding for finding in check(scope) if finding.outcome is Outcome.BAD] == [], check
+
+
+def test_a_good_copy_does_not_stand_for_a_broken_agent() -> None:
+    scope = a_scope(nodes=[a_node()], daemonsets=[copied(), true_one(desired=0)], clusterpolicies=[CLUSTER_POLICY])
+    [copy, agent] = check_rolled_out(scope)
+    assert (copy.subject.namespace, copy.outcome) == ("aaa", Outcome.NOT_JUDGED)
+    assert (agent.subject.namespace, agent.outcome) == ("gpu-operator", Outcome.BAD)
+
+
+def test_pods_belong_to_the_daemonset_of_their_owner_s_uid() -> None:
+    namesake = a_pod("p", "gpu-operator", node="gpu-0", owner=f"DaemonSet/{PLUGIN}")
+    namesake.metadata.owners[0].uid = "another"
+    [agent] = agents(a_scope(nodes=[a_node()], daemonsets=[true_one()], pods=[namesake]))
+    assert agent.pods == {}
+
+
+def test_look_alikes_alone_leave_it_open_and_are_all_named() -> None:
+    scope = a_scope(nodes=[a_node()], daemonsets=[copied("bbb"), copied("aaa")])
+    with pytest.raises(Inconclusive, match=f"aaa/{PLUGIN}, bbb/{PLUGIN}.*moreInfrastructure"):
+        list(check_rolled_out(scope))
+
+
+def test_a_plugin_that_somebody_installed_elsewhere_is_judged_once_the_policy_names_it() -> None:
+    for policy in (
+        a_policy(tenants={"moreInfrastructure": ["gpu-plugins"]}),
+        a_policy(operators={"expectedAgents": [f"gpu-plugins/{PLUGIN}"]}),
+    ):
+        scope = a_scope(policy, nodes=[a_node()], daemonsets=[copied("gpu-plugins"), copied("aaa")])
+        assert names(scope) == [f"gpu-plugins/{PLUGIN}"]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "nvidia-device-plugin", "gpu-resources"])
+def test_a_plugin_without_operator_is_an_agent_where_clouds_and_charts_put_it(namespace: str) -> None:
+    assert names(a_scope(nodes=[a_node()], daemonsets=[true_one(namespace=namespace, owner="")])) == [f"{namespace}/{PLUGIN}"]
+
+
+def test_an_expected_agent_whose_namespace_is_a_pattern_is_not_a_tenant_s() -> None:
+    policy = a_policy(operators={"expectedAgents": ["*/nvidia-dcgm-exporter"]})
+    scope = a_scope(policy, nodes=[a_node()], daemonsets=[a_daemonset("nvidia-dcgm-exporter", "aaa")])
+    assert missing_agents(scope) == ["*/nvidia-dcgm-exporter"]
+
+
+# -- configurations
+
+
+def a_config(text: str, namespace: str, name: str = "device-plugin-config", key: str = "shared") -> ConfigMap:
+    return ConfigMap(metadata=Meta(name=name, namespace=namespace), data={key: text})
+
+
+def sharing() -> Json:
+    return {"labels": {"nvidia.com/device-plugin.config": "shared"}}
+
+
+def test_a_configuration_beside_a_copy_is_not_the_plugin_s() -> None:
+    node = a_node(**sharing())
+    scope = a_scope(nodes=[node], configmaps=[a_config("version: v9", "aaa")], daemonsets=[copied(), true_one()])
+    [finding] = check_configs(scope)
+    assert "no key of any ConfigMap of the platform's namespaces" in finding.message
+
+
+def test_two_configurations_are_named_and_the_one_that_the_plugin_mounts_decides() -> None:
+    node, maps = a_node(**sharing()), [a_config("version: v9", "kube-system", "a"), a_config("version: v9", "monitoring", "b")]
+    [finding] = check_configs(a_scope(nodes=[node], configmaps=maps))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "kube-system/a and monitoring/b" in finding.message
+    plugin = a_daemonset(namespace="kube-system", owner="", volumes=[{"name": "c", "configMap": {"name": "a"}}])
+    [finding] = check_configs(a_scope(nodes=[node], configmaps=maps, daemonsets=[plugin]))
+    assert "kube-system/a" in finding.source
+
+
+def test_a_copy_sets_no_mig_strategy() -> None:
+    env = [{"name": "MIG_STRATEGY", "value": "mixed"}]
+    ours = [{"name": "MIG_STRATEGY", "value": "single"}]
+    copy, plugin = copied(containers=[a_container(env=env)]), true_one(containers=[a_container(env=ours)])
+    assert strategy_flag(a_scope(nodes=[a_node()], daemonsets=[copy, plugin])) == "single"
+    second = a_daemonset("other-device-plugin", "kube-system", owner="", containers=[a_container(env=env)])
+    with pytest.raises(Inconclusive, match=f"gpu-operator/{PLUGIN} and DaemonSet kube-system/other-device-plugin"):
+        strategy_flag(a_scope(nodes=[a_node()], daemonsets=[second, plugin]))
+    scope = a_scope(nodes=[a_node()], daemonsets=[second, plugin], clusterpolicies=[CLUSTER_POLICY])
+    assert strategy_flag(scope) == "single"  # the one that the operator owns
+
+
+def test_two_layouts_of_mig_parted_are_no_layout() -> None:
+    name = "default-mig-parted-config"
+    maps = [a_config("x", namespace, name, "config.yaml") for namespace in ("gpu-operator", "kube-system", "aaa")]
+    scope = a_scope(configmaps=maps)
+    assert {item.namespace for item in Requests(scope)._maps[name]} == {"gpu-operator", "kube-system"}
+    scope = a_scope(configmaps=maps, clusterpolicies=[CLUSTER_POLICY])
+    assert [item.namespace for item in Requests(scope)._maps[name]] == ["gpu-operator"]
+
+
+# -- gang schedulers
+
+
+def scheduler(namespace: str, available: int = 1, name: str = "volcano-scheduler") -> Json:
+    return a_workload(
+        "Deployment", name, {"replicas": 1, "template": {"spec": a_spec()}}, namespace, status={"availableReplicas": available}
+    )
+
+
+ROLES = {"scheduler": "volcano-scheduler"}
+
+
+def test_a_tenant_s_scheduler_neither_stands_for_the_platform_s_nor_breaks_it() -> None:
+    down = a_scope(deployments=[scheduler("aaa"), scheduler("volcano-system", 0)])
+    assert controllers_health(down, ROLES, "volcano-system")[0] is False
+    fine = a_scope(deployments=[scheduler("aaa", 0), scheduler("volcano-system")])
+    assert controllers_health(fine, ROLES, "volcano-system")[0] is True
+    healthy, reason = controllers_health(a_scope(deployments=[scheduler("aaa")]), ROLES, "volcano-system")
+    assert healthy is None
+    assert "Deployment aaa/volcano-scheduler" in reason
+    assert "moreInfrastructure" in reason
+
+
+def test_two_schedulers_of_the_platform_are_both_named() -> None:
+    scope = a_scope(deployments=[scheduler("kubeflow"), scheduler("monitoring")])
+    with pytest.raises(Inconclusive, match="kubeflow/volcano-scheduler and Deployment monitoring/volcano-scheduler"):
+        controllers_health(scope, ROLES, "volcano-system")
+
+
+def test_a_tenant_s_configuration_of_kueue_promises_nothing() -> None:
+    def config(namespace: str, text: str) -> ConfigMap:
+        return a_config(f"# kueue\n{text}", namespace, "kueue-manager-config", "controller_manager_config.yaml")
+
+    on, off = "waitForPodsReady: {timeout: 1m}", "manageJobsWithoutQueueName: true"
+    assert pods_ready_timeout(a_scope(configmaps=[config("aaa", on), config("kueue-system", off)])) is None
+    with pytest.raises(Inconclusive, match="kubeflow/kueue-manager-config and kueue-system/kueue-manager-config"):
+        pods_ready_timeout(a_scope(configmaps=[config("kubeflow", on), config("kueue-system", off)]))
+
+
+# -- deciding
+
+
+def decided(*workloads: Workload) -> list[str]:
+    standing = Standing(PlatformNamespaces(Tenants()), operators_of([("ClusterPolicy", CLUSTER_POLICY)]))
+    return [str(item) for item in standing.decided(workloads, lambda item: item)]
+
+
+def workload(namespace: str, *, owner: str = "", release: tuple[str, str] = ("", "")) -> Workload:
+    return Workload(kind="DaemonSet", namespace=namespace, name="x", owners=(owner,) if owner else (), release=release)
+
+
+def test_the_owner_decides_then_the_operator_s_namespace_then_its_release() -> None:
+    owned = workload("gpu-operator", owner="uid-cluster-policy")
+    forged = workload("monitoring", owner="uid-cluster-policy")  # where the operator does not run
+    beside, released = workload("gpu-operator"), workload("kube-system", release=("gpu-operator", "gpu-operator"))
+    plain, other = workload("kube-system"), workload("monitoring")
+    assert decided(plain, released, beside, forged, owned) == ["DaemonSet gpu-operator/x"]
+    assert decided(plain, released, beside) == ["DaemonSet gpu-operator/x"]
+    assert decided(other, released) == ["DaemonSet kube-system/x"]
+    assert decided(plain, other) == ["DaemonSet kube-system/x", "DaemonSet monitoring/x"]
+    assert decided(workload("aaa", owner="uid-cluster-policy", release=("gpu-operator", "gpu-operator"))) == []
