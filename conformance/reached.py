@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from conformance.places import Place, named, places_of
 from conformance.reach import busy, foreign_taints, without_devices
@@ -12,6 +13,8 @@ from fixtures.evidence import Finding, Inconclusive, Outcome, not_judged, undeci
 from fixtures.models import Node
 from fixtures.probes.workspace import Workspace
 from fixtures.trouble import ApiTrouble
+
+T = TypeVar("T")
 
 _STATE = "node.spec, node.status, requests of bound pods"
 _WORST = (Outcome.BAD, Outcome.MISSED, Outcome.UNDECIDED, Outcome.OK, Outcome.ALLOWED, Outcome.NOT_JUDGED)
@@ -40,32 +43,47 @@ def choose(scope: Scope, places: Iterable[Place], *, free: int = 1) -> list[Plac
     return list(best.values())
 
 
-def in_turns(
-    scope: Scope, workspace: Workspace, places: Sequence[Place], pods: int, ask: Callable[[list[tuple[int, Place]]], Iterable[Asked]]
-) -> Iterator[Asked]:
-    """Ask the places in turns of at most ``probes.atOnce`` pods, ``pods`` for each place; ``ask`` gets them with their numbers.
+def turns(scope: Scope, workspace: Workspace, items: Sequence[T], pods: int) -> Iterator[list[tuple[int, T]]]:
+    """The items with their numbers, so many at a time that ``pods`` for each are at most ``probes.atOnce``.
 
-    Between turns what was created is removed, so that its devices are free. After ``probes.everyNodeSeconds`` no new turn
-    begins, and every place that is left is undecided.
+    Between turns what was created is removed, so that its devices are free. After ``probes.everyNodeSeconds`` no new turn begins.
     """
     size = max(scope.policy.probes.at_once // max(pods, 1), 1)
     deadline = time.monotonic() + scope.policy.probes.every_node_seconds
-    numbered = list(enumerate(places))
+    numbered = list(enumerate(items))
     for start in range(0, len(numbered), size):
-        turn = numbered[start : start + size]
         if start and time.monotonic() >= deadline:
-            text = f"it was not asked within {scope.policy.probes.every_node_seconds:g} s (policy probes.everyNodeSeconds)"
-            yield from ((place, undecided(subject(place.node), text, "time")) for _, place in numbered[start:])
             return
         if start:
             workspace.clear()
+        yield numbered[start : start + size]
+
+
+def late(scope: Scope) -> str:
+    """Why the items that :func:`turns` did not come to were not asked."""
+    return f"not asked within {scope.policy.probes.every_node_seconds:g} s (policy probes.everyNodeSeconds)"
+
+
+def in_turns(
+    scope: Scope, workspace: Workspace, places: Sequence[Place], pods: int, ask: Callable[[list[tuple[int, Place]]], Iterable[Asked]]
+) -> Iterator[Asked]:
+    """What ``ask`` finds of the places, which it gets in :func:`turns`. Every place that was not come to is undecided."""
+    come = 0
+    for turn in turns(scope, workspace, places, pods):
+        come += len(turn)
         yield from ask(turn)
+    yield from ((place, undecided(subject(place.node), late(scope), "time")) for place in places[come:])
 
 
-def per_node(scope: Scope, asked: Iterable[Asked], unfit: Callable[[Place], str] = lambda _: "") -> Iterator[Finding]:
+def per_node(
+    scope: Scope,
+    asked: Iterable[Asked],
+    unfit: Callable[[Place], str] = lambda _: "",
+    obstacle: Callable[[Node], str] = lambda _: "",
+) -> Iterator[Finding]:
     """One finding for every accelerator node: what the probes found on it, or why none ran there.
 
-    ``unfit`` says why the question is none for a place, or nothing.
+    ``unfit`` says why the question is none for a place, ``obstacle`` what else keeps this probe from a node; or nothing.
     """
     found: dict[str, list[Asked]] = {}
     try:
@@ -79,7 +97,7 @@ def per_node(scope: Scope, asked: Iterable[Asked], unfit: Callable[[Place], str]
         if node.name in found:
             yield _merged(node, [finding for _, finding in found[node.name]])
         else:
-            yield _not_asked(scope, node, reached, unfit)
+            yield _not_asked(scope, node, reached, unfit, obstacle)
 
 
 def _merged(node: Node, findings: Sequence[Finding]) -> Finding:
@@ -101,25 +119,41 @@ def _said(node: Node, finding: Finding) -> str:
     return finding.message if finding.subject.name == node.name else f"{finding.subject}: {finding.message}"
 
 
-def _not_asked(scope: Scope, node: Node, reached: Mapping[tuple[str, ...], str], unfit: Callable[[Place], str]) -> Finding:
-    """Why no probe ran on a node. It is left out where another node spoke for its devices or none could, and undecided else."""
-    place = subject(node)
+def _not_asked(
+    scope: Scope,
+    node: Node,
+    reached: Mapping[tuple[str, ...], str],
+    unfit: Callable[[Place], str],
+    obstacle: Callable[[Node], str],
+) -> Finding:
+    """Why no probe ran on a node that offers devices; one that offers none, or none that is in question, is left out."""
     if reason := without_devices(scope, node):
-        return not_judged(place, reason, _STATE)
-    all_places = places_of(scope, node)
-    fit = [item for item in all_places if not unfit(item)]
+        return not_judged(subject(node), reason, _STATE)
+    places = places_of(scope, node)
+    fit = [place for place in places if not unfit(place)]
     if not fit:
-        reasons = dict.fromkeys(unfit(item) for item in all_places)
-        return not_judged(place, "; ".join(reasons) or "it offers its devices by claim alone", _STATE)
+        reasons = dict.fromkeys(unfit(place) for place in places)
+        return not_judged(subject(node), "; ".join(reasons) or "it offers its devices by claim alone", _STATE)
     held = busy(scope, node)
+    kept = kept_away(scope, node) or obstacle(node) or (f"busy ({held})" if held else "")
+    spoken = {reached[place.sort] for place in fit if place.sort in reached}
+    chosen = any(place.free for place in fit) and not scope.policy.probes.every_node
+    return left_out(scope, node, kept or ("" if chosen and spoken else "too few of its devices are free"), spoken)
+
+
+def kept_away(scope: Scope, node: Node) -> str:
+    """What keeps every probe from a node (cordoned, NotReady, tainted away), or empty."""
     taints = ", ".join(foreign_taints(scope, node))
-    state = scope.why_not_judged(node) or (f"tainted away by {taints}" if taints else "") or (f"busy ({held})" if held else "")
-    others = ", ".join(sorted({reached[item.sort] for item in fit if item.sort in reached}))
-    if all(item.sort in reached for item in fit):
-        full = any(item.free for item in fit) and not state and not scope.policy.probes.every_node
-        reason = "not chosen" if full else state or "too few of its devices are free"
-        return not_judged(place, f"{reason}; {others} of the same product was asked", _STATE)
-    reason = state or "too few of its devices are free"
+    return scope.why_not_judged(node) or (f"tainted away by {taints}" if taints else "")
+
+
+def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Finding:
+    """A node that was not asked, for a reason or because others were chosen. ``spoken``: nodes that speak for it.
+
+    Left out where others speak for it or the policy allows it, and undecided else.
+    """
+    if others := ", ".join(sorted(spoken)):
+        return not_judged(subject(node), f"{reason or 'not chosen'}; {others} of the same product was asked", _STATE)
     if matches(node.name, scope.policy.accelerators.allow_not_judged):
-        return not_judged(place, f"{reason}; the policy allows it (accelerators.allowNotJudged)", _STATE)
-    return undecided(place, f"{reason}: no node of its product could be asked", _STATE)
+        return not_judged(subject(node), f"{reason}; the policy allows it (accelerators.allowNotJudged)", _STATE)
+    return undecided(subject(node), f"{reason or 'not chosen'}: no node of its product could be asked", _STATE)

@@ -10,17 +10,19 @@ import msgspec
 from conformance.fence.checks import hard_taints
 from conformance.fence.waiting import ran, unschedulable, why_not_running
 from conformance.outputs.events import ReasonKind
-from conformance.products import pools
+from conformance.products import pools, product_of
 from conformance.reach import foreign_taints, probe_tolerations
+from conformance.reached import kept_away, late, left_out, turns
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
 from fixtures.models import Json, Node, Pod, Toleration
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 
-MAX_NODES = 12
-"""Nodes probed in one run: one of each pool, and those that look open."""
+MAX_OPEN = 12
+"""Nodes that look open and are probed beside one of each pool."""
 
 CONTROL_FACTOR = 5
 """The absence is watched at least this many times as long as its control took to run."""
@@ -40,7 +42,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def targets(scope: Scope) -> list[Node]:
-    """Nodes to probe: of each pool the one whose fence is weakest, then others without a hard fence.
+    """Nodes to probe: of each pool the one whose fence is weakest, then others without a hard fence; all with ``probes.everyNode``.
 
     Raises :class:`NotApplicable` without accelerator nodes, :class:`Inconclusive` when none of them takes pods.
     """
@@ -51,8 +53,30 @@ def targets(scope: Scope) -> list[Node]:
         raise Inconclusive("NoUsableNode", "every accelerator node is cordoned, NotReady or tainted away")
     by_fence = [sorted(nodes, key=lambda node: (len(hard_taints(scope, node)), node.name)) for nodes in pools(scope, reachable).values()]
     chosen = [nodes[0] for nodes in by_fence]
-    chosen += [node for nodes in by_fence for node in nodes[1:] if not hard_taints(scope, node)]
-    return chosen[:MAX_NODES]
+    others = [node for nodes in by_fence for node in nodes[1:]]
+    if scope.policy.probes.every_node:
+        return [*chosen, *others]
+    return [*chosen, *[node for node in others if not hard_taints(scope, node)][:MAX_OPEN]]
+
+
+def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """FENCE-05: one finding for every accelerator node, those included that were not asked."""
+    nodes, attempts = targets(scope), list[Attempt]()
+    try:
+        for turn in turns(scope, workspace, nodes, 2):
+            attempts += ask_fence(workspace, scope, turn)
+    except (ApiTrouble, Inconclusive):
+        yield from judge_fence(attempts)  # what was found before the trouble stays found
+        raise
+    asked = {attempt.node.name: product_of(scope, attempt.node) for attempt in attempts}
+    missed = {node.name for node in nodes} - asked.keys()
+    for node in scope.accelerator_nodes:
+        if node.name in missed:
+            yield undecided(subject(node), late(scope), "time")
+        elif node.name not in asked:
+            product = product_of(scope, node)
+            yield left_out(scope, node, kept_away(scope, node), [name for name, of in asked.items() if of == product])
+    yield from judge_fence(attempts)
 
 
 def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
@@ -77,12 +101,12 @@ def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
     return shaped("fence-control", [*scope.tolerations_for(node), *further]), shaped("fence-victim", further)
 
 
-def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[Node]) -> list[Attempt]:
+def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Node]]) -> list[Attempt]:
     """Start both pods of every node and watch them until the controls ran and the window is over."""
     probes = scope.policy.probes
     begun = time.monotonic()
     names = []
-    for index, node in enumerate(nodes):
+    for index, node in nodes:
         control, victim = pair(scope, node, index)
         names.append((workspace.start(control), workspace.start(victim)))
     took: dict[str, float] = {}
@@ -102,7 +126,7 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[Node]) -> list
         Attempt(
             node=node, control=last.get(control), victim=last.get(victim), watched_seconds=watched, control_seconds=took.get(control, 0.0)
         )
-        for node, (control, victim) in zip(nodes, names, strict=True)
+        for (_, node), (control, victim) in zip(nodes, names, strict=True)
     ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.fence.device_probe import ask_devices, judge_devices, plans
-from conformance.fence.fence_probe import ask_fence, judge_fence, targets
+from conformance.fence.device_probe import probe_devices
+from conformance.fence.fence_probe import probe_fence
 from conformance.requirement import requirement
 from conformance.scope import Scope
 from fixtures.evidence import Evidence
@@ -38,13 +38,13 @@ def test_every_agent_has_a_pod_on_every_accelerator_node_it_serves(judge: Eviden
 @requirement("FENCE-05")
 def test_a_pod_without_toleration_stays_pending_at_the_fence(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A CPU-only pod without toleration stays Pending for an untolerated taint."""
-    judge(judge_fence(ask_fence(workspace, scope, targets(scope))))
+    judge(probe_fence(scope, workspace))
 
 
 @requirement("FENCE-06")
 def test_a_pod_with_toleration_affinity_and_one_device_runs(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A pod with toleration, affinity and one device runs on an accelerator node."""
-    judge(judge_devices(scope, ask_devices(workspace, scope, plans(scope))))
+    judge(probe_devices(scope, workspace))
 
 
 @requirement("FENCE-08")

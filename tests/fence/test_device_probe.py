@@ -1,22 +1,28 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from conformance.fence.device_probe import Plan, Seen, judge_devices, plans, pod_of
-from fixtures.evidence import Finding, NotApplicable, Outcome
+from conformance.fence.device_probe import Plan, Seen, judge_device, plan_of, pod_of, probe_devices
+from conformance.places import offers
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome
 from fixtures.models import Pod
 from fixtures.probes.pods import probe_pod
+from fixtures.probes.workspace import Workspace
 from tests.builders import H100, a_cpu_node, a_node, a_pod, a_policy, a_scope
 
 PLAN = Plan(product=H100, node=a_node(), resource="nvidia.com/gpu", labels={"nvidia.com/gpu.product": H100})
 ONE = "## devices\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a1b2c3d-1111-2222-3333-444455556666)\n"
+NO_WORKSPACE = cast(Workspace, None)
+"""For questions that are answered before anything is created."""
+
 SCOPE = a_scope(nodes=[a_node(), a_cpu_node()])
 RAN = a_pod("fence-device-0", node="gpu-0", phase="Succeeded")
 
 
 def only(seen: Seen) -> Finding:
-    (finding,) = judge_devices(SCOPE, [seen])
-    return finding
+    return judge_device(SCOPE, seen)
 
 
 def pending(message: str) -> Pod:
@@ -66,35 +72,40 @@ def test_devices_taken_meanwhile_and_images_out_of_reach_are_undecided() -> None
         assert only(Seen(plan=PLAN, pod=pod)).outcome is Outcome.UNDECIDED
 
 
-def test_plans_take_a_free_device_of_each_pool_and_aim_by_its_product() -> None:
-    nodes = [a_node("a-0"), a_node("a-1"), a_node("b-0", gpus=1, product="NVIDIA-L4")]
-    pods = [a_pod("x", devices=8, node="a-0"), a_pod("y", devices=1, node="b-0")]
-    found = {plan.product: plan for plan in plans(a_scope(nodes=nodes, pods=pods))}
-    first = found[H100]
-    assert first.node is not None
-    assert (first.node.name, first.resource, dict(first.labels)) == ("a-1", "nvidia.com/gpu", {"nvidia.com/gpu.product": H100})
-    assert "1 of 1 nvidia.com/gpu held" in found["NVIDIA-L4"].obstacle
+def test_a_plan_aims_by_the_product_or_by_the_policy_s_labels() -> None:
+    scope = a_scope(nodes=[a_node()])
+    plan = plan_of(scope, offers(scope)[0])
+    assert (plan.product, plan.node.name, plan.resource) == (H100, "gpu-0", "nvidia.com/gpu")
+    assert dict(plan.labels) == {"nvidia.com/gpu.product": H100}
+    told = a_scope(a_policy(fence={"affinity": {"pool": "gpu"}}), nodes=[a_node()])
+    assert dict(plan_of(told, offers(told)[0]).labels) == {"pool": "gpu"}
 
 
-def test_the_resource_is_the_one_that_is_advertised() -> None:
-    mig = a_node(gpus=7, resource="nvidia.com/mig-1g.10gb")
-    (plan,) = plans(a_scope(nodes=[mig]))
-    pod = probe_pod(pod_of(a_scope(nodes=[mig]), plan, 0))
-    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] == "1"
+def test_the_pod_asks_for_what_is_advertised_on_that_node_by_its_label() -> None:
+    scope = a_scope(nodes=[a_node(gpus=7, resource="nvidia.com/mig-1g.10gb")])
+    spec = probe_pod(pod_of(scope, plan_of(scope, offers(scope)[0]), 0))["spec"]
+    assert spec["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] == "1"
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}]
+    assert term["matchExpressions"] == [{"key": "nvidia.com/gpu.product", "operator": "In", "values": [H100]}]
 
 
 def test_labels_of_the_policy_that_reach_no_node_fail_before_anything_is_created() -> None:
     policy = a_policy(fence={"affinity": {"nvidia.com/gpu.product": "other"}})
-    (plan,) = plans(a_scope(policy, nodes=[a_node()]))
-    assert plan.node is None
-    assert only(Seen(plan=plan, pod=None)).outcome is Outcome.BAD
+    findings = list(probe_devices(a_scope(policy, nodes=[a_node("a"), a_node("b")]), NO_WORKSPACE))
+    assert [finding.outcome for finding in findings] == [Outcome.BAD, Outcome.BAD]
 
 
-def test_pools_without_device_resources_are_not_judged() -> None:
-    (plan,) = plans(a_scope(nodes=[a_cpu_node("gpu-0", labels={"nvidia.com/gpu.present": "true"})]))
-    assert only(Seen(plan=plan, pod=None)).outcome is Outcome.NOT_JUDGED
+def test_nodes_without_device_resources_are_not_judged() -> None:
+    findings = probe_devices(a_scope(nodes=[a_cpu_node("gpu-0", labels={"nvidia.com/gpu.present": "true"})]), NO_WORKSPACE)
+    assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED]
     with pytest.raises(NotApplicable):
-        plans(a_scope(nodes=[a_cpu_node()]))
+        list(probe_devices(a_scope(nodes=[a_cpu_node()]), NO_WORKSPACE))
+
+
+def test_without_a_free_device_nothing_is_claimed() -> None:
+    with pytest.raises(Inconclusive, match=r"0 of 8 nvidia\.com/gpu free"):
+        list(probe_devices(a_scope(nodes=[a_node()], pods=[a_pod(devices=8, node="gpu-0")]), NO_WORKSPACE))
 
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for a pod of more priority"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.fence.device_probe import ask_devices, judge_devices, plans
-from conformance.fence.fence_probe import ask_fence, judge_fence, targets
+from conformance.fence.device_probe import probe_devices
+from conformance.fence.fence_probe import probe_fence
 from conformance.inv.rights import ask_rights, check_rights, rights
 from conformance.needs import Needs
 from conformance.policy import Policy
@@ -48,15 +48,18 @@ def outcomes(findings: Iterator[Finding]) -> set[Outcome]:
 
 def test_the_fence_holds_and_its_controls_run(target: tuple[Scope, Workspace]) -> None:
     scope, workspace = target
-    assert outcomes(judge_fence(ask_fence(workspace, scope, targets(scope)))) == {Outcome.OK}
+    found = {finding.subject.name: finding.outcome for finding in probe_fence(scope, workspace)}
+    assert found.keys() == {node.name for node in scope.accelerator_nodes}
+    assert set(found.values()) == {Outcome.OK, Outcome.NOT_JUDGED}  # one of each product was asked
     workspace.clear()
 
 
 def test_a_device_of_every_pool_is_had_and_counted(target: tuple[Scope, Workspace]) -> None:
     scope, workspace = target
-    seen = ask_devices(workspace, scope, plans(scope))
-    assert outcomes(judge_devices(scope, seen)) == {Outcome.OK}
-    assert any(item.plan.resource.startswith("nvidia.com/mig-") for item in seen)
+    found = list(probe_devices(scope, workspace))
+    assert outcomes(iter(found)) == {Outcome.OK, Outcome.NOT_JUDGED}
+    assert any("nvidia.com/mig-" in finding.observed for finding in found)
+    assert [finding.subject.name for finding in found] == [node.name for node in scope.accelerator_nodes]
     workspace.clear()
 
 
