@@ -84,4 +84,4 @@ def _load(path: Path) -> Area:
 def _with_proofs(requirement: Requirement) -> Requirement:
     """The requirement with what it reads to tell the platform's namespaces from tenants'."""
     proofs = [key for key in READS if requirement.tells_tenants and key not in (*requirement.reads, *requirement.optional_reads)]
-    return msgspec.structs.replace(requirement, optional_reads=[*requirement.optional_reads, *proofs])
+    return msgspec.structs.replace(requirement, optional_reads=[*requirement.optional_reads, *proofs], tenant_proofs=proofs)

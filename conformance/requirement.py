@@ -32,6 +32,8 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     writes: list[str] = []
     optional_reads: list[str] = []  # read when served; a kind that is not served is no trouble
     tells_tenants: bool = False
+    tenant_proofs: list[str] = []  # not written in a catalogue: optional reads for the sake of tells_tenants alone
+    bad_stands: bool = False  # where a snapshot lacks optional reads: what is found bad without them is bad with them too
 
     @property
     def area(self) -> str:

@@ -40,6 +40,9 @@ def _applied(item: MigNode, request: Request) -> Finding:
     expected, agrees = _expected(item, request.wanted)
     if agrees is None:
         return undecided(subject(item.node), f"{name!r} asks for {expected}, and what that is on this node cannot be told", source)
+    if agrees and not request.read:
+        message = f"it has what {name!r} is in {request.source}; the ConfigMap that the node's manager reads was not found"
+        return not_judged(subject(item.node), message, source)
     if agrees:
         return ok(subject(item.node), observed, f"{name!r}: {expected}", source)
     message = f"mig.config {name!r} is reported as applied and asks for {expected}; the devices have {observed}: jobs find other slices"

@@ -19,12 +19,16 @@ _POLICIES = "nvidia.com/clusterpolicies"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer for one node: a layout, or the problem. ``missing``: the place was read and does not hold the name."""
+    """The answer for one node: a layout, or the problem. ``missing``: the place was read and does not hold the name.
+
+    ``read``: the answer is a ConfigMap's of the cluster, not what NVIDIA ships under the name.
+    """
 
     wanted: Requested | None = None
     source: str
     problem: str = ""
     missing: bool = False
+    read: bool = True
 
 
 class Requests:
@@ -76,9 +80,9 @@ def _standard(node: MigNode, name: str) -> Request:
     layout = mig_geometry.config_layout(node.model, name)
     if layout is None:
         problem = f"no ConfigMap of mig-parted was found, and {name!r} on {node.model or 'its product'} is no standard configuration"
-        return Request(source=source, problem=problem)
+        return Request(source=source, problem=problem, read=False)
     row = Row(filters=(), devices=None, enabled=name != "all-disabled", layout=layout)
-    return Request(wanted=Requested(rows=(row,)), source=source)
+    return Request(wanted=Requested(rows=(row,)), source=source, read=False)
 
 
 def _homes(scope: Scope) -> set[str]:

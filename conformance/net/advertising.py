@@ -134,6 +134,9 @@ def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list
     if missing:
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
         return bad(subject_, observed, expected, "node.status.allocatable", message)
+    if not promised.names:
+        message = f"{observed}, like machines of its kind: no configuration of a NicClusterPolicy says what it must be"
+        return not_judged(subject_, message, entry.reasons[0])
     return ok(subject_, observed, expected, "node.status.allocatable")
 
 

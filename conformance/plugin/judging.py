@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance import unread
 from conformance.needs import Needs
 from conformance.plugin.state import STATE, State
 from conformance.policy import Policy
@@ -49,9 +50,9 @@ def snapshot(request: pytest.FixtureRequest) -> Snapshot:
 
 
 @pytest.fixture(scope="session")
-def scope(snapshot: Snapshot, policy: Policy) -> Scope:
+def scope(request: pytest.FixtureRequest) -> Scope:
     """The snapshot seen through the policy."""
-    return Scope(snapshot, policy)
+    return _state(request).scope
 
 
 @pytest.fixture(scope="session")
@@ -123,17 +124,7 @@ def check_preconditions(requirement: Requirement, state: State) -> None:
         raise NotApplicable("SnapshotTarget", "a saved snapshot can answer read requirements only")
     if requirement.access.rank > state.options.access.rank:
         raise NotApplicable("AboveAccess", f"needs access {requirement.access}, the run's ceiling is {state.options.access}")
-    for key in requirement.reads:
-        listing = state.snapshot.listing(key)
-        if listing.trouble:
-            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
-        if not listing.served:
-            raise NotApplicable("NotServed", f"the cluster does not serve {key}")
-        if not listing.collected and state.snapshot.offline:
-            raise NotApplicable("NotInSnapshot", f"the snapshot holds no {key}")
-    for key in requirement.optional_reads:
-        if (listing := state.snapshot.listing(key)).trouble:
-            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+    unread.check_read(requirement, state.scope)
 
 
 def conclude(requirement: Requirement, evidence: Evidence, error: BaseException | None, seconds: float, state: State) -> Result:
@@ -150,6 +141,8 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     elif error is not None:
         text = f"{type(error).__name__}: {error}"
         judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
+    if state.has_snapshot:
+        unread.amend(judgement, requirement, state.scope, required=required)
     return Result(
         id=requirement.id,
         title=requirement.title,

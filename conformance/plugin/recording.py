@@ -110,7 +110,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
 def _missing_rows(state: State) -> Iterator[str]:
     """What the cluster has and the catalogue has no requirement for."""
     if state.has_snapshot and state.snapshot.served("nodes") and not state.snapshot.listing("nodes").trouble:
-        yield from missing_rows(Scope(state.snapshot, state.opened.policy), {one.area for one in state.catalogue.by_id.values()})
+        yield from missing_rows(state.scope, {one.area for one in state.catalogue.by_id.values()})
 
 
 def chaos_record(state: State, report: Report) -> ChaosReport | None:
@@ -181,7 +181,7 @@ def created_keys(state: State) -> list[str]:
 def _inventory(state: State) -> list[InventoryRow]:
     if not state.has_snapshot or state.snapshot.listing("nodes").trouble or not state.snapshot.listing("nodes").collected:
         return []
-    scope = Scope(state.snapshot, state.opened.policy)
+    scope = state.scope
     rows = []
     for name, sources in sorted(scope.sources.items()):
         node = state.snapshot.node_by_name.get(name)

@@ -11,6 +11,7 @@ from conformance.catalogue import Catalogue
 from conformance.needs import Needs
 from conformance.plugin.opening import Opened
 from conformance.plugin.options import Options
+from conformance.scope import Scope
 from fixtures.chaos_record import ChaosResult
 from fixtures.record import Result
 from fixtures.snapshot import Snapshot
@@ -38,6 +39,7 @@ class State:
         self.needs = Needs(reads={}, writes={})
         self._opened: Opened | None = None
         self._snapshot: Snapshot | None = None
+        self._scope: Scope | None = None
         self.lock_file = ""
 
     @property
@@ -70,7 +72,14 @@ class State:
 
     @snapshot.setter
     def snapshot(self, value: Snapshot) -> None:
-        self._snapshot = value
+        self._snapshot, self._scope = value, None
+
+    @property
+    def scope(self) -> Scope:
+        """The snapshot seen through the policy. Raises RuntimeError before the cluster was read."""
+        if self._scope is None:
+            self._scope = Scope(self.snapshot, self.opened.policy)
+        return self._scope
 
     @property
     def has_snapshot(self) -> bool:

@@ -159,8 +159,11 @@ def test_a_node_of_its_own_comes_first_and_tenants_maps_do_not_count() -> None:
     assert verdict(check_applied(a_scope(nodes=[node], configmaps=[parted(), tenant]))) == "failed"
 
 
-def test_without_a_config_map_standard_names_are_known() -> None:
-    assert verdict(check_applied(a_scope(nodes=[mixed({"1g.5gb": 56}, config="all-1g.5gb")]))) == "passed"
+def test_without_a_config_map_standard_names_are_known_and_pass_nothing() -> None:
+    (finding,) = check_applied(a_scope(nodes=[mixed({"1g.5gb": 56}, config="all-1g.5gb")]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+    assert "the ConfigMap that the node's manager reads was not found" in finding.message
+    assert verdict(check_applied(a_scope(nodes=[mixed({"1g.5gb": 28}, config="all-1g.5gb")]))) == "failed"
     assert verdict(check_applied(a_scope(nodes=[mixed({"1g.5gb": 56}, config="my-own")]))) == "inconclusive"
     assert verdict(check_applied(a_scope(nodes=[single()], configmaps=[parted("mig-configs: [")]))) == "inconclusive"
 

@@ -79,9 +79,10 @@ def test_machines_of_another_kind_may_offer_another_entry_of_the_configuration()
     assert [found[name].outcome for name in ("a-0", "b-0", "b-1")] == [Outcome.OK, Outcome.OK, Outcome.BAD]
 
 
-def test_without_a_policy_machines_of_one_kind_are_compared() -> None:
+def test_without_a_policy_machines_of_one_kind_are_compared_and_none_passes() -> None:
     found = judged(an_rdma_node("gpu-0", a="8"), an_rdma_node("gpu-1"))
-    assert found["gpu-0"].outcome is Outcome.OK
+    assert found["gpu-0"].outcome is Outcome.NOT_JUDGED
+    assert "no configuration of a NicClusterPolicy" in found["gpu-0"].message
     assert found["gpu-1"].outcome is Outcome.BAD
 
 

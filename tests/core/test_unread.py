@@ -1,0 +1,198 @@
+"""What a saved snapshot does not hold is never taken for what the cluster does not have, whichever kind and requirement it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from conformance.policy import Policy
+from fixtures.kinds import KINDS
+from fixtures.record import Result, Verdict
+from fixtures.simulator.scenario import defect_names, load_defect, load_scenario
+from fixtures.snapshot import Listing, Snapshot
+from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_snapshot
+from tests.judging import CATALOGUE, READ, judge
+from tests.requirements_offline import scope_of
+
+SCENARIOS = ("showcase", "dra", "amd", "kueue-inference", "h100-exclusive")
+FEW = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
+ABSENCE = re.compile(r"\b(no|none|not|without|missing|lacks|absent|nobody|nothing|cannot)\b")
+SAID = "the snapshot holds no "
+RED = (Verdict.FAILED, Verdict.WARNED)
+_OF_EVERY_CLUSTER = ("resource.k8s.io", "node.k8s.io")
+
+
+class Saved:
+    """A cluster as a full snapshot tells of it: of every kind its objects, that there are none, or that it is not served."""
+
+    def __init__(self, scenario: str, defect: str = "") -> None:
+        scope = scope_of(load_scenario(scenario), [load_defect(defect)] if defect else ())
+        self.policy: Policy = scope.policy
+        self._taken_at = scope.snapshot.taken_at
+        self._listings = {key: _told(scope.snapshot.listing(key)) for key in KINDS}
+
+    def judged(self, *, without: Collection[str] = (), ids: Collection[str] = READ) -> dict[str, Result]:
+        kept = [listing for key, listing in self._listings.items() if key not in without]
+        return judge(Snapshot(kept, taken_at=self._taken_at, offline=True), self.policy, ids)
+
+
+def _told(listing: Listing) -> Listing:
+    group = listing.key.rpartition("/")[0]
+    custom = "." in group and group not in _OF_EVERY_CLUSTER
+    return Listing(key=listing.key, served=False) if custom and not listing.items else listing
+
+
+@cache
+def saved(scenario: str) -> tuple[Saved, dict[str, Result]]:
+    cluster = Saved(scenario)
+    return cluster, cluster.judged()
+
+
+def texts(result: Result) -> set[str]:
+    return {result.message, *(subject.message or subject.observed for subject in result.subjects)}
+
+
+def untrue(full: dict[str, Result], less: dict[str, Result]) -> Iterator[str]:
+    """What a smaller snapshot says that the full one does not, and that does not say what was not read."""
+    for id_, result in less.items():
+        said = texts(result)
+        if result.verdict is not full[id_].verdict:
+            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(SAID in text for text in said)
+            if not honest:
+                yield f"{id_}: {full[id_].verdict} became {result.verdict}: {result.message}"
+        for text in said - texts(full[id_]):
+            if ABSENCE.search(text) and SAID not in text:
+                yield f"{id_}: {text}"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_full_snapshot_of_a_healthy_cluster_is_green(scenario: str) -> None:
+    _, full = saved(scenario)
+    assert [str(result) for result in full.values() if result.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE)] == []
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_without_a_kind_nothing_is_said_of_it(key: str) -> None:
+    for scenario in ("showcase", "dra"):
+        cluster, full = saved(scenario)
+        assert list(untrue(full, cluster.judged(without=[key]))) == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("kept", [("nodes",), ("pods",), ("nodes", "pods"), FEW, ("apps/deployments",)], ids=" ".join)
+def test_with_few_kinds_nothing_is_said_of_the_others(scenario: str, kept: tuple[str, ...]) -> None:
+    cluster, full = saved(scenario)
+    assert list(untrue(full, cluster.judged(without=set(KINDS) - set(kept)))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in defect_names() if set(load_defect(name).trips) & set(READ)])
+def test_a_defect_does_not_vanish_with_a_kind(name: str) -> None:
+    defect = load_defect(name)
+    cluster, ids = Saved(defect.scenario, name), [id_ for id_ in defect.trips if id_ in READ]
+    full = cluster.judged(ids=ids)
+    for key in {key for id_ in ids for key in (*CATALOGUE.by_id[id_].reads, *CATALOGUE.by_id[id_].optional_reads)}:
+        assert list(untrue(full, cluster.judged(without=[key], ids=ids))) == []
+
+
+@pytest.mark.parametrize("id_", READ)
+def test_no_requirement_passes_without_a_kind_that_it_reads(id_: str) -> None:
+    """But for dynamic allocation where nothing uses it: nodes are then judged by their capacity, and the text says what was not read.
+
+    Without what proves a namespace to be the platform's it counts as a tenant's, and what passes then passes by the stricter rule.
+    """
+    requirement = CATALOGUE.by_id[id_]
+    for scenario in SCENARIOS:
+        cluster, full = saved(scenario)
+        for key in (*requirement.reads, *requirement.optional_reads):
+            result = cluster.judged(without=[key], ids=[id_])[id_]
+            if key in requirement.tenant_proofs:
+                assert result.verdict is full[id_].verdict
+            elif result.verdict is Verdict.PASSED:
+                assert key.startswith("resource.k8s.io/")
+                assert f"{SAID}{key}" in result.message
+            else:
+                assert result.verdict is Verdict.NOT_APPLICABLE
+                assert result.reason_code == "NotInSnapshot" or result.reason_code == full[id_].reason_code == "NotServed"
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind"),
+    [
+        ("OPS-01", "nvidia.com/clusterpolicies"),
+        ("GANG-01", "scheduling.volcano.sh/podgroups"),
+        ("NET-01", "mellanox.com/nicclusterpolicies"),
+        ("NET-02", "mellanox.com/nicclusterpolicies"),
+        ("NET-03", "k8s.cni.cncf.io/network-attachment-definitions"),
+        ("MIG-05", "configmaps"),
+        ("ADV-05", "resource.k8s.io/resourceslices"),
+        ("ADV-06", "configmaps"),
+        ("PSA-01", "namespaces"),
+    ],
+)
+def test_what_a_title_names_is_read_or_the_requirement_does_not_pass(id_: str, kind: str) -> None:
+    cluster, full = saved("showcase")
+    assert full[id_].verdict is Verdict.PASSED
+    result = cluster.judged(without=[kind], ids=[id_])[id_]
+    assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
+    assert kind in result.message
+
+
+def test_five_kinds_of_a_cluster_with_operator_and_gangs_claim_neither_away() -> None:
+    cluster, _ = saved("showcase")
+    results = cluster.judged(without=set(KINDS) - set(FEW))
+    said = " ".join(text for result in results.values() for text in texts(result))
+    assert "is in the cluster" not in said
+    assert "no gang scheduler" not in said
+    assert results["FENCE-01"].verdict is Verdict.PASSED
+
+
+LATEST: dict[str, Any] = {"containers": [{"name": "plugin", "image": "registry.example.com/nvidia/k8s-device-plugin:latest"}]}
+BAD_ALONE: dict[str, dict[str, Any]] = {
+    "FENCE-01": {"nodes": [a_node(taints=[])]},
+    "FENCE-03": {"pods": [a_pod(tolerations=["*"])]},
+    "FENCE-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(tolerations=[])]},
+    "REQ-02": {"pods": [a_pod(devices={"nvidia.com/gpu": "1.5"})]},
+    "REQ-05": {"pods": [a_pod(devices={"nvidia.com/gqu": "1"})]},
+    "PSA-02": {"pods": [a_pod(devices=1, securityContext={"runAsUser": 0})], "namespaces": []},
+    "PSA-05": {"pods": [a_pod(hostIPC=True)]},
+    "OPS-01": {"nodes": [a_node()], "clusterpolicies": [{"metadata": {"name": "cluster-policy"}, "status": {"state": "notReady"}}]},
+    "OPS-02": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(status={"numberReady": 0})]},
+    "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
+}
+"""For each requirement whose findings stand without its other kinds: a snapshot that holds little more than one bad object."""
+
+
+def test_bad_stands_where_the_catalogue_says_so() -> None:
+    assert set(BAD_ALONE) == {id_ for id_, one in CATALOGUE.by_id.items() if one.bad_stands}
+
+
+@pytest.mark.parametrize("id_", BAD_ALONE)
+def test_what_is_bad_without_the_rest_stays_bad(id_: str) -> None:
+    result = judge(a_snapshot(offline=True, **BAD_ALONE[id_]), a_policy(), [id_])[id_]
+    assert result.verdict in RED
+    assert result.reason_code == "NonConformant"
+
+
+def test_a_requirement_that_must_judge_something_fails_and_says_what_was_not_read() -> None:
+    snapshot = a_snapshot(offline=True, nodes=[a_node()], pods=[])
+    result = judge(snapshot, a_policy(required=["MIG-05"]), ["MIG-05"])["MIG-05"]
+    assert (result.verdict, result.reason_code) == (Verdict.FAILED, "NotInSnapshot")
+
+
+def test_nodes_whose_devices_nothing_offers_may_offer_them_by_slices() -> None:
+    bare = a_node(gpus=0, labels={"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8"})
+    results = judge(a_snapshot(offline=True, nodes=[bare]), a_policy(), ["INV-01", "ADV-01", "ADV-03"])
+    assert {result.reason_code for result in results.values()} == {"NotInSnapshot"}
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("team-a", Verdict.FAILED), ("our-gpu-operator", Verdict.INCONCLUSIVE)])
+def test_only_a_name_like_the_platforms_leaves_open_whose_the_namespace_is(namespace: str, expected: Verdict) -> None:
+    """The ClusterPolicy may say that its operator runs there; a tenant who chooses such a name gains no pass by it."""
+    snapshot = a_snapshot(offline=True, pods=[a_pod(namespace=namespace, tolerations=["*"])])
+    result = judge(snapshot, a_policy(), ["FENCE-03"])["FENCE-03"]
+    assert result.verdict is expected
+    assert (SAID in result.message) == (expected is Verdict.INCONCLUSIVE)

@@ -1,0 +1,77 @@
+"""Read requirements over a snapshot in this process, by the tests of the catalogue themselves: a run without pytest around it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from conformance.catalogue import load_catalogue
+from conformance.plugin.judging import check_preconditions, conclude
+from conformance.plugin.opening import Handover, Opened
+from conformance.plugin.options import Options
+from conformance.plugin.state import State
+from conformance.policy import Policy
+from conformance.scope import Scope
+from fixtures.evidence import Evidence, NotApplicable
+from fixtures.record import Access, Result, Target, TargetKind
+from fixtures.snapshot import Snapshot
+
+CATALOGUE = load_catalogue()
+READ = [id_ for id_, one in CATALOGUE.by_id.items() if one.access is Access.READ]
+
+
+class _Request:
+    """What a test asks pytest for when it needs to: the cluster, which a saved snapshot has not."""
+
+    def getfixturevalue(self, name: str) -> Any:
+        raise NotApplicable("NoCluster", f"a saved snapshot has no {name}")
+
+
+@cache
+def _tests() -> dict[str, Callable[..., None]]:
+    found: dict[str, Callable[..., None]] = {}
+    for area in CATALOGUE.areas:
+        name = area.area.lower()
+        module = importlib.import_module(f"conformance.{name}.test_{name}")
+        for value in vars(module).values():
+            for mark in getattr(value, "pytestmark", ()):
+                if mark.name == "requirement":
+                    found[str(mark.args[0])] = value
+    return found
+
+
+def judge(snapshot: Snapshot, policy: Policy, ids: Iterable[str] = READ) -> dict[str, Result]:
+    """The results of read requirements over a saved snapshot, by id, as a run with ``--snapshot`` concludes them."""
+    target = Target(kind=TargetKind.SNAPSHOT, server="built in a test")
+    state = State(CATALOGUE, Options(snapshot="built"), "r1")
+    state.opened = Opened(target, None, policy, Handover(target=target, run_id="r1"))
+    state.snapshot = snapshot
+    scope = state.scope
+    return {id_: _judge(id_, state, scope) for id_ in ids}
+
+
+def _judge(id_: str, state: State, scope: Scope) -> Result:
+    requirement, evidence, error = CATALOGUE.by_id[id_], Evidence(), None
+    known = {
+        "judge": evidence,
+        "scope": scope,
+        "snapshot": scope.snapshot,
+        "policy": scope.policy,
+        "now": scope.snapshot.taken_at,
+        "request": _Request(),
+        "needs": state.needs,
+        "may_probe": False,
+    }
+    try:
+        check_preconditions(requirement, state)
+        test = _tests()[id_]
+        names = inspect.signature(test).parameters
+        if "cluster" in names:
+            raise NotApplicable("NoCluster", "a saved snapshot answers no questions")
+        test(**{name: known[name] for name in names})
+    except Exception as raised:  # conclude() makes a result of anything, as in a run
+        error = raised
+    return conclude(requirement, evidence, error, 0.0, state)
