@@ -86,9 +86,12 @@ def ask_rights(cluster: Cluster, wanted: Iterable[Right]) -> Iterator[Review]:
 
 def read_review(right: Right, answer: Answer) -> Review:
     """What an answer to a review says."""
-    status = answer.json().get("status")
     if not answer.ok:
         return Review(right=right, allowed=None, reason=f"{answer.status} {answer.message}")
+    try:
+        status = answer.json().get("status")
+    except ApiTrouble as trouble:
+        return Review(right=right, allowed=None, reason=trouble.message)
     if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
         return Review(right=right, allowed=None, reason="the answer has no status.allowed")
     reason = str(status.get("evaluationError") or status.get("reason") or "")

@@ -1,0 +1,375 @@
+"""A good status over something else than what was asked for is trouble, for every caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import lease
+from chaos.ledger.access import read
+from fixtures import access, ownership
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
+from fixtures.discovery import look
+from fixtures.evidence import Inconclusive
+from fixtures.kinds import BUILT_IN, KINDS
+from fixtures.probes.workspace import Workspace
+from fixtures.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.watch import Observation
+from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+
+NO_ANSWERS: dict[str, Said] = {
+    "sign-in page": Said(SIGN_IN, headers={"Content-Type": "text/html"}),
+    "sign-in page called JSON": Said(SIGN_IN),
+    "empty body": Said(b""),
+    "null": Said(b"null"),
+    "array": Said(b"[]"),
+    "empty object": Said(b"{}"),
+    "cut": Said(b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"na'),
+    "not text": Said(b"\xff\xfe\x00"),
+    "success": said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}),
+    "redirection": Said(b"", 302, {"Location": "https://login.example.com/"}),
+    "another kind": said(a_list("Secret", an_object("Secret", "s"))),
+    "another version": said({**a_list("Pod"), "apiVersion": "v2"}),
+    "list without items": said({"kind": "PodList", "apiVersion": "v1", "metadata": {}}),
+    "list without metadata": said({"kind": "PodList", "apiVersion": "v1", "items": []}),
+    "items that are a mapping": said({**a_list("Pod"), "items": {}}),
+    "items that are no objects": said(a_list("Pod", 1)),
+    "items without metadata": said(a_list("Pod", {"spec": {}})),
+    "items whose metadata is true": said(a_list("Pod", {"metadata": True})),
+    "items without a name": said(a_list("Pod", {"metadata": {"uid": "u", "resourceVersion": "1"}})),
+    "items with odd labels": said(a_list("Pod", {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "labels": [1]}})),
+    "items with an odd spec": said(a_list("Pod", {**an_object("Pod", "p"), "spec": "x"})),
+    "page that says not found": Said(b"<html>default backend - 404</html>", 404, {"Content-Type": "text/html"}),
+    "text that says not found": Said(b"404 page not found\n", 404, {"Content-Type": "text/plain"}),
+    "list that is not there": status(404, "NotFound"),
+    "204": Said(b"", 204),
+}
+
+
+def every(answer: Said) -> Callable[[Asked], Said]:
+    return lambda asked: answer
+
+
+@pytest.mark.parametrize("name", NO_ANSWERS)
+def test_no_caller_takes_it_for_an_empty_list(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(NO_ANSWERS[name])) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            cluster.find("pods", "p", "default")
+        with pytest.raises(ApiTrouble), Observation(cluster, "pods", "default"):
+            pass
+        with pytest.raises(ApiTrouble):
+            ownership.find(cluster, keys=("pods",))
+        snapshot = collect(cluster, ["pods"], version="")
+        with pytest.raises(Inconclusive):
+            _ = snapshot.pods
+
+
+OBJECTS: dict[str, Said] = {
+    name: answer for name, answer in NO_ANSWERS.items() if name not in ("list that is not there", "another kind", "another version")
+} | {
+    "another object": said(an_object("Lease", "another", "coordination.k8s.io/v1")),
+    "another kind": said(an_object("Secret", lease.NAME)),
+    "object without a UID": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": lease.NAME}}),
+    "metadata that is true": said({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": True}),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_nothing_is_halted_read_or_gone_by_it(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(OBJECTS[name])) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            lease.halt(cluster)
+        with pytest.raises(ApiTrouble):
+            lease.read_lease(cluster)
+        with pytest.raises(ApiTrouble):
+            read(cluster, "configmaps", "x", "default")
+
+
+@pytest.mark.parametrize("name", ["sign-in page", "empty body", "empty object", "cut", "page that says not found", "array"])
+def test_a_deletion_is_not_done_by_it(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(NO_ANSWERS[name])) as (cluster, _), pytest.raises(ApiTrouble):
+        ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+
+
+@pytest.mark.parametrize("body", [b'{"status":{}}', b'{"status":"yes"}', b'{"status":{"allowed":"true"}}', SIGN_IN, b""])
+def test_a_review_that_does_not_answer_gives_and_takes_no_right(tmp_path: Path, body: bytes) -> None:
+    head = b'{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},'
+    answer = Said(head + body[1:] if body.startswith(b"{") else body, 201)
+    with lying(tmp_path, every(answer)) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            cluster.request("POST", access.PATH, body=access.review("list", "", "pods"))
+        assert access.refused(cluster, "pods", ["list"]) == []
+
+
+def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
+    pod = an_object("Pod", "p", spec={}, status=None)
+
+    def answers(asked: Asked) -> Said:
+        if asked.method == "DELETE":
+            return said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+        if asked.path.endswith("/absent"):
+            return status(404, "NotFound")
+        if asked.path.endswith("/p"):
+            return said(pod)
+        return said({**a_list("Pod", pod), "items": None}) if "labelSelector" in asked.query else said(a_list("Pod", pod))
+
+    with lying(tmp_path, answers) as (cluster, _):
+        assert cluster.find("pods", "p", "default") == pod
+        assert cluster.find("pods", "p", "default", labels="a=b") is None
+        assert read(cluster, "pods", "absent", "default") is None
+        assert read(cluster, "pods", "p", "default") == pod
+        assert ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+
+
+def test_what_was_created_under_a_lie_is_looked_up_and_removed(tmp_path: Path) -> None:
+    created: list[str] = []
+
+    def answers(asked: Asked) -> Said:
+        if asked.path == access.PATH:
+            return said({**asked.body, "metadata": {}, "status": {"allowed": True}}, 201)
+        if asked.method == "POST":
+            created.append(asked.body["metadata"]["name"])
+            return Said(SIGN_IN)
+        if asked.method == "DELETE":
+            created.clear()
+            return said({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+        if asked.query.get("watch"):
+            return Said(b"")
+        return said(a_list("ConfigMap", *(an_object("ConfigMap", name) for name in created)))
+
+    with lying(tmp_path, answers) as (cluster, _):
+        workspace = Workspace(cluster, "20261121-105310-4f2a")
+        with pytest.raises(ApiTrouble):
+            workspace.try_create("configmaps", {"metadata": {"name": "c"}}, "default")
+        assert created == ["c"]
+        workspace.clear()
+        assert created == []
+        assert workspace.residue == []
+
+
+def test_a_page_is_no_log(tmp_path: Path) -> None:
+    with lying(tmp_path, every(Said(SIGN_IN, headers={"Content-Type": "text/html; charset=utf-8"}))) as (cluster, _):
+        with pytest.raises(ApiTrouble, match="page"):
+            cluster.logs("default", "p")
+    with lying(tmp_path, every(Said(b"<b>1</b>", headers={"Content-Type": "text/plain"}))) as (cluster, _):
+        assert cluster.logs("default", "p") == "<b>1</b>"
+
+
+# -- discovery -------------------------------------------------------------------------------------------
+
+
+def announced(keys: list[str], *, stale: tuple[str, ...] = (), root: str = "/apis") -> dict[str, Any]:
+    """An aggregated discovery document that announces these resource keys, in the versions that the suite prefers."""
+    groups: dict[str, list[dict[str, str]]] = {group: [] for group in stale}
+    for key in keys:
+        group, _, plural = key.rpartition("/")
+        if bool(group) is (root == "/apis"):
+            groups.setdefault(group, []).append({"resource": plural})
+    items = [
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [{"version": version_of(group), "resources": found, "freshness": "Stale" if group in stale else "Current"}],
+        }
+        for group, found in groups.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def version_of(group: str) -> str:
+    return next((kind.versions[0] for kind in KINDS.values() if kind.group == group), "v1")
+
+
+def legacy(asked: Asked, keys: list[str]) -> Said:
+    """Discovery as it was before there was an aggregated one."""
+    if asked.path == "/api":
+        return said({"kind": "APIVersions", "versions": ["v1"]})
+    groups = dict.fromkeys(key.rpartition("/")[0] for key in keys)
+    if asked.path == "/apis":
+        versions = {group: {"version": version_of(group), "groupVersion": f"{group}/{version_of(group)}"} for group in groups if group}
+        return said({"kind": "APIGroupList", "groups": [{"name": group, "versions": [version]} for group, version in versions.items()]})
+    group = asked.path.removeprefix("/apis/").rpartition("/")[0] if asked.path.startswith("/apis/") else ""
+    names = [{"name": key.rpartition("/")[2]} for key in keys if key.rpartition("/")[0] == group]
+    return said({"kind": "APIResourceList", "groupVersion": "v1", "resources": names})
+
+
+OPTIONAL = ["nvidia.com/clusterpolicies", "kueue.x-k8s.io/workloads"]
+SERVED = sorted(BUILT_IN) + OPTIONAL
+Change = Callable[[Asked], Said | None]
+
+
+def discovered(
+    tmp_path: Path, change: Change, keys: list[str], *, lists: dict[str, list[Any]] | None = None, aggregated: bool = True
+) -> Any:
+    """The snapshot of ``keys`` from a server whose discovery is honest but for what ``change`` says."""
+
+    def answers(asked: Asked) -> Said:
+        if (changed := change(asked)) is not None:
+            return changed
+        if asked.path in ("/api", "/apis") and aggregated:
+            return said(announced(SERVED, root=asked.path))
+        if asked.path in ("/api", "/api/v1", "/apis") or (asked.path.count("/") == 3 and asked.path.startswith("/apis")):
+            return legacy(asked, SERVED)
+        plural = asked.path.rpartition("/")[2]
+        kind, api_version = next(
+            (kind.kind, f"{kind.group}/{kind.versions[0]}".removeprefix("/")) for kind in KINDS.values() if kind.plural == plural
+        )
+        return said(a_list(kind, *(lists or {}).get(plural, []), api_version=api_version))
+
+    with lying(tmp_path, answers) as (cluster, _):
+        return collect(cluster, keys, version="v1.36.0")
+
+
+def at(path: str, answer: Said) -> Change:
+    return lambda asked: answer if asked.path == path else None
+
+
+def nothing(asked: Asked) -> None:
+    return None
+
+
+@pytest.mark.parametrize("aggregated", [True, False])
+def test_honest_discovery_tells_served_from_not_served(tmp_path: Path, aggregated: bool) -> None:
+    snapshot = discovered(tmp_path, nothing, ["pods", "ray.io/rayjobs", *OPTIONAL], aggregated=aggregated)
+    assert snapshot.pods == []
+    assert snapshot.objects(OPTIONAL[0]) == []
+    assert snapshot.served(OPTIONAL[0])
+    assert snapshot.items("ray.io/rayjobs") == []
+    assert not snapshot.served("ray.io/rayjobs")
+
+
+BROKEN: dict[str, Said] = {
+    "403": status(403, "Forbidden"),
+    "sign-in page": Said(SIGN_IN),
+    "empty object": said({}),
+    "null items": said({"kind": "APIGroupDiscoveryList", "items": None}),
+    "items that are no objects": said({"kind": "APIGroupDiscoveryList", "items": [1]}),
+    "group without a name": said({"kind": "APIGroupDiscoveryList", "items": [{"versions": []}]}),
+    "name that is a path": said({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "../../x"}, "versions": []}]}),
+    "no groups": said({"kind": "APIGroupList"}),
+    "nothing announced": said({"kind": "APIGroupDiscoveryList", "items": []}),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if name != "nothing announced"])
+def test_discovery_that_does_not_tell_is_inconclusive_for_what_it_is_about(tmp_path: Path, name: str) -> None:
+    snapshot = discovered(tmp_path, at("/apis", BROKEN[name]), ["pods", "ray.io/rayjobs", *OPTIONAL])
+    assert snapshot.pods == [], "the core group was told by /api"
+    for key in ("ray.io/rayjobs", *OPTIONAL):
+        with pytest.raises(Inconclusive):
+            snapshot.items(key)
+        assert snapshot.served(key), "nobody knows that it is not"
+
+
+@pytest.mark.parametrize("name", ["403", "sign-in page", "nothing announced"])
+def test_a_server_that_leaves_out_what_every_kubernetes_has_is_not_believed(tmp_path: Path, name: str) -> None:
+    snapshot = discovered(tmp_path, at("/api", BROKEN[name]), ["pods", "nodes", OPTIONAL[0]])
+    for key in ("pods", "nodes"):
+        with pytest.raises(Inconclusive):
+            snapshot.items(key)
+    assert snapshot.items(OPTIONAL[0]) == []
+
+
+def test_a_stale_group_harms_who_reads_it_and_nobody_else(tmp_path: Path) -> None:
+    stale = said(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io", "metrics.k8s.io")))
+    snapshot = discovered(tmp_path, at("/apis", stale), ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL])
+    assert snapshot.daemonsets == []
+    assert snapshot.items(OPTIONAL[0]) == snapshot.items("ray.io/rayjobs") == []
+    with pytest.raises(Inconclusive) as caught:
+        snapshot.items("kueue.x-k8s.io/workloads")
+    assert caught.value.code == "Stale"
+
+
+@pytest.mark.parametrize("broken", [status(503, "ServiceUnavailable"), Said(SIGN_IN), said({"kind": "APIResourceList"})])
+def test_a_broken_legacy_group_harms_who_reads_it_and_nobody_else(tmp_path: Path, broken: Said) -> None:
+    snapshot = discovered(tmp_path, at("/apis/nvidia.com/v1", broken), ["pods", *OPTIONAL], aggregated=False)
+    assert snapshot.pods == snapshot.items(OPTIONAL[1]) == []
+    with pytest.raises(Inconclusive):
+        snapshot.items(OPTIONAL[0])
+
+
+def test_groups_that_nobody_reads_are_not_asked_for_and_harm_nobody(tmp_path: Path) -> None:
+    def change(asked: Asked) -> Said | None:
+        if asked.path == "/apis":
+            return legacy(asked, [*SERVED, "metrics.k8s.io/pods", "custom.metrics.k8s.io/x"])
+        return status(503, "ServiceUnavailable") if "metrics" in asked.path else None
+
+    snapshot = discovered(tmp_path, change, ["pods", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
+    assert [snapshot.items(key) for key in ("pods", "ray.io/rayjobs", *OPTIONAL)] == [[], [], [], []]
+    stale = said(announced(SERVED, stale=("metrics.k8s.io",)))
+    assert discovered(tmp_path, at("/apis", stale), ["ray.io/rayjobs"]).items("ray.io/rayjobs") == []
+
+
+@pytest.mark.parametrize("page", [status(404, "NotFound"), Said(b"404 page not found\n", 404), Said(SIGN_IN, 404)])
+def test_a_list_that_was_announced_and_is_not_there_is_inconclusive(tmp_path: Path, page: Said) -> None:
+    change = at("/apis/nvidia.com/v1/clusterpolicies", page)
+    with pytest.raises(Inconclusive):
+        discovered(tmp_path, change, [OPTIONAL[0]]).items(OPTIONAL[0])
+    with pytest.raises(Inconclusive):
+        _ = discovered(tmp_path, at("/api/v1/pods", page), ["pods"]).pods
+
+
+@pytest.mark.parametrize(("established", "known"), [("True", False), ("False", True)])
+def test_discovery_that_lags_behind_the_definitions_is_stale(tmp_path: Path, established: str, known: bool) -> None:
+    definition = an_object(
+        "CustomResourceDefinition",
+        "rayjobs.ray.io",
+        "apiextensions.k8s.io/v1",
+        spec={"versions": [{"name": "v1", "served": True}]},
+        status={"conditions": [{"type": "Established", "status": established}]},
+    )
+    keys = ["apiextensions.k8s.io/customresourcedefinitions", "ray.io/rayjobs"]
+    snapshot = discovered(tmp_path, nothing, keys, lists={"customresourcedefinitions": [definition]})
+    if known:
+        assert snapshot.items("ray.io/rayjobs") == []
+        return
+    with pytest.raises(Inconclusive) as caught:
+        snapshot.items("ray.io/rayjobs")
+    assert caught.value.code == "Stale"
+
+
+def test_what_may_be_served_is_looked_for_when_something_is_to_be_removed(tmp_path: Path) -> None:
+    """A ClusterQueue of a run is not gone because discovery was stale."""
+    stale = said(announced([key for key in SERVED if "kueue" not in key], stale=("kueue.x-k8s.io",)))
+
+    def answers(asked: Asked) -> Said:
+        if asked.path == "/apis":
+            return stale
+        return said(announced(SERVED, root="/api")) if asked.path == "/api" else Said(b"404 page not found\n", 404)
+
+    with lying(tmp_path, answers) as (cluster, _):
+        found = look(cluster)
+        cluster.learn_versions(found.chosen(), found.unknown())
+        assert cluster.serves("kueue.x-k8s.io/clusterqueues")
+        assert not cluster.serves("ray.io/rayjobs")
+        with pytest.raises(ApiTrouble):
+            ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+
+
+def test_a_kind_nobody_announced_is_not_there_in_the_api_servers_words(tmp_path: Path) -> None:
+    with lying(tmp_path, every(Said(b"404 page not found\n", 404))) as (cluster, _):
+        assert ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",)) == []
+        with pytest.raises(ApiTrouble):
+            ownership.find(cluster, keys=("namespaces",))
+    with lying(tmp_path, every(Said(SIGN_IN, 404))) as (cluster, _), pytest.raises(ApiTrouble):
+        ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+
+
+def test_an_unreadable_server_is_named_when_it_is_opened(tmp_path: Path) -> None:
+    for answer in (Said(SIGN_IN), Said(b""), said({}), said({"gitVersion": 7}), Said(b"[" * 2000), Said(SIGN_IN, 403), Said(b"", 302)):
+        with lying(tmp_path, every(answer)) as (cluster, _), pytest.raises(ClusterUnreachable):
+            cluster.probe()
+
+
+def test_bodies_of_refusals_may_say_anything(tmp_path: Path) -> None:
+    odd = [{"kind": "Status", "reason": 7, "message": [1], "details": "x"}, {"kind": "Status", "details": {"causes": [1, {"field": "f"}]}}]
+    for document in odd:
+        with lying(tmp_path, every(Said(json.dumps(document).encode(), 409))) as (cluster, _):
+            answer = Cluster.get(cluster, "pods", "p", "default")
+            assert (answer.reason, answer.ok) == ("Http409", False)
+            assert all(isinstance(cause, dict) for cause in answer.causes)
+            assert answer.message
