@@ -18,6 +18,7 @@ class Claimable(msgspec.Struct, frozen=True, kw_only=True):
 
     device_class: str
     driver: str
+    product: str
     capacity: int
     free: int
     shared: bool
@@ -34,12 +35,13 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
         sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}
         free = {device.id for device in item.devices if device.id not in held and not sets & set(_counters(device))}
         for name, devices in _by_class(scope, item):
-            usable = [device for device in devices if device.allocatable]
+            usable = [device for device in devices if device.allocatable and device.body.type != "vfio"]  # for virtual machines
             if usable:
                 found.append(
                     Claimable(
                         device_class=name,
                         driver=item.driver,
+                        product=item.product,
                         capacity=len(usable),
                         free=sum(device.id in free or device.body.shareable for device in usable),
                         shared=any(device.body.shareable for device in usable),

@@ -12,10 +12,8 @@ from conformance.drivers import DriverKind
 from conformance.outputs.yaml_text import mapping, sequence, text_of
 from conformance.published import CLAIMS, CLASSES, TEMPLATES, DeviceId, Slices
 from fixtures.models import Json
+from fixtures.probes.claims import BY_CLASS
 from fixtures.snapshot import Snapshot
-
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
-"""Every DeviceClass can be asked for as an extended resource of this name (facts 3.4)."""
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -99,8 +97,8 @@ class Claims:
 
     def by_resource(self, resource: str) -> Asking:
         """Whether an extended resource is a claim of a device in all but name (facts 3.4)."""
-        if resource.startswith(IMPLICIT):
-            name = resource.removeprefix(IMPLICIT)
+        if resource.startswith(BY_CLASS):
+            name = resource.removeprefix(BY_CLASS)
             return self._request(Request(name=resource, device_class=name, count=1, expressions=(), admin=False))
         return self._mapped.get(resource, _NOTHING)
 

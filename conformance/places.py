@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import msgspec
 
+from conformance.claimable import Claimable, claimable
 from conformance.outputs.node_labels import advertisement
 from conformance.scope import Scope, whole
 from conformance.sorts import sort_of
 from fixtures.evidence import NotApplicable
 from fixtures.models import Node
+from fixtures.probes.claims import BY_CLASS
 
 VENDOR = "nvidia.com/"
+NVIDIA_DRIVER = "gpu.nvidia.com"
 PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
 """Devices handed to virtual machines as they are: no driver in the pod lists them."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Free units of one device resource on one node. ``shared``: several units may stand for one device."""
+    """Free units of one device resource on one node. ``shared``: several units may stand for one device.
+
+    Devices that are claimed have their DeviceClass as a resource name (:data:`fixtures.probes.claims.BY_CLASS`), a driver, and the
+    product that it publishes.
+    """
 
     node: Node
     resource: str
     free: int
     capacity: int
     shared: bool
+    driver: str = ""
+    product: str = ""
 
     @property
     def sort(self) -> tuple[str, ...]:
         """Equal for places of which one can speak for the other (:func:`conformance.sorts.sort_of`)."""
-        return sort_of(self.node, self.resource)
+        sort = sort_of(self.node, self.resource)
+        return (*sort, self.product or str(self.capacity)) if self.driver else sort
 
     def __str__(self) -> str:
         return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
@@ -56,8 +66,8 @@ def can_be_listed(resource: str) -> bool:
 
 
 def places_of(scope: Scope, node: Node) -> list[Place]:
-    """Every device resource of a node, free or not, whatever the state of the node."""
-    return [
+    """Every device resource of a node, free or not, whatever the state of the node; what can be claimed where it offers nothing else."""
+    found = [
         Place(
             node=node,
             resource=resource,
@@ -68,16 +78,34 @@ def places_of(scope: Scope, node: Node) -> list[Place]:
         for resource, count in sorted(scope.device_allocatable(node).items())
         if count > 0
     ]
+    return found or [_claimed(node, item) for item in claimable(scope, node)]
+
+
+def _claimed(node: Node, item: Claimable) -> Place:
+    return Place(
+        node=node,
+        resource=f"{BY_CLASS}{item.device_class}",
+        free=item.free,
+        capacity=item.capacity,
+        shared=item.shared,
+        driver=item.driver,
+        product=item.product,
+    )
 
 
 def unlistable(place: Place) -> str:
     """Why a pod cannot list devices of a place, or empty."""
+    if place.driver:
+        return "" if place.driver == NVIDIA_DRIVER else f"devices are seen with nvidia-smi, and it offers those of {place.driver}"
     return "" if can_be_listed(place.resource) else f"devices are seen with nvidia-smi, and it offers {place.resource}"
 
 
-def offers(scope: Scope) -> list[Place]:
-    """Every device resource of every usable node, free or not: most free first, then by node and resource."""
-    found = [place for node in scope.usable_nodes for place in places_of(scope, node)]
+def offers(scope: Scope, *, claims: bool = True) -> list[Place]:
+    """Every device resource of every usable node, free or not: most free first, then by node and resource.
+
+    ``claims`` is False for whoever does arithmetic over resources of nodes, which those of claims are not.
+    """
+    found = [place for node in scope.usable_nodes for place in places_of(scope, node) if claims or not place.driver]
     return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
 
 

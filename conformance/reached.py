@@ -133,7 +133,7 @@ def _not_asked(
     fit = [place for place in places if not unfit(place)]
     if not fit:
         reasons = dict.fromkeys(unfit(place) for place in places)
-        return not_judged(subject(node), "; ".join(reasons) or "it offers its devices by claim alone", _STATE)
+        return not_judged(subject(node), "; ".join(reasons) or "no DeviceClass is known to choose its devices", _STATE)
     held = busy(scope, node)
     kept = kept_away(scope, node) or obstacle(node) or (f"busy ({held})" if held else "")
     spoken = {reached[place.sort] for place in fit if place.sort in reached}

@@ -10,7 +10,7 @@ import msgspec
 from conformance.fence.waiting import disturbed, image_trouble, unschedulable, why_not_running
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
-from conformance.places import Place, offers
+from conformance.places import NVIDIA_DRIVER, VENDOR, Place, offers
 from conformance.products import product_label, product_of
 from conformance.reach import probe_tolerations
 from conformance.reached import Asked, choose, in_turns, per_node
@@ -32,7 +32,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     product: str
     node: Node
     resource: str
+    driver: str = ""  # of devices that are claimed
     labels: Mapping[str, str] = {}
+
+    @property
+    def listed(self) -> bool:
+        """Whether the pod can list its device."""
+        return self.driver == NVIDIA_DRIVER if self.driver else self.resource.startswith(VENDOR)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +87,7 @@ def plan_of(scope: Scope, place: Place) -> Plan:
     """How to ask for a device of a place: by the policy's labels, else by the product's."""
     label = product_label(place.node)
     labels = scope.policy.fence.affinity or ({label[0]: label[1]} if label else {})
-    return Plan(product=product_of(scope, place.node), node=place.node, resource=place.resource, labels=labels)
+    return Plan(product=product_of(scope, place.node), node=place.node, resource=place.resource, driver=place.driver, labels=labels)
 
 
 def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
@@ -90,7 +96,7 @@ def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
     return PodShape(
         name=f"fence-device-{index}",
         image=probes.image,
-        script=f'echo "## devices"; {_LIST_DEVICES}' if plan.resource.startswith("nvidia.com/") else 'echo "## placed"',
+        script=f'echo "## devices"; {_LIST_DEVICES}' if plan.listed else 'echo "## placed"',
         resources={plan.resource: 1},
         node_labels=plan.labels,
         node=plan.node.name,
@@ -134,7 +140,7 @@ def judge_device(scope: Scope, seen: Seen) -> Finding:
         message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
         return bad(place, f"ran on {pod.spec.node_name}", _EXPECTED, _SOURCE, message)
     where = f"{pod.name} ran on {pod.spec.node_name} with 1 {plan.resource}"
-    if not plan.resource.startswith("nvidia.com/"):
+    if not plan.listed:
         return ok(place, where, _EXPECTED, _SOURCE)
     if seen.log_trouble:
         return undecided(place, f"{where}; its log could not be read: {seen.log_trouble}", _SOURCE)

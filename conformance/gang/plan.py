@@ -38,7 +38,7 @@ def make_plan(scope: Scope) -> Plan:
         NotApplicable: no device, or shared ones only, whose replicas are no capacity of their own.
         Inconclusive: too little is free for a gang of two.
     """
-    found = offers(scope)
+    found = offers(scope, claims=False)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
     exclusive = [place for place in found if not place.shared]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.needs import Needs
+from conformance.published import CLAIMS, SLICES, TEMPLATES
 from fixtures import access
 from fixtures.cluster import Answer, Cluster
 from fixtures.evidence import Finding, Subject, bad, ok, undecided
@@ -58,6 +59,8 @@ def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
 def _served(right: Right, snapshot: Snapshot) -> bool:
     """Whether the cluster serves what the right is about. A kind that nobody looked for counts as served: better one question too many."""
     key = f"{right.group}/{right.resource}" if right.group else right.resource
+    if key in (TEMPLATES, CLAIMS) and right.verb != "list" and not snapshot.listing(SLICES).items:
+        return False  # probes claim devices only where a driver publishes some
     if not snapshot.listing(key).served:
         return False
     return key not in KINDS or not snapshot.versions or key in snapshot.versions

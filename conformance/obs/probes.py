@@ -38,7 +38,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """OBS-06: one more device than the largest node has is asked for; the control asks for one and must be scheduled."""
-    places = offers(scope)
+    places = offers(scope, claims=False)
     if not places:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
     place = choose(scope, places)[0]

@@ -1,0 +1,105 @@
+"""What probes can claim of a node, and how they ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.inv.rights import rights
+from conformance.needs import Needs
+from conformance.places import Place, places_of
+from conformance.reach import busy
+from fixtures.models import Json
+from fixtures.probes.claims import templates_of
+from fixtures.probes.pods import PodShape, probe_pod
+from tests.builders import a_cpu_node, a_node, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice, claim_spec
+
+NODE = a_cpu_node("gpu-0")
+MIG = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"
+
+
+def places(slices: list[Json], **items: Any) -> list[Place]:
+    scope = a_scope(nodes=[NODE], **{"resourceslices": slices, "deviceclasses": [a_class()], **items})
+    return places_of(scope, scope.accelerator_nodes[0])
+
+
+def free(slices: list[Json], **items: Any) -> list[tuple[str, int, int]]:
+    return [(place.resource.rpartition("/")[2], place.free, place.capacity) for place in places(slices, **items)]
+
+
+@pytest.mark.parametrize(
+    ("claims", "left"),
+    [
+        ([], 3),
+        ([a_claim("a", device="gpu-0")], 2),
+        ([a_claim("a", device="gpu-0", adminAccess=True)], 3),
+        ([a_claim("a", device="gpu-0", pool="elsewhere")], 3),
+        ([a_claim("a"), a_claim("b", "dra.net", device="gpu-0")], 3),
+    ],
+)
+def test_devices_that_claims_hold_are_not_free(claims: list[Json], left: int) -> None:
+    assert free([a_slice("gpu-0", devices=3)], resourceclaims=claims) == [("gpu.nvidia.com", left, 3)]
+
+
+def test_tainted_devices_and_broken_pools_are_not_offered() -> None:
+    lost = a_device("gpu-1", taints=[{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}])
+    assert free([a_slice("gpu-0", devices=[a_device("gpu-0"), lost])]) == [("gpu.nvidia.com", 1, 1)]
+    assert free([a_slice("gpu-0", devices=2, slices=2)]) == []
+    assert free([a_slice("gpu-0", devices=2)], deviceclasses=[]) == []
+
+
+def test_each_device_belongs_to_the_class_made_for_it() -> None:
+    part = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-1"}}}
+    vfio = {"name": "vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-9"}}}
+    classes = [a_class(), a_class("mig.nvidia.com", expression=MIG), a_class("net", "dra.net")]
+    found = free([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=classes)
+    assert found == [("gpu.nvidia.com", 1, 1), ("mig.nvidia.com", 1, 1)]
+
+
+def test_a_device_whose_part_is_taken_is_not_free() -> None:
+    counters = [{"counterSet": "gpu-0-counter-set", "counters": {"memory": {"value": "80Gi"}}}]
+    part = {"name": "mig-0", "attributes": {"type": {"string": "mig"}}, "consumesCounters": counters}
+    devices = [a_device("gpu-0", consumesCounters=counters), part, a_device("gpu-1")]
+    assert free([a_slice("gpu-0", devices=devices)], resourceclaims=[a_claim("a", device="mig-0")]) == [("gpu.nvidia.com", 1, 3)]
+
+
+def test_a_shared_device_says_so() -> None:
+    (place,) = places([a_slice("gpu-0", devices=[a_device("gpu-0", allowMultipleAllocations=True)])])
+    assert place.shared
+
+
+def test_a_node_whose_devices_are_all_held_is_busy() -> None:
+    items: Json = {"resourceslices": [a_slice("gpu-0")], "deviceclasses": [a_class()]}
+    assert busy(a_scope(nodes=[NODE], **items), NODE) == ""
+    assert busy(a_scope(nodes=[NODE], resourceclaims=[a_claim("a", device="gpu-0")], **items), NODE) == "gpu.nvidia.com 1 of 1"
+
+
+def test_a_node_with_a_plugin_is_asked_by_resource() -> None:
+    scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0")], deviceclasses=[a_class()])
+    assert [place.resource for place in places_of(scope, a_node())] == ["nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_a_pod_claims_what_it_asks_for_by_class(version: str) -> None:
+    (place,) = places([a_slice("gpu-0", devices=2)])
+    pod = probe_pod(PodShape(name="p", image="i", script="true", resources={place.resource: 2}, sidecar_script="true"))
+    probe, sibling = pod["spec"]["containers"]
+    assert probe["resources"]["claims"] == [{"name": pod["spec"]["resourceClaims"][0]["name"]}]
+    assert "claims" not in sibling["resources"]
+    assert not [name for name in probe["resources"]["limits"] if "/" in name]
+    (template,) = templates_of(pod, version, {"run": "r"})
+    assert template["metadata"]["name"] == pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    assert template["spec"]["metadata"]["labels"] == {"run": "r"}
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    asked = request if version == "v1beta1" else request["exactly"]
+    assert (asked["deviceClassName"], asked["count"]) == ("gpu.nvidia.com", 2)
+    (known,) = claim_spec(count=2)["devices"]["requests"]
+    assert version != "v1" or request["exactly"].items() >= known["exactly"].items()
+
+
+def test_rights_to_claim_are_needed_only_where_devices_are_published() -> None:
+    needs = Needs(reads={}, writes={"create resource.k8s.io/resourceclaimtemplates": ["ISO-01"]})
+    assert rights(needs, a_scope(nodes=[a_node()]).snapshot) == []
+    assert rights(needs, a_scope(nodes=[NODE], resourceslices=[a_slice("gpu-0")]).snapshot)

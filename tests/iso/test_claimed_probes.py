@@ -1,0 +1,56 @@
+"""Probes that claim their devices, on the embedded cluster: they see them, different ones, and leave neither claim nor template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.fence.device_probe import probe_devices
+from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
+from conformance.policy import Policy
+from conformance.psa.probes import probe_nonroot, probe_refusal
+from conformance.published import CLAIMS, CLASSES, SLICES, TEMPLATES
+from conformance.scope import Scope
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
+from fixtures.evidence import Finding, Outcome
+from fixtures.ownership import RUN_LABEL
+from fixtures.probes.workspace import Workspace
+from fixtures.simulator.embedded import EmbeddedCluster
+
+PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 20.0}}
+RUN = "claims"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scope, Workspace]]:
+    embedded = EmbeddedCluster.start("dra", tmp_path_factory.mktemp("embedded"))
+    try:
+        cluster = Cluster.from_kubeconfig(Path(embedded.kubeconfig))
+        snapshot = collect(cluster, ["nodes", "pods", "namespaces", SLICES, CLASSES, CLAIMS, TEMPLATES], version=cluster.probe())
+        workspace = Workspace(cluster, RUN)
+        yield Scope(snapshot, msgspec.convert({**embedded.policy, **PACE}, Policy)), workspace
+        workspace.close()
+        assert workspace.residue == []
+    finally:
+        embedded.stop()
+
+
+def outcomes(findings: Iterator[Finding]) -> set[Outcome]:
+    found = list(findings)
+    assert any(finding.outcome is Outcome.OK for finding in found)
+    return {finding.outcome for finding in found}
+
+
+@pytest.mark.parametrize("probe", [probe_devices, probe_holders, probe_bypass, probe_disjoint, probe_nonroot, probe_refusal])
+def test_a_claimed_device_is_judged_like_any_other(target: tuple[Scope, Workspace], probe: object) -> None:
+    scope, workspace = target
+    assert outcomes(probe(scope, workspace)) <= {Outcome.OK, Outcome.NOT_JUDGED}  # type: ignore[operator]
+    workspace.clear()
+    for key in (TEMPLATES, CLAIMS):
+        answer = workspace.cluster.request("GET", workspace.cluster.path(key), query={"labelSelector": f"{RUN_LABEL}={RUN}"})
+        assert answer.json()["items"] == []
+    assert workspace.residue == []
