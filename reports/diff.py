@@ -1,19 +1,22 @@
 """Two runs compared by (requirement id, subject): before and after an upgrade, or this run and its baseline.
 
-A requirement that only one of the runs knows is named, and never blamed on the cluster. A subject that a run counted
-but did not keep cannot be called fixed or gone. Chaos experiments of the runs are compared by their ids.
+A requirement that only one of the suites knows is named, and never blamed on the cluster. What was judged before and is not now is
+a regression: nobody knows what became of it. A subject that a run counted but did not keep cannot be called fixed or gone. Chaos
+experiments of the runs are compared by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from fixtures.chaos_record import ChaosReport
-from fixtures.record import Level, Report, Result, SubjectResult, Verdict
-from reports import diff_chaos, experiments, view
+from fixtures.coverage import is_judged
+from fixtures.record import Level, Report, Result, Verdict
+from reports import diff_chaos, diff_coverage, experiments, view
 from reports.text import NAME_LIMIT, one_line
 
 
@@ -22,6 +25,7 @@ class Bucket(StrEnum):
 
     NEW_FAILURE = "new failure"
     NEW_INCONCLUSIVE = "became inconclusive"
+    NO_LONGER_JUDGED = "no longer judged"
     STILL_FAILING = "still failing"
     FIXED = "fixed"
     WAIVED = "now waived"
@@ -53,6 +57,7 @@ class Side(msgspec.Struct, kw_only=True, frozen=True):
     cluster_uid: str
     kubernetes_version: str
     headline: str
+    scope: str
     exit_code: int
 
 
@@ -84,14 +89,40 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
     for result in after.values():
         known = before.get(result.id)
         changes += _compare(known, result) if known else [_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict)]
-    changes += [_whole(Bucket.REQUIREMENT_REMOVED, r, old=r.verdict) for r in before.values() if r.id not in after]
+    for result in before.values():
+        if result.id not in after:
+            lost = diff_coverage.left_out(result, new)
+            changes.append(_lost(result, lost) if lost else _whole(Bucket.REQUIREMENT_REMOVED, result, old=result.verdict))
     return Difference(
         old=_side(old, old_chaos), new=_side(new, new_chaos), changes=changes, experiments=diff_chaos.compare(old_chaos, new_chaos)
     )
 
 
+def accept(difference: Difference, patterns: Iterable[str]) -> Difference:
+    """The same comparison, in which a loss that a pattern names gates nothing.
+
+    Patterns are globs of a requirement (``NET-05``), an area (``NET``), an experiment (``A3``), a subject (``Node gpu-3``), or a
+    requirement and a subject (``ADV-* Node gpu-3``).
+    """
+    wanted = tuple(patterns)
+    changes = [msgspec.structs.replace(one, gating=False) if _is_accepted(one, wanted) else one for one in difference.changes]
+    held = [msgspec.structs.replace(one, gating=False) if _need_not_be_held(one, wanted) else one for one in difference.experiments]
+    return msgspec.structs.replace(difference, changes=changes, experiments=held)
+
+
+def _need_not_be_held(change: diff_chaos.Change, patterns: tuple[str, ...]) -> bool:
+    lost = change.bucket is diff_chaos.Bucket.NO_LONGER_HELD
+    return lost and any(fnmatchcase(change.experiment, pattern) for pattern in patterns)
+
+
+def _is_accepted(change: Change, patterns: tuple[str, ...]) -> bool:
+    if change.bucket is not Bucket.NO_LONGER_JUDGED:
+        return False
+    return any(fnmatchcase(name, pattern) for name in diff_coverage.named(change.requirement, change.subject) for pattern in patterns)
+
+
 def regressions(difference: Difference) -> list[Change | diff_chaos.Change]:
-    """Changes that make the new run worse where a gate looks: what failed or became undecidable since."""
+    """Changes that make the new run worse where a gate looks: what failed, became undecidable or is no longer judged since."""
     found: list[Change | diff_chaos.Change] = [*difference.changes, *difference.experiments]
     return [change for change in found if change.gating]
 
@@ -120,7 +151,12 @@ def _compare(old: Result, new: Result) -> Iterator[Change]:
     if (old.title, old.level) != (new.title, new.level):
         was = f"was {old.level.value}: {old.title}"
         yield _whole(Bucket.REQUIREMENT_CHANGED, new, old=old.verdict, new=new.verdict, message=was)
-    before, after = _states(old), _states(new)
+    if lost := diff_coverage.whole(old, new):
+        yield _lost(new, lost)
+        return
+    gone = {lost.subject: lost for lost in diff_coverage.subjects(old, new)} if is_judged(new) else {}
+    yield from (_lost(new, lost) for lost in gone.values())
+    before, after = ({key: state for key, state in states.items() if not key or key not in gone} for states in (_states(old), _states(new)))
     for key in dict.fromkeys([*after, *before]):
         change = _change(new, key, before.get(key), after.get(key))
         if change:
@@ -156,9 +192,13 @@ def _vanished(new: Result, key: str, was: Verdict | None) -> Change | None:
     return _made(Bucket.SUBJECT_GONE, new, key, was, None, "")
 
 
+def _lost(result: Result, lost: diff_coverage.Lost) -> Change:
+    return _made(Bucket.NO_LONGER_JUDGED, result, lost.subject, lost.old, lost.new, lost.message)
+
+
 def _made(bucket: Bucket, result: Result, key: str, old: Verdict | None, new: Verdict | None, message: str) -> Change:
     gating = (bucket is Bucket.NEW_FAILURE and result.verdict in (Verdict.FAILED, Verdict.ERROR)) or (
-        bucket is Bucket.NEW_INCONCLUSIVE and result.level is Level.MUST
+        bucket in (Bucket.NEW_INCONCLUSIVE, Bucket.NO_LONGER_JUDGED) and result.level is Level.MUST
     )
     return Change(
         bucket=bucket,
@@ -183,7 +223,7 @@ def _states(result: Result) -> dict[str, _State]:
     """Verdict by subject; the worst when a subject appears twice. "" stands for the requirement when no subject explains it."""
     states: dict[str, _State] = {}
     for subject in result.subjects:
-        key = _key(subject)
+        key = diff_coverage.key(subject)
         if key not in states or _WORST.index(subject.verdict) < _WORST.index(states[key][0]):
             states[key] = (subject.verdict, view.subject_detail(subject))
     explained = {
@@ -200,10 +240,6 @@ def _states(result: Result) -> dict[str, _State]:
     return states
 
 
-def _key(subject: SubjectResult) -> str:
-    return f"{subject.kind} {subject.namespace}/{subject.name}" if subject.namespace else f"{subject.kind} {subject.name}"
-
-
 def _side(report: Report, chaos: ChaosReport | None) -> Side:
     return Side(
         run=report.run.id,
@@ -211,13 +247,22 @@ def _side(report: Report, chaos: ChaosReport | None) -> Side:
         cluster_uid=report.target.cluster_uid,
         kubernetes_version=report.target.kubernetes_version,
         headline=experiments.overall(report, chaos),
+        scope="" if experiments.only_chaos(report, chaos) else _judged(report),
         exit_code=report.exit_code,
     )
 
 
+def _judged(report: Report) -> str:
+    """``49 of 57 judged``."""
+    if report.scope is None:
+        return f"{sum(map(is_judged, report.results))} judged"
+    return f"{report.scope.judged} of {report.scope.requirements} judged"
+
+
 def _side_line(side: Side) -> str:
     version = one_line(side.kubernetes_version, NAME_LIMIT) or "unknown"
-    return f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {side.headline}, exit code {side.exit_code}"
+    scope = f" ({side.scope})" if side.scope else ""
+    return f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {side.headline}{scope}, exit code {side.exit_code}"
 
 
 def _line(change: Change) -> str:

@@ -43,7 +43,7 @@ class Change(msgspec.Struct, kw_only=True, frozen=True):
 
 _BAD = (Verdict.FAILED, Verdict.WARNED)
 _UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
-_GATING = (Bucket.NEW_FAILURE, Bucket.NEW_RESIDUE, Bucket.NEW_INCONCLUSIVE)
+_GATING = (Bucket.NEW_FAILURE, Bucket.NEW_RESIDUE, Bucket.NEW_INCONCLUSIVE, Bucket.NO_LONGER_HELD)
 
 
 def compare(old: ChaosReport | None, new: ChaosReport | None) -> list[Change]:

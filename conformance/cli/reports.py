@@ -6,17 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
-from reports.diff import compare, regressions, render
+from reports.diff import accept, compare, regressions, render
 from reports.write import ReportError, load_run, write_all
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit 0, or 1 when the second report has a regression against the first, 4 when a file is no report."""
+    """Exit 0, or 1 when the second report has a regression against the first, 4 when a file is no report.
+
+    What was judged and is not any more is a regression, unless ``--accept-not-judged`` names it.
+    """
     parser = Parser(prog="gpu-conformance")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     diff = commands.add_parser("diff", help="compare two reports (files or run folders)")
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
+    diff.add_argument(
+        "--accept-not-judged",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="what need not be judged any more: requirement, area, experiment, subject ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
+    )
     report = commands.add_parser("report", help="write HTML and all other views of a report again")
     report.add_argument("folder", type=Path)
     arguments = parser.parse_args(argv)
@@ -27,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
             print(arguments.folder / "report.html")
             return 0
         (before, chaos_before), (after, chaos_after) = load_run(arguments.before), load_run(arguments.after)
-        difference = compare(before, after, chaos_before, chaos_after)
+        difference = accept(compare(before, after, chaos_before, chaos_after), arguments.accept_not_judged)
     except ReportError as error:
         return complain("gpu-conformance", error)
     print(render(difference))

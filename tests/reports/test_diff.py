@@ -108,8 +108,8 @@ def test_render_names_both_runs_and_buckets() -> None:
     old, new = report([one(OK, ("a", OK))]), report([one(BAD, ("a", BAD))], verdict=BAD, exit_code=1)
     new.target.kubernetes_version, new.target.cluster_uid = "v1.37.0", "other"
     lines = diff.render(diff.compare(old, new)).splitlines()
-    assert "Kubernetes v1.36.2, Conformant, exit code 0" in lines[0]
-    assert "Kubernetes v1.37.0, Not conformant, exit code 1" in lines[1]
+    assert "Kubernetes v1.36.2, Conformant (1 judged), exit code 0" in lines[0]
+    assert "Kubernetes v1.37.0, Not conformant (1 judged), exit code 1" in lines[1]
     assert "NOTE: the cluster UIDs differ; these may be two different clusters." in lines
     assert "new failure (1)" in lines
     assert "  A-1 MUST node a (passed -> failed): observed seen" in lines

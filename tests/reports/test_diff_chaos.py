@@ -34,7 +34,7 @@ def recovered(seconds: float | None, uncertainty: float | None = 0.5, **change: 
         (Verdict.FAILED, Verdict.FAILED, "experiment still fails", False),
         (Verdict.FAILED, Verdict.PASSED, "experiment passes now", False),
         (Verdict.ERROR, Verdict.PASSED, "experiment passes now", False),
-        (Verdict.PASSED, Verdict.NOT_APPLICABLE, "experiment does not apply any more", False),
+        (Verdict.PASSED, Verdict.NOT_APPLICABLE, "experiment does not apply any more", True),
         (Verdict.PASSED, Verdict.PASSED, None, False),
         (Verdict.INCONCLUSIVE, Verdict.ERROR, None, False),
     ],
@@ -91,7 +91,7 @@ def test_rendering_counts_regressions_most_urgent_first() -> None:
     assert "Experiments ended in error, exit code 3" in text.splitlines()[1]
     assert text.index("experiment fails now (1)") < text.index("experiment leaves residue now (1)") < text.index("became inconclusive (2)")
     assert "A3 Discovery killed (passed -> failed): RecoveryTooSlow: too slow" in text
-    assert text.endswith("\n4 regressions\n")
+    assert text.endswith("\n5 regressions\n")
 
 
 def test_no_difference_is_said() -> None:

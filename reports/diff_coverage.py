@@ -1,0 +1,93 @@
+"""What an earlier run judged and a later one did not: of a requirement as a whole, and of its subjects.
+
+A subject that is not listed any more was left out, or is gone from the cluster: a record cannot tell. It counts as no longer judged
+when it is of a kind that stays (a node, an agent), and fewer of its kind were judged than before: probes choose another node in each
+run, and machines are replaced by others. What tenants start ends when they wish, and is never missed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from fixtures.coverage import is_judged
+from fixtures.record import Cause, Report, Result, SubjectResult, Verdict
+from reports.text import one_line
+
+_DECIDED = (Verdict.PASSED, Verdict.FAILED, Verdict.WARNED, Verdict.WAIVED)
+_STAY = frozenset(
+    {"node", "agent", "pool", "resource", "device", "daemonset", "clusterpolicy", "gpucluster", "nicclusterpolicy", "resourceslice"}
+)
+"""Kinds of subjects that are part of the cluster itself, in lower case."""
+
+
+class Lost(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that was judged and is not any more. ``subject`` is "" for the requirement as a whole."""
+
+    subject: str = ""
+    old: Verdict
+    new: Verdict | None = None
+    message: str
+
+
+def key(subject: SubjectResult) -> str:
+    """How a comparison names a subject."""
+    return f"{subject.kind} {subject.namespace}/{subject.name}" if subject.namespace else f"{subject.kind} {subject.name}"
+
+
+def whole(old: Result, new: Result) -> Lost | None:
+    """The requirement, when it was judged and now is not applicable."""
+    if not is_judged(old) or new.verdict is not Verdict.NOT_APPLICABLE:
+        return None
+    because = one_line(new.message or new.reason_code, 400)
+    return Lost(old=old.verdict, new=new.verdict, message=f"{old.judged} judged before, none now: {because}")
+
+
+def left_out(old: Result, report: Report) -> Lost | None:
+    """A requirement without a result, when the later run's catalogue has it: an option left it out, or the run ended early."""
+    known = {one.id: one for one in report.scope.not_judged} if report.scope is not None else {}
+    one = known.get(old.id)
+    if one is None or not is_judged(old) or one.cause not in (Cause.SELECTION, Cause.CUT_SHORT):
+        return None
+    return Lost(old=old.verdict, message=one.because)
+
+
+def subjects(old: Result, new: Result) -> Iterator[Lost]:
+    """Subjects that were judged and are not any more, of a requirement that is judged in both runs."""
+    after: dict[str, set[Verdict]] = {}
+    for subject in new.subjects:
+        after.setdefault(key(subject), set()).add(subject.verdict)
+    before = {key(subject): subject for subject in old.subjects if subject.verdict in _DECIDED}
+    messages = {key(subject): subject.message for subject in new.subjects}
+    for name, subject in before.items():
+        if after.get(name) == {Verdict.NOT_APPLICABLE}:
+            yield Lost(subject=name, old=subject.verdict, new=Verdict.NOT_APPLICABLE, message=one_line(messages[name], 400))
+    if old.subjects_omitted or new.subjects_omitted:
+        yield from _counted(old, new)
+        return
+    counts_before, counts_after = _counts(old), _counts(new)
+    for name, subject in before.items():
+        kind = subject.kind.lower()
+        if kind in _STAY and name not in after and counts_after[kind] < counts_before[kind]:
+            message = f"not among the subjects any more; {counts_before[kind]} of its kind were judged before, {counts_after[kind]} now"
+            yield Lost(subject=name, old=subject.verdict, message=message)
+
+
+def _counted(old: Result, new: Result) -> Iterator[Lost]:
+    """Records do not keep every subject: their numbers tell, where all that they keep is of kinds that stay."""
+    kinds = {subject.kind.lower() for subject in (*old.subjects, *new.subjects)}
+    if kinds <= _STAY and new.judged < old.judged:
+        yield Lost(old=old.verdict, new=new.verdict, message=f"{old.judged} subjects were judged before, {new.judged} now")
+
+
+def _counts(result: Result) -> Counter[str]:
+    """Judged subjects by kind, each named once."""
+    return Counter(kind for kind, _ in {(one.kind.lower(), key(one)) for one in result.subjects if one.verdict in _DECIDED})
+
+
+def named(requirement: str, lost: str) -> tuple[str, ...]:
+    """What a pattern that accepts a loss may match: the requirement, its area, the subject, or both."""
+    names = (requirement, requirement.partition("-")[0])
+    return (*names, lost, f"{requirement} {lost}") if lost else names
