@@ -47,6 +47,7 @@ def run_fabric(scope: Scope, workspace: Workspace) -> FabricRun:
     namespace = workspace.namespace("privileged") if network.ipc_lock else workspace.namespace()
     for key, obj in objects(network):
         workspace.create(key, obj, namespace)
+    workspace.let_talk(NAME, {_JOB: NAME}, namespace)
     names = [workspace.start(pod, namespace) for pod in pods(scope, plan, namespace)]
     seconds = scope.policy.probes.start_seconds * 2
     ended = workspace.wait(names, _ended, seconds, namespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ from fixtures.snapshot import Snapshot
 
 EVIDENCE = pytest.StashKey[Evidence]()
 REQUIREMENT = pytest.StashKey[Requirement]()
+PODS_PER_NODE = 4
+MORE_PODS = 60
+"""Pods that a namespace of the run may hold at a time, for each accelerator node and besides."""
 
 
 def _state(request: pytest.FixtureRequest) -> State:
@@ -82,10 +86,22 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return opened.cluster
 
 
+def room(scope: Scope) -> tuple[int, dict[str, int]]:
+    """The most pods, and devices by resource name, that a namespace of the run may hold at a time.
+
+    Probes ask for more than there is: a gang and its rival for all of it each, with a pod that does not fit.
+    """
+    total: Counter[str] = Counter()
+    for node in scope.accelerator_nodes:
+        total.update(scope.device_allocatable(node))
+    return MORE_PODS + PODS_PER_NODE * len(scope.accelerator_nodes), {name: 4 * (count + 1) for name, count in total.items()}
+
+
 @pytest.fixture(scope="session")
-def _workspace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Workspace]:
+def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -> Iterator[Workspace]:
     state = _state(request)
     probes = state.opened.policy.probes
+    pods, devices = room(scope)
     workspace = Workspace(
         cluster,
         state.run_id,
@@ -93,6 +109,8 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Wor
         priority_class=probes.priority_class,
         pod_seconds=probes.pod_seconds,
         folder=Path(state.opened.handover.folder) if state.opened.handover.folder else None,
+        pods=pods,
+        devices=devices,
     )
     yield workspace
     workspace.close()

@@ -15,6 +15,7 @@ from fixtures import ownership
 from fixtures.cluster import Answer, Cluster
 from fixtures.evidence import Inconclusive
 from fixtures.kinds import KINDS
+from fixtures.probes.limits import NETWORK_POLICIES
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.gangs.crds import KUEUE
 from fixtures.simulator.server.troubles import Trouble
@@ -262,6 +263,6 @@ def test_kinds_that_discovery_did_not_show_are_not_asked_for(tmp_path: Path) -> 
 
 def test_every_cluster_scoped_kind_that_the_suite_creates_is_looked_for() -> None:
     created = {right.partition(" ")[2] for item in load_catalogue().by_id.values() for right in item.writes if right.startswith("create ")}
-    scoped = {key for key in created if key not in KINDS or not KINDS[key].namespaced}
+    scoped = {key for key in created if key not in KINDS or not KINDS[key].namespaced} - {NETWORK_POLICIES}
     assert {"namespaces", FLAVORS, "kueue.x-k8s.io/clusterqueues"} <= scoped
     assert scoped <= set(ownership.CLUSTER_SCOPED_KEYS)

@@ -92,6 +92,9 @@ def test_a_command_of_the_owner_replaces_the_script() -> None:
 # -- running it --
 
 
+TALK = "net-fabric may talk by ['gpu-conformance.io/fabric-run']"
+
+
 class FakeWorkspace:
     """Takes what the probe creates and answers with pods in a given state."""
 
@@ -104,6 +107,9 @@ class FakeWorkspace:
     def namespace(self, level: str = "restricted") -> str:
         self.created.append(f"namespace {level}")
         return "ns"
+
+    def let_talk(self, name: str, labels: dict[str, str], namespace: str) -> None:
+        self.created.append(f"{name} may talk by {list(labels)}")
 
     def create(self, key: str, obj: Json, namespace: str) -> Json:
         self.created.append(key)
@@ -140,7 +146,7 @@ def run_with(workspace: FakeWorkspace, **network: Any) -> Any:
 def test_a_finished_run_is_brought_back() -> None:
     workspace = FakeWorkspace([a_state(), a_state(node="gpu-1")], "NCCL")
     run = run_with(workspace)
-    assert workspace.created == ["namespace restricted", "configmaps", "services", "pod net-fabric-0", "pod net-fabric-1"]
+    assert workspace.created == ["namespace restricted", "configmaps", "services", TALK, "pod net-fabric-0", "pod net-fabric-1"]
     assert ([pod.node for pod in run.pods], run.ranks, run.finished, run.text) == (["gpu-0", "gpu-1"], 16, True, "NCCL\nNCCL")
     assert run.pods[0].exit_code == 0
 
