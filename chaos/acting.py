@@ -16,7 +16,9 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos import namespaces
 from chaos.abort import AbortFlag
+from chaos.bounds import Terms
 from chaos.ledger.file import Ledger
+from chaos.ledger.host import HostAction
 from chaos.ledger.protocol import Undo
 from chaos.ledger.record import State
 from chaos.ledger.replay import replay
@@ -46,14 +48,20 @@ class Fault:
 
 
 class Acting:
-    """What an experiment's activities act with. ``allowed`` raises :class:`Aborted` when the Lease is not held or halted."""
+    """What an experiment's activities act with. ``allowed`` raises :class:`Aborted` when the Lease is not held or halted.
 
-    def __init__(self, cluster: Cluster, plan: Plan, ledger: Ledger, abort: AbortFlag, *, allowed: Callable[[], None]) -> None:
+    ``terms`` bound what may be written down: what could not be carried out later must not be needed.
+    """
+
+    def __init__(
+        self, cluster: Cluster, plan: Plan, ledger: Ledger, abort: AbortFlag, *, allowed: Callable[[], None], terms: Terms
+    ) -> None:
         self.cluster = cluster
         self.plan = plan
         self.ledger = ledger
         self.abort = abort
         self._allowed = allowed
+        self._terms = terms
         self._reviewer = Reviewer(cluster)
 
     def check(self) -> None:
@@ -78,6 +86,8 @@ class Acting:
         known = REGISTRY.get(undo)
         if known is None or not isinstance(args, known.Args):
             raise ActivityFailed(f"no undo is called {undo!r} with arguments of {type(args).__name__}; nothing was done")
+        if wrong := self._terms.outside(self.ledger.draft(undo, args)):
+            raise ActivityFailed(f"not done, because it would not be undone: {wrong}")
         self._must_be_undoable(known, args)
         try:
             seq = self.ledger.arm(undo, args)
@@ -90,7 +100,8 @@ class Acting:
 
     def _must_be_undoable(self, undo: Undo, args: msgspec.Struct) -> None:
         """Whether the API server grants every right that undoing these very arguments takes. Raises ActivityFailed."""
-        namespace = namespaces.of_run(self.plan.run_id) if undo.name == "host.command" else str(getattr(args, "namespace", ""))
+        on_host = isinstance(undo, HostAction)
+        namespace = namespaces.of_run(self.plan.run_id) if on_host else str(getattr(args, "namespace", ""))
         wanted = [Right.parse(text).inside(namespace) for text in undo.rights(args)]
         try:
             denied = self._reviewer.denied(wanted)
@@ -102,7 +113,7 @@ class Acting:
     def restore(self, seconds: float, *, seqs: Collection[int] | None = None) -> list[Residue]:
         """Undo what is open (or the entries of ``seqs``) now: the experiment's own way of ending its faults. Returns what remains."""
         entries = None if seqs is None else [entry for entry in self.ledger.open_entries() if entry.seq in seqs]
-        return replay(self.ledger, self.cluster, time.monotonic() + seconds, entries=entries)
+        return replay(self.ledger, self.cluster, time.monotonic() + seconds, terms=self._terms, entries=entries)
 
     @contextmanager
     def as_current(self) -> Iterator[Acting]:

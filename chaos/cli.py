@@ -68,6 +68,8 @@ def _parser() -> Parser:
     recover = add("recover", _recover, "put back what runs have left, from any machine")
     _cluster(recover)
     recover.add_argument("--folder", metavar="DIR", default="", help="report folders with ledgers that the cluster may not have")
+    recover.add_argument("--policy", metavar="FILE", default="", help="says with which image programs of hosts are run")
+    recover.add_argument("--chaos-folder", metavar="DIR", default="", help="experiments of one's own, whose runs are recovered")
     recover.add_argument("--run", metavar="ID", default="", help="one run only")
     accepting = "close an entry as it is now (RUN/EXPERIMENT/NUMBER), because somebody has looked at it; repeatable"
     recover.add_argument("--accept", metavar="ENTRY", action="append", default=[], help=accepting)
@@ -219,8 +221,11 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _recover(arguments: argparse.Namespace) -> int:
+    from chaos.bounds import Terms
     from chaos.recover import accepted_entry, recover
+    from chaos.selection import FOLDER, SelectionError, load_all
     from chaos.trouble import LeaseRefused, LedgerError
+    from conformance.policy_file import PolicyError, build_policy, read_policy_file
 
     try:
         accept = [accepted_entry(text) for text in arguments.accept]
@@ -232,7 +237,12 @@ def _recover(arguments: argparse.Namespace) -> int:
     if folder is not None and not folder.is_dir():
         return complain(PROGRAM, f"--folder {folder}: no such folder")
     try:
-        done = recover(_open(arguments), folder, run_id=arguments.run, accept=accept)
+        policy = build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
+        terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), policy)
+    except (PolicyError, SelectionError) as error:
+        return _complain_lines(str(error))
+    try:
+        done = recover(_open(arguments), folder, run_id=arguments.run, accept=accept, terms=terms)
     except (LeaseRefused, LedgerError) as error:
         return complain(PROGRAM, error)
     print(f"{done.restored} changes of {len(done.runs)} runs put back")

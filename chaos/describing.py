@@ -40,7 +40,7 @@ def _lines(cluster: Cluster, experiment: Experiment, plan: Plan) -> Iterator[str
         yield f"  does: {action}"
     for verb, target in calls(experiment, plan):
         yield f"  calls: {_METHODS.get(verb, verb)} {cluster.path(target.kind, target.namespace, target.name)}"
-    if "host.command" in plan.undo:
+    if any(name.startswith("host.") for name in plan.undo):
         yield f"  calls: POST {cluster.path('pods', plan.namespace)} (an injector pod on {', '.join(plan.nodes)})"
     yield f"  undo: {', '.join(plan.undo) or 'nothing is changed'}"
     shown = ("outage", "recovery", "settle", "deadline")

@@ -17,6 +17,13 @@ GANG_LABEL = "gpu-conformance.io/gang"
 """Which gang a canary belongs to."""
 
 
+CANARIES = "-canaries"
+"""What the name of the namespace for an experiment's own workload has behind that of the run's."""
+
+OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
+"""Label by which a node tells NVSentinel to leave it alone (facts 6.4)."""
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU of a target node, as its telemetry names it."""
 
@@ -60,7 +67,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def canary_namespace(plan: Plan) -> str:
     """The namespace of the experiment's own workload: restricted, unlike the one of the injectors."""
-    return f"{plan.namespace}-canaries"
+    return plan.namespace + CANARIES
 
 
 def _any(name: str, globs: tuple[str, ...]) -> bool:

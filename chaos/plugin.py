@@ -29,7 +29,8 @@ class Session:
         from chaos.selection import FOLDER, load_all  # imported late: a run without --chaos needs neither files nor toolkit
 
         self.wishes = wishes
-        self.experiments = load_all(Path(wishes.folder) if wishes.folder else FOLDER)
+        self.known = load_all(Path(wishes.folder) if wishes.folder else FOLDER)
+        self.experiments = self.known
         self.results: list[ChaosResult] = []
         self.residue: list[str] = []
         self.notes: list[str] = []
@@ -93,13 +94,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _recover(chaos: Session, state: State, where: Where) -> None:
+    from chaos.bounds import Terms
     from chaos.engine.campaign import Refused
     from chaos.recover import recover
     from chaos.trouble import LeaseRefused, LedgerError
     from fixtures.trouble import ApiTrouble
 
     try:
-        done = recover(where.cluster)
+        done = recover(where.cluster, terms=Terms.of(chaos.known, where.policy))
     except (LeaseRefused, LedgerError) as error:
         raise Refused(str(error)) from None
     except ApiTrouble as trouble:

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from chaos import namespaces
+from chaos.artefacts import MAX_FILE, PLAN
+from chaos.bounds import Terms
 from chaos.holding import ChaosLease
 from chaos.lease import LeaseView, halt, read_lease
 from chaos.ledger import authentic, view
@@ -21,14 +23,16 @@ from chaos.ledger.mirror import Mirror
 from chaos.ledger.record import Entry, State
 from chaos.ledger.replay import replay
 from chaos.residue import Residue, residue_of
+from chaos.target import Plan
 from chaos.trouble import LedgerError
 from conformance.allowlist import cluster_uid
-from fixtures import ownership
+from fixtures import ownership, private_files
 from fixtures.cluster import Cluster
 from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder
 
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
+MAX_PLAN = 8 << 20
 
 __all__ = ["Recovery", "Status", "accepted_entry", "halt", "recover", "status"]
 
@@ -79,6 +83,7 @@ def recover(
     folder: Path | None = None,
     *,
     run_id: str = "",
+    terms: Terms,
     seconds: float = RECOVER_SECONDS,
     accept: Collection[tuple[str, str, int]] = (),
 ) -> Recovery:
@@ -86,8 +91,10 @@ def recover(
 
     Takes the Lease first, so that no run acts meanwhile; a halt does not keep it from working, and stays. ``accept`` names entries
     (run, experiment, number) that somebody has looked at and wants as they are: they are closed without undoing. Safe to repeat.
-    One ledger that cannot be read does not keep the others from being undone. Raises :class:`chaos.trouble.LeaseRefused` while a run
-    is alive, :class:`LedgerError` when two files claim to be the same ledger, ApiTrouble.
+    An entry that is not within ``terms`` is not carried out. One ledger that cannot be read does not keep the others from being undone.
+
+    Raises :class:`chaos.trouble.LeaseRefused` while a run is alive, :class:`LedgerError` when two files claim to be the same ledger,
+    ApiTrouble.
     """
     deadline = time.monotonic() + seconds
     here = cluster_uid(cluster)
@@ -108,7 +115,7 @@ def recover(
         restored, left = 0, []
         for case in cases:
             try:
-                done, remaining = _recover_one(cluster, case, deadline, accept, books)
+                done, remaining = _recover_one(cluster, case, deadline, accept, books, terms)
             except LedgerError as error:
                 found.unreadable.append(str(error))
                 continue
@@ -189,7 +196,11 @@ def _files(folder: Path | None, here: str) -> tuple[dict[tuple[str, str], Path],
     found = _Found()
     for path in sorted(folder.rglob(LEDGER_NAME)) if folder else ():
         try:
+            private_files.read_own(path, MAX_FILE)
             ledger = Ledger.open(path)
+        except OSError as error:
+            found.unreadable.append(f"ledger {path}: {error}")
+            continue
         except LedgerError as error:
             found.unreadable.append(str(error))
             continue
@@ -215,7 +226,7 @@ def _cases(files: dict[tuple[str, str], Path], runs: Iterable[view.RunView]) -> 
 
 
 def _recover_one(
-    cluster: Cluster, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]], proofs: _Proofs
+    cluster: Cluster, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]], proofs: _Proofs, terms: Terms
 ) -> tuple[int, list[Residue]]:
     """How many entries were closed, and what remains, of one experiment."""
     ledger = Ledger.open(case.path) if case.path else None
@@ -235,18 +246,29 @@ def _recover_one(
         if mirror is None or case.known is None:
             raise LedgerError(f"ledger of {case.experiment} of run {case.run_id}: neither a file nor a copy in the cluster")
         ledger = Ledger.in_cluster(case.known, mirror, proofs.of(case.run_id))
-    return _replay(cluster, ledger, case, deadline, accept)
+    return _replay(cluster, ledger, case, deadline, accept, _planned(terms, case))
 
 
 def _replay(
-    cluster: Cluster, ledger: Ledger, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]]
+    cluster: Cluster, ledger: Ledger, case: _Case, deadline: float, accept: Collection[tuple[str, str, int]], terms: Terms
 ) -> tuple[int, list[Residue]]:
     opened = ledger.open_entries()
     for entry in opened:
         if (case.run_id, case.experiment, entry.seq) in accept:
             ledger.mark(entry.seq, State.VERIFIED, {"accepted": "as it is"})
-    remaining = replay(ledger, cluster, deadline)
+    remaining = replay(ledger, cluster, deadline, terms=terms)
     return len(opened) - len(remaining), remaining
+
+
+def _planned(terms: Terms, case: _Case) -> Terms:
+    """The terms, with the nodes of the plan where the run's folder has it."""
+    if case.path is None:
+        return terms
+    try:
+        plan = msgspec.json.decode(private_files.read_own(case.path.with_name(PLAN), MAX_PLAN), type=Plan)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return terms
+    return terms.planned(case.experiment, plan.nodes) if (plan.run_id, plan.experiment) == (case.run_id, case.experiment) else terms
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

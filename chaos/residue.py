@@ -23,6 +23,7 @@ class Reason(StrEnum):
     NOT_UNDONE = "not undone"
     NOT_VERIFIED = "not verified"
     UNREADABLE = "unreadable"
+    OUTSIDE = "outside of its experiment"
 
 
 class Residue(msgspec.Struct, frozen=True, kw_only=True):

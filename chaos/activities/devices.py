@@ -6,7 +6,6 @@ restarts the detectors, which do not forget by themselves.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -16,23 +15,19 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos import components
 from chaos.activities.base import accepted, change, current, facts, fresh, must_be_alone, node_target, poll, seconds, shown
-from chaos.activities.hosts import host_args, run
+from chaos.activities.hosts import run
 from chaos.facts import CANARY_LABEL, PREPARATION, canary_namespace
 from chaos.ledger.access import read
 from chaos.ledger.agents import RestartedArgs
 from chaos.ledger.environment import EnvArgs, value_of, with_value
+from chaos.ledger.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
+from chaos.ledger.nodes import identity
 from chaos.sampling.signals.pods import WORKER, uuids_in
 from chaos.sampling.signals.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
 from fixtures.record import TargetKind
 
-MOCK = "nvml-mock-ctl"
-STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
-"""Prints what is overridden, and nothing that only counts up."""
-
 DETECTORS = ("device-plugin", "host-engine")
 """Who remembers what NVML once said."""
-
-UUIDS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
 
 
 def fail_gpu(mode: str = "lost", xid: int = 0, restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
@@ -154,8 +149,7 @@ def reset_gpu() -> dict[str, Any]:
     quiet = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
     if not poll(lambda: not _pids(run(quiet).output), seconds("clients"), 1.0):
         raise ActivityFailed(f"processes still hold {uuid} after {seconds('clients'):g} s")
-    args = host_args(undo=("true",), check=("true",), expected="")  # a reset is not undone: whether the device is back, samples show
-    with acting.fault("host.command", args) as fault:
+    with acting.fault("host.reset", DeviceArgs(**identity(fresh(target)), uuid=uuid)) as fault:
         done = _reset_when_free(uuid)
         fault.applied({"node": target.name, "uuid": uuid, "said": done[-300:]})
     return {**shown(target), "uuid": uuid}
@@ -163,15 +157,13 @@ def reset_gpu() -> dict[str, Any]:
 
 def _open_persistence(uuid: str) -> None:
     """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
-    query = f"nvidia-smi --query-gpu=persistence_mode --format=csv,noheader -i {shlex.quote(uuid)}"
-    check = ("sh", "-c", f"{query} | grep Disabled || echo Enabled")  # a device that is gone has no mode to put back
-    prior = run(check).output.strip()
-    if prior != "Enabled":
+    args = DeviceArgs(**identity(fresh(node_target())), uuid=uuid)
+    programs = HostPersistence().programs(args)
+    if run(programs.check).output.strip() != programs.expected:
         return
-    args = host_args(undo=("nvidia-smi", "-i", uuid, "-pm", "1"), check=check, expected=prior, ours="Disabled")
-    with current().fault("host.command", args) as fault:
+    with current().fault("host.persistence", args) as fault:
         run(("nvidia-smi", "-i", uuid, "-pm", "0"))
-        fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off"})
+        fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off", PREPARATION: True})
 
 
 def _pids(output: str) -> list[str]:
@@ -208,8 +200,7 @@ def reset_in_use() -> dict[str, Any]:
     uuid = worker_device()
     listing = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
     clients = [line for line in run(listing).output.splitlines() if uuid in line]
-    args = host_args(undo=("true",), check=(*UUIDS, "-i", uuid), expected=uuid)
-    with acting.fault("host.command", args) as fault:
+    with acting.fault("host.device", DeviceArgs(**identity(fresh(target)), uuid=uuid)) as fault:
         if acting.plan.target_kind is TargetKind.LIVE:
             result: dict[str, Any] = {"attempted": False, "clients": len(clients), "refused": bool(clients)}
         else:
@@ -242,11 +233,11 @@ def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str,
     acting = current()
     target = node_target()
     prior = run(STATE).output.strip()
-    healing = host_args(undo=(MOCK, "reset"), check=STATE, expected=prior)
+    healing = MockArgs(**identity(fresh(target)), prior=prior)
     with ExitStack() as stack:
         present = [name for name in restart if name in facts().components]
         faults = [stack.enter_context(acting.fault("agent.restarted", restarted(name))) for name in present]
-        faults.append(stack.enter_context(acting.fault("host.command", healing)))
+        faults.append(stack.enter_context(acting.fault("host.nvml-mock", healing)))
         for command in commands:
             run(command)
         for fault in faults:

@@ -10,7 +10,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import SHORT, current, facts, fresh, host_namespace, must_be_alone, node_target, poll, seconds, shown
 from chaos.injector import HostResult, run_on_host
-from chaos.ledger.host import HostArgs
+from chaos.ledger.host import KubeletArgs
 from chaos.ledger.nodes import identity
 from fixtures.trouble import ApiTrouble
 
@@ -30,7 +30,7 @@ def restart_kubelet() -> dict[str, Any]:
     must_be_alone(node_target().name)
     unit = unit_name("kubelet-restart")
     before = run(SINCE).output.strip()
-    with current().fault("host.command", kubelet_args(unit)) as fault:
+    with current().fault("host.kubelet", kubelet_args(unit)) as fault:
         done = run(("systemd-run", "--on-active=1", PROMPT, f"--unit={unit}", "systemctl", "restart", "kubelet"))
         if not poll(lambda: run(SINCE).output.strip() not in ("", before), SHORT):
             raise ActivityFailed(f"the kubelet of {node_target().name} was not restarted within {SHORT:g} s ({before})")
@@ -48,37 +48,18 @@ def stop_kubelet(outage: str) -> dict[str, Any]:
         f"systemd-run --on-active=1 {PROMPT} --unit={stop} systemctl stop kubelet"
     )
     run(SINCE)  # where no injector pod runs, nothing could be read back: found out before anything is armed
-    with current().fault("host.command", kubelet_args(stop, start)) as fault:
+    with current().fault("host.kubelet", kubelet_args(stop, start)) as fault:
         done = run(("sh", "-c", script))
         fault.applied({"node": node_target().name, "starts_after": length, "unit": start, "said": done.output[-300:]})
     return {**shown(node_target()), "starts_after": length}
 
 
-def kubelet_args(pending: str, returning: str = "") -> HostArgs:
-    """Call off what is about to happen to the kubelet (the timer of the unit ``pending``), and start it.
+def kubelet_args(pending: str, returning: str = "") -> KubeletArgs:
+    """Arguments of the kubelet's undo on the plan's node. ``pending`` is the unit whose timer is about to stop it, ``returning`` the one
 
-    Restored is an active kubelet that nothing is about to stop. ``returning`` is the unit whose timer would have started it.
+    whose timer would start it again.
     """
-    script = f"systemctl stop {pending}.timer; systemctl start kubelet || exit 1"
-    if returning:
-        script += f"; systemctl stop {returning}.timer; true"
-    check = ("systemctl", "is-active", "kubelet", f"{pending}.timer")
-    return host_args(undo=("sh", "-c", script), check=check, expected="active\ninactive")
-
-
-def host_args(*, undo: Sequence[str], check: Sequence[str], expected: str, ours: str | None = None) -> HostArgs:
-    """Arguments of an undo on the plan's node."""
-    node = fresh(node_target())
-    return HostArgs(
-        **identity(node),
-        run_id=current().plan.run_id,
-        image=facts().injector_image,
-        undo=tuple(undo),
-        check=tuple(check),
-        expected=expected,
-        ours=ours,
-        pull_secrets=facts().pull_secrets,
-    )
+    return KubeletArgs(**identity(fresh(node_target())), pending=pending, returning=returning)
 
 
 def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:

@@ -9,7 +9,7 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, change, current, facts, fresh, node_target, poll, seconds, shown
 from chaos.cordons import is_cordoned
-from chaos.facts import PREPARATION
+from chaos.facts import OPT_OUT, PREPARATION
 from chaos.ledger.access import read, uid_of
 from chaos.ledger.node_object import NodeExists
 from chaos.ledger.nodes import NodeLabels, NodeUnschedulable
@@ -35,10 +35,6 @@ def remove_labels(keys: list[str]) -> dict[str, Any]:
 def set_labels(values: dict[str, str]) -> dict[str, Any]:
     """Set labels of the node."""
     return _label(fresh(node_target()), dict(values))
-
-
-OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
-"""Label by which a node tells NVSentinel to leave it alone (facts 6.4)."""
 
 
 def opt_out() -> dict[str, Any]:

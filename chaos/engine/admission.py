@@ -85,7 +85,7 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
     inside = {found.namespace for found in restarted(experiment, plan)}
     for undo in experiment.extension.undo:
         match undo:
-            case "host.command":
+            case "host.kubelet" | "host.nvml-mock" | "host.persistence" | "host.reset" | "host.device":
                 yield from ("get namespaces", "create namespaces", *(f"{right} in {plan.namespace}" for right in injector.RIGHTS))
             case "object.absent":
                 yield from (f"{verb} pods in {plan.namespace}" for verb in ("create", "delete"))

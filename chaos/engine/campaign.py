@@ -164,6 +164,7 @@ class Campaign:
             conforming=self._conforming,
             stop=self.stop,
             proof=self._proof,
+            policy=where.policy,
             gates=lambda experiment, plan, unsteady: admitted(
                 where.cluster, where.policy, where.settings, experiment, plan, ours=where.ours, steady=unsteady
             ),

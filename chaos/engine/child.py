@@ -67,7 +67,8 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
     proof = Proof.open(cluster, plan.run_id, prefix=CHAOS_PREFIX, renewing=False)  # the parent renews it
     mirror = Mirror.open(cluster, plan.run_id, plan.experiment)
     ledger = Ledger.create(folder / LEDGER, plan.origin, mirror, proof)
-    return Acting(cluster, plan, ledger, AbortFlag(folder / ABORT), allowed=lambda: must_hold(cluster, plan.run_id))
+    terms = handover.terms.planned(plan.experiment, plan.nodes)
+    return Acting(cluster, plan, ledger, AbortFlag(folder / ABORT), allowed=lambda: must_hold(cluster, plan.run_id), terms=terms)
 
 
 def _run(document: dict[str, Any], acting: Acting, folder: Path) -> dict[str, Any]:

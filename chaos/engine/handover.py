@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.bounds import Terms
 from fixtures.cluster import Cluster
 
 NAME = "handover.json"
@@ -28,10 +29,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """The child's orders beside plan and experiment. ``parent`` is the process without which it ends."""
+    """The child's orders beside plan and experiment. ``parent`` is the process without which it ends.
+
+    ``terms`` are those on which its entries will be carried out, by whoever does.
+    """
 
     access: Access
     parent: int
+    terms: Terms
 
 
 def give(folder: Path, handover: Handover) -> None:

@@ -18,6 +18,7 @@ from chaos import artefacts
 from chaos.abort import AbortFlag
 from chaos.acts import faults
 from chaos.artefacts import EngineRecord, GateResult
+from chaos.bounds import Terms
 from chaos.conditions import JsonValue, holds, parse
 from chaos.course import baseline_of, began_undoing, held
 from chaos.engine import handover
@@ -36,6 +37,7 @@ from chaos.snapshots import SIGNAL, Window, snapshots
 from chaos.target import Plan
 from chaos.trouble import LedgerError
 from chaos.verdict import ChaosVerdict, judge
+from conformance.policy import Policy
 from fixtures.cluster import Cluster
 from fixtures.proof import Proof
 from fixtures.record import TargetKind
@@ -60,6 +62,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     conforming: Conforming
     stop: Stop
     proof: Proof
+    policy: Policy
     gates: Callable[[Experiment, Plan, str], list[GateResult]]
     """Judges the gates; its last argument is what is wrong with the steady state, empty when nothing is."""
 
@@ -127,6 +130,10 @@ class Runner:
         self._record.sampler_failure = sampler.failure
 
     @property
+    def _terms(self) -> Terms:
+        return Terms.of([self.experiment], self._setting.policy).planned(self.experiment.id, self.plan.nodes)
+
+    @property
     def _begun(self) -> bool:
         return self._record.child_started is not None
 
@@ -186,7 +193,7 @@ class Runner:
         self.plan = msgspec.structs.replace(self.plan, expires_at=expires.isoformat(timespec="seconds"))
         self._record.plan_digest = self.plan.digest
         artefacts.write(self.folder / artefacts.PLAN, self.plan)
-        handover.give(self.folder, Handover(access=self._setting.access, parent=os.getpid()))
+        handover.give(self.folder, Handover(access=self._setting.access, parent=os.getpid(), terms=self._terms))
         self._setting.conforming.forget()
         with (self.folder / "child.log").open("wb") as log:
             self._record.child_started = time.time()
@@ -226,7 +233,7 @@ class Runner:
                     mirror = Mirror.open(self._setting.cluster, self.plan.run_id, self.plan.experiment, seconds=10)
                     ledger = Ledger.open(path, mirror, proof)
                 deadline = time.monotonic() + UNDO_SECONDS[self.plan.target_kind]
-                self.residue = [str(left) for left in replay(ledger, self._setting.cluster, deadline)]
+                self.residue = [str(left) for left in replay(ledger, self._setting.cluster, deadline, terms=self._terms)]
             proof.only({digest(entry) for entry in ledger.open_entries()})  # a child that was killed may have had no time to say so
         except Exception as error:
             self.residue = [f"experiment {self.experiment.id}: the ledger {path} could not be replayed: {type(error).__name__}: {error}"]

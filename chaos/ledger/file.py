@@ -156,10 +156,8 @@ class Ledger:
         Raises :class:`LedgerError` when they may not: then nothing may be done. An entry that only one of the two holds is
         undone like any other, and finds nothing to undo.
         """
-        if self.origin is None:
-            raise LedgerError(f"ledger {self._where}: it was opened for reading, and holds no entry that says of which run it is")
         with self._lock:
-            entry = Entry(seq=self._next, undo=undo, args=msgspec.to_builtins(args), **msgspec.structs.asdict(self.origin))
+            entry = self.draft(undo, args)
             line = Line(seq=entry.seq, state=State.ARMED, at=now(), entry=entry)
             self._vouch(entry)
             self._append(line)
@@ -168,6 +166,12 @@ class Ledger:
             if self._mirror:
                 self._mirror.arm(line)
             return entry.seq
+
+    def draft(self, undo: str, args: msgspec.Struct | Mapping[str, Any]) -> Entry:
+        """The entry that :meth:`arm` would write next. Raises :class:`LedgerError` when nobody knows of which run it is."""
+        if self.origin is None:
+            raise LedgerError(f"ledger {self._where}: it was opened for reading, and holds no entry that says of which run it is")
+        return Entry(seq=self._next, undo=undo, args=msgspec.to_builtins(args), **msgspec.structs.asdict(self.origin))
 
     def mark(self, seq: int, state: State, detail: Mapping[str, Any] | None = None) -> None:
         """Write down how far an entry is. Raises :class:`LedgerError` when the file cannot be written or has no such entry."""

@@ -7,10 +7,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
+from chaos.bounds import Terms
 from chaos.ledger.file import Ledger
+from chaos.ledger.host import HostAction
+from chaos.ledger.protocol import Undo
 from chaos.ledger.record import Entry, State
 from chaos.ledger.undo import arguments
 from chaos.residue import Reason, Residue, residue
@@ -39,18 +43,18 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 def replay(
-    ledger: Ledger, cluster: Cluster, deadline: float, *, entries: Iterable[Entry] | None = None, pause: float = FIRST_PAUSE
+    ledger: Ledger, cluster: Cluster, deadline: float, *, terms: Terms, entries: Iterable[Entry] | None = None, pause: float = FIRST_PAUSE
 ) -> list[Residue]:
     """Undo what is open (or the open ones of ``entries``) and verify it, until ``deadline`` (monotonic seconds). Returns what remains.
 
     All are undone, newest first, before any is waited for: what one waits for may be what an older one withheld. Only entries
     about one object are closed one by one: below a newer change is an older one, not the state of before. An entry that fails
     does not keep others from being undone: each gets its share of the time, and those that failed are tried again with what is
-    left of it. An entry closes with ``verified`` only.
+    left of it. An entry closes with ``verified`` only. One that is not within ``terms`` is refused.
     """
     wanted = None if entries is None else {entry.seq for entry in entries}
     opened = [entry for entry in ledger.open_entries() if wanted is None or entry.seq in wanted]
-    remaining = _Replay(ledger, cluster, opened, deadline, pause).run()
+    remaining = _Replay(ledger, cluster, opened, deadline, pause, terms).run()
     ledger.flush(max(deadline, time.monotonic() + _FLUSH_SECONDS))
     return remaining
 
@@ -58,12 +62,13 @@ def replay(
 class _Replay:
     """One pass over entries, newest first."""
 
-    def __init__(self, ledger: Ledger, cluster: Cluster, opened: Sequence[Entry], deadline: float, pause: float) -> None:
+    def __init__(self, ledger: Ledger, cluster: Cluster, opened: Sequence[Entry], deadline: float, pause: float, terms: Terms) -> None:
         self._ledger = ledger
         self._cluster = cluster
         self._opened = opened
         self._deadline = deadline
         self._pause = pause
+        self._terms = terms
         self._about = {entry.seq: _what(entry) for entry in opened}
         self._refused: dict[int, _Refusal] = {}
         self._undone: set[int] = set()
@@ -100,9 +105,11 @@ class _Replay:
 
     def _undo(self, entry: Entry, until: float) -> _Refusal | None:
         try:
-            undo, args = arguments(entry)
+            undo, args = self._tools(entry)
         except LedgerError as error:
             return _Refusal(Reason.UNREADABLE, str(error), True)
+        if wrong := self._terms.outside(entry):
+            return _Refusal(Reason.OUTSIDE, f"{wrong}; it is not carried out", True)
         about = self._about[entry.seq]
         for newer in self._opened:
             refusal = self._refused.get(newer.seq)
@@ -122,7 +129,7 @@ class _Replay:
     def _close(self, entry: Entry, until: float) -> _Refusal | None:
         if entry.seq in self._closed:
             return None
-        undo, args = arguments(entry)
+        undo, args = self._tools(entry)
 
         def step() -> str:
             if differs := undo.verify(self._cluster, args, until):
@@ -135,6 +142,11 @@ class _Replay:
             return ""
 
         return _tried(step, Reason.NOT_VERIFIED)
+
+    def _tools(self, entry: Entry) -> tuple[Undo, Any]:
+        """The undo, with the policy's means where it runs programs on a host, and its arguments. Raises LedgerError."""
+        undo, args = arguments(entry)
+        return (undo.by(self._terms.means(entry.run_id)) if isinstance(undo, HostAction) else undo), args
 
     def _residue(self, entry: Entry) -> Residue:
         refusal = self._refused[entry.seq]

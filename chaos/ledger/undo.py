@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.ledger.agents import AgentRestarted
 from chaos.ledger.environment import WorkloadEnv
-from chaos.ledger.host import HostCommand
+from chaos.ledger.host import HOST_ACTIONS
 from chaos.ledger.node_object import NodeExists
 from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
 from chaos.ledger.objects import ObjectAbsent, ObjectPresent
@@ -30,7 +30,7 @@ _UNDOS: tuple[Undo, ...] = (
     ObjectPresent(),
     WorkloadReplicas(),
     PodsReplaced(),
-    HostCommand(),
+    *(action() for action in HOST_ACTIONS),
     AgentRestarted(),
     NodeCleared(),
     WorkloadEnv(),

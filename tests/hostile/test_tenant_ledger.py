@@ -8,17 +8,25 @@ from typing import Any
 
 import msgspec
 import pytest
+from chaoslib.exceptions import ActivityFailed
 
-from chaos import namespaces
+from chaos import artefacts, namespaces
+from chaos.abort import AbortFlag
+from chaos.acting import Acting
+from chaos.bounds import Terms
 from chaos.cli import main
 from chaos.holding import ChaosLease
 from chaos.ledger import authentic, view
 from chaos.ledger.nodes import NodeLabels
-from chaos.ledger.record import Entry, Line, State, encode, now
-from chaos.recover import Recovery, recover, status
+from chaos.ledger.record import Entry, Line, State, digest, encode, now
+from chaos.recover import Recovery, status
+from chaos.selection import load_all
+from chaos.target import Target
+from conformance.policy import Policy
 from fixtures import ownership
 from fixtures.cluster import Cluster
-from tests.chaos.safety.world import KUBE_SYSTEM, RUN, fetch, ledger, soon, world
+from fixtures.proof import CHAOS_PREFIX, Proof
+from tests.chaos.safety.world import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 
 ANOTHER = "20261121-130000-beef"
 PRODUCT = "nvidia.com/gpu.product"
@@ -206,4 +214,118 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
     assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=5)
     is_told(done, f"entry {RUN}/A1/1 (node.labels)")
+    assert product(cluster) == "None"
+
+
+# -- what something vouches for is still held against its experiment -------------------------------------
+
+NODE = {"name": "gpu-1", "uid": "uid-gpu-1"}
+OWN = f"gpu-conformance-chaos-{RUN}"
+UNIT = f"gpu-conformance-{RUN}-n2-kubelet-stop"
+PLUGIN = {"namespace": "gpu-operator", "owner": "plugin", "selector": "app=plugin", "node": "gpu-1", "uids": ["uid-plugin-1"]}
+
+ENV = {
+    "key": "apps/daemonsets",
+    "namespace": "gpu-operator",
+    "name": "plugin",
+    "uid": "uid-plugin",
+    "container": "plugin",
+    "variable": "LD_PRELOAD",
+    "prior": "/evil.so",
+    "ours": "x",
+}
+
+
+@pytest.fixture(scope="module")
+def terms() -> Terms:
+    """Those of the suite's own experiments under the default policy."""
+    return Terms.of(load_all(), Policy())
+
+
+@pytest.mark.parametrize(
+    ("experiment", "undo", "args", "why"),
+    [
+        ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is no undo of experiment A1"),
+        ("N2", "host.command", PRIVILEGED, "no undo is called 'host.command'"),
+        ("N2", "host.kubelet", {**NODE, "pending": UNIT, "image": "evil:1"}, "unknown field `image`"),
+        ("N2", "host.kubelet", {**NODE, "pending": f"{UNIT}; reboot"}, "no unit of a run"),
+        ("N2", "host.kubelet", {**NODE, "pending": "../../etc/systemd/system/sshd"}, "no unit of a run"),
+        ("N2", "host.kubelet", {**NODE, "pending": UNIT.replace(RUN, ANOTHER)}, "which is not its run's"),
+        ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "no name of an object"),
+        ("D18", "host.reset", {**NODE, "uuid": "GPU-1 -i GPU-2"}, "no UUID of a device"),
+        ("D18", "host.persistence", {**NODE, "uuid": "$(reboot)"}, "no UUID of a device"),
+        ("D1", "host.nvml-mock", {**NODE, "prior": '"mode": "ok"\nrm -rf /'}, "no state of the mock"),
+        ("A9", "node.labels", {**NODE, "prior": {"node-role.kubernetes.io/control-plane": ""}, "ours": {}}, "of a node"),
+        ("A5", "object.present", {"key": "secrets", "name": "x", "uid": "u", "saved": {}}, "none of the kinds"),
+        (
+            "A5",
+            "object.present",
+            {"key": "configmaps", "namespace": "gpu-operator", "name": "operand", "uid": "u", "saved": {"metadata": {"name": "coredns"}}},
+            "another object",
+        ),
+        (
+            "A5",
+            "object.present",
+            {"key": "services", "namespace": "default", "name": "kubernetes", "uid": "u", "saved": {"metadata": {}}},
+            "which is protected",
+        ),
+        ("W3", "object.absent", {"key": "namespaces", "name": "kube-system", "run_id": RUN}, "which is not its run's"),
+        ("W3", "object.absent", {"key": "pods", "namespace": "team-a", "name": "train", "run_id": RUN}, "which is not its run's"),
+        ("W3", "object.absent", {"key": "configmaps", "namespace": OWN, "name": "x", "run_id": RUN}, "it creates none"),
+        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "no name of an object"),
+        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
+        ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
+        ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
+        ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
+        ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
+    ],
+)
+def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for(
+    cluster: Cluster, terms: Terms, experiment: str, undo: str, args: dict[str, Any], why: str
+) -> None:
+    line = forged_line(undo, args, experiment=experiment)
+    assert line.entry is not None
+    Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).vouch(digest(line.entry))
+    plant(cluster, line, experiment=experiment)
+    done = recover(cluster, seconds=5, terms=terms)
+    assert (done.restored, done.forged) == (0, ())
+    (left,) = done.residue
+    assert why in left.message, left.message
+    writes = [key for key in cluster.requests().by_verb_and_resource if not key.startswith(("get", "list", "watch"))]
+    assert not any("nodes" in key or "pods" in key for key in writes), writes
+
+
+def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    args = NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None})
+    book = ledger(tmp_path, cluster, experiment="A9")
+    book.arm("node.labels", args)
+    assert cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    assert book.path is not None
+    artefacts.write(book.path.with_name("plan.json"), plan(experiment="A9"))  # of gpu-1
+    (left,) = recover(cluster, tmp_path, seconds=5, terms=terms).residue
+    assert "node gpu-2, which is not in its plan" in left.message
+    artefacts.write(
+        book.path.with_name("plan.json"), plan(Target(kind="nodes", name="gpu-2", uid="uid-gpu-2", node="gpu-2"), experiment="A9")
+    )
+    assert recover(cluster, tmp_path, seconds=5, terms=terms).clean
+
+
+def test_what_would_not_be_undone_is_not_done(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    """The same bounds hold when a fault is made: an experiment finds out before, not whoever recovers it."""
+    book = ledger(tmp_path, cluster, experiment="A9")
+    acting = Acting(cluster, plan(experiment="A9"), book, AbortFlag(tmp_path / "abort"), allowed=lambda: None, terms=terms)
+    args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {"kubernetes.io/hostname": "other"})
+    with pytest.raises(ActivityFailed, match=r"would not be undone: A9 may not touch kubernetes\.io/hostname of a node"):
+        with acting.fault("node.labels", args):
+            pytest.fail("the body ran")
+    assert book.entries() == []
+
+
+def test_a_file_that_others_may_write_is_not_believed(cluster: Cluster, tmp_path: Path) -> None:
+    book = stripped(cluster, tmp_path)
+    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    book.path.chmod(0o622)
+    done = recover(cluster, tmp_path, seconds=5)
+    assert (done.clean, done.restored) == (False, 0)
+    assert any("others may write to it" in line for line in done.unreadable)
     assert product(cluster) == "None"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+LABEL = "gpu-conformance.test/fault"
 MODULE = "tests.chaos.engine.faults"
 MODULES = ("chaos.activities", "chaos.probes", MODULE)
 
@@ -37,6 +38,8 @@ EXTENSION: dict[str, Any] = {
 
 def activity(func: str, kind: str = "action", **arguments: Any) -> dict[str, Any]:
     name = f"{func} {' '.join(map(str, arguments.values()))}".strip()
+    if func in ("label", "forget_to_label"):
+        arguments = {"keys": [LABEL], **arguments}
     return {"type": kind, "name": name, "provider": {"type": "python", "module": MODULE, "func": func, "arguments": arguments}}
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ import pytest
 from chaos.acting import current
 from chaos.ledger.access import merge, read
 from chaos.ledger.nodes import NodeLabels
-from chaos.ledger.replay import replay
 from fixtures.models import Json
-
-LABEL = "gpu-conformance.test/fault"
+from tests.chaos.engine.documents import LABEL
 
 
 def the_node() -> Json:
@@ -28,21 +25,21 @@ def the_node() -> Json:
     return node
 
 
-def label() -> dict[str, Any]:
-    """The fault."""
+def label(keys: list[str]) -> dict[str, Any]:
+    """The fault: one label, which the document names."""
     acting = current()
     node = the_node()
-    with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})) as fault:
-        merge(acting.cluster, "nodes", node, {"metadata": {"labels": {LABEL: "on"}}})
+    with acting.fault("node.labels", NodeLabels().args(node, dict.fromkeys(keys, "on"))) as fault:
+        merge(acting.cluster, "nodes", node, {"metadata": {"labels": dict.fromkeys(keys, "on")}})
         fault.applied({"node": acting.plan.targets[0].name})
     return {"node": acting.plan.targets[0].name}
 
 
-def forget_to_label() -> None:
+def forget_to_label(keys: list[str]) -> None:
     """A fault that is armed and never lands."""
     acting = current()
     node = the_node()
-    with acting.fault("node.labels", NodeLabels().args(node, {LABEL: "on"})):
+    with acting.fault("node.labels", NodeLabels().args(node, dict.fromkeys(keys, "on"))):
         pass
 
 
@@ -52,7 +49,7 @@ def nothing() -> None:
 
 def undo() -> dict[str, Any]:
     acting = current()
-    left = replay(acting.ledger, acting.cluster, time.monotonic() + 30)
+    left = acting.restore(30)
     if left:
         raise RuntimeError("; ".join(map(str, left)))
     return {}

@@ -19,8 +19,7 @@ from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.record import Target, TargetKind
 from fixtures.simulator.embedded import EmbeddedCluster
-from tests.chaos.engine.documents import MODULES
-from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.documents import LABEL, MODULES
 
 KNOWN = Known(modules=MODULES)
 

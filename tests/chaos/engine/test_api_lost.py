@@ -18,13 +18,12 @@ from chaos.artefacts import Conformance
 from chaos.engine import runner
 from chaos.engine.campaign import Campaign
 from chaos.holding import ChaosLease
-from chaos.recover import recover
 from fixtures.cluster import Cluster
 from fixtures.record import Verdict
 from tests.chaos.engine.cutting import Proxy, Trigger, through
-from tests.chaos.engine.documents import activity, document
-from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.documents import LABEL, activity, document
 from tests.chaos.engine.stage import Stage, load, stage
+from tests.chaos.safety.world import recover
 
 NODES = b"PATCH /api/v1/nodes/"
 FAULT, UNDO = 1, 2

@@ -18,8 +18,7 @@ from chaos.engine.campaign import Campaign, Refused
 from fixtures.chaos_record import ChaosResult
 from fixtures.record import Verdict
 from fixtures.watch import Observation
-from tests.chaos.engine.documents import activity, document
-from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.documents import LABEL, activity, document
 from tests.chaos.engine.stage import Stage, load, stage
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from chaos import artefacts
 from chaos.artefacts import Conformance, Requirement
+from chaos.bounds import Terms
 from chaos.engine import child
 from chaos.engine.activity import MAX_OUTPUT, bounded, wrap
 from chaos.engine.conforming import AREAS, Conforming
@@ -98,16 +99,16 @@ def test_every_activity_is_wrapped_and_the_document_left_as_it_was() -> None:
 
 
 def test_orders_and_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:
-    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7)
+    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7, terms=Terms(bounds={}, image="i"))
     give(tmp_path, orders)
     artefacts.write(tmp_path / "plan.json", {})
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
-    assert json.loads((tmp_path / "handover.json").read_text()).keys() == {"access", "parent"}
+    assert json.loads((tmp_path / "handover.json").read_text()).keys() == {"access", "parent", "terms"}
     assert take(tmp_path) == orders
 
 
 def test_orders_are_given_once(tmp_path: Path) -> None:
-    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7)
+    orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7, terms=Terms(bounds={}, image="i"))
     give(tmp_path, orders)
     take(tmp_path)
     assert list(tmp_path.iterdir()) == []

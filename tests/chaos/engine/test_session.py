@@ -19,7 +19,7 @@ from conformance.allowlist import cluster_uid
 from conformance.forked_runs import Finished, run_pytest
 from fixtures.watch import Observation
 from reports.schema import CHAOS_SCHEMA_FILE, chaos_schema_text
-from tests.chaos.engine.faults import LABEL
+from tests.chaos.engine.documents import LABEL
 from tests.chaos.engine.stage import Stage, stage
 from tests.endtoend.runs import environment
 

@@ -83,7 +83,9 @@ def test_every_undo_is_registered_and_every_fault_has_one(experiments: dict[str,
 def test_what_a_machine_suffers_is_no_agents_level(experiments: dict[str, Experiment]) -> None:
     """On a live cluster, a fault of a host or of a Node object (but for cordon and labels) is level 3 at least."""
     for experiment in experiments.values():
-        if TargetKind.LIVE in experiment.extension.fidelity and {"host.command", "node.exists"} & set(experiment.extension.undo):
+        if TargetKind.LIVE in experiment.extension.fidelity and {"host.kubelet", "host.reset", "host.device", "node.exists"} & set(
+            experiment.extension.undo
+        ):
             assert experiment.extension.level >= 3, experiment.id
 
 

@@ -19,7 +19,7 @@ from chaos.ledger.objects import AbsentArgs
 from chaos.ledger.workloads import WorkloadReplicas
 from fixtures import ownership
 from fixtures.cluster import Cluster
-from tests.chaos.safety.world import RUN, fetch, ledger, plan
+from tests.chaos.safety.world import ANYTHING, RUN, fetch, ledger, plan
 
 INSTANTS = 19
 
@@ -40,7 +40,7 @@ def main(kubeconfig: Path, folder: Path, instant: int) -> None:
     cluster, clock = Cluster.from_kubeconfig(kubeconfig), Clock(instant)
     ChaosLease(cluster, RUN, lambda reason: None).acquire()
     book = ledger(folder, cluster)
-    acting = Acting(cluster, plan(), book, AbortFlag(folder / "abort"), allowed=lambda: must_hold(cluster, RUN))
+    acting = Acting(cluster, plan(), book, AbortFlag(folder / "abort"), allowed=lambda: must_hold(cluster, RUN), terms=ANYTHING)
     clock.tick()
     node = fetch(cluster, "nodes", "gpu-1")
     labels = NodeLabels().args(node, {"nvidia.com/gpu.product": None, "chaos": "yes"})

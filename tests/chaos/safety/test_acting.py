@@ -16,7 +16,7 @@ from chaos.trouble import Aborted
 from fixtures.cluster import Cluster
 from fixtures.simulator.rights import Rights
 from fixtures.simulator.server.troubles import Trouble
-from tests.chaos.safety.world import acting, fetch, ledger, plan, world
+from tests.chaos.safety.world import ANYTHING, acting, fetch, ledger, plan, world
 
 PRODUCT = "nvidia.com/gpu.product"
 
@@ -86,7 +86,7 @@ def test_nothing_is_done_without_the_lease(tmp_path: Path) -> None:
 
     with world(tmp_path) as (cluster, _):
         book = ledger(tmp_path, cluster)
-        does = Acting(cluster, plan(), book, AbortFlag(tmp_path / "abort"), allowed=lost)
+        does = Acting(cluster, plan(), book, AbortFlag(tmp_path / "abort"), allowed=lost, terms=ANYTHING)
         refused(does, cluster, "the Lease is lost")
         assert book.entries() == []
 

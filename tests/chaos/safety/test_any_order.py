@@ -16,12 +16,11 @@ from chaos.ledger.file import Ledger
 from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
 from chaos.ledger.objects import AbsentArgs, ObjectPresent
 from chaos.ledger.record import State
-from chaos.ledger.replay import replay
 from chaos.ledger.taints import NodeTaints, Taint
 from chaos.ledger.workloads import WorkloadReplicas
 from fixtures import ownership
 from fixtures.cluster import Cluster
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon, world
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, replay, soon, world
 
 NAMESPACE = "gpu-operator"
 NODES = st.sampled_from(["gpu-1", "gpu-2"])

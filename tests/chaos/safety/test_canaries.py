@@ -17,9 +17,7 @@ from chaos.acting import Acting
 from chaos.activities import base, canaries, expiry
 from chaos.components import Components
 from chaos.facts import Facts, canary_namespace
-from chaos.ledger.replay import replay
 from chaos.planning import facts as facts_of
-from chaos.recover import recover
 from chaos.sampling.signals.view import View
 from chaos.target import Plan, Target
 from conformance.policy_file import build_policy
@@ -29,7 +27,7 @@ from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.simulator.embedded import EmbeddedCluster
 from fixtures.simulator.server.troubles import Trouble
 from fixtures.watch import Observation
-from tests.chaos.safety.world import RUN, Json, acting, fetch, ledger, plan, soon, world
+from tests.chaos.safety.world import RUN, Json, acting, fetch, ledger, plan, recover, replay, soon, world
 
 NAMESPACE = f"gpu-conformance-chaos-{RUN}-canaries"
 OWNER: Json = {"apiVersion": "batch/v1", "kind": "Job", "name": "expiry", "uid": "u"}

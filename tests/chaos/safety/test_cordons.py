@@ -19,7 +19,7 @@ from chaos.target import Target
 from chaos.trouble import UndoRefused
 from fixtures.cluster import Cluster
 from fixtures.models import Json
-from tests.chaos.safety.world import fetch, ledger, node, plan, soon, world
+from tests.chaos.safety.world import ANYTHING, fetch, ledger, node, plan, soon, world
 
 STATE = "dgxc.nvidia.com/nvsentinel-state"
 OURS, THEIRS = (f"GPU-{digit * 8}-2222-3333-4444-555555555555" for digit in "17")
@@ -158,7 +158,7 @@ def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path) ->
     with world(tmp_path) as (cluster, _):
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts={"unschedulable": True})
         book = ledger(tmp_path, cluster)
-        acts = Acting(cluster, plan(target), book, AbortFlag(tmp_path / "abort"), allowed=lambda: None)
+        acts = Acting(cluster, plan(target), book, AbortFlag(tmp_path / "abort"), allowed=lambda: None, terms=ANYTHING)
         with acts.as_current(), pytest.raises(ActivityFailed, match="put it back to work"):
             cordon()
         assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")

@@ -9,20 +9,22 @@ from pathlib import Path
 import msgspec
 
 from chaos.activities.hosts import PROMPT, kubelet_args
-from chaos.ledger.host import HostArgs
+from chaos.ledger.host import HostKubelet, Programs
 from chaos.target import Plan, Target
 from tests.chaos.safety.world import acting, ledger, plan, world
 from tests.simulator_host.injector import on_host
 from tests.simulator_programs.small_cluster import hardware, small_cluster
 
+START, STOP = "gpu-conformance-run-1-n2-kubelet-start", "gpu-conformance-run-1-n2-kubelet-stop"
 
-def arguments(folder: Path) -> HostArgs:
+
+def arguments(folder: Path) -> Programs:
     with world(folder) as (cluster, _):
         made = acting(folder, cluster, ledger(folder))
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
         made.plan = msgspec.structs.replace(made.plan, targets=(target,), facts=_facts(plan()))
         with made.as_current():
-            return kubelet_args("stop-1", "start-1")
+            return HostKubelet().programs(kubelet_args(STOP, START))
 
 
 def _facts(known: Plan) -> dict[str, object]:
@@ -32,8 +34,8 @@ def _facts(known: Plan) -> dict[str, object]:
 def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
     args = arguments(tmp_path)
     armed = [
-        f"systemd-run --on-active=300 {PROMPT} --unit=start-1 systemctl start kubelet",
-        f"systemd-run --on-active=300 {PROMPT} --unit=stop-1 systemctl stop kubelet",
+        f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet",
+        f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet",
     ]
 
     async def scenario() -> None:
@@ -45,7 +47,7 @@ def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
             before, _, after = said.partition("undone")
             assert before.rstrip().endswith("active\nactive")  # the kubelet is up, and it is not restored
             assert after.strip() == args.expected
-            assert {name: host.units[name].state for name in ("start-1", "stop-1")} == {"start-1": "stopped", "stop-1": "stopped"}
+            assert {name: host.units[name].state for name in (START, STOP)} == {START: "stopped", STOP: "stopped"}
             assert host.kubelet_running
 
     asyncio.run(scenario())

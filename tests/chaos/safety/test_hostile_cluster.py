@@ -15,7 +15,7 @@ from chaos.components import Components, Found, detect, pods_of
 from chaos.engine.child import _acting
 from chaos.facts import Facts
 from chaos.ledger.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.host import HostArgs, HostCommand
+from chaos.ledger.host import DeviceArgs, HostReset, Means
 from chaos.planning import devices, facts
 from chaos.trouble import Aborted
 from conformance.policy import Policy, Probes
@@ -130,9 +130,9 @@ def test_an_injector_that_has_not_started_does_not_act_after_the_undo(tmp_path: 
         for name, run, on in (("late", RUN, "gpu-1"), ("elsewhere", RUN, "gpu-2"), ("others", "20261121-120000-ffff", "gpu-1")):
             body = injector.injector_pod(name=name, node=on, image="i", argv=["true"], run_id=run)
             assert cluster.create("pods", body, namespace=inside).ok
-        args = HostArgs(name="gpu-1", uid="uid-gpu-1", run_id=RUN, image="i", undo=("true",), check=("true",), expected="")
+        args = DeviceArgs(name="gpu-1", uid="uid-gpu-1", uuid="GPU-1")
         with pytest.raises(ApiTrouble):  # nobody runs pods here
-            HostCommand().undo(cluster, args, soon(0.2))
+            HostReset(Means(run_id=RUN, image="i")).undo(cluster, args, soon(0.2))
         left = {item["metadata"]["name"] for item in cluster.request("GET", cluster.path("pods", inside)).json()["items"]}
         assert left == {"elsewhere", "others"}
 

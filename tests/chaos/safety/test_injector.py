@@ -12,15 +12,14 @@ import pytest
 
 from chaos import namespaces
 from chaos.injector import HostResult, injector_pod, run_on_host
-from chaos.ledger.host import HostArgs
+from chaos.ledger.host import DeviceArgs, HostPersistence, Programs
 from chaos.ledger.nodes import identity
-from chaos.ledger.replay import replay
 from chaos.residue import Reason
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon, world
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, replay, soon, world
 from tests.simulated import simulated
 
 IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
@@ -118,43 +117,45 @@ def test_a_pod_that_never_starts_is_trouble_and_goes(tmp_path: Path) -> None:
         assert served.request("GET", served.path("pods", namespaces.of_run(RUN))).json()["items"] == []
 
 
-def host_args(
-    cluster: Cluster, node: str, undo: tuple[str, ...], check: tuple[str, ...], expected: str, ours: str | None = None
-) -> HostArgs:
-    target: Json = identity(fetch(cluster, "nodes", node))
-    return HostArgs(**target, run_id=RUN, image=IMAGE, undo=undo, check=check, expected=expected, ours=ours)
+UNIT = f"gpu-conformance-{RUN}-a1-kubelet-stop"
+ACTIVE = ("systemctl", "is-active", f"{UNIT}.timer")
 
 
-TIMER = "chaos-test-timer"
-ACTIVE = ("systemctl", "is-active", f"{TIMER}.timer")
+def args_of(cluster: Cluster, node: str, **more: str) -> Json:
+    return {**identity(fetch(cluster, "nodes", node)), **more}
 
 
 def test_what_was_changed_on_a_host_is_put_back_and_read_back(cluster: Cluster, node: str, tmp_path: Path) -> None:
     """A transient timer, which outlives the pod that armed it, is stopped by the undo."""
     book = ledger(tmp_path)
     before = run(cluster, node, *ACTIVE).output.strip()
-    args = host_args(cluster, node, ("systemctl", "stop", f"{TIMER}.timer"), ACTIVE, before, ours="active")
-    book.arm("host.command", args)
-    armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={TIMER}", "systemctl", "start", "kubelet")
+    book.arm("host.kubelet", args_of(cluster, node, pending=UNIT))
+    armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={UNIT}", "systemctl", "stop", "kubelet")
     assert armed.exit_code == 0, armed.output
     assert run(cluster, node, *ACTIVE).output.strip() == "active"
     assert replay(book, cluster, soon(40)) == []
     assert run(cluster, node, *ACTIVE).output.strip() == before != "active"
 
 
-def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, tmp_path: Path) -> None:
+def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def programs(self: HostPersistence, args: DeviceArgs) -> Programs:
+        return Programs(undo=("true",), check=("systemctl", "is-active", "kubelet"), expected="inactive", ours="failed")
+
+    monkeypatch.setattr(HostPersistence, "programs", programs)
     book = ledger(tmp_path)
-    check = ("systemctl", "is-active", "kubelet")
-    book.arm("host.command", host_args(cluster, node, ("systemctl", "stop", "kubelet"), check, "inactive", ours="failed"))
+    book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
     (left,) = replay(book, cluster, soon(20))
     assert (left.reason, left.prior, left.current) == (Reason.CHANGED, "inactive", "active")
     assert left.command.startswith(f"kubectl debug node/{node} --profile=sysadmin")
 
 
-def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_path: Path) -> None:
+def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def programs(self: HostPersistence, args: DeviceArgs) -> Programs:
+        return Programs(undo=("no-such-program",), check=("systemctl", "is-active", "kubelet"), expected="inactive")
+
+    monkeypatch.setattr(HostPersistence, "programs", programs)
     book = ledger(tmp_path)
-    check = ("systemctl", "is-active", "kubelet")
-    book.arm("host.command", host_args(cluster, node, ("no-such-program",), check, "inactive"))
+    book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
     (left,) = replay(book, cluster, soon(4))
     assert left.reason is Reason.NOT_UNDONE
     assert "no-such-program" in left.message

@@ -17,10 +17,8 @@ from chaos.ledger.access import merge
 from chaos.ledger.node_object import NodeExists
 from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
 from chaos.ledger.objects import AbsentArgs, ObjectPresent
-from chaos.ledger.replay import replay
 from chaos.ledger.taints import NodeTaints, Taint
 from chaos.ledger.workloads import WorkloadReplicas
-from chaos.recover import recover
 from chaos.rights import Reviewer, Right
 from chaos.trouble import LeaseRefused, MirrorRefused
 from deploy.chaos_rights import everything
@@ -29,7 +27,7 @@ from fixtures.cluster import Cluster
 from fixtures.localcluster.binaries import BinariesMissing
 from fixtures.localcluster.controlplane import ControlPlane
 from fixtures.trouble import ApiTrouble
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, recover, replay, soon
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"

@@ -16,14 +16,14 @@ from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.nodes import NodeLabels
 from chaos.ledger.record import State
-from chaos.recover import accepted_entry, recover, status
+from chaos.recover import accepted_entry, status
 from chaos.residue import Reason
 from chaos.trouble import LeaseRefused
 from fixtures.cluster import Cluster
 from fixtures.proof import CHAOS_PREFIX, Proof
 from fixtures.simulator.server.troubles import Trouble
 from tests.chaos.safety import crash
-from tests.chaos.safety.world import RUN, fetch, ledger, plan, world
+from tests.chaos.safety.world import RUN, fetch, ledger, plan, recover, world
 
 PRODUCT = "nvidia.com/gpu.product"
 

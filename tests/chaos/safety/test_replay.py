@@ -11,14 +11,13 @@ from chaos.ledger.file import Ledger, parse
 from chaos.ledger.nodes import NodeLabels, NodeUnschedulable, ValueArgs
 from chaos.ledger.objects import AbsentArgs
 from chaos.ledger.record import State
-from chaos.ledger.replay import replay
 from chaos.ledger.undo import arguments
 from chaos.ledger.workloads import PodsReplaced
 from chaos.residue import Reason
 from fixtures.cluster import Cluster
 from fixtures.simulator.rights import Rights
 from fixtures.simulator.server.troubles import Trouble
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, soon, world
+from tests.chaos.safety.world import RUN, Json, fetch, ledger, replay, soon, world
 
 PRODUCT = "nvidia.com/gpu.product"
 

@@ -14,7 +14,7 @@ from chaos.activities import devices
 from chaos.gathering import node_facts
 from chaos.injector import HostResult
 from chaos.resets import CLIQUE, COUNT, FAMILY, PRODUCT, joined
-from tests.chaos.safety.world import ledger, node, plan, world
+from tests.chaos.safety.world import ANYTHING, ledger, node, plan, world
 
 
 def labels(family: str = "", product: str = "", count: str = "8") -> dict[str, str]:
@@ -86,7 +86,7 @@ def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypat
     monkeypatch.setattr(devices, "run", run)
     with world(tmp_path) as (cluster, _):
         planned = msgspec.structs.replace(plan(), seconds={"clients": 60.0})
-        acts = Acting(cluster, planned, ledger(tmp_path, cluster), AbortFlag(tmp_path / "abort"), allowed=lambda: None)
+        acts = Acting(cluster, planned, ledger(tmp_path, cluster), AbortFlag(tmp_path / "abort"), allowed=lambda: None, terms=ANYTHING)
         with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
             devices._reset_when_free("GPU-7")
     assert len(asked) == 1

@@ -22,7 +22,7 @@ from chaos.ledger.record import State
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.simulator.server.troubles import Trouble
-from tests.chaos.safety.world import RUN, fetch, ledger, plan, world
+from tests.chaos.safety.world import ANYTHING, RUN, fetch, ledger, plan, world
 
 PRODUCT = "nvidia.com/gpu.product"
 SCHEDULABLE = {"signal": "node.unschedulable", "is": False}
@@ -41,7 +41,9 @@ def broken(folder: Path, cluster: Cluster) -> tuple[Acting, Ledger]:
     fault = book.arm("node.labels", args)
     assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": args.ours}}).ok
     book.mark(fault, State.APPLIED)
-    acting = Acting(cluster, msgspec.structs.replace(plan(), seconds=SECONDS), book, AbortFlag(folder / "abort"), allowed=lambda: None)
+    acting = Acting(
+        cluster, msgspec.structs.replace(plan(), seconds=SECONDS), book, AbortFlag(folder / "abort"), allowed=lambda: None, terms=ANYTHING
+    )
     return acting, book
 
 

@@ -46,7 +46,11 @@ def test_the_registry_has_every_name_once() -> None:
         "object.present",
         "workload.replicas",
         "pods.replaced",
-        "host.command",
+        "host.device",
+        "host.kubelet",
+        "host.nvml-mock",
+        "host.persistence",
+        "host.reset",
     }
     assert all(name == undo.name for name, undo in REGISTRY.items())
 

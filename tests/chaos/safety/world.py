@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +11,16 @@ from typing import Any
 
 import msgspec
 
+from chaos import recover as recovering
 from chaos.abort import AbortFlag
 from chaos.acting import Acting
+from chaos.bounds import Terms
+from chaos.ledger import replay as module
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
+from chaos.ledger.record import Entry
+from chaos.recover import Recovery
+from chaos.residue import Residue
 from chaos.target import Plan, Target
 from conformance.allowlist import cluster_uid
 from fixtures.cluster import Cluster
@@ -143,8 +149,29 @@ def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A
     return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror, proof)
 
 
+class Anything(Terms, frozen=True, kw_only=True):
+    """Terms of a test that asks how something is undone, not whether its experiment may touch it."""
+
+    def outside(self, entry: Entry) -> str:
+        return ""
+
+    def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:
+        return self
+
+
+ANYTHING = Anything(bounds={}, image="registry.k8s.io/e2e-test-images/busybox:1.37.0-1")
+
+
+def replay(book: Ledger, cluster: Cluster, deadline: float, **options: Any) -> list[Residue]:
+    return module.replay(book, cluster, deadline, terms=ANYTHING, **options)
+
+
+def recover(cluster: Cluster, folder: Path | None = None, **options: Any) -> Recovery:
+    return recovering.recover(cluster, folder, **{"terms": ANYTHING, **options})
+
+
 def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> Acting:
-    return Acting(cluster, plan(**changes), book, AbortFlag(folder / "abort"), allowed=lambda: None)
+    return Acting(cluster, plan(**changes), book, AbortFlag(folder / "abort"), allowed=lambda: None, terms=ANYTHING)
 
 
 def soon(seconds: float = 3.0) -> float:

@@ -18,12 +18,12 @@ from chaos.engine import runner
 from chaos.engine.campaign import Campaign, Refused
 from chaos.fingerprint import Fingerprint
 from chaos.holding import ChaosLease
-from chaos.recover import recover
 from fixtures.cluster import Cluster
 from fixtures.record import Verdict
 from fixtures.trouble import ApiTrouble
 from tests.chaos.engine.documents import document
 from tests.chaos.engine.stage import Stage, load, stage
+from tests.chaos.safety.world import recover
 from tests.hostile.faults.campaign import Outcome
 from tests.hostile.faults.plans import experiment_faults
 from tests.hostile.faults.proxy import Fault, through
