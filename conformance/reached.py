@@ -85,6 +85,13 @@ def per_node(
 
     ``unfit`` says why the question is none for a place, ``obstacle`` what else keeps this probe from a node; or nothing.
     """
+    return of_nodes(asked, scope.accelerator_nodes, lambda node, reached: _not_asked(scope, node, reached, unfit, obstacle))
+
+
+def of_nodes(
+    asked: Iterable[Asked], nodes: Iterable[Node], rest: Callable[[Node, Mapping[tuple[str, ...], str]], Finding]
+) -> Iterator[Finding]:
+    """One finding for each of the nodes. ``rest`` gives it for those not asked, from ``{sort: a node that was asked}``."""
     found: dict[str, list[Asked]] = {}
     try:
         for place, finding in asked:
@@ -93,11 +100,9 @@ def per_node(
         yield from (_merged(items[0][0].node, [finding for _, finding in items]) for items in found.values())
         raise
     reached = {place.sort: place.node.name for items in found.values() for place, _ in items}
-    for node in scope.accelerator_nodes:
-        if node.name in found:
-            yield _merged(node, [finding for _, finding in found[node.name]])
-        else:
-            yield _not_asked(scope, node, reached, unfit, obstacle)
+    for node in nodes:
+        findings = [finding for _, finding in found.get(node.name, ())]
+        yield _merged(node, findings) if findings else rest(node, reached)
 
 
 def _merged(node: Node, findings: Sequence[Finding]) -> Finding:

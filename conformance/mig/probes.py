@@ -14,8 +14,10 @@ from conformance.mig.slices import MigNode, mig_nodes
 from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import Listing, parse_listing
 from conformance.outputs.unreadable import Unreadable
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
+from conformance.places import Place
+from conformance.reached import Asked, choose, in_turns, per_node
+from conformance.scope import Scope, whole
+from fixtures.evidence import Finding, NotApplicable, bad, ok, undecided
 from fixtures.models import Node
 from fixtures.probes.workspace import Workspace
 
@@ -32,38 +34,38 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     free: int
     shared: bool
 
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        count = whole(self.node.status.allocatable.get(self.resource))
+        return Place(node=self.node, resource=self.resource, free=self.free, capacity=count, shared=self.shared)
+
 
 def slots(scope: Scope) -> list[Slot]:
     """Slices on usable nodes, most free first. What is no profile of the product is MIG-02's and MIG-03's finding and not asked for."""
     usable = {node.name for node in scope.usable_nodes}
-    found = []
-    for item in mig_nodes(scope):
-        if item.node.name not in usable:
-            continue
-        entries = [entry for entry in item.view.mig if entry.count] if item.strategy == "mixed" else []
-        pairs = [(entry, entry.profile) for entry in entries]
-        if item.strategy == "single" and item.view.gpu.product.mig_profile:
-            pairs = [(item.view.gpu, item.view.gpu.product.mig_profile)]
-        for entry, profile in pairs:
-            if item.allocatable.get(entry.advertised_as) and mig_geometry.max_instances(item.model, profile) != 0:
-                free = max(scope.free(item.node, entry.advertised_as), 0)
-                slot = Slot(node=item.node, resource=entry.advertised_as, profile=profile, free=free, shared=entry.factor > 1)
-                found.append(slot)
+    found = [slot for item in mig_nodes(scope) if item.node.name in usable for slot in _slots_of(scope, item)]
     return sorted(found, key=lambda slot: (-slot.free, slot.node.name, slot.resource))
 
 
-def chosen(found: Sequence[Slot]) -> list[Slot]:
-    """The best slot of each resource and profile. Raises :class:`NotApplicable` without slices, :class:`Inconclusive` without free ones."""
+def _slots_of(scope: Scope, item: MigNode) -> Iterator[Slot]:
+    entries = [entry for entry in item.view.mig if entry.count] if item.strategy == "mixed" else []
+    pairs = [(entry, entry.profile) for entry in entries]
+    if item.strategy == "single" and item.view.gpu.product.mig_profile:
+        pairs = [(item.view.gpu, item.view.gpu.product.mig_profile)]
+    for entry, profile in pairs:
+        if item.allocatable.get(entry.advertised_as) and mig_geometry.max_instances(item.model, profile) != 0:
+            free = max(scope.free(item.node, entry.advertised_as), 0)
+            yield Slot(node=item.node, resource=entry.advertised_as, profile=profile, free=free, shared=entry.factor > 1)
+
+
+def chosen(scope: Scope) -> list[Slot]:
+    """The slots to ask: of each sort one, or all. Raises :class:`NotApplicable` without slices, :class:`Inconclusive` without free ones."""
+    found = slots(scope)
     if not found:
         raise NotApplicable("NoMigDevice", "no Ready, schedulable node offers MIG devices")
-    best: dict[tuple[str, str], Slot] = {}
-    for slot in found:
-        if slot.free > 0:
-            best.setdefault((slot.resource, slot.profile), slot)
-    if not best:
-        held = ", ".join(f"{slot.node.name} ({slot.resource})" for slot in found[:5])
-        raise Inconclusive("NoFreeDevice", f"every slice is held: {held}")
-    return list(best.values())
+    by_place = {(slot.node.name, slot.resource): slot for slot in found}
+    return [by_place[place.node.name, place.resource] for place in choose(scope, [slot.place for slot in found])]
 
 
 def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
@@ -76,25 +78,40 @@ def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
 
 
 def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """Two pods per profile on one node, one slice each, and one pod that asks for a profile nobody offers."""
-    places = chosen(slots(scope))
+    """MIG-07: two pods per profile on one node, one slice each, and one pod that asks for a profile nobody offers."""
+    nodes = list(mig_nodes(scope))
+    known = {(item.node.name, slot.resource) for item in nodes for slot in _slots_of(scope, item)}
+    able = {(slot.node.name, slot.resource): slot for slot in chosen(scope)}
+
+    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
+        yield from _slice(scope, workspace, {number: able[place.node.name, place.resource] for number, place in turn}, nodes)
+
+    def unfit(place: Place) -> str:
+        return "" if (place.node.name, place.resource) in known else f"its {place.resource} is no MIG device"
+
+    yield from per_node(scope, in_turns(scope, workspace, [slot.place for slot in able.values()], 2, ask), unfit)
+
+
+def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes: Sequence[MigNode]) -> Iterator[Asked]:
+    """What is found on slots that are asked at the same time; the profile that nobody offers is asked in the first turn."""
     probes = scope.policy.probes
-    asked: dict[str, Slot] = {}
-    for index, slot in enumerate(places):
-        asked.update({f"mig-07-{index}-{number}": slot for number in range(min(slot.free, 2))})
-    node = places[0].node
-    absent = not_offered(scope, list(mig_nodes(scope)), node)
+    asked = {f"mig-07-{index}-{number}": slot for index, slot in places.items() for number in range(min(slot.free, 2))}
+    first = next((slot for index, slot in places.items() if index == 0), None)
+    absent = not_offered(scope, nodes, first.node) if first else ""
     begun = time.monotonic()
-    workspace.start(pinned(scope, node, "mig-07-absent", HOLD, resources={absent: 1}))
+    if first:
+        workspace.start(pinned(scope, first.node, "mig-07-absent", HOLD, resources={absent: 1}))
     pods = [pinned(scope, slot.node, name, HOLD, resources={slot.resource: 1}) for name, slot in asked.items()]
     ran = hold(workspace, pods, END, probes.start_seconds)
     took = time.monotonic() - begun
     seen = {name: listing_of(ran[name]) for name in asked}
-    yield from judge_slices(asked, ran, seen)
-    works = any(ran[name].trouble == "" for name in asked if asked[name].node.name == node.name)
-    control = "" if works else f"no pod that asked for an offered slice ran on {node.name}"
+    yield from zip((slot.place for slot in asked.values()), judge_slices(asked, ran, seen), strict=True)
+    if first is None:
+        return
+    works = any(ran[name].trouble == "" for name in asked if asked[name].node.name == first.node.name)
+    control = "" if works else f"no pod that asked for an offered slice ran on {first.node.name}"
     waited = watch_pending(workspace, ["mig-07-absent"], max(probes.window_seconds, FACTOR * took) if works else 0.0)
-    yield judge_pending(waited["mig-07-absent"], absent, "no node offers this profile", control)
+    yield first.place, judge_pending(waited["mig-07-absent"], absent, "no node offers this profile", control)
 
 
 def listing_of(ran: Ran) -> Listing | str:

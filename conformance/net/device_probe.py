@@ -1,14 +1,16 @@
-"""The probe of NET-04: on one node per fabric resource, a pod that asks for it and one that does not."""
+"""The probe of NET-04: on one node of every product and fabric resource, a pod that asks for it and one that does not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from conformance.iso.asking import pinned, run
-from conformance.net.advertising import allocatable, fabric_resources
+from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
 from conformance.net.sight import LOOK, judge_sight
+from conformance.places import Place
+from conformance.reached import Asked, choose, in_turns, kept_away, left_out, of_nodes
 from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, undecided
+from fixtures.evidence import Finding, Inconclusive, NotApplicable
 from fixtures.models import Json, Node
 from fixtures.probes.workspace import Workspace
 
@@ -40,20 +42,31 @@ def attached(pod: Json, scope: Scope) -> Json:
 
 
 def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """Run the pairs and judge them. Raises :class:`Inconclusive` when no node has a free unit of any resource."""
-    offered = places(scope)
-    free = {name: nodes[0] for name, nodes in offered.items() if scope.free(nodes[0], name) > 0}
-    if not free:
-        held = {name: scope.held.get(nodes[0].name, {}).get(name, 0) for name, nodes in offered.items()}
-        full = ", ".join(f"pods on {offered[name][0].name} hold {count} {name}" for name, count in held.items())
-        raise Inconclusive("NoFreeDevice", f"no node has a free unit of an RDMA resource: {full}")
-    for name in offered.keys() - free.keys():
-        yield undecided(Subject("resource", name), f"every unit of {name} is held by a pod", "node.status.allocatable")
-    for index, (name, node) in enumerate(free.items()):
-        asked, unasked = f"net-04-{index}", f"net-04-{index}-unasked"
+    """NET-04: one finding for every node that offers an RDMA resource. Raises :class:`Inconclusive` when no unit of any is free."""
+
+    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
         pods = [
-            attached(pinned(scope, node, asked, LOOK, resources={name: 1}), scope),
-            pinned(scope, node, unasked, LOOK),
+            attached(pinned(scope, place.node, f"net-04-{number}", LOOK, resources={place.resource: 1}), scope) for number, place in turn
         ]
+        pods += [pinned(scope, place.node, f"net-04-{number}-unasked", LOOK) for number, place in turn]
         ran = run(workspace, pods, scope.policy.probes.start_seconds)
-        yield from judge_sight(ran[asked], ran[unasked], name)
+        for number, place in turn:
+            findings = judge_sight(ran[f"net-04-{number}"], ran[f"net-04-{number}-unasked"], place.resource)
+            yield from ((place, finding) for finding in findings)
+
+    offered = [_place(scope, node, name) for name, nodes in places(scope).items() for node in nodes]
+    chosen = choose(scope, sorted(offered, key=lambda place: -place.free))
+    yield from of_nodes(
+        in_turns(scope, workspace, chosen, 2, ask), offering_nodes(scope), lambda node, reached: _left(scope, node, reached)
+    )
+
+
+def _place(scope: Scope, node: Node, name: str) -> Place:
+    return Place(node=node, resource=name, free=max(scope.free(node, name), 0), capacity=allocatable(node, name), shared=False)
+
+
+def _left(scope: Scope, node: Node, reached: Mapping[tuple[str, ...], str]) -> Finding:
+    """A node that offers RDMA resources and was not asked."""
+    own = [_place(scope, node, name) for name in fabric_resources(scope) if allocatable(node, name) > 0]
+    full = "" if any(place.free for place in own) else f"pods hold every unit of {', '.join(place.resource for place in own)}"
+    return left_out(scope, node, kept_away(scope, node) or full, {reached[place.sort] for place in own if place.sort in reached})

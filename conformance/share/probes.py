@@ -12,11 +12,12 @@ from conformance.iso.asking import Ran, hold, pinned
 from conformance.iso.judging import sight_of
 from conformance.iso.sight import END, HOLD, Sight
 from conformance.mig.pending import FACTOR, Waited, judge_pending, watch_pending
-from conformance.places import listable
+from conformance.places import Place, listable, places_of
+from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope
 from conformance.share.units import Shared, shared_resources
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
-from fixtures.models import Json
+from fixtures.models import Json, Node
 from fixtures.probes.workspace import Workspace
 
 MAX_PODS = 64
@@ -35,6 +36,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     others: int = 0
 
     @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(node=self.shared.node, resource=self.shared.resource, free=self.free, capacity=self.free + self.others, shared=True)
+
+    @property
     def decides(self) -> bool:
         """Whether some device must be seen ``factor`` times when all free units are filled (pigeonhole)."""
         return self.free > self.devices * (self.factor - 1)
@@ -42,22 +48,14 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 def fields(scope: Scope) -> list[Field]:
     """Nodes that can be filled, those that decide first, then the cheapest. Raises :class:`NotApplicable`, :class:`Inconclusive`."""
-    offered = [place for place in listable(scope) if place.capacity]
     found, trouble = [], []
-    for place in offered:
-        for shared in shared_resources(scope, place.node):
-            if shared.resource != place.resource:
-                continue
-            if shared.devices is None or not shared.factor or shared.factor < 2:
-                trouble.append(f"{place}: no label says how many devices and replicas")
-            elif place.free < shared.factor:
-                trouble.append(f"{place}: fewer free than the {shared.factor} replicas of one device")
-            elif place.free > MAX_PODS:
-                trouble.append(f"{place}: filling it takes more than {MAX_PODS} pods")
-            else:
-                found.append(
-                    Field(shared=shared, devices=shared.devices, factor=shared.factor, free=place.free, others=place.capacity - place.free)
-                )
+    for place in listable(scope):
+        for shared in _shared(scope, place):
+            if reason := _unfillable(place, shared):
+                trouble.append(f"{place}: {reason}")
+            elif shared.devices is not None and shared.factor:
+                free, held = place.free, place.capacity - place.free
+                found.append(Field(shared=shared, devices=shared.devices, factor=shared.factor, free=free, others=held))
     if not found and not trouble:
         raise NotApplicable("NoSharing", "no Ready, schedulable node shares devices that a pod can list")
     if not found:
@@ -65,19 +63,48 @@ def fields(scope: Scope) -> list[Field]:
     return sorted(found, key=lambda item: (not item.decides, item.free, item.shared.node.name))
 
 
+def _shared(scope: Scope, place: Place) -> list[Shared]:
+    return [shared for shared in shared_resources(scope, place.node) if shared.resource == place.resource]
+
+
+def _unfillable(place: Place, shared: Shared) -> str:
+    """Why a node cannot be filled, or empty."""
+    if shared.devices is None or not shared.factor or shared.factor < 2:
+        return "no label says how many devices and replicas"
+    if place.free < shared.factor:
+        return f"fewer free than the {shared.factor} replicas of one device"
+    return f"filling it takes more than {MAX_PODS} pods" if place.free > MAX_PODS else ""
+
+
 def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
-    """For each shared resource: fill one node with pods of one unit each, then ask for one unit more."""
-    chosen: dict[str, Field] = {}
-    for field in fields(scope):
-        chosen.setdefault(field.shared.resource, field)
+    """SHARE-03: fill a node with pods of one shared unit each, then ask for one unit more."""
+    able = {(field.place.node.name, field.place.resource): field for field in fields(scope)}
+
+    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
+        yield from _fill(scope, workspace, {number: able[place.node.name, place.resource] for number, place in turn})
+
+    def unfit(place: Place) -> str:
+        return "" if _shared(scope, place) else f"its {place.resource} is not shared"
+
+    def obstacle(node: Node) -> str:
+        reasons = [reason for place in places_of(scope, node) for shared in _shared(scope, place) if (reason := _unfillable(place, shared))]
+        return "; ".join(dict.fromkeys(reasons))
+
+    chosen = choose(scope, [field.place for field in able.values()])
+    asked = in_turns(scope, workspace, chosen, max(place.free for place in chosen), ask)
+    yield from per_node(scope, asked, unfit, obstacle)
+
+
+def _fill(scope: Scope, workspace: Workspace, chosen: Mapping[int, Field]) -> Iterator[Asked]:
+    """What is found on nodes that are filled at the same time."""
     extras: dict[str, tuple[Field, str]] = {}
     longest = 0.0
-    for index, field in enumerate(chosen.values()):
+    for index, field in chosen.items():
         names = [f"share-03-{index}-{number}" for number in range(field.free)]
         begun = time.monotonic()
         ran = hold(workspace, [_asking(scope, field, name) for name in names], END, scope.policy.probes.start_seconds)
         longest = max(longest, time.monotonic() - begun)
-        yield from judge_filled(field, ran)
+        yield from ((field.place, finding) for finding in judge_filled(field, ran))
         missing = sum(bool(pod.trouble) for pod in ran.values())
         control = f"{missing} of {field.free} pods that fit did not run" if missing else ""
         extra = workspace.start(_asking(scope, field, f"share-03-{index}-extra"))
@@ -85,7 +112,7 @@ def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     hopeless = all(control for _, control in extras.values())
     waited = watch_pending(workspace, list(extras), 0.0 if hopeless else max(scope.policy.probes.window_seconds, FACTOR * longest))
     for name, (field, control) in extras.items():
-        yield judge_extra(field, waited[name], control)
+        yield field.place, judge_extra(field, waited[name], control)
 
 
 def judge_extra(field: Field, waited: Waited, control: str) -> Finding:

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.iso.asking import Ran
 from conformance.mig.pending import Waited, judge_pending
-from conformance.mig.probes import Slot, chosen, judge_slices, listing_of, not_offered, slots
+from conformance.mig.probes import Slot, chosen, judge_slices, listing_of, not_offered
 from conformance.mig.slices import mig_nodes
 from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
 from tests.adv.built import scope_of
@@ -48,13 +48,13 @@ def test_what_cannot_be_read_is_not_judged(text: str) -> None:
 def test_slices_are_asked_for_where_they_are_free() -> None:
     holder = a_pod(devices={"nvidia.com/mig-1g.5gb": "56"}, node="gpu-0")
     full = a_scope(nodes=[mixed({"1g.5gb": 56})], pods=[holder])
-    with pytest.raises(Inconclusive, match="every slice is held"):
-        chosen(slots(full))
+    with pytest.raises(Inconclusive, match=r"0 of 56 nvidia\.com/mig-1g\.5gb free"):
+        chosen(full)
     with pytest.raises(NotApplicable):
-        chosen(slots(a_scope(nodes=[a_node(), mixed({"3g.40gb": 2})])))
-    found = chosen(slots(a_scope(nodes=[single()])))
+        chosen(a_scope(nodes=[a_node(), mixed({"3g.40gb": 2})]))
+    found = chosen(a_scope(nodes=[single()]))
     assert [(slot.resource, slot.profile, slot.free) for slot in found] == [("nvidia.com/gpu", "1g.10gb", 56)]
-    assert {slot.profile for slot in chosen(slots(scope_of("mig-mixed")))} == {"1g.5gb", "2g.10gb", "3g.20gb", "3g.71gb"}
+    assert {slot.profile for slot in chosen(scope_of("mig-mixed"))} == {"1g.5gb", "2g.10gb", "3g.20gb", "3g.71gb"}
 
 
 def test_the_absent_profile_is_offered_nowhere() -> None:

@@ -81,6 +81,7 @@ def test_the_scenarios_of_the_catalogue_are_there() -> None:
         "time-slicing",
         "mps",
         "mixed-skus",
+        "paired-skus",
         "rdma-training",
         "kueue-inference",
         "amd",
