@@ -105,6 +105,7 @@ class Scope:
         self.snapshot = snapshot
         self.policy = policy
         self._devices: dict[str, bool] = {}
+        self._asking: dict[int, tuple[Pod, Asking]] = {}  # by identity of the pods, which are kept for that
 
     # -- resources -------------------------------------------------------------------------------------
 
@@ -146,8 +147,10 @@ class Scope:
         return Asking(any(one.devices for one in answers), next((one.unknown for one in answers if one.unknown), ""))
 
     def asking_of(self, pod: Pod) -> Asking:
-        """Whether a live pod asks for a device."""
-        return self.asking(pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+        """Whether a live pod of the snapshot asks for a device."""
+        if id(pod) not in self._asking:
+            self._asking[id(pod)] = (pod, self.asking(pod.spec, pod.namespace, pod.status.resource_claim_statuses))
+        return self._asking[id(pod)][1]
 
     # -- dynamic resource allocation -------------------------------------------------------------------
 
