@@ -6,7 +6,7 @@ dumped. What was not dumped may exist, so no requirement may pass on it, nor say
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -15,6 +15,7 @@ from conformance.scope import Scope
 from fixtures.evidence import Inconclusive, Judgement, NotApplicable
 from fixtures.kinds import KINDS
 from fixtures.record import Access, SubjectResult, Verdict
+from fixtures.snapshot import Snapshot
 
 CODE = "NotInSnapshot"
 _DYNAMIC = "resource.k8s.io/"
@@ -90,3 +91,12 @@ def _may_be_the_platforms(bad: Iterable[SubjectResult], scope: Scope) -> bool:
 
 def _sentence(keys: Iterable[str]) -> str:
     return f"the snapshot holds no {', '.join(dict.fromkeys(keys))}"
+
+
+def notes(requirements: Iterable[Requirement], snapshot: Snapshot) -> Iterator[str]:
+    """A sentence that lists every kind a saved snapshot lacks, and how to take one that lacks none."""
+    readers = [requirement for requirement in requirements if requirement.access is Access.READ]
+    lacking = [key for key in KINDS if snapshot.lacks(key) and any(key in (*one.reads, *one.optional_reads) for one in readers)]
+    if lacking:
+        told = f"{_sentence(lacking)} ({len(lacking)} kinds that requirements read)"
+        yield f"{told}; gpu-conformance list --snapshot-command prints the command that saves all of them"

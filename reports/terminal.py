@@ -169,7 +169,7 @@ def _scope(report: Report, colour: bool) -> Text | None:
     missing, notes = view.shortfalls(report), view.notes(report)
     if not missing and not notes:
         return None
-    lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 600)}" for text in notes]
+    lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 3_000)}" for text in notes]
     text = plain("\n".join(lines[:MAX_ROWS]), 20_000, colour)
     if missing:
         text.stylize("bold yellow")

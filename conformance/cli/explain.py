@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
+from conformance.snapshot_command import snapshot_command
 from fixtures.record import Access
 
 
@@ -19,7 +20,9 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(prog="gpu-conformance")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     listing = commands.add_parser("list", help="list the requirements")
-    listing.add_argument("--json", action="store_true")
+    form = listing.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true")
+    form.add_argument("--snapshot-command", action="store_true", help="print the shell command that saves all they read, for --snapshot")
     explain = commands.add_parser("explain", help="explain one requirement")
     explain.add_argument("id")
     explain.add_argument("--json", action="store_true")
@@ -28,7 +31,9 @@ def main(argv: Sequence[str]) -> int:
         catalogue = load_catalogue()
         if arguments.command == "list":
             requirements = list(catalogue.by_id.values())
-            if arguments.json:
+            if arguments.snapshot_command:
+                print(snapshot_command(catalogue))
+            elif arguments.json:
                 print(json.dumps(msgspec.to_builtins(requirements), indent=2))
             else:
                 rows = [(r.id, r.level, r.access, r.title) for r in requirements]

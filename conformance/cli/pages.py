@@ -27,6 +27,7 @@ from conformance import policy
 from conformance.catalogue import Catalogue, load_catalogue
 from conformance.cli.arguments import Parser, complain
 from conformance.policy_file import policy_schema
+from conformance.snapshot_command import snapshot_command
 from fixtures.simulator.scenario import defect_names, load_defect
 
 _PLAIN: dict[type[Type], str] = {
@@ -36,6 +37,8 @@ _PLAIN: dict[type[Type], str] = {
     BoolType: "true or false",
     NoneType: "null",
 }
+_BLOCK_BEGINS = "<!-- the command below is generated: make docs -->"
+_BLOCK_ENDS = "<!-- end of the generated command -->"
 _SHOWN = 72  # characters of a default in the table; longer ones follow it
 
 
@@ -160,8 +163,15 @@ def _docstrings(source: str) -> dict[tuple[str, str], str]:
     return found
 
 
+def with_snapshot_command(text: str, catalogue: Catalogue) -> str:
+    """A README with the catalogue's command in its block; as it is where it has none."""
+    before, begin, rest = text.partition(_BLOCK_BEGINS)
+    _, end, after = rest.partition(_BLOCK_ENDS)
+    return f"{before}{begin}\n```sh\n{snapshot_command(catalogue)}\n```\n{end}{after}" if end else text
+
+
 def main(argv: Sequence[str]) -> int:
-    """Write the pages into a folder. Exit 4 where it cannot be written."""
+    """Write the pages into a folder, and the generated block of a README beside it. Exit 4 where they cannot be written."""
     parser = Parser(prog="gpu-conformance docs")
     parser.add_argument("command")
     parser.add_argument("folder", type=Path, help="where the pages go; made if absent")
@@ -170,6 +180,9 @@ def main(argv: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in pages().items():
             (folder / name).write_text(text, encoding="utf-8")
+        readme = folder.absolute().parent / "README.md"
+        if readme.is_file():
+            readme.write_text(with_snapshot_command(readme.read_text(encoding="utf-8"), load_catalogue()), encoding="utf-8")
     except OSError as error:
         return complain(parser.prog, f"{error.filename or folder}: {error.strerror or error}")
     return 0

@@ -24,6 +24,13 @@ def changing(scope: Scope) -> list[Node]:
     return [node for node in scope.accelerator_nodes if node.metadata.label.get(STATE) in CHANGING]
 
 
+def saved_since(scope: Scope, nodes: list[Node]) -> dict[str, float]:
+    """As :func:`ask_since`, of nodes whose managedFields a snapshot holds."""
+    kept = scope.snapshot.managed_fields
+    found = {node.name: written_at({"metadata": {"managedFields": kept.get(node.name)}}) for node in nodes}
+    return {name: since for name, since in found.items() if since is not None}
+
+
 def ask_since(cluster: Cluster, nodes: list[Node]) -> dict[str, float]:
     """When the state label of each node was last written at the latest, by managedFields. Reads those nodes one by one.
 
@@ -78,7 +85,11 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
         observed = f"{config or 'no mig.config'}: {state or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
         expected = f"success within {limit:g} minutes, no agent left paused"
         if state in CHANGING:
-            yield _under_way(node, observed, expected, now, since.get(node.name), limit)
+            if scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
+                message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
+                yield undecided(subject(node), message, _SOURCE)
+            else:
+                yield _under_way(node, observed, expected, now, since.get(node.name), limit)
         elif state == "failed":
             message = f"the MIG manager failed to apply {config!r}: the devices keep their old geometry and jobs wait for the new one"
             yield bad(subject(node), observed, expected, _SOURCE, message)

@@ -7,7 +7,7 @@ import pytest
 from conformance.mig.applied import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
 from conformance.mig.probes import probe_slices
-from conformance.mig.state import ask_since, changing, check_state
+from conformance.mig.state import ask_since, changing, check_state, saved_since
 from conformance.requirement import requirement
 from conformance.scope import Scope
 from fixtures.evidence import Evidence
@@ -18,8 +18,9 @@ from fixtures.probes.workspace import Workspace
 def test_requested_mig_configs_are_applied(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
     """The requested MIG configuration is applied, and no change of it is stuck."""
     nodes = changing(scope)
-    # only then is a cluster needed: a saved snapshot is judged without ages
-    since = ask_since(request.getfixturevalue("cluster"), nodes) if nodes and not scope.snapshot.offline else {}
+    since = saved_since(scope, nodes)
+    if nodes and not scope.snapshot.offline:  # only then is a cluster needed
+        since = ask_since(request.getfixturevalue("cluster"), nodes)
     judge(check_state(scope, now, since))
 
 

@@ -46,7 +46,11 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--kubeconfig", metavar="FILE", help="a live cluster: its kubeconfig (never taken from the environment)")
     group.addoption("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
     group.addoption("--in-cluster", action="store_true", help="the cluster this process runs in, as its ServiceAccount")
-    group.addoption("--snapshot", metavar="PATH", help="offline: file or folder of 'kubectl get -o json|yaml' output")
+    group.addoption(
+        "--snapshot",
+        metavar="PATH",
+        help="offline: file or folder of 'kubectl get' output; a full one: gpu-conformance list --snapshot-command",
+    )
     group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", help="the embedded simulated cluster")
     group.addoption(
         "--local",

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance import unjudged, unmatched
+from conformance import unjudged, unmatched, unread
 from conformance.missing_rows import missing_rows
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
@@ -103,7 +103,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
             found.shortfalls += unjudged.accelerators(scope, results)
             found.shortfalls += unjudged.probes(scope, found, state.catalogue, state.options.access)
             found.shortfalls += _missing_rows(state)
-        found.notes = list(unmatched.notes(scope))
+        found.notes = [*unread.notes(state.catalogue.by_id.values(), state.snapshot), *unmatched.notes(scope)]
     return found
 
 

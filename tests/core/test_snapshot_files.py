@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.evidence import NotApplicable
+from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.record import Verdict
 from fixtures.snapshot_files import SnapshotError, load_files
+from fixtures.snapshot_folder import SERVED, TAKEN_AT
+from tests.builders import a_policy
+from tests.judging import judge
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team-a"}, "spec": {"containers": [{"name": "c"}]}}
@@ -76,3 +82,130 @@ def test_binary_missing_and_empty_places_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SnapshotError, match=r"no \.json"):
         load_files(tmp_path / "empty")
+
+
+# -- what a folder tells beside objects ------------------------------------------------------------------
+
+EMPTY = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": []}
+POLICIES = "nvidia.com/clusterpolicies"
+STATE = "nvidia.com/mig.config.state"
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("name", ["clusterpolicies.nvidia.com.json", "clusterpolicies.nvidia.com.yaml"])
+def test_an_empty_list_is_of_the_kind_that_its_file_is_named_after(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / name, EMPTY)
+    snapshot = load_files(tmp_path)
+    assert snapshot.objects(POLICIES) == []
+    assert snapshot.lacks("mellanox.com/nicclusterpolicies")
+
+
+def test_an_empty_list_of_a_kind_says_that_there_is_none_whatever_its_file_is_called(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "x.json", {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicyList", "metadata": {}, "items": []})
+    assert load_files(tmp_path).objects(POLICIES) == []
+
+
+@pytest.mark.parametrize("name", ["x.json", "clusterpolicies.json", "nodes.nvidia.com.json"])
+def test_an_empty_list_of_nothing_in_particular_says_nothing(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "pods.json", POD)
+    write(tmp_path / name, EMPTY)
+    snapshot = load_files(tmp_path)
+    assert snapshot.lacks(POLICIES)
+    assert snapshot.lacks("nodes")
+
+
+def test_one_page_of_a_list_is_not_the_list(tmp_path: Path) -> None:
+    page = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"continue": "token"}, "items": [{"metadata": {"name": "gpu-0"}}]}
+    with pytest.raises(Inconclusive, match="one page"):
+        _ = load_files(write(tmp_path / "nodes.json", page)).nodes
+
+
+@pytest.mark.parametrize("content", ['{"apiVersion": "v1", "kind": "List", "items": [{"apiVers', "not: [closed", "just text"])
+def test_a_file_of_a_kind_that_cannot_be_read_is_trouble_and_not_absence(tmp_path: Path, content: str) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "pods.json", content)
+    with pytest.raises(Inconclusive, match=r"pods\.json"):
+        _ = load_files(tmp_path).pods
+
+
+def test_a_complete_list_of_resources_tells_what_is_not_served(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / SERVED, "nodes\npods\n")
+    snapshot = load_files(tmp_path)
+    assert not snapshot.listing(POLICIES).served
+    assert snapshot.objects(POLICIES) == []
+    assert snapshot.lacks("pods")  # served, and not saved
+
+
+@pytest.mark.parametrize("text", ["", "incomplete\n", "nodes\npods\nincomplete\n", "pods\n", "NAME SHORTNAMES\nnodes,no\n"])
+def test_a_list_of_resources_that_is_not_whole_tells_nothing(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / SERVED, text)
+    assert load_files(tmp_path).lacks(POLICIES)
+
+
+def test_files_beside_the_objects_may_be_anything(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    (tmp_path / SERVED).write_bytes(b"nodes\n\xff\xfe")
+    (tmp_path / TAKEN_AT).mkdir()
+    snapshot = load_files(tmp_path)
+    assert snapshot.lacks(POLICIES)
+    assert snapshot.taken_at == (tmp_path / "nodes.json").stat().st_mtime
+
+
+def test_objects_count_whatever_the_list_of_resources_says(tmp_path: Path) -> None:
+    write(tmp_path / "pods.json", POD)
+    write(tmp_path / SERVED, "nodes\n")
+    assert [pod.name for pod in load_files(tmp_path).pods] == ["p"]
+
+
+# -- when it was taken -----------------------------------------------------------------------------------
+
+
+def wedged(at: float, *, managed: bool = True, heartbeat: float | None = None) -> dict[str, Any]:
+    """A node whose MIG state has been pending since ``at``."""
+    labels = {"nvidia.com/gpu.present": "true", "nvidia.com/mig.config": "all-1g.10gb", STATE: "pending"}
+    entry = {"manager": "m", "time": text_of(at), "fieldsV1": {"f:metadata": {"f:labels": {f"f:{STATE}": {}}}}}
+    conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": text_of(heartbeat)}] if heartbeat is not None else []
+    metadata = {"name": "gpu-0", "labels": labels, **({"managedFields": [entry]} if managed else {})}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"conditions": conditions}}
+
+
+def text_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def mig_01(folder: Path) -> tuple[Verdict, str]:
+    result = judge(load_files(folder), a_policy(), ["MIG-01"])["MIG-01"]
+    return result.verdict, result.message
+
+
+TAKEN = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(3.0, Verdict.FAILED), (0.05, Verdict.INCONCLUSIVE)])
+def test_a_wedged_mig_change_is_known_by_saved_managed_fields(tmp_path: Path, hours: float, expected: Verdict) -> None:
+    write(tmp_path / "nodes.json", wedged(TAKEN - hours * HOUR))
+    write(tmp_path / TAKEN_AT, f"{text_of(TAKEN)}\n")
+    verdict, message = mig_01(tmp_path)
+    assert verdict is expected
+    assert "under way" in message
+
+
+def test_without_managed_fields_the_missing_option_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.json", wedged(TAKEN, managed=False))
+    verdict, message = mig_01(tmp_path)
+    assert verdict is Verdict.INCONCLUSIVE
+    assert "--show-managed-fields" in message
+
+
+def test_a_copy_of_a_snapshot_is_not_younger_than_what_it_holds(tmp_path: Path) -> None:
+    """Unpacked weeks later its files are new: a change of three minutes then has not been under way for weeks."""
+    file = write(tmp_path / "nodes.json", wedged(TAKEN - 180, heartbeat=TAKEN))
+    os.utime(file, (TAKEN + 14 * 24 * HOUR,) * 2)
+    verdict, message = mig_01(tmp_path)
+    assert verdict is Verdict.INCONCLUSIVE
+    assert "still under way" in message
+    assert load_files(tmp_path).taken_at == pytest.approx(TAKEN + 300)

@@ -1,0 +1,140 @@
+"""Saved snapshots: what the README's command saves is judged as the cluster is, and what was not saved is listed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.cli.main import main
+from conformance.snapshot_command import snapshot_command, snapshot_keys
+from fixtures.kinds import KINDS
+from fixtures.record import Access, Report, Result
+from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.snapshot_files import load_files
+from fixtures.snapshot_folder import INCOMPLETE, SERVED
+from tests.endtoend.runs import ROOT, Finished, run_suite
+from tests.kubectl import KUBECTL, needs_kubectl
+
+CATALOGUE = load_catalogue()
+COMMAND = snapshot_command(CATALOGUE)
+ASK_THE_CLUSTER = {id_ for id_, one in CATALOGUE.by_id.items() if one.access is not Access.READ} | {"INV-03"}
+
+
+def dump(folder: Path, kubeconfig: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command as it is pasted: a POSIX shell, kubectl's own configuration."""
+    search = os.pathsep.join([path, str(Path(str(KUBECTL)).parent), "/usr/bin", "/bin"])
+    environment = {"HOME": str(folder), "PATH": search.removeprefix(os.pathsep), "KUBECONFIG": str(kubeconfig)}
+    return subprocess.run(["sh", "-c", COMMAND], cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False)
+
+
+class Saved:
+    """What the command saved of ``showcase``, the owner's policy, and what was said of the cluster as it ran."""
+
+    def __init__(self, live: Report, folder: Path, policy: Path) -> None:
+        self.live = {result.id: result for result in live.results}
+        self.folder = folder
+        self.policy = policy
+
+    def judged(self, into: Path, folder: Path | None = None) -> tuple[Finished, dict[str, Result]]:
+        done = run_suite(into, "--snapshot", str(folder or self.folder), "--policy", str(self.policy))
+        assert done.report is not None, done.output
+        return done, {result.id: result for result in done.report.results}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    folder = tmp_path_factory.mktemp("saved")
+    policy = folder / "policy.json"
+    with EmbeddedCluster.start("showcase", folder) as cluster:
+        policy.write_text(json.dumps(cluster.policy))
+        done = dump(folder, cluster.kubeconfig)
+        live = run_suite(folder, "--kubeconfig", str(cluster.kubeconfig), "--read-only", "--policy", str(policy)).report
+    assert (done.returncode, done.stderr) == (0, "")
+    assert live is not None
+    return Saved(live, folder / "dump", policy)
+
+
+@needs_kubectl
+def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_path: Path) -> None:
+    done, results = saved.judged(tmp_path)
+    for id_, result in results.items():
+        if id_ not in ASK_THE_CLUSTER:
+            live = saved.live[id_]
+            assert (result.verdict, result.reason_code, result.judged, result.total) == (
+                live.verdict,
+                live.reason_code,
+                live.judged,
+                live.total,
+            ), result.message
+    assert "the snapshot holds no" not in done.output
+    assert done.report is not None
+    assert not done.report.scope or not [note for note in done.report.scope.notes if "snapshot" in note]
+
+
+@needs_kubectl
+def test_a_kind_that_was_not_saved_is_listed(saved: Saved, tmp_path: Path) -> None:
+    folder = tmp_path / "less"
+    shutil.copytree(saved.folder, folder)
+    for name in ("clusterpolicies.nvidia.com", "podgroups.scheduling.volcano.sh"):
+        (folder / f"{name}.json").unlink()
+    done, results = saved.judged(tmp_path, folder)
+    for id_ in ("OPS-01", "GANG-01", "MIG-05"):
+        assert results[id_].reason_code == "NotInSnapshot"
+    said = "the snapshot holds no nvidia.com/clusterpolicies, scheduling.volcano.sh/podgroups (2 kinds that requirements read)"
+    assert said in " ".join(done.output.split())
+    assert done.report is not None
+    assert done.report.scope is not None
+    assert any(said in note for note in done.report.scope.notes)
+
+
+@needs_kubectl
+def test_a_list_that_was_refused_is_a_kind_that_was_not_saved(saved: Saved, tmp_path: Path) -> None:
+    """The shell leaves an empty file of it. A kind that is not served was asked for by nobody, so that the others were saved."""
+    folder = tmp_path / "less"
+    shutil.copytree(saved.folder, folder)
+    (folder / "pods.json").write_text("")
+    snapshot = load_files(folder)
+    assert snapshot.lacks("pods")
+    assert not snapshot.listing("amd.com/deviceconfigs").served
+    assert not (folder / "deviceconfigs.amd.com.json").exists()
+    assert snapshot.listing("replicationcontrollers").collected
+    assert snapshot.nodes
+
+
+BROKEN = """#!/bin/sh
+if [ "$1" = api-resources ]; then echo nodes; echo "error: unable to retrieve the complete list of server APIs" >&2; exit 1; fi
+echo '{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0"}}]}'
+"""
+
+
+def test_where_discovery_failed_no_kind_is_called_unserved(tmp_path: Path) -> None:
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text(BROKEN)
+    kubectl.chmod(0o755)
+    done = dump(tmp_path, tmp_path / "none", str(kubectl.parent))
+    assert done.returncode == 0
+    assert INCOMPLETE in (tmp_path / "dump" / SERVED).read_text().splitlines()
+    snapshot = load_files(tmp_path / "dump")
+    assert [key for key in snapshot_keys(CATALOGUE) if not snapshot.lacks(key)] == ["nodes"]
+
+
+def test_the_command_asks_for_every_kind_that_read_requirements_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--snapshot-command"]) == 0
+    assert capsys.readouterr().out == COMMAND + "\n"
+    wanted = {key for one in CATALOGUE.by_id.values() if one.access is Access.READ for key in (*one.reads, *one.optional_reads)}
+    words = COMMAND.split()
+    for key in wanted:
+        kind = KINDS[key]
+        assert (f"{kind.plural}.{kind.group}" if kind.group else kind.plural) in words
+    assert "secrets" not in COMMAND
+
+
+def test_the_readme_has_the_command() -> None:
+    assert f"```sh\n{COMMAND}\n```" in (ROOT / "README.md").read_text()
