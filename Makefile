@@ -12,7 +12,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local docs lock clean
+.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local faults docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +65,9 @@ rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubern
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
 	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	@$(BIN)/python -m tests.chaos.selfcheck --jobs 3 $(ARGS)
+
+faults: $(STAMP) ## run after run through a proxy that refuses, cuts and lies; writes out/faults.json (ARGS="--runs 20 --seed 7")
+	@$(BIN)/python -m tests.hostile.faults $(ARGS)
 
 docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
 	@$(BIN)/gpu-conformance docs docs

@@ -1,4 +1,4 @@
-"""``python -m tests.hostile.faults --runs 200 --experiments 40``: run after run through the fault proxy; writes out/faults.json."""
+"""``python -m tests.hostile.faults --runs 200``: runs, experiments and commands through the fault proxy; writes out/faults.json."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from fixtures.record import Report
 from tests.hostile.faults.campaign import Outcome, suffered, usual
+from tests.hostile.faults.commands import told
 from tests.hostile.faults.experiments import endured
 from tests.hostile.faults.plans import ordeal
 
@@ -22,11 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.faults")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--experiments", type=int, default=40)
+    parser.add_argument("--commands", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the others count on")
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("out/faults.json"))
     arguments = parser.parse_args()
-    ordeals = [ordeal(seed) for seed in range(arguments.seed, arguments.seed + arguments.runs)]
+    ordeals = [ordeal(seed) for seed in _seeds(arguments.seed, arguments.runs)]
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-faults-") as name, ThreadPoolExecutor(arguments.jobs) as pool:
         root = Path(name)
         simulated = sorted({one.simulate for one in ordeals})
@@ -34,17 +36,23 @@ def main() -> int:
         expected: dict[str, Report] = dict(zip(simulated, made, strict=True))
         outcomes: list[Outcome] = []
         runs = pool.map(lambda one: suffered(one, expected[one.simulate], _folder(root / str(one.seed))), ordeals)
-        seeds = range(arguments.seed, arguments.seed + arguments.experiments)
-        experiments = pool.map(lambda seed: endured(seed, _folder(root / f"experiment-{seed}")), seeds)
-        for outcome in chain(runs, experiments):
+        experiments = pool.map(
+            lambda seed: endured(seed, _folder(root / f"experiment-{seed}")), _seeds(arguments.seed, arguments.experiments)
+        )
+        commands = pool.map(lambda seed: told(seed, _folder(root / f"command-{seed}")), _seeds(arguments.seed, arguments.commands))
+        for outcome in chain(runs, experiments, commands):
             outcomes.append(outcome)
             _tell(outcome)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
     bad = [outcome for outcome in outcomes if outcome.wrong]
     costly = sum(outcome.changed > 0 for outcome in outcomes)
-    print(f"{len(outcomes)} runs, {costly} of them with verdicts that became inconclusive, {len(bad)} that did something wrong")
+    print(f"{len(outcomes)} runs, {costly} of them with other verdicts than without faults, {len(bad)} that did something wrong")
     return 1 if bad else 0
+
+
+def _seeds(first: int, count: int) -> range:
+    return range(first, first + count)
 
 
 def _folder(path: Path) -> Path:

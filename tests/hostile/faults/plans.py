@@ -91,6 +91,15 @@ _EXPERIMENT_RESOURCES: dict[str, tuple[str, ...]] = {
     "delete": ("namespaces", "configmaps", "priorityclasses", "*"),
 }
 _EXPERIMENT_WEIGHTS = {"list": 3, "get": 4, "watch": 1, "create": 3, "patch": 6, "delete": 3}
+_COMMAND_RESOURCES: dict[str, tuple[str, ...]] = {
+    "list": ("priorityclasses", "namespaces", "configmaps", "*"),
+    "get": ("leases", "nodes", "namespaces", "configmaps", "*"),
+    "watch": ("*",),
+    "create": ("leases", "namespaces", "*"),
+    "patch": ("leases", "nodes", "configmaps", "*"),
+    "delete": ("namespaces", "priorityclasses", "*"),
+}
+_COMMAND_WEIGHTS = {"discovery": 2, "list": 5, "get": 4, "watch": 1, "create": 2, "patch": 4, "delete": 4}
 _WEIGHTS = {"discovery": 2, "list": 6, "get": 3, "watch": 2, "create": 4, "patch": 1, "delete": 3}
 
 
@@ -112,6 +121,11 @@ def ordeal(seed: int) -> Ordeal:
 def experiment_faults(random: Random) -> tuple[Fault, ...]:
     """What an experiment meets: its writes to a node, its ledger's copy, its Lease, its namespace and what it reads."""
     return tuple(_fault(random, _EXPERIMENT_WEIGHTS, _EXPERIMENT_RESOURCES) for _ in range(random.randint(1, 3)))
+
+
+def command_faults(random: Random) -> tuple[Fault, ...]:
+    """What a command meets that looks, halts, puts back or cleans up."""
+    return tuple(_fault(random, _COMMAND_WEIGHTS, _COMMAND_RESOURCES) for _ in range(random.randint(1, 2)))
 
 
 def _fault(random: Random, weights: Mapping[str, int] = _WEIGHTS, resources: Mapping[str, tuple[str, ...]] = _RESOURCES) -> Fault:

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
 from aiohttp import web
 
 from tests.hostile.faults.effects import Effect, Whole
@@ -123,7 +124,7 @@ class FaultProxy:
 @contextlib.contextmanager
 def through(kubeconfig: Path, target: Path, faults: Sequence[Fault]) -> Iterator[FaultProxy]:
     """Write a kubeconfig to ``target`` that leads to the cluster of ``kubeconfig`` through a proxy with these faults."""
-    config: dict[str, Any] = json.loads(kubeconfig.read_text(encoding="utf-8"))
+    config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     with FaultProxy(config["clusters"][0]["cluster"]["server"], faults) as proxy:
         for entry in config["clusters"]:
             entry["cluster"]["server"] = proxy.address
