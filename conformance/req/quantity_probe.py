@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from conformance.claimable import claimable
 from conformance.scope import Scope
 from fixtures.cluster import Answer
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 from fixtures.models import Json
+from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 
@@ -39,6 +41,20 @@ def device_resource(scope: Scope) -> str:
     if not offered:
         raise NotApplicable("NoDeviceResource", "no node advertises a device resource")
     return min(offered, key=lambda name: (-offered[name], name))
+
+
+def counted_resource(scope: Scope) -> str:
+    """The same, or the commonest DeviceClass by its name as a resource. Raises :class:`NotApplicable` when there is neither."""
+    try:
+        return device_resource(scope)
+    except NotApplicable:
+        counts: dict[str, int] = {}
+        for node in scope.accelerator_nodes:
+            for item in claimable(scope, node):
+                counts[item.device_class] = counts.get(item.device_class, 0) + item.capacity
+        if not counts:
+            raise
+        return BY_CLASS + min(counts, key=lambda name: (-counts[name], name))
 
 
 def cases(resource: str) -> list[Case]:

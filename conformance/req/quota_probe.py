@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.req.quantity_probe import device_resource
+from conformance.req.quantity_probe import counted_resource
 from conformance.scope import Scope
 from fixtures.cluster import Answer
 from fixtures.evidence import Finding, Inconclusive, Subject, bad, ok, undecided
 from fixtures.models import Json
+from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.watch import Observation
@@ -36,24 +37,31 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Answer
 
 
+def quota_key(resource: str) -> str:
+    """What a quota calls devices of a resource: ``requests.<name>``, or the class's own key where they are claimed (facts 2.4)."""
+    if resource.startswith(BY_CLASS):
+        return f"{resource.removeprefix(BY_CLASS)}.deviceclass.resource.k8s.io/devices"
+    return f"requests.{resource}"
+
+
 def quota_of(resource: str) -> Json:
-    """A quota of one device. ``requests.<name>`` is the only key that counts extended resources (facts 2.4)."""
+    """A quota of one device."""
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": QUOTA},
-        "spec": {"hard": {f"requests.{resource}": str(HARD)}},
+        "spec": {"hard": {quota_key(resource): str(HARD)}},
     }
 
 
 def ask_quota(workspace: Workspace, scope: Scope) -> Seen:
     """Create the quota, wait until its controller published it, then ask for what fits and for one device more."""
-    resource = device_resource(scope)
+    resource = counted_resource(scope)
     namespace = workspace.namespace(suffix="quota")
     workspace.create("resourcequotas", quota_of(resource), namespace)
     seconds = min(scope.policy.probes.start_seconds, CONTROLLER_SECONDS)
     with Observation(workspace.cluster, "resourcequotas", namespace) as observation:
-        published = _published(observation, f"{namespace}/{QUOTA}", f"requests.{resource}", time.monotonic() + seconds)
+        published = _published(observation, f"{namespace}/{QUOTA}", quota_key(resource), time.monotonic() + seconds)
         beyond = _ask(workspace, scope, namespace, resource, HARD + 1)
         for pause in CACHE_SECONDS:
             if not _may_be_late(beyond):
@@ -79,6 +87,8 @@ def _may_be_late(answer: Answer) -> bool:
 
 def _ask(workspace: Workspace, scope: Scope, namespace: str, resource: str, count: int) -> Answer:
     probes = scope.policy.probes
+    if resource.startswith(BY_CLASS):
+        return workspace.ask(CLAIMS, claim_of(resource, count, workspace.cluster.path(CLAIMS).split("/")[3]), namespace)
     shape = PodShape(
         name=f"quota-{count}", image=probes.cpu_image, script="true", resources={resource: count}, run_as_user=probes.run_as_user
     )
@@ -98,7 +108,7 @@ def judge_quota(seen: Seen) -> Iterator[Finding]:
     if not within.ok:
         text = f"{HARD} {resource} within the quota is refused too: {within.status} {within.message[:300]}{late}"
         raise Inconclusive("PositiveControlFailed", text)
-    if beyond.status == 403 and f"exceeded quota: {QUOTA}" in beyond.message and f"requests.{resource}" in beyond.message:
+    if beyond.status == 403 and f"exceeded quota: {QUOTA}" in beyond.message and quota_key(resource) in beyond.message:
         yield ok(refused, f"403 exceeded quota: {QUOTA}", expected, _SOURCE)
         yield ok(Subject("Request", f"{HARD} {resource} under a quota of {HARD}"), f"{within.status} accepted", "accepted", _SOURCE)
     else:

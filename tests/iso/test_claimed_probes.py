@@ -13,6 +13,7 @@ from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.policy import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.published import CLAIMS, CLASSES, SLICES, TEMPLATES
+from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.scope import Scope
 from fixtures.cluster import Cluster
 from fixtures.collect import collect
@@ -54,3 +55,11 @@ def test_a_claimed_device_is_judged_like_any_other(target: tuple[Scope, Workspac
         answer = workspace.cluster.request("GET", workspace.cluster.path(key), query={"labelSelector": f"{RUN_LABEL}={RUN}"})
         assert answer.json()["items"] == []
     assert workspace.residue == []
+
+
+def test_a_quota_on_claimed_devices_is_enforced(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    seen = ask_quota(workspace, scope)
+    assert seen.resource == "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+    assert outcomes(judge_quota(seen)) == {Outcome.OK}
+    workspace.clear()
