@@ -100,3 +100,15 @@ def notes(requirements: Iterable[Requirement], snapshot: Snapshot) -> Iterator[s
     if lacking:
         told = f"{_sentence(lacking)} ({len(lacking)} kinds that requirements read)"
         yield f"{told}; gpu-conformance list --snapshot-command prints the command that saves all of them"
+
+
+def one_namespace(snapshot: Snapshot) -> Iterator[str]:
+    """A sentence when a saved snapshot seems to be of one namespace: ``kubectl get pods`` without ``-A`` looks no further.
+
+    Every cluster runs pods in more than one, so all of them in one is doubted where the snapshot itself names several.
+    """
+    namespaces, pods = (snapshot.listing(key).items for key in ("namespaces", "pods"))
+    seen = {pod.namespace for pod in pods}
+    if snapshot.offline and len(seen) == 1 and len(namespaces) > 2 and "kube-system" in {item.name for item in namespaces} - seen:
+        told = f"all {len(pods)} pods saved are of namespace {seen.pop()}, and the cluster has {len(namespaces)} namespaces"
+        yield f"{told}: the others' were not read (kubectl get -A)"

@@ -99,6 +99,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
         scope = Scope(state.snapshot, state.opened.policy)
         found.shortfalls += unmatched.shortfalls(scope)
         found.shortfalls += unjudged.snapshot_gaps(scope, found, state.catalogue)
+        found.shortfalls += unread.one_namespace(state.snapshot)
         if unjudged.is_whole(found):
             found.shortfalls += unjudged.accelerators(scope, results)
             found.shortfalls += unjudged.probes(scope, found, state.catalogue, state.options.access)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from conformance.policy import Policy
+from conformance.unread import notes, one_namespace
 from fixtures.kinds import KINDS
 from fixtures.record import Result, Verdict
 from fixtures.simulator.scenario import defect_names, load_defect, load_scenario
 from fixtures.snapshot import Listing, Snapshot
-from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_snapshot
+from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
 from tests.requirements_offline import scope_of
 
@@ -196,3 +197,33 @@ def test_only_a_name_like_the_platforms_leaves_open_whose_the_namespace_is(names
     result = judge(snapshot, a_policy(), ["FENCE-03"])["FENCE-03"]
     assert result.verdict is expected
     assert (SAID in result.message) == (expected is Verdict.INCONCLUSIVE)
+
+
+NAMESPACES = [a_namespace(name) for name in ("kube-system", "team-a", "team-b")]
+
+
+@pytest.mark.parametrize(
+    ("offline", "namespaces", "pods", "doubted"),
+    [
+        (True, NAMESPACES, [a_pod("a"), a_pod("b")], True),
+        (True, NAMESPACES, [a_pod("a"), a_pod("b", "team-b")], False),
+        (True, NAMESPACES, [a_pod("a", "kube-system")], False),
+        (True, NAMESPACES[:2], [a_pod("a")], False),
+        (True, NAMESPACES, [], False),
+        (False, NAMESPACES, [a_pod("a")], False),
+    ],
+    ids=["one", "two", "the control plane's", "a small cluster", "no pod", "a cluster that was read"],
+)
+def test_pods_of_one_namespace_of_several_were_saved_without_the_others(
+    offline: bool, namespaces: list[Any], pods: list[Any], doubted: bool
+) -> None:
+    said = list(one_namespace(a_snapshot(offline=offline, namespaces=namespaces, pods=pods)))
+    assert [("-A" in text, "team-a" in text) for text in said] == ([(True, True)] if doubted else [])
+
+
+def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() -> None:
+    (note,) = notes(CATALOGUE.by_id.values(), a_snapshot(offline=True, nodes=[a_node()]))
+    read = {key for id_ in READ for key in (*CATALOGUE.by_id[id_].reads, *CATALOGUE.by_id[id_].optional_reads)} - {"nodes"}
+    assert all(key in note for key in read)
+    assert f"({len(read)} kinds that requirements read)" in note
+    assert list(notes(CATALOGUE.by_id.values(), a_snapshot(nodes=[a_node()]))) == []

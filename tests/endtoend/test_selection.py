@@ -48,6 +48,7 @@ def ids(done: Finished) -> list[str]:
         (["-k", "REQ", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("REQ-")]),
         (["-k", "(iso or net) and not NET", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("ISO-")]),
         (["-m", "FENCE-01"], ["FENCE-01"]),
+        (["-m", "FENCE-01 or FENCE-03", "--strict-markers", "-W", "error"], ["FENCE-01", "FENCE-03"]),
         (["-m", "FENCE and not (FENCE-01 or FENCE-02)", "--read-only"], FENCE[2:]),
         (["--only", "FENCE", "-k", "FENCE-01 or REQ"], ["FENCE-01"]),
         (["-m", "FENCE-01", "-n", "2"], ["FENCE-01"]),
