@@ -1,20 +1,29 @@
-"""Which components of a GPU cluster are there: found by the labels, owners and images that they are deployed with (facts 1.8, 4, 5, 6).
+"""Which components of a GPU cluster are there, and which of several workloads that look like one is meant (facts 1.8, 4, 5, 6).
 
-Names of components are the words that experiments use in ``needs``. A policy may say which workload is which
-(``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
+Labels and images only say what looks like a component: everybody can copy them. Which workload it is, is decided by its namespace and
+its owner (:class:`conformance.components.Standing`); where that leaves several, or none, no experiment touches any of them. A policy may
+say which workload is which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
+
+Names of components are the words that experiments use in ``needs``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from chaos.sampling.signals.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, text_of, uid_of
+from conformance.components import Standing, Workload, told
+from conformance.platform_namespaces import OPENSHIFT_NODE, OPERATORS, PlatformNamespaces, exempt, operators_of, release_of
+from conformance.policy import Tenants
+from fixtures.kinds import KINDS
 from fixtures.models import Json
 
 DAEMON_SETS = "apps/daemonsets"
 DEPLOYMENTS = "apps/deployments"
+REPLICA_SETS = "apps/replicasets"
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +102,9 @@ KNOWN: tuple[Component, ...] = (
 )
 """Every component that experiments may need. Remediation is NVSentinel: the quarantining part stands for all of it."""
 
+DETECTORS = ("device-plugin", "host-engine")
+"""Who remembers what NVML once said."""
+
 NAMES = frozenset(component.name for component in KNOWN)
 
 
@@ -112,10 +124,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Components(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and why the rest was not."""
+    """What was found, and why the rest was not. ``unclear``: which workload is meant, or whether one is, cannot be told."""
 
     found: dict[str, Found] = {}
     absent: dict[str, str] = {}
+    unclear: dict[str, str] = {}
 
     def get(self, name: str) -> Found | None:
         """The component, or None."""
@@ -123,10 +136,32 @@ class Components(msgspec.Struct, frozen=True, kw_only=True):
 
     def missing(self, needs: tuple[str, ...]) -> str:
         """Why an experiment that needs these cannot be done here; empty when all are there."""
-        return "; ".join(self.absent.get(name, f"{name} is no known component") for name in needs if name not in self.found)
+        known = {*self.found, *self.unclear}
+        return "; ".join(self.absent.get(name, f"{name} is no known component") for name in needs if name not in known)
+
+    def doubtful(self, names: Sequence[str]) -> str:
+        """What cannot be told about these; empty when all is clear."""
+        return "; ".join(self.unclear[name] for name in dict.fromkeys(names) if name in self.unclear)
 
 
-def detect(view: View, overrides: Mapping[str, str] | None = None) -> Components:
+class Unclear(Exception):
+    """Several workloads could be the component, or those that look like it are nobody's whom the cluster vouches for."""
+
+
+def standing_of(view: View, tenants: Tenants) -> Standing:
+    """What tells the platform's workloads from those that look like them. What cannot be read proves nothing. Raises :class:`NoData`."""
+    resources = []
+    for key in OPERATORS:
+        try:
+            resources += [(KINDS[key].kind, item) for item in view.select(key)]
+        except NoData:
+            continue
+    operators = operators_of(resources)
+    openshift = any(OPENSHIFT_NODE in labels_of(node) for node in view.select("nodes"))
+    return Standing(PlatformNamespaces(tenants, exempt(operators), openshift=openshift), operators)
+
+
+def detect(view: View, standing: Standing, overrides: Mapping[str, str] | None = None) -> Components:
     """Look for every known component. A list that is refused makes a component absent with that reason: it cannot be judged.
 
     ``overrides`` maps a component to ``namespace/name`` of its workload; one that is not there is absent.
@@ -134,9 +169,14 @@ def detect(view: View, overrides: Mapping[str, str] | None = None) -> Components
     overrides = overrides or {}
     found: dict[str, Found] = {}
     absent: dict[str, str] = {}
+    unclear: dict[str, str] = {}
     for component in KNOWN:
         try:
-            workload = _named(view, component, overrides[component.name]) if component.name in overrides else _first(view, component)
+            named = overrides.get(component.name)
+            workload = _named(view, component, named) if named else _proven(view, component, standing)
+        except Unclear as error:
+            unclear[component.name] = str(error)
+            continue
         except NoData as error:
             absent[component.name] = f"whether {component.name} is installed cannot be told: {error}"
             continue
@@ -145,24 +185,27 @@ def detect(view: View, overrides: Mapping[str, str] | None = None) -> Components
             absent[component.name] = f"{component.name} is not installed{where}"
         else:
             found[component.name] = workload
-    return Components(found=found, absent=absent)
+    return Components(found=found, absent=absent, unclear=unclear)
 
 
 def pods_of(view: View, found: Found) -> list[Json]:
-    """Pods of a component, by its workload's selector. One that another controller made is none, whatever labels it has."""
-    if not found.selector:
+    """Pods that a component's workload made: by the UID of their controller, or by that of their ReplicaSet's.
+
+    Its selector only keeps the list short. Labels and names prove nothing. Raises :class:`NoData`.
+    """
+    if not found.selector or not found.uid:
         return []  # an empty selector selects every pod of the namespace
-    return [pod for pod in view.select("pods", found.namespace, labels=found.selector) if not _ended(pod) and not _of_another(pod, found)]
+    makers = {found.uid}
+    if found.key == DEPLOYMENTS:
+        makers |= {uid_of(item) for item in view.select(REPLICA_SETS, found.namespace) if controller_of(item) == found.uid}
+    pods = view.select("pods", found.namespace, labels=found.selector)
+    return [pod for pod in pods if not _ended(pod) and controller_of(pod) in makers - {""}]
 
 
-def _of_another(pod: Json, found: Found) -> bool:
-    """Whether a pod has a controller that is not the component's workload (or one of its ReplicaSets)."""
-    owner = next((item for item in items_of(dig(pod, "metadata").get("ownerReferences")) if item.get("controller") is True), None)
-    if owner is None:
-        return False  # about to be adopted by the workload whose selector it matches
-    if found.key == DAEMON_SETS:
-        return owner.get("uid") != found.uid
-    return owner.get("uid") != found.uid and not text_of(owner.get("name")).startswith(f"{found.name}-")
+def controller_of(obj: Json) -> str:
+    """UID of the controller that made an object; empty when none did."""
+    owners = items_of(dig(obj, "metadata").get("ownerReferences"))
+    return next((text_of(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
 
 
 def _ended(pod: Json) -> bool:
@@ -177,18 +220,37 @@ def _named(view: View, component: Component, name: str) -> Found | None:
     return None
 
 
-def _first(view: View, component: Component) -> Found | None:
+def _proven(view: View, component: Component, standing: Standing) -> Found | None:
+    """The workload that is the component: of those that look like it by labels, else by image. Raises :class:`Unclear`."""
     if component.serves and not _served(view, component.serves):
         return None
     workloads = [item for item in view.select(component.key) if _runs(component.key, item)]
-    for item in workloads:
-        labels = {**labels_of(item), **_template_labels(item)}
-        if any(all(labels.get(key) == value for key, value in wanted.items()) for wanted in component.labels):
-            return _found(component, component.key, item)
-    for item in workloads:
-        if any(_base_name(image) in component.images for image in _images(item)):
-            return _found(component, component.key, item)
+    labelled = [item for item in workloads if _labelled(component, item)]
+    by_image = [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
+    for looking in (labelled, by_image):
+        proven = standing.decided(looking, partial(_candidate, component.key))
+        if len(proven) > 1:
+            names = told(_candidate(component.key, item) for item in proven)
+            raise Unclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
+        if proven:
+            return _found(component, component.key, proven[0])
+    if labelled or by_image:
+        names = told(_candidate(component.key, item) for item in (*labelled, *by_image))
+        how = "expected it in a namespace of the platform, or named by the policy (chaos.components, tenants.moreInfrastructure)"
+        raise Unclear(f"{names} looks like {component.name}, and nothing proves it: {how}")
     return None
+
+
+def _labelled(component: Component, item: Json) -> bool:
+    labels = {**labels_of(item), **_template_labels(item)}
+    return any(all(labels.get(key) == value for key, value in wanted.items()) for wanted in component.labels)
+
+
+def _candidate(key: str, item: Json) -> Workload:
+    meta = dig(item, "metadata")
+    owners = tuple(text_of(owner.get("uid")) for owner in items_of(meta.get("ownerReferences")))
+    kind = KINDS[key].kind
+    return Workload(kind=kind, namespace=namespace_of(item), name=name_of(item), owners=owners, release=release_of(meta))
 
 
 def _served(view: View, key: str) -> bool:

@@ -127,7 +127,7 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
 def _on(plan: Plan, pod: Json, agent: Found) -> bool:
     """Whether a pod on one of the plan's nodes is an agent's."""
     owners = [owner for owner in field(pod, "metadata", "ownerReferences") or () if owner.get("controller") is True]
-    made = any(owner.get("uid") == agent.uid or str(owner.get("name")).startswith(f"{agent.name}-") for owner in owners)
+    made = any(owner.get("uid") == agent.uid for owner in owners)
     return made and field(pod, "metadata", "namespace") == agent.namespace and field(pod, "spec", "nodeName") in plan.nodes
 
 

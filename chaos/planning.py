@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from chaos import published
-from chaos.components import Components, detect, pods_of
+from chaos.components import DETECTORS, Components, detect, pods_of, standing_of
 from chaos.experiment import Experiment
 from chaos.facts import Device, Facts
 from chaos.levels import needs_cordoned
 from chaos.sampling.signals.metrics import port_of
 from chaos.sampling.signals.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
-from chaos.selectors import SELECTORS, Choice, Field, NotApplicable, PlanRefused
+from chaos.selectors import SELECTORS, Choice, Field, NotApplicable, PlanRefused, TargetUnclear
 from chaos.selectors.base import Wanted
 from chaos.selectors.claims import ClaimField
 from chaos.selectors.nodes import is_mig, is_shared
@@ -54,7 +54,8 @@ def make_plan(
     components: Components | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of one experiment. ``node`` is the one that the user named; ``components`` those already found.
+    """The plan of one experiment. ``node`` is the one that the user named; ``components`` those already found; ``overrides`` which
+    workload is which component, instead of what the policy says.
 
     Raises :class:`NotApplicable` when the experiment has no object on this cluster, :class:`PlanRefused` when what it has may not be
     touched now (unhealthy, no other healthy GPU node, too few free devices, or the cluster could not be read).
@@ -65,7 +66,9 @@ def make_plan(
         raise NotApplicable("TargetKind", f"{extension.id} exists on {kinds} targets only, and this one is {target_kind}")
     try:
         view = View.of(cluster)
-        found = components or detect(view, overrides)
+        found = components or detect(view, standing_of(view, policy.tenants), policy.chaos.components if overrides is None else overrides)
+        if doubt := found.doubtful(_relied_on(experiment)):
+            raise TargetUnclear("ComponentUnclear", doubt)
         if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
             raise NotApplicable("ComponentAbsent", reason)
         wanted = _wanted(extension.target)
@@ -95,6 +98,17 @@ def make_plan(
         undo=extension.undo,
         eligible=choice.eligible,
     )
+
+
+def _relied_on(experiment: Experiment) -> list[str]:
+    """Components that an experiment stands on: those it needs, those its undo restarts, and the one that names devices."""
+    extension = experiment.extension
+    names = [*extension.needs, *extension.live_needs]
+    if "agent.restarted" in extension.undo:
+        names += DETECTORS
+    if extension.target.get("select") == "gpu":
+        names.append("exporter")
+    return names
 
 
 def facts(view: View, components: Components, policy: Policy) -> Facts:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+
 import msgspec
 
+from chaos.components import NAMES
 from chaos.levels import Level
 from conformance.policy import Chaos, Policy
 
@@ -46,6 +49,13 @@ def settings_of(
         raise SettingsError(
             f"--chaos-max-level {ceiling}: expected one of {', '.join(f'{level.value} ({level.words})' for level in Level)}"
         )
+    for name, workload in chaos.components.items():
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.4)
+            told = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(NAMES))}"
+            raise SettingsError(f"policy chaos.components: unknown component {name!r}; {told}")
+        if len([part for part in workload.split("/") if part]) != 2:
+            raise SettingsError(f"policy chaos.components.{name}: expected 'namespace/name' of its workload, not {workload!r}")
     stated = chaos.max_level != Chaos().max_level
     if stated and ceiling > chaos.max_level:
         raise SettingsError(f"--chaos-max-level {ceiling}: the policy allows level {chaos.max_level} at most (chaos.maxLevel)")

@@ -305,6 +305,9 @@ class Chaos(Section, frozen=True, kw_only=True):
     """Image of the privileged pods that run host programs: it must have nsenter."""
     canary_image: str = ""
     """Image of the experiments' own workload; empty takes ``probes.image``."""
+    components: dict[str, str] = {}
+    """Which workload is which component, where several could be or none is where components are looked for: ``device-plugin:
+    gpu-system/my-plugin``."""
     protected_namespaces: tuple[str, ...] = ("kube-public", "kube-node-lease", "default")
     """Namespaces (globs) in which nothing is ever touched."""
     remediation: tuple[str, ...] = ()

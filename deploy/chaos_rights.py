@@ -43,6 +43,7 @@ SAMPLED = (
     "list kueue.x-k8s.io/clusterqueues",
     "list scheduling.volcano.sh/podgroups",
     "list nvidia.com/clusterpolicies",
+    "list mellanox.com/nicclusterpolicies",
     "get pods/proxy",
     "get pods/log",
 )

@@ -16,6 +16,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos import components
 from chaos.activities.base import accepted, change, current, facts, fresh, must_be_alone, node_target, poll, seconds, shown
 from chaos.activities.hosts import run
+from chaos.components import DETECTORS
 from chaos.facts import CANARY_LABEL, PREPARATION, canary_namespace
 from chaos.ledger.access import read
 from chaos.ledger.agents import RestartedArgs
@@ -25,9 +26,6 @@ from chaos.ledger.nodes import identity
 from chaos.sampling.signals.pods import WORKER, uuids_in
 from chaos.sampling.signals.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
 from fixtures.record import TargetKind
-
-DETECTORS = ("device-plugin", "host-engine")
-"""Who remembers what NVML once said."""
 
 
 def fail_gpu(mode: str = "lost", xid: int = 0, restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
@@ -127,6 +125,7 @@ def restarted(component: str) -> RestartedArgs:
     return RestartedArgs(
         namespace=found.namespace,
         owner=found.name,
+        owner_uid=found.uid,
         selector=found.selector,
         node=target.name,
         uids=uids,

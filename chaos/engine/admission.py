@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chaos import gates, injector, namespaces, preparing
-from chaos.activities.devices import DETECTORS
 from chaos.artefacts import GateResult
 from chaos.case import Case, Request
-from chaos.components import DAEMON_SETS, Found
+from chaos.components import DAEMON_SETS, DETECTORS, Found
 from chaos.experiment import Experiment
 from chaos.facts import Facts, canary_namespace
 from chaos.gathering import READS, gather

@@ -23,6 +23,7 @@ from chaos.experiment import Experiment
 from chaos.holding import ChaosLease
 from chaos.planning import NotApplicable, PlanRefused, make_plan
 from chaos.results import bare, of_error, result_of
+from chaos.selectors import TargetUnclear
 from chaos.settings import Settings
 from chaos.target import Plan
 from chaos.trouble import LeaseRefused, LedgerError
@@ -133,7 +134,8 @@ class Campaign:
         except NotApplicable as error:
             return bare(experiment, kind, Verdict.NOT_APPLICABLE, [error.code], error.message)
         except PlanRefused as error:
-            return of_error(experiment, kind, Verdict.ERROR, error.code, error.message)
+            unclear = isinstance(error, TargetUnclear)
+            return of_error(experiment, kind, Verdict.INCONCLUSIVE if unclear else Verdict.ERROR, error.code, error.message)
         except ApiTrouble as trouble:
             return of_error(experiment, kind, Verdict.ERROR, trouble.code, trouble.message)
         runner = Runner(experiment, plan, self.folder / experiment.id, self._setting())

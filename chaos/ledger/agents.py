@@ -15,7 +15,9 @@ from fixtures.watch import Observation
 
 
 class RestartedArgs(Args, frozen=True, kw_only=True):
-    """The agent's pods on a node: ``owner`` makes them, ``selector`` finds them, ``uids`` are those that were there before the fault.
+    """The agent's pods on a node: ``owner``, whose UID is ``owner_uid``, makes them. ``uids`` are those that were there before the fault.
+
+    ``selector`` keeps lists short, and proves nothing.
 
     ``allocatable`` are the node's devices to be read back once the new pod has registered; empty where the agent advertises none.
     ``env`` are variables of the experiment: a pod that runs with them is to go too.
@@ -23,6 +25,7 @@ class RestartedArgs(Args, frozen=True, kw_only=True):
 
     namespace: str
     owner: str
+    owner_uid: str
     selector: str
     node: str
     uids: tuple[str, ...]
@@ -53,7 +56,7 @@ class AgentRestarted:
             cluster.request("GET", cluster.path("pods", args.namespace), query={"labelSelector": args.selector}), "list agent's pods"
         )
         for pod in answer.json().get("items") or ():
-            here = field(pod, "spec", "nodeName") == args.node and _made_by(args.owner, pod)
+            here = field(pod, "spec", "nodeName") == args.node and _made_by(args.owner_uid, pod)
             learned = here and (_configured(args, pod) or (blind and _ready(pod)))
             if (uid_of(pod) in args.uids or learned) and not field(pod, "metadata", "deletionTimestamp"):
                 deleted = cluster.delete("pods", str(pod["metadata"]["name"]), args.namespace, uid=uid_of(pod))
@@ -88,11 +91,10 @@ def _pods_differ(args: RestartedArgs, pods: list[Json]) -> str:
     return "" if ready else f"no pod of {args.owner} is Ready on {args.node}"
 
 
-def _made_by(owner: str, pod: Json) -> bool:
-    """Whether a pod is the agent's: made by its owner or a ReplicaSet of it, and by nobody else who uses the same labels."""
+def _made_by(uid: str, pod: Json) -> bool:
+    """Whether a pod is the agent's: its controller is the one of that UID, and nobody else who uses the same labels."""
     refs = field(pod, "metadata", "ownerReferences") or ()
-    names = [str(ref.get("name")) for ref in refs if ref.get("controller")]
-    return not names or any(name == owner or name.startswith(f"{owner}-") for name in names)
+    return bool(uid) and any(ref.get("uid") == uid for ref in refs if ref.get("controller") is True)
 
 
 def _configured(args: RestartedArgs, pod: Json) -> bool:

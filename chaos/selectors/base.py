@@ -34,6 +34,10 @@ class PlanRefused(Exception):
         self.message = message
 
 
+class TargetUnclear(PlanRefused):
+    """What the experiment would touch cannot be told from what only looks like it: nothing is judged, and nothing is touched."""
+
+
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ``target`` block of an experiment. ``component``: whose pod; ``free``: devices that must be free on the node;
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from chaos.components import pods_of
 from chaos.sampling.signals.agents import POLICIES
-from chaos.sampling.signals.view import dig, is_ready, items_of, name_of, namespace_of, node_of, number_of, uid_of
+from chaos.sampling.signals.view import dig, is_ready, items_of, name_of, namespace_of, node_of, number_of, text_of, uid_of
 from chaos.selectors.base import Choice, Field, NotApplicable, PlanRefused
 from chaos.target import Target
+from conformance.platform_namespaces import operators_of
 from fixtures.models import Json
 
 OPERAND_KINDS = ("services", "configmaps")
@@ -34,9 +35,13 @@ def choose_controller(field: Field) -> Choice:
 
 
 def choose_operand(field: Field) -> Choice:
-    """An object that a ClusterPolicy owns: a Service or a ConfigMap, the first by kind and name."""
-    policies = {uid_of(item): name_of(item) for item in field.view.select(POLICIES)}
-    if not policies:
+    """An object that a ClusterPolicy owns, where its operator runs: a Service or a ConfigMap, the first by kind and name.
+
+    Whoever may write an object can name the policy's UID as its owner: the namespace says whose it is.
+    """
+    operators = operators_of(("ClusterPolicy", item) for item in field.view.select(POLICIES))
+    homes = {operator.uid: operator.homes for operator in operators if operator.uid}
+    if not homes:
         raise NotApplicable("NoClusterPolicy", "there is no ClusterPolicy whose operands could be deleted")
     kinds = (field.wanted.kind,) if field.wanted.kind else OPERAND_KINDS
     found = [
@@ -44,7 +49,7 @@ def choose_operand(field: Field) -> Choice:
         for key in kinds
         for item in sorted(field.view.select(key), key=name_of)
         if any(
-            owner.get("uid") in policies and owner.get("controller") is True
+            namespace_of(item) in homes.get(text_of(owner.get("uid")), {}) and owner.get("controller") is True
             for owner in items_of(dig(item, "metadata").get("ownerReferences"))
         )
     ]

@@ -26,6 +26,7 @@ from chaos.sampling.signals.view import (
     text_of,
     uid_of,
 )
+from conformance.platform_namespaces import IGNORED
 from fixtures.models import Json
 
 AMOUNTS = ("capacity", "allocatable")
@@ -100,8 +101,12 @@ def elsewhere(reading: Reading, *, component: str) -> JsonValue:
 
 
 def policy_state(reading: Reading) -> JsonValue:
-    """``status.state`` of the ClusterPolicy; empty without one."""
-    return next((text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)), "")
+    """``status.state`` of the ClusterPolicy that its operator acts upon; empty without one. Raises :class:`NoData` when there are two."""
+    states = {name_of(item): text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)}
+    active = {name: state for name, state in states.items() if state not in IGNORED}
+    if len(active) > 1:
+        raise NoData(f"ClusterPolicies {' and '.join(sorted(active))} are both acted upon")
+    return next(iter(active.values()), "")
 
 
 def operand(reading: Reading) -> JsonValue:

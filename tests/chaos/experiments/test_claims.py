@@ -20,7 +20,7 @@ from chaos.selectors.base import Wanted
 from chaos.selectors.claims import ClaimField
 from chaos.selectors.nodes import choose_daemon_pod
 from fixtures.models import Json
-from tests.chaos.experiments.world import CANARIES, Read, World, node, plan, pod
+from tests.chaos.experiments.world import CANARIES, Read, World, made_by, node, plan, pod
 from tests.chaos.experiments.world import canary as canary_pod
 
 CLAIMED = Facts(device_class="gpu.nvidia.com")
@@ -83,7 +83,7 @@ def field(found: World, **wanted: Any) -> ClaimField:
 
 
 def plugins(*names: str) -> list[Json]:
-    return [pod(f"p-{name}", name, gpus=0, namespace="dra", labels={"app": "plugin"}) for name in names]
+    return [pod(f"p-{name}", name, gpus=0, namespace="dra", labels={"app": "plugin"}, meta=made_by("u")) for name in names]
 
 
 def value(name: str, found: World, read: Read | None = None) -> Any:

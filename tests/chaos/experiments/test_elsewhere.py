@@ -11,13 +11,13 @@ from chaos.facts import Facts
 from chaos.sampling.sample import NoData
 from chaos.sampling.signals.registry import SIGNALS
 from fixtures.models import Json
-from tests.chaos.experiments.world import Read, World, node, plan, pod
+from tests.chaos.experiments.world import Read, World, made_by, node, plan, pod
 
 PLUGIN = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
 
 
 def agent(on: str, **more: Any) -> Json:
-    return pod(f"plugin-{on}", on, gpus=0, namespace="gpu", labels={"app": "plugin"}, **more)
+    return pod(f"plugin-{on}", on, gpus=0, namespace="gpu", labels={"app": "plugin"}, meta=made_by("u"), **more)
 
 
 def value(pods: list[Json], nodes: list[Json] | None = None) -> Any:

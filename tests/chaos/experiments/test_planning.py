@@ -15,7 +15,7 @@ from chaos.selectors import SELECTORS, Choice, Field, NotApplicable, PlanRefused
 from chaos.selectors.base import Wanted
 from fixtures.models import Json
 from fixtures.record import TargetKind
-from tests.chaos.experiments.world import World, node, pod
+from tests.chaos.experiments.world import World, made_by, node, pod, standing
 
 PLUGIN = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
 DEVICES = tuple(Device(uuid=f"GPU-{index}", index=index, pci=f"00000000:0{index}:00.0") for index in range(8))
@@ -117,12 +117,12 @@ def test_a_device_is_named_by_what_its_exporter_tells() -> None:
 
 
 def test_an_agents_pod_is_chosen_on_a_healthy_node_and_only_where_it_is_ready() -> None:
-    pods = [pod(f"p-{name}", name, gpus=0, namespace="gpu", labels={"app": "plugin"}) for name in ("a", "b")]
+    pods = [pod(f"p-{name}", name, gpus=0, namespace="gpu", labels={"app": "plugin"}, meta=made_by("u")) for name in ("a", "b")]
     components = Components(found={"device-plugin": PLUGIN})
     world = three(*pods, pod("x", "a"))
     choice = choose(field(world, components=components, select="daemon-pod", component="device-plugin"))
     assert [(target.kind, target.name, target.node) for target in choice.targets] == [("pods", "p-b", "b")]
-    waiting = [pod("p-a", "a", gpus=0, namespace="gpu", labels={"app": "plugin"}, phase="Pending")]
+    waiting = [pod("p-a", "a", gpus=0, namespace="gpu", labels={"app": "plugin"}, meta=made_by("u"), phase="Pending")]
     with pytest.raises(PlanRefused, match="no healthy GPU node has a ready pod"):
         choose(field(three(*waiting), components=components, select="daemon-pod", component="device-plugin"))
     with pytest.raises(NotApplicable):
@@ -222,7 +222,7 @@ def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() ->
         _workload("gfd", {"app": "gpu-feature-discovery"}, desired=0),
     ]
     operator = [_workload("gpu-operator", {"app": "gpu-operator"})]
-    found = detect(World(apps__daemonsets=daemons, apps__deployments=operator).view())
+    found = detect(World(apps__daemonsets=daemons, apps__deployments=operator).view(), standing())
     assert found.found["device-plugin"].selector == "app=nvidia-device-plugin-daemonset"
     assert found.found["rdma-plugin"].name == "fabric"
     assert found.absent["gfd"] == "gfd is not installed"  # it wants no node
@@ -232,9 +232,9 @@ def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() ->
 
 def test_the_policy_says_which_workload_is_which() -> None:
     world = World(apps__daemonsets=[_workload("mine", {"app": "mine"})], apps__deployments=[])
-    assert detect(world.view(), {"device-plugin": "gpu/mine"}).found["device-plugin"].name == "mine"
-    assert "where the policy says it is" in detect(world.view(), {"device-plugin": "gpu/other"}).absent["device-plugin"]
+    assert detect(world.view(), standing(), {"device-plugin": "gpu/mine"}).found["device-plugin"].name == "mine"
+    assert "where the policy says it is" in detect(world.view(), standing(), {"device-plugin": "gpu/other"}).absent["device-plugin"]
 
 
 def test_a_list_that_is_refused_is_told_as_such() -> None:
-    assert "cannot be told" in detect(World().view()).absent["device-plugin"]
+    assert "cannot be told" in detect(World().view(), standing()).absent["device-plugin"]

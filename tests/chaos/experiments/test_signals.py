@@ -18,7 +18,7 @@ from chaos.sampling.signals.gangs import SIZE_ANNOTATION
 from chaos.sampling.signals.nodes import OTHERS_SECONDS_SIMULATED
 from chaos.sampling.signals.registry import SIGNALS
 from chaos.target import Target
-from tests.chaos.experiments.world import CANARIES, NAMESPACE, Read, World, canary, node, plan, pod
+from tests.chaos.experiments.world import CANARIES, NAMESPACE, Read, World, canary, made_by, node, plan, pod
 
 EXPORTER = Found(component="exporter", key="apps/daemonsets", namespace="gpu", name="exporter", uid="u", selector="app=exporter")
 
@@ -199,7 +199,7 @@ def test_a_gang_is_started_anew_when_none_of_its_members_is_left() -> None:
 
 
 def _page(*rows: str) -> World:
-    exporter = pod("e", "a", gpus=0, namespace="gpu", labels={"app": "exporter"})
+    exporter = pod("e", "a", gpus=0, namespace="gpu", labels={"app": "exporter"}, meta=made_by("u"))
     return World({"|e:9400|proxy": "\n".join(rows) + "\n"}, pods=[exporter])
 
 

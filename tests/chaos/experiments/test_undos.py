@@ -87,7 +87,8 @@ def _ended(cluster: Cluster, name: str) -> bool:
 
 
 def _restarted(**changes: object) -> RestartedArgs:
-    base = {"namespace": "gpu-operator", "owner": "plugin", "selector": "app=plugin", "node": "gpu-1", "uids": ("uid-plugin-1",)}
+    owner = {"owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
+    base = {"namespace": "gpu-operator", **owner, "node": "gpu-1", "uids": ("uid-plugin-1",)}
     return RestartedArgs(**{**base, **changes})  # type: ignore[arg-type]
 
 

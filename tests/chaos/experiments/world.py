@@ -11,6 +11,9 @@ from chaos.facts import CANARY_LABEL, Facts
 from chaos.sampling.sample import NoData
 from chaos.sampling.signals.view import View
 from chaos.target import Plan, Target
+from conformance.components import Standing
+from conformance.platform_namespaces import PlatformNamespaces
+from conformance.policy import Tenants
 from fixtures.models import Json
 from fixtures.record import TargetKind
 
@@ -55,6 +58,16 @@ def pod(name: str, on: str = "", *, gpus: int = 1, phase: str = "Running", names
 def canary(name: str, on: str = "", role: str = "worker", **more: Any) -> Json:
     labels = {CANARY_LABEL: role, **more.pop("labels", {})}
     return pod(name, on, namespace=CANARIES, labels=labels, **more)
+
+
+def made_by(uid: str, kind: str = "DaemonSet") -> Json:
+    """Metadata of what a controller made."""
+    return {"ownerReferences": [{"kind": kind, "name": "any", "uid": uid, "controller": True}]}
+
+
+def standing(*namespaces: str) -> Standing:
+    """Components are looked for in these namespaces (``gpu`` when none is named)."""
+    return Standing(PlatformNamespaces(Tenants(more_infrastructure=namespaces or ("gpu",))), ())
 
 
 class World:

@@ -21,7 +21,7 @@ from chaos.trouble import Aborted
 from conformance.policy import Policy, Probes
 from fixtures.cluster import Cluster
 from fixtures.trouble import ApiTrouble
-from tests.chaos.experiments.world import World, pod
+from tests.chaos.experiments.world import World, pod, standing
 from tests.chaos.safety.world import RUN, acting, daemon_pod, ledger, namespace, plan, soon, world
 
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
@@ -56,7 +56,7 @@ def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, kno
     there = World(
         {"proxy": page}, apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})], apps__deployments=[], pods=[owned("x", "uid-agent")]
     ).view()
-    found = devices(there, detect(there))
+    found = devices(there, detect(there, standing()))
     assert [(one.uuid, one.pci) for one in found.get("a", ())] == known
 
 
@@ -66,7 +66,7 @@ def test_pods_of_a_component_are_those_of_its_own_workload() -> None:
         apps__deployments=[],
         pods=[owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu")],
     ).view()
-    found = detect(there).found["exporter"]
+    found = detect(there, standing()).found["exporter"]
     assert [item["metadata"]["name"] for item in pods_of(there, found)] == ["mine"]
     nothing = Found(component="exporter", key=found.key, namespace="gpu", name="agent", uid="uid-agent", selector="")
     assert pods_of(there, nothing) == []
@@ -78,7 +78,7 @@ def test_a_selector_of_expressions_is_not_lost() -> None:
         "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}],
     }
     there = World(apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
-    assert detect(there).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
+    assert detect(there, standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
 
 
 def going(cluster: Cluster, name: str) -> bool:
@@ -92,6 +92,7 @@ def test_restarting_an_agent_spares_pods_that_use_its_labels(tmp_path: Path) -> 
     args = RestartedArgs(
         namespace="gpu-operator",
         owner="plugin",
+        owner_uid="uid-plugin",
         selector="app=plugin",
         node="gpu-1",
         uids=("uid-plugin-1",),

@@ -1,0 +1,294 @@
+"""No experiment touches what only looks like its target: copies of agents in a namespace that sorts first, second candidates."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.components import Components, detect, pods_of, standing_of
+from chaos.facts import Facts
+from chaos.planning import make_plan
+from chaos.sampling.signals.agents import policy_state
+from chaos.sampling.signals.view import NoData
+from chaos.selection import load_all
+from chaos.selectors import SELECTORS, Field, NotApplicable, TargetUnclear
+from chaos.selectors.base import Wanted
+from chaos.settings import SettingsError, settings_of
+from conformance.policy import Policy, Tenants
+from fixtures.cluster import Cluster
+from fixtures.models import Json
+from fixtures.record import TargetKind, Verdict
+from fixtures.watch import Observation
+from tests.builders import a_policy
+from tests.chaos.experiments.test_end_to_end import campaign_on
+from tests.chaos.experiments.world import Read, World, made_by, node, plan, pod
+
+LABELS = {
+    "device-plugin": {"app": "nvidia-device-plugin-daemonset"},
+    "gfd": {"app": "gpu-feature-discovery"},
+    "exporter": {"app": "nvidia-dcgm-exporter"},
+}
+EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
+RELEASE = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
+CLUSTER_POLICY: Json = {
+    "metadata": {"name": "cluster-policy", "uid": "uid-policy", "annotations": RELEASE},
+    "status": {"state": "ready", "namespace": "gpu-operator"},
+}
+
+
+def agent(component: str, namespace: str, *, owner: str = "uid-policy", image: str = "registry/x:1", name: str = "") -> Json:
+    """The DaemonSet of an agent. A tenant's copy has the same labels, release and owner as the true one."""
+    name = name or component
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{namespace}-{name}",
+            "annotations": RELEASE,
+            **made_by(owner, "ClusterPolicy"),
+        },
+        "spec": {
+            "selector": {"matchLabels": LABELS[component]},
+            "template": {"metadata": {"labels": LABELS[component]}, "spec": {"containers": [{"image": image}]}},
+        },
+        "status": {"desiredNumberScheduled": 2},
+    }
+
+
+def looking(*daemon_sets: Json, tenants: Tenants | None = None, overrides: dict[str, str] | None = None, **lists: list[Json]) -> Components:
+    """What is found in a cluster with an operator, unless ``lists`` say otherwise."""
+    known: dict[str, list[Json]] = {"nodes": [], "nvidia_com__clusterpolicies": [CLUSTER_POLICY], **lists}
+    named: dict[str, Any] = {key.replace("nvidia_com", "nvidia.com"): items for key, items in known.items()}
+    view = World(apps__daemonsets=list(daemon_sets), apps__deployments=[], **named).view()
+    return detect(view, standing_of(view, tenants or Tenants()), overrides)
+
+
+# -- which workload is meant
+
+
+@pytest.mark.parametrize("component", LABELS)
+def test_a_copy_in_a_namespace_that_sorts_first_is_not_taken(component: str) -> None:
+    found = looking(agent(component, "aaa"), agent(component, "gpu-operator"))
+    assert found.found[component].namespace == "gpu-operator"
+    assert found.unclear == {}
+
+
+def test_without_an_operator_a_plugin_is_found_where_clouds_put_it_and_a_copy_is_not() -> None:
+    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
+    found = looking(agent("device-plugin", "aaa"), agent("device-plugin", "kube-system", owner=""), **lists)
+    assert found.found["device-plugin"].namespace == "kube-system"
+
+
+def test_two_candidates_are_an_error_that_names_both_until_the_policy_names_one() -> None:
+    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
+    both = agent("device-plugin", "kube-system", owner=""), agent("device-plugin", "nvidia-device-plugin", owner="")
+    found = looking(*both, **lists)
+    assert "device-plugin" not in found.found
+    assert "DaemonSet kube-system/device-plugin and DaemonSet nvidia-device-plugin/device-plugin" in found.unclear["device-plugin"]
+    assert "chaos.components" in found.unclear["device-plugin"]
+    named = looking(*both, overrides={"device-plugin": "nvidia-device-plugin/device-plugin"}, **lists)
+    assert named.found["device-plugin"].namespace == "nvidia-device-plugin"
+    assert named.unclear == {}
+
+
+def test_the_owner_s_uid_decides_and_only_where_that_operator_runs() -> None:
+    forged, plain = agent("gfd", "monitoring"), agent("gfd", "kube-system", owner="")
+    assert looking(forged, plain, agent("gfd", "gpu-operator")).found["gfd"].namespace == "gpu-operator"
+
+
+def test_look_alikes_of_tenants_alone_are_named_and_not_touched() -> None:
+    found = looking(agent("exporter", "aaa"), agent("exporter", "bbb"), agent("gfd", "gpu-operator"))
+    assert "exporter" not in {*found.found, *found.absent}
+    assert "DaemonSet aaa/exporter and DaemonSet bbb/exporter looks like exporter, and nothing proves it" in found.unclear["exporter"]
+    assert set(found.unclear) == {"exporter"}
+
+
+def test_an_image_is_copied_as_easily_as_a_label() -> None:
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
+    copy, true = agent("gfd", "aaa", image=image), agent("gfd", "monitoring", owner="", image=image)
+    assert looking(copy, true).found["exporter"].namespace == "monitoring"
+    by_label, by_image = agent("exporter", "aaa"), agent("gfd", "gpu-operator", image=image)
+    assert looking(by_label, by_image).found["exporter"].namespace == "gpu-operator"
+
+
+def test_an_operator_in_a_namespace_of_any_name_is_found_by_what_it_says() -> None:
+    policy = {**CLUSTER_POLICY, "status": {"state": "ready", "namespace": "accelerators"}}
+    lists: dict[str, Any] = {"nvidia_com__clusterpolicies": [policy]}
+    assert looking(agent("gfd", "accelerators"), agent("gfd", "aaa"), **lists).found["gfd"].namespace == "accelerators"
+    more = Tenants(more_infrastructure=("my-gpus",))
+    assert looking(agent("gfd", "my-gpus", owner=""), tenants=more).found["gfd"].namespace == "my-gpus"
+
+
+# -- planning
+
+
+def planned(*daemon_sets: Json, policy: Policy | None = None, pods: list[Json] | None = None, id_: str = "A8") -> Any:
+    lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
+    world = World(nodes=[node("a"), node("b")], pods=pods or [], apps__daemonsets=list(daemon_sets), apps__deployments=[], **lists)
+    return make_plan(
+        Served(world),  # type: ignore[arg-type]
+        EXPERIMENTS[id_],
+        run_id="run",
+        cluster_uid="uid",
+        target_kind=TargetKind.SIMULATED,
+        namespace="gpu-conformance-chaos-run",
+        policy=policy or Policy(),
+    )
+
+
+class Served:
+    """A made-up world as a cluster that answers lists."""
+
+    shown_server = "http://made-up"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.path = world.path
+
+    def request(self, method: str, path: str, **more: Any) -> Any:
+        try:
+            body = self._world.fetch(path)
+        except NoData:
+            return Reply(ok=False, status=404, body=b"")
+        return Reply(ok=True, status=200, body=body)
+
+
+class Reply(msgspec.Struct):
+    ok: bool
+    status: int
+    body: bytes
+    message: str = "not found"
+
+
+def agent_pods(namespace: str, component: str = "gfd") -> list[Json]:
+    meta = made_by(f"uid-{namespace}-{component}")
+    return [
+        pod(f"{component}-{on}", on, gpus=0, namespace=namespace, labels=LABELS[component], uid=f"{namespace}-{on}", meta=meta)
+        for on in "ab"
+    ]
+
+
+def test_the_plan_names_the_true_agent_s_pod() -> None:
+    pods = [*agent_pods("aaa"), *agent_pods("gpu-operator")]
+    done = planned(agent("gfd", "aaa"), agent("gfd", "gpu-operator"), pods=pods)
+    assert [target.namespace for target in done.targets] == ["gpu-operator"]
+
+
+def test_two_candidates_refuse_the_experiment_before_its_fault() -> None:
+    two = agent("gfd", "gpu-operator"), agent("gfd", "gpu-operator", name="gfd-2")
+    with pytest.raises(TargetUnclear, match=r"gpu-operator/gfd and DaemonSet gpu-operator/gfd-2 could all be gfd"):
+        planned(*two, pods=agent_pods("gpu-operator"))
+    policy = a_policy(chaos={"components": {"gfd": "gpu-operator/gfd"}})
+    assert planned(*two, policy=policy, pods=agent_pods("gpu-operator")).targets[0].namespace == "gpu-operator"
+
+
+def test_a_doubt_about_what_an_experiment_does_not_stand_on_is_none() -> None:
+    others = agent("exporter", "gpu-operator"), agent("exporter", "gpu-operator", name="second")
+    assert planned(agent("gfd", "gpu-operator"), *others, pods=agent_pods("gpu-operator")).targets
+
+
+def test_a_component_that_the_policy_misspells_is_told_at_once() -> None:
+    for components, words in (({"device-plugn": "a/b"}, "did you mean 'device-plugin'"), ({"gfd": "gfd"}, "expected 'namespace/name'")):
+        with pytest.raises(SettingsError, match=words):
+            settings_of(a_policy(chaos={"components": components}))
+
+
+# -- pods and operands
+
+
+def test_pods_of_a_deployment_are_those_of_its_own_replica_sets() -> None:
+    def replica_set(uid: str, owner: str) -> Json:
+        return {"metadata": {"name": f"gpu-operator-{uid}", "namespace": "gpu-operator", "uid": uid, **made_by(owner, "Deployment")}}
+
+    labels = {"app": "gpu-operator"}
+    pods = [
+        pod(
+            f"gpu-operator-{uid}-x",
+            "a",
+            namespace="gpu-operator",
+            labels=labels,
+            uid=f"of-{uid}",
+            meta=made_by(uid, "ReplicaSet") if uid else {},
+        )
+        for uid in ("old", "new", "foreign", "")
+    ]
+    sets = [replica_set("old", "uid-operator"), replica_set("new", "uid-operator"), replica_set("foreign", "uid-other")]
+    deployment = {
+        "metadata": {"name": "gpu-operator", "namespace": "gpu-operator", "uid": "uid-operator"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+    }
+    lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
+    view = World(nodes=[], pods=pods, apps__daemonsets=[], apps__deployments=[deployment], apps__replicasets=sets, **lists).view()
+    found = detect(view, standing_of(view, Tenants())).found["operator"]
+    assert [item["metadata"]["uid"] for item in pods_of(view, found)] == ["of-old", "of-new"]
+
+
+def operand(namespace: str) -> Json:
+    return {
+        "metadata": {"name": "dcgm-exporter", "namespace": namespace, "uid": f"uid-{namespace}", **made_by("uid-policy", "ClusterPolicy")}
+    }
+
+
+def test_an_object_that_only_claims_to_be_an_operand_is_not_deleted() -> None:
+    def chosen(*services: Json) -> list[str]:
+        lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
+        view = World(services=list(services), configmaps=[], **lists).view()
+        field = Field(view=view, components=Components(), facts=Facts(), wanted=msgspec.convert({"select": "operand"}, Wanted))
+        return [target.namespace for target in SELECTORS["operand"](field).targets]
+
+    assert chosen(operand("aaa"), operand("gpu-operator")) == ["gpu-operator"]
+    with pytest.raises(NotApplicable):
+        chosen(operand("aaa"))
+
+
+def test_the_state_is_that_of_the_cluster_policy_that_counts() -> None:
+    def state(*policies: Json) -> Any:
+        lists: dict[str, Any] = {"nvidia.com/clusterpolicies": list(policies)}
+        return policy_state(Read(World(**lists), plan()))  # type: ignore[arg-type]
+
+    ignored = {"metadata": {"name": "a-second"}, "status": {"state": "ignored"}}
+    assert state(ignored, CLUSTER_POLICY) == "ready"
+    assert state() == ""
+    with pytest.raises(NoData, match="cluster-policy and other are both acted upon"):
+        state(CLUSTER_POLICY, {"metadata": {"name": "other"}, "status": {"state": "notReady"}})
+
+
+# -- the experiments themselves
+
+
+def plant(cluster: Cluster) -> dict[str, str]:
+    """Copy the agents into the namespace ``aaa``, and wait for their pods; the pods' UIDs by name."""
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "aaa", "labels": labels}})
+    apps = {labels["app"] for labels in LABELS.values()}
+    items = cluster.request("GET", cluster.path("apps/daemonsets", "gpu-operator")).json()["items"]
+    copied = [item for item in items if item["spec"]["template"]["metadata"]["labels"].get("app") in apps]
+    assert len(copied) == len(LABELS)
+    for item in copied:
+        meta = {key: item["metadata"].get(key) for key in ("name", "labels", "annotations", "ownerReferences")}
+        account = {"name": item["spec"]["template"]["spec"]["serviceAccountName"], "namespace": "aaa"}
+        cluster.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, namespace="aaa")
+        body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {**meta, "namespace": "aaa"}, "spec": item["spec"]}
+        assert cluster.create("apps/daemonsets", body, namespace="aaa").ok
+    wanted = sum(item["status"]["desiredNumberScheduled"] for item in copied)
+    with Observation(cluster, "pods", "aaa") as observation:
+        for objects in observation.until(time.monotonic() + 30):
+            if len(objects) == wanted and all(item["spec"].get("nodeName") for item in objects.values()):
+                return {name: item["metadata"]["uid"] for name, item in objects.items()}
+    raise AssertionError("the copies have no pods")
+
+
+def test_experiments_kill_the_true_agents_and_leave_planted_copies_alone(tmp_path: Path) -> None:
+    with campaign_on("resilience", tmp_path) as campaign:
+        cluster = campaign._where.cluster
+        before = plant(cluster)
+        results = [campaign.carry_out(EXPERIMENTS[id_]) for id_ in ("A1", "A6", "A8")]
+        assert [(result.id, result.verdict, result.message) for result in results if result.verdict is not Verdict.PASSED] == []
+        assert {target.partition("/")[0].rpartition(" ")[2] for result in results for target in result.targets} == {"gpu-operator"}
+        with Observation(cluster, "pods", "aaa") as observation:
+            now = next(iter(observation.until(time.monotonic() + 10)))
+        assert {name: item["metadata"]["uid"] for name, item in now.items() if "deletionTimestamp" not in item["metadata"]} == before
