@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from fixtures.belongings import belongings, remove
 from fixtures.chaos_record import ChaosReport
 from fixtures.cluster import Cluster
 from fixtures.coverage import Asked, measure
+from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Node
 from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.proof import ProofView, proof_files, read_files, read_proofs
@@ -97,15 +99,26 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     found.shortfalls = list(shortfalls(found, results, floor))
     if results and state.has_snapshot:
         scope = Scope(state.snapshot, state.opened.policy)
-        found.shortfalls += unmatched.shortfalls(scope)
-        found.shortfalls += unjudged.snapshot_gaps(scope, found, state.catalogue)
-        found.shortfalls += unread.one_namespace(state.snapshot)
+        told = [
+            _as_read(unmatched.shortfalls(scope)),
+            _as_read(unjudged.snapshot_gaps(scope, found, state.catalogue)),
+            unread.one_namespace(state.snapshot),
+        ]
         if unjudged.is_whole(found):
-            found.shortfalls += unjudged.accelerators(scope, results)
-            found.shortfalls += unjudged.probes(scope, found, state.catalogue, state.options.access)
-            found.shortfalls += _missing_rows(state)
-        found.notes = [*unread.notes(state.catalogue.by_id.values(), state.snapshot), *unmatched.notes(scope)]
+            told.append(_as_read(unjudged.accelerators(scope, results)))
+            told.append(_as_read(unjudged.probes(scope, found, state.catalogue, state.options.access)))
+            told.append(_as_read(_missing_rows(state)))
+        found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(told)]))
+        found.notes = [*unread.notes(state.catalogue.by_id.values(), state.snapshot), *_as_read(unmatched.notes(scope))]
     return found
+
+
+def _as_read(sentences: Iterable[str]) -> Iterator[str]:
+    """The sentences; the last one tells of a kind that could not be read, where one needs it."""
+    try:
+        yield from sentences
+    except (Inconclusive, NotApplicable) as error:
+        yield error.message
 
 
 def _missing_rows(state: State) -> Iterator[str]:
@@ -183,8 +196,12 @@ def _inventory(state: State) -> list[InventoryRow]:
     if not state.has_snapshot or state.snapshot.listing("nodes").trouble or not state.snapshot.listing("nodes").collected:
         return []
     scope = state.scope
-    rows = []
-    for name, sources in sorted(scope.sources.items()):
+    rows: list[InventoryRow] = []
+    try:
+        found = sorted(scope.sources.items())
+    except (Inconclusive, NotApplicable):  # requirements say why; the inventory holds nothing that is half known
+        return rows
+    for name, sources in found:
         node = state.snapshot.node_by_name.get(name)
         rows.append(
             InventoryRow(

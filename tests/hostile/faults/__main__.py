@@ -47,7 +47,8 @@ def main() -> int:
     arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
     bad = [outcome for outcome in outcomes if outcome.wrong]
     costly = sum(outcome.changed > 0 for outcome in outcomes)
-    print(f"{len(outcomes)} runs, {costly} of them with other verdicts than without faults, {len(bad)} that did something wrong")
+    met = sum(outcome.befell > 0 for outcome in outcomes)
+    print(f"{len(outcomes)} runs, {met} of which met a fault; {costly} ended otherwise than without, {len(bad)} did something wrong")
     return 1 if bad else 0
 
 

@@ -28,6 +28,7 @@ _SAME = {
     Verdict.PASSED: {Verdict.PASSED, Verdict.INCONCLUSIVE},
     Verdict.FAILED: {Verdict.FAILED, Verdict.INCONCLUSIVE},
     Verdict.WARNED: {Verdict.WARNED, Verdict.INCONCLUSIVE},
+    Verdict.WAIVED: {Verdict.WAIVED, Verdict.INCONCLUSIVE},
     Verdict.NOT_APPLICABLE: {Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE},
     Verdict.INCONCLUSIVE: {Verdict.INCONCLUSIVE},
 }
@@ -40,6 +41,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     simulate: str
     faults: list[str]
     exit_code: int
+    befell: int = 0
     changed: int = 0
     seconds: float = 0.0
     requests: int = 0
@@ -65,8 +67,14 @@ def suffered(ordeal: Ordeal, expected: Report, folder: Path) -> Outcome:
                 done = Finished(code=ENDLESS, output=str(error), report=None)
             requests = proxy.requests
         left = left_behind(Cluster.from_kubeconfig(cluster.kubeconfig))
-    befell = [str(fault) for fault in ordeal.faults]
-    outcome = Outcome(seed=ordeal.seed, simulate=ordeal.simulate, faults=befell, exit_code=done.code, requests=requests)
+    outcome = Outcome(
+        seed=ordeal.seed,
+        simulate=ordeal.simulate,
+        faults=[str(fault) for fault in ordeal.faults],
+        befell=sum(fault.befell for fault in ordeal.faults),
+        exit_code=done.code,
+        requests=requests,
+    )
     outcome.wrong = list(wrong(done, expected, left))
     if done.report is not None:
         outcome.seconds = done.report.run.duration_seconds

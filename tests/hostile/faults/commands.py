@@ -50,6 +50,7 @@ def told(seed: int, folder: Path) -> Outcome:
             code, output = _run([*command, "--kubeconfig", str(folder / "proxied"), *consent])
             outcome.requests = proxy.requests
         outcome.exit_code, outcome.faults = code, [str(fault) for fault in faults]
+        outcome.befell = sum(fault.befell for fault in faults)
         outcome.changed = int(code not in (0, 11))
         outcome.wrong = list(_wrong(command, code, output, cluster))
     return outcome

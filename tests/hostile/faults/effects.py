@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -97,9 +98,10 @@ async def trickle(request: web.Request, forward: Forward) -> web.StreamResponse:
     whole = await forward()
     response = web.StreamResponse(status=whole.status, headers={"Content-Type": JSON})
     await response.prepare(request)
-    for byte in whole.body:
-        await response.write(bytes([byte]))
-        await asyncio.sleep(TRICKLE_SECONDS)
+    with contextlib.suppress(ConnectionError):
+        for byte in whole.body:
+            await response.write(bytes([byte]))
+            await asyncio.sleep(TRICKLE_SECONDS)
     return response
 
 

@@ -55,6 +55,7 @@ def endured(seed: int, folder: Path) -> Outcome:
         before = fingerprint.take(on.cluster)
         verdict, residue = _carried_out(on, faults, folder, outcome)
         outcome.faults = [str(fault) for fault in faults]
+        outcome.befell = sum(fault.befell for fault in faults)
         outcome.wrong += _wrong(verdict, residue, before.differences(fingerprint.take(on.cluster)))
         outcome.changed = int(verdict is not Verdict.PASSED)
         outcome.wrong += _unrecovered(on.cluster, folder / "run", before)
