@@ -100,7 +100,7 @@ def judge_quantities(answers: Iterable[tuple[Case, Answer]]) -> Iterator[Finding
             text = f"a well-formed pod with one {case.resource} was refused: {answer.status} {answer.message[:300]}"
             raise Inconclusive("PositiveControlFailed", text)
         if case.causes:
-            yield _refusal(case, answer)
+            yield refusal(Refusal(place=_place(case), what=f"a pod with {case.name}", causes=case.causes), answer)
         else:
             yield _acceptance(case, answer)
 
@@ -109,20 +109,29 @@ def _place(case: Case) -> Subject:
     return Subject("Request", f"{case.resource}: {case.name}")
 
 
-def _refusal(case: Case, answer: Answer) -> Finding:
-    fields = " and ".join(field for field, _ in case.causes)
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be refused: ``what`` says it, ``causes`` are field and part of the message of each."""
+
+    place: Subject
+    what: str
+    causes: tuple[tuple[str, str], ...]
+
+
+def refusal(wanted: Refusal, answer: Answer) -> Finding:
+    """Whether the API refused it, and for its own reason."""
+    fields = " and ".join(field for field, _ in wanted.causes)
     expected = f"422 Invalid at {fields}"
     if answer.ok:
-        message = f"the API accepts a pod with {case.name}: it can be bound with an amount no plugin can serve"
-        return bad(_place(case), f"{answer.status} accepted", expected, _SOURCE, message)
+        message = f"the API accepts {wanted.what}: it can be bound with an amount nobody can serve"
+        return bad(wanted.place, f"{answer.status} accepted", expected, _SOURCE, message)
     if answer.status != 422:
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(_place(case), message, _SOURCE)
-    missing = [field for field, text in case.causes if not _has_cause(answer, field, text)]
+        return undecided(wanted.place, message, _SOURCE)
+    missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]
     if answer.reason != "Invalid" or missing:
         message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
-        return bad(_place(case), f"422 {answer.reason}", expected, _SOURCE, message)
-    return ok(_place(case), f"422 Invalid at {fields}", expected, _SOURCE)
+        return bad(wanted.place, f"422 {answer.reason}", expected, _SOURCE, message)
+    return ok(wanted.place, f"422 Invalid at {fields}", expected, _SOURCE)
 
 
 def _has_cause(answer: Answer, field: str, text: str) -> bool:

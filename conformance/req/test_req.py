@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
-from conformance.req.quantity_probe import ask_quantities, judge_quantities
+from conformance.req.claim_probe import ask_claims, judge_claims
+from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.requirement import requirement
 from conformance.scope import Scope
 from fixtures.evidence import Evidence
+from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.workspace import Workspace
 
 
 @requirement("REQ-01")
 def test_the_api_refuses_malformed_device_amounts_and_copies_limits(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """The API refuses malformed device amounts and copies limits to requests."""
-    judge(judge_quantities(ask_quantities(workspace, scope)))
+    resource = counted_resource(scope)
+    if resource.startswith(BY_CLASS):
+        judge(judge_claims(resource, ask_claims(workspace, resource)))
+    else:
+        judge(judge_quantities(ask_quantities(workspace, scope)))
 
 
 @requirement("REQ-02")

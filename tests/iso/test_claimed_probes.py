@@ -13,6 +13,8 @@ from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.policy import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.published import CLAIMS, CLASSES, SLICES, TEMPLATES
+from conformance.req.claim_probe import ask_claims, judge_claims
+from conformance.req.quantity_probe import counted_resource
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.scope import Scope
 from fixtures.cluster import Cluster
@@ -62,4 +64,12 @@ def test_a_quota_on_claimed_devices_is_enforced(target: tuple[Scope, Workspace])
     seen = ask_quota(workspace, scope)
     assert seen.resource == "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
     assert outcomes(judge_quota(seen)) == {Outcome.OK}
+    workspace.clear()
+
+
+def test_malformed_claims_are_refused_by_name(target: tuple[Scope, Workspace]) -> None:
+    scope, workspace = target
+    resource = counted_resource(scope)
+    found = list(judge_claims(resource, ask_claims(workspace, resource)))
+    assert [finding.outcome for finding in found] == [Outcome.OK] * 5
     workspace.clear()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.req.checks import check_can_be_offered, check_not_overcommitted
+from conformance.req.claim_probe import claim_cases, judge_claims
 from conformance.scope import Scope
-from fixtures.evidence import Outcome
+from fixtures.cluster import Answer
+from fixtures.evidence import Inconclusive, Outcome
 from fixtures.models import Json, Pod
 from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
@@ -126,3 +129,48 @@ def test_one_way_that_can_be_met_is_enough() -> None:
 def test_claims_of_other_things_are_not_judged() -> None:
     claims, classes = [a_claim("c", device_class="net")], [a_class("net", "dra.net")]
     assert pending({"resourceClaimName": "c"}, claims=claims, deviceclasses=classes) == ("none", "")
+
+
+# -- REQ-01
+
+
+def answer(status: int, body: Json) -> Answer:
+    return Answer(status=status, body=msgspec.json.encode(body))
+
+
+def refused(field: str, text: str) -> Answer:
+    causes = [{"reason": "FieldValueInvalid", "message": text, "field": field}]
+    return answer(422, {"kind": "Status", "reason": "Invalid", "message": text, "details": {"causes": causes}, "code": 422})
+
+
+def judged(case: int, given: Answer) -> Outcome:
+    cases = claim_cases("gpu.nvidia.com", "spec.devices.requests[0].exactly")
+    (finding,) = judge_claims("gpu.nvidia.com", [(cases[case], given)])
+    return finding.outcome
+
+
+def accepted(count: object) -> Answer:
+    return answer(201, {"spec": {"devices": {"requests": [{"exactly": {"count": count}}]}}})
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "outcome"),
+    [
+        (0, accepted(1), Outcome.OK),
+        (0, accepted(2), Outcome.BAD),
+        (1, refused("spec.devices.requests[0].exactly.count", "Invalid value: -1: must be greater than zero"), Outcome.OK),
+        (1, refused("spec.devices.requests[0].exactly.count", "another reason"), Outcome.BAD),
+        (1, accepted(-1), Outcome.BAD),
+        (1, answer(403, {"kind": "Status", "reason": "Forbidden", "message": "no"}), Outcome.UNDECIDED),
+        (4, accepted(None), Outcome.BAD),
+        (4, answer(201, {"spec": None}), Outcome.BAD),
+        (4, refused("spec", "no"), Outcome.BAD),
+    ],
+)
+def test_what_the_api_says_of_claims_is_judged(case: int, given: Answer, outcome: Outcome) -> None:
+    assert judged(case, given) is outcome
+
+
+def test_a_refused_control_decides_nothing() -> None:
+    with pytest.raises(Inconclusive):
+        judged(0, refused("spec", "no"))

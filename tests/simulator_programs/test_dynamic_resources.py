@@ -180,7 +180,7 @@ def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> Non
 @pytest.mark.parametrize(
     "spec",
     [
-        request(allocationMode="All"),
+        request(allocationMode="All", count=0),
         request(adminAccess=True),
         request(selectors=[{"cel": {"expression": "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1Gi'))"}}]),
         request(deviceClassName="no-such-class"),

@@ -1,0 +1,88 @@
+"""REQ-01 where devices are claimed: what the API server answers to claims that ask for devices wrongly, by server-side dry-run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from conformance.req.quantity_probe import CONTROL, Refusal, refusal
+from fixtures.cluster import Answer
+from fixtures.evidence import Finding, Inconclusive, Subject, bad, ok
+from fixtures.models import Json
+from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+from fixtures.probes.workspace import Workspace
+
+DEFAULTED = "a claim without a count"
+_SOURCE = "answer to a server-side dry-run"
+
+
+class ClaimCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to write a claim's request, and the causes (field, part of the message) of its refusal; none: it is accepted."""
+
+    name: str
+    request: Mapping[str, str | int]
+    causes: tuple[tuple[str, str], ...] = ()
+
+
+def claim_cases(device_class: str, field: str) -> list[ClaimCase]:
+    """The control first. ``field`` is the path of the request."""
+    own = {"deviceClassName": device_class}
+    count = f"{field}.count"
+    return [
+        ClaimCase(name=CONTROL, request={**own, "allocationMode": "ExactCount", "count": 1}),
+        ClaimCase(name="less than one device", request={**own, "count": -1}, causes=((count, "must be greater than zero"),)),
+        ClaimCase(
+            name="all devices and a count",
+            request={**own, "allocationMode": "All", "count": 2},
+            causes=((count, "must not be specified when allocationMode is 'All'"),),
+        ),
+        ClaimCase(name="no class", request={"count": 1}, causes=((f"{field}.deviceClassName", "Required value"),)),
+        ClaimCase(name=DEFAULTED, request=own),
+    ]
+
+
+def ask_claims(workspace: Workspace, resource: str) -> list[tuple[ClaimCase, Answer]]:
+    """Put every case to the API server. ``resource`` is a DeviceClass by its name as a resource."""
+    namespace, version = workspace.namespace(), workspace.cluster.path(CLAIMS).split("/")[3]
+    field = "spec.devices.requests[0]" + ("" if version == "v1beta1" else ".exactly")
+    found = []
+    for index, case in enumerate(claim_cases(resource.removeprefix(BY_CLASS), field)):
+        body = claim_of(resource, 1, version)
+        request: Json = {"name": "devices", **(case.request if version == "v1beta1" else {"exactly": dict(case.request)})}
+        body = {**body, "metadata": {"name": f"claim-{index}"}, "spec": {"devices": {"requests": [request]}}}
+        found.append((case, workspace.ask(CLAIMS, body, namespace)))
+    return found
+
+
+def judge_claims(resource: str, answers: Iterable[tuple[ClaimCase, Answer]]) -> Iterator[Finding]:
+    """One finding per case. Raises :class:`Inconclusive` when the control was refused: then no refusal means anything."""
+    for case, answer in answers:
+        place = Subject("Request", f"{resource}: {case.name}")
+        if case.name == CONTROL and not answer.ok:
+            text = f"a well-formed claim of one device of {resource} was refused: {answer.status} {answer.message[:300]}"
+            raise Inconclusive("PositiveControlFailed", text)
+        if case.causes:
+            yield refusal(Refusal(place=place, what=f"a claim of {case.name}", causes=case.causes), answer)
+        else:
+            yield _acceptance(place, case, answer)
+
+
+def _acceptance(place: Subject, case: ClaimCase, answer: Answer) -> Finding:
+    expected = "accepted, a count of 1"
+    if not answer.ok:
+        message = f"the API refuses {case.name}: {answer.status} {answer.message[:300]}"
+        return bad(place, f"{answer.status} {answer.reason}", expected, _SOURCE, message)
+    count = _returned_count(answer)
+    if count != 1:
+        message = f"the returned claim asks for {'no count' if count is None else count} of devices: nobody can tell what it will be given"
+        return bad(place, f"count {count}", expected, _SOURCE, message)
+    return ok(place, f"{answer.status}, count 1", expected, _SOURCE)
+
+
+def _returned_count(answer: Answer) -> object:
+    try:
+        request = answer.json()["spec"]["devices"]["requests"][0]
+        return request.get("exactly", request).get("count")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None
