@@ -9,7 +9,7 @@ import msgspec
 from fixtures.record import Cause, Coverage, Result, Verdict
 
 FORBIDDEN = "Forbidden"
-"""Reason code of a requirement that lacked a right."""
+"""Reason code of a requirement that the API server refused something."""
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +34,10 @@ def _cut_short(coverage: Coverage) -> Iterator[str]:
 
 
 def _missing_rights(results: Iterable[Result]) -> Iterator[str]:
-    """A right that is missing is said at any level: who runs the suite can give it."""
+    """A refusal is said at any level of the requirement: who runs the suite can get the right."""
     for result in results:
         if result.verdict is Verdict.INCONCLUSIVE and result.reason_code == FORBIDDEN:
-            yield f"{result.id} lacks a right: {result.message}"
+            yield f"{result.id} was refused: {result.message}"
 
 
 def _below(coverage: Coverage, floor: Floor) -> Iterator[str]:

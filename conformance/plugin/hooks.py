@@ -70,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STATE] = state
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "loadgroup"  # so that the group of workload requirements stays on one worker
+    if getattr(config.option, "maxworkerrestart", "") is None:
+        config.option.maxworkerrestart = "0"  # xdist's group scheduler ends in an internal error, or never, when a worker is replaced
     signal.signal(signal.SIGTERM, _interrupt)
 
 

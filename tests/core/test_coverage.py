@@ -124,5 +124,5 @@ def test_a_requirement_without_a_result_is_a_run_cut_short() -> None:
 
 def test_a_missing_right_gates_at_any_level() -> None:
     lacking = result("NET-02", Verdict.INCONCLUSIVE, reason_code="Forbidden", message="pods could not be listed", level=Level.SHOULD)
-    assert missing(lacking) == ["NET-02 lacks a right: pods could not be listed"]
+    assert missing(lacking) == ["NET-02 was refused: pods could not be listed"]
     assert missing(silent("NET-02", "Timeout", verdict=Verdict.INCONCLUSIVE)) == []

@@ -12,7 +12,7 @@ from conformance.policy import Policy
 from conformance.scope import Scope
 from fixtures.cluster import Cluster
 from fixtures.collect import collect
-from fixtures.record import Cause, Verdict
+from fixtures.record import Cause, Level, Verdict
 from fixtures.simulator.embedded import EmbeddedCluster
 from tests.endtoend.runs import Finished, run_suite
 
@@ -140,3 +140,32 @@ def test_nodes_that_no_probe_could_use_are_inconclusive_although_the_policy_allo
         done = run_suite(tmp_path, "--kubeconfig", str(served.kubeconfig), "--policy", path)
     assert done.code == 10, done.output
     assert not last_line(done).startswith(("CONFORMANT", "PASSED"))
+
+
+def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only")
+    assert any(text.startswith("FENCE-02 was refused: pods could not be listed") for text in shortfalls(done))
+    rights = done.result("INV-03")
+    assert rights.verdict is Verdict.INCONCLUSIVE
+    assert rights.message.startswith("right list pods: the caller may not list pods")
+    assert {result.verdict for result in done.report.results} <= {Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE}  # type: ignore[union-attr]
+
+
+def test_a_run_that_stops_at_its_first_trouble_is_not_conformant(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only", "--only", "FENCE-08,OPS", "-x")
+    assert [(result.id, result.level, result.verdict) for result in done.report.results] == [  # type: ignore[union-attr]
+        ("FENCE-08", Level.SHOULD, Verdict.INCONCLUSIVE)
+    ]
+    assert shortfalls(done)[0].startswith("the run ended before it had judged OPS-01, OPS-02")
+
+
+def test_a_run_that_stops_at_its_first_failure_says_what_it_did_not_reach(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "--maxfail", "1")
+    assert done.code == 1
+    assert "because the run ended before their turn" in last_line(done)
+
+
+def test_a_run_that_lost_a_worker_is_not_conformant(tmp_path: Path) -> None:
+    arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
+    (told,) = shortfalls(run_suite(tmp_path, *arguments))
+    assert told.startswith("the run ended before it had judged FENCE-03")

@@ -38,7 +38,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OTHER_RIGHTS = "the suite's account has the rights of `deploy/` here; `tests/localcluster/rights` takes them away one by one"
-_RIGHTS_PROOF = "there INV-03 fails and what needs the right turns inconclusive, by the real API server's RBAC"
+_RIGHTS_PROOF = "there INV-03 and what needs the right turn inconclusive, by the real API server's RBAC"
 
 CANNOT_EXIST: dict[str, Absent] = {
     "req-api-accepts-malformed": Absent(
