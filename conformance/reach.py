@@ -55,8 +55,12 @@ def withheld(scope: Scope, node: Node) -> str:
 
 def without_devices(scope: Scope, node: Node) -> str:
     """Why no pod can get a device of a node, because it offers none; empty when it offers some."""
-    if any(scope.device_allocatable(node).values()) or scope.sources.get(node.name, {}).get("ResourceSlice"):
+    published = scope.published.get(node.name, ())
+    if any(scope.device_allocatable(node).values()) or any(item.allocatable for item in published):
         return ""
+    if published:
+        drivers = ", ".join(f"{item.driver} publishes {item.whole}" for item in published)
+        return f"it offers no device ({drivers}, of which none can be claimed)"
     if reason := withheld(scope, node):
         return f"it offers no device ({reason})"
     had = [f"{name} {count} in capacity" for name, count in sorted(scope.device_capacity(node).items()) if count]

@@ -157,7 +157,8 @@ def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Fi
 
     Left out where others speak for it or the policy allows it, and undecided else.
     """
-    if others := ", ".join(sorted(spoken)):
+    names = sorted(spoken)
+    if others := ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""):
         return not_judged(subject(node), f"{reason or 'not chosen'}; {others} of the same product was asked", _STATE)
     if matches(node.name, scope.policy.accelerators.allow_not_judged):
         return not_judged(subject(node), f"{reason}; the policy allows it (accelerators.allowNotJudged)", _STATE)

@@ -18,6 +18,7 @@ from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
 from conformance.products import product_of
+from conformance.reach import without_devices
 from conformance.scope import Scope
 from conformance.shortfalls import Floor, shortfalls
 from conformance.version import VERSION
@@ -203,14 +204,15 @@ def _inventory(state: State) -> list[InventoryRow]:
         return rows
     for name, sources in found:
         node = state.snapshot.node_by_name.get(name)
+        reason = scope.why_not_judged(node) or without_devices(scope, node) if node else "no such node"
         rows.append(
             InventoryRow(
                 node=name,
-                sources=[source for source, yes in sources.items() if yes],
+                sources=[*(source for source, yes in sources.items() if yes), *scope.marks.get(name, ())],
                 product=node.metadata.label.get("nvidia.com/gpu.product", "") or product_of(scope, node) if node else "",
                 capacity=_capacity(scope, node) if node else {},
-                judged=node is not None and not scope.why_not_judged(node),
-                message=scope.why_not_judged(node) if node else "no such node",
+                judged=not reason,
+                message=reason,
             )
         )
     return rows

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.places import Place, listable, offers, unlistable
-from conformance.reached import Asked, choose, in_turns, per_node
+from conformance.reached import Asked, choose, in_turns, left_out, per_node
 from conformance.scope import Scope
 from conformance.sorts import sort_of
 from fixtures.evidence import Evidence, Finding, Inconclusive, Outcome, Subject, bad, ok
@@ -117,6 +117,12 @@ def test_judged_counts_the_nodes_that_were_asked_and_total_all() -> None:
     assert said["h-3"] == "busy (nvidia.com/gpu 8 of 8); h-0 of the same product was asked"
     assert "amd.com/gpu" in said["amd"]
     assert "no device" in said["gone"]
+
+
+def test_many_that_speak_for_a_node_are_counted() -> None:
+    node = a_node("z", cordoned=True)
+    finding = left_out(a_scope(nodes=[node]), node, "cordoned", [f"n-{index}" for index in range(9)])
+    assert finding.message == "cordoned; n-0, n-1, n-2 and 6 more of the same product was asked"
 
 
 @pytest.mark.parametrize("allow", [[], ["t-*"]])

@@ -185,10 +185,15 @@ def test_devices_for_virtual_machines_are_left_out_by_leave() -> None:
     )
 
 
-def test_devices_of_a_dra_driver_are_devices() -> None:
-    published = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "c", "devices": [{"name": "gpu-0"}]}}
+@pytest.mark.parametrize(
+    ("taints", "verdict"), [([], Verdict.PASSED), ([{"key": "gpu-lost", "effect": "NoSchedule"}], Verdict.INCONCLUSIVE)]
+)
+def test_devices_of_a_dra_driver_are_devices_unless_none_can_be_claimed(taints: list[dict[str, str]], verdict: Verdict) -> None:
+    device = {"name": "gpu-0", "taints": taints}
+    pool = {"name": "c", "generation": 1, "resourceSliceCount": 1}
+    published = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "c", "pool": pool, "devices": [device]}}
     nodes = [*REACHED, gone("c", labels={NFD: "true"})]
-    assert concluded(a_scope(nodes=nodes, resourceslices=[published])) == (Verdict.PASSED, 3, 3)
+    assert concluded(a_scope(nodes=nodes, resourceslices=[published])) == (verdict, 3 if verdict is Verdict.PASSED else 2, 3)
 
 
 @pytest.mark.parametrize("taint", ["team-a/own=yes:NoSchedule", "aws-node-termination-handler/spot-itn:NoSchedule"])
