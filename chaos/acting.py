@@ -28,6 +28,7 @@ from chaos.rights import Reviewer, Right
 from chaos.target import Plan
 from chaos.trouble import Aborted
 from fixtures.cluster import Cluster
+from fixtures.proof import CHAOS_PREFIX, Proof
 from fixtures.trouble import ApiTrouble
 
 _current: ContextVar[Acting] = ContextVar("acting")
@@ -54,7 +55,15 @@ class Acting:
     """
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, ledger: Ledger, abort: AbortFlag, *, allowed: Callable[[], None], terms: Terms
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        ledger: Ledger,
+        abort: AbortFlag,
+        *,
+        allowed: Callable[[], None],
+        terms: Terms,
+        proof: Proof | None = None,
     ) -> None:
         self.cluster = cluster
         self.plan = plan
@@ -62,7 +71,15 @@ class Acting:
         self.abort = abort
         self._allowed = allowed
         self._terms = terms
+        self._proof = proof
         self._reviewer = Reviewer(cluster)
+
+    @property
+    def proof(self) -> Proof:
+        """What vouches for what the run creates. Raises :class:`fixtures.proof.ProofRefused`."""
+        if self._proof is None:
+            self._proof = Proof.open(self.cluster, self.plan.run_id, prefix=CHAOS_PREFIX, renewing=False)
+        return self._proof
 
     def check(self) -> None:
         """Whether anything may be done now. Raises ActivityFailed with the reason: the experiment then plays its rollbacks."""

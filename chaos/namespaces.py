@@ -6,9 +6,11 @@ import time
 
 from chaos.ledger.access import accepted, field, read, uid_of
 from fixtures import ownership
-from fixtures.cluster import Cluster
+from fixtures.belongings import belongings
+from fixtures.cluster import Answer, Cluster
 from fixtures.models import Json
-from fixtures.proof import CHAOS_PREFIX
+from fixtures.probes import limits
+from fixtures.proof import CHAOS_PREFIX, Proof, read_proofs
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 
@@ -19,6 +21,12 @@ EPHEMERAL = "gpu-conformance.io/ephemeral"
 """Annotation of the shared namespace where a run created it: it goes when the last run is through. An administrator's stays."""
 
 GONE_SECONDS = 60.0
+
+PODS = 100
+"""Pods at a time in a namespace of a run of experiments."""
+
+RIGHTS = (f"create {limits.NETWORK_POLICIES}", f"create {limits.QUOTAS}")
+"""What bounding a namespace takes; its removal takes them along."""
 
 _MESHES_OUT: Json = {"istio-injection": "disabled"}
 
@@ -34,32 +42,64 @@ def ensure_shared(cluster: Cluster) -> None:
     _ensure(cluster, SHARED, labels, {EPHEMERAL: "true"})
 
 
-def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged") -> str:
-    """The run's own namespace; its name. ``cleanup`` finds it by the run's label.
+def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undoing: bool = False) -> str:
+    """The run's own namespace; its name.
 
-    Raises ApiTrouble when it cannot be had, and when one of that name is not the run's: nothing is put into it, and its labels stay.
+    Raises ApiTrouble when it cannot be had, and when one of that name is not proven to be the run's: nothing is put into it, and it
+    stays as it is. One that cannot be bounded is used only for ``undoing``.
     """
     name = of_run(run_id)
-    _ensure(cluster, name, {**ownership.labels(run_id), **_MESHES_OUT, **_security(level)}, {})
-    require_own(read(cluster, "namespaces", name), name, run_id)
+    found = _present(cluster, name)
+    if found is None:
+        proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        labels = {**ownership.labels(run_id), **_MESHES_OUT, **_security(level)}
+        meta = {"name": name, "labels": labels, "annotations": proof.will_create("namespaces", name)}
+        answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        if not proof.confirm("namespaces", name, answer):
+            raise _not_own(name, run_id) if answer.status == 409 else _refused(answer, f"create namespace {name}")
+    else:
+        require_own(cluster, found, run_id)
+    bound(cluster, name, run_id, limits.quota(PODS, {}), needed=not undoing)
     return name
 
 
-def require_own(found: Json | None, name: str, run_id: str) -> None:
-    """Raises ApiTrouble for a namespace that does not carry the run's labels, or went while it was to be used."""
-    present = (field(found or {}, "metadata", "labels")) or {}
-    if any(present.get(key) != value for key, value in ownership.labels(run_id).items()):
-        raise ApiTrouble("AlreadyExists", f"namespace {name} is not of run {run_id}: it is left as it is, and nothing is put into it")
+def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
+    """Raises ApiTrouble for a namespace of which the run's proof does not say that the run created it: its labels say nothing."""
+    view = read_proofs(cluster, run_id).get(run_id)
+    if view is None or not view.created_this("namespaces", found):
+        raise _not_own(str(field(found, "metadata", "name")), run_id)
+
+
+def bound(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:
+    """Close a namespace of the run to all traffic, and bound what it may hold. Raises ApiTrouble when that is refused and ``needed``."""
+    for key, obj in ((limits.NETWORK_POLICIES, limits.closed()), (limits.QUOTAS, quota)):
+        wanted = {**obj, "metadata": {**obj["metadata"], "labels": ownership.labels(run_id)}}
+        answer = cluster.create(key, wanted, namespace=namespace)
+        if needed and answer.status != 409:  # it is the run's own namespace
+            accepted(answer, f"create {key} in namespace {namespace}")
+
+
+def _not_own(name: str, run_id: str) -> ApiTrouble:
+    why = "it is left as it is, and nothing is put into it"
+    return ApiTrouble("AlreadyExists", f"namespace {name} is there, and not proven to be of run {run_id}: {why}")
+
+
+def _refused(answer: Answer, what: str) -> ApiTrouble:
+    return ApiTrouble(answer.reason, f"{what}: {answer.status} {answer.message}")
 
 
 def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[ownership.Leftover]:
-    """Remove what the run created cluster-wide, its namespaces with all that is in them; what is still there.
+    """Remove what the run created cluster-wide, as its proof knows it, its namespaces with all that is in them; what is still there.
 
-    Its proof stays, which vouches for what could not be undone.
+    Its proof stays, which vouches for what could not be undone, and no longer for what is gone.
     """
-    proof = f"{CHAOS_PREFIX}-{run_id}"
-    found = [item for item in ownership.find(cluster, run_id) if (item.key, item.name) != (ownership.PRIORITY_CLASSES, proof)]
-    return ownership.remove(cluster, found, seconds=seconds)
+    views = read_proofs(cluster, run_id)
+    found = belongings(cluster, views, run_id)
+    left = ownership.remove(cluster, list(found.objects), seconds=seconds)
+    if any(name == f"{CHAOS_PREFIX}-{run_id}" for view in views.values() for name, _ in view.classes):
+        proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        proof.settle({(item.key, item.name) for item in left})
+    return left
 
 
 def remove_shared(cluster: Cluster) -> bool:
@@ -73,15 +113,20 @@ def remove_shared(cluster: Cluster) -> bool:
 
 
 def _ensure(cluster: Cluster, name: str, labels: Json, annotations: Json) -> None:
-    found = read(cluster, "namespaces", name)
-    if found is not None and field(found, "metadata", "deletionTimestamp"):
-        _await_gone(cluster, name)
-        found = None
-    if found is None:
+    if _present(cluster, name) is None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels, "annotations": annotations}}
         answer = cluster.create("namespaces", body)
         if answer.reason != "AlreadyExists":
             accepted(answer, f"create namespace {name}")
+
+
+def _present(cluster: Cluster, name: str) -> Json | None:
+    """The namespace, or None; one that is on its way out is waited for. Raises ApiTrouble."""
+    found = read(cluster, "namespaces", name)
+    if found is None or not field(found, "metadata", "deletionTimestamp"):
+        return found
+    _await_gone(cluster, name)
+    return None
 
 
 def _await_gone(cluster: Cluster, name: str) -> None:

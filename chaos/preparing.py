@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chaos import namespaces
 from chaos.experiment import Experiment
 from chaos.facts import Facts, canary_namespace
 from chaos.target import Plan
@@ -28,6 +29,7 @@ def rights(experiment: Experiment, plan: Plan) -> Iterator[str]:
     if not kinds:
         return
     cluster_wide = ("namespaces",) if Facts.of(plan).priority_class else ("namespaces", PRIORITY_CLASSES)
+    yield from (f"{right} in {canary_namespace(plan)}" for right in namespaces.RIGHTS)
     for verb in ("create", "delete"):
         yield from (f"{verb} {kind}" for kind in cluster_wide)
         yield from (f"{verb} {kind} in {canary_namespace(plan)}" for kind in dict.fromkeys(kinds))

@@ -20,6 +20,7 @@ from fixtures import ownership
 from fixtures.cluster import Answer
 from fixtures.models import Json
 from fixtures.ownership import PRIORITY_CLASSES
+from fixtures.probes import limits
 from fixtures.trouble import ApiTrouble
 
 CONFLICTS = 8
@@ -92,19 +93,28 @@ def create(key: str, obj: Json, namespace: str = "", *, preparation: bool = True
     name = str(wanted["metadata"]["name"])
     args = AbsentArgs(key=key, namespace=namespace, name=name, run_id=acting.plan.run_id, grace_seconds=grace)
     with acting.fault("object.absent", args) as fault:
-        created = accepted(_created(key, wanted, namespace), f"create {key} {name}").json()
+        if not namespace:
+            wanted["metadata"]["annotations"] = {**(wanted["metadata"].get("annotations") or {}), **acting.proof.will_create(key, name)}
+        answer = _created(key, wanted, namespace)
+        if not namespace:
+            acting.proof.confirm(key, name, answer)
+        created = accepted(answer, f"create {key} {name}").json()
         fault.applied({PREPARATION: preparation, "kind": key, "name": name, "namespace": namespace, "uid": uid_of(created)})
     return created
 
 
 def _created(key: str, obj: Json, namespace: str) -> Answer:
-    """The API's answer; asked again while one of its servers does not know the PriorityClass yet that was created just now."""
+    """The API's answer; asked again while one of its servers does not know the PriorityClass yet that was created just now, or nobody
+
+    has counted what the new namespace holds.
+    """
     answers: list[Answer] = []
     unknown = f"no PriorityClass with name {canary.own_class(current().plan)['metadata']['name']} was found"
 
     def asked() -> bool:
         answers.append(current().cluster.create(key, obj, namespace=namespace))
-        return not (key == "pods" and answers[-1].status == 403 and unknown in answers[-1].message)
+        late = limits.is_not_counted_yet(answers[-1]) or (answers[-1].status == 403 and unknown in answers[-1].message)
+        return not (key == "pods" and late)
 
     poll(asked, CLASS_SECONDS)
     return answers[-1]
@@ -144,13 +154,20 @@ def own_namespace() -> str:
     name = canary_namespace(acting.plan)
     found = read(acting.cluster, "namespaces", name)
     if found is not None:
-        namespaces.require_own(found, name, acting.plan.run_id)
+        namespaces.require_own(acting.cluster, found, acting.plan.run_id)
     else:
         security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
         labels = {**security, "istio-injection": "disabled"}
         body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         create("namespaces", body)
+        namespaces.bound(acting.cluster, name, acting.plan.run_id, limits.quota(namespaces.PODS, _devices()))
     return name
+
+
+def _devices() -> dict[str, int]:
+    """The most devices that the experiment's own workload may ask for at a time: rival gangs ask twice for all that is free."""
+    free = sum(facts().free.values())
+    return {} if facts().device_class else {facts().resource: 4 * (free + 1)}
 
 
 def own_priority_class() -> str:

@@ -68,7 +68,8 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
     mirror = Mirror.open(cluster, plan.run_id, plan.experiment)
     ledger = Ledger.create(folder / LEDGER, plan.origin, mirror, proof)
     terms = handover.terms.planned(plan.experiment, plan.nodes)
-    return Acting(cluster, plan, ledger, AbortFlag(folder / ABORT), allowed=lambda: must_hold(cluster, plan.run_id), terms=terms)
+    abort = AbortFlag(folder / ABORT)
+    return Acting(cluster, plan, ledger, abort, allowed=lambda: must_hold(cluster, plan.run_id), terms=terms, proof=proof)
 
 
 def _run(document: dict[str, Any], acting: Acting, folder: Path) -> dict[str, Any]:

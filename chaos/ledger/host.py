@@ -76,7 +76,7 @@ class HostAction(ABC):
 
     def rights(self, args: Any) -> tuple[str, ...]:
         """Reading nodes, and injector pods in a namespace of the run."""
-        return ("get nodes", "get namespaces", "create namespaces", *injector.RIGHTS)
+        return ("get nodes", "get namespaces", "create namespaces", *namespaces.RIGHTS, *injector.RIGHTS)
 
     def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
         """Run the undo unless the check shows that there is nothing to undo. What may still act on the host is ended before."""
@@ -119,7 +119,7 @@ class HostAction(ABC):
         means = self._with()
         return injector.run_on_host(
             cluster,
-            namespace=namespaces.ensure_run(cluster, means.run_id),
+            namespace=namespaces.ensure_run(cluster, means.run_id, undoing=True),
             node=args.name,
             image=means.image,
             argv=argv,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,6 +13,7 @@ from chaos.ledger.protocol import Args
 from fixtures import kinds, ownership
 from fixtures.cluster import Cluster
 from fixtures.models import Json
+from fixtures.proof import read_proofs
 
 CREATED = (
     "pods",
@@ -68,7 +70,7 @@ class ObjectAbsent:
     def undo(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> None:
         """Ask for the deletion of exactly the object that is there."""
         found = read(cluster, args.key, args.name, args.namespace)
-        if found is None or not _ours(args, found) or field(found, "metadata", "deletionTimestamp"):
+        if found is None or not _whose(cluster, args)(found) or field(found, "metadata", "deletionTimestamp"):
             return
         answer = cluster.delete(args.key, args.name, args.namespace, uid=uid_of(found), grace_seconds=args.grace_seconds)
         if answer.status != 404:
@@ -77,8 +79,10 @@ class ObjectAbsent:
     def verify(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> str:
         """Empty once no object of ours has that name."""
 
+        ours = _whose(cluster, args)
+
         def differs(found: Json | None) -> str:
-            if found is None or not _ours(args, found):
+            if found is None or not ours(found):
                 return ""
             held = field(found, "metadata", "finalizers")
             return "it is still there" + (f", held by {', '.join(map(str, held))}" if held else "")
@@ -90,8 +94,15 @@ class ObjectAbsent:
         return _where(args.key, args.namespace, args.name), kubectl("delete", typed_name(args.key), args.name, namespace=args.namespace)
 
 
-def _ours(args: AbsentArgs, found: Json) -> bool:
-    return (field(found, "metadata", "labels") or {}).get(ownership.RUN_LABEL) == args.run_id
+def _whose(cluster: Cluster, args: AbsentArgs) -> Callable[[Json], bool]:
+    """What tells the run's own object from one that took its name: the run's proof, for what no namespace of the run holds.
+
+    Where the cluster holds no proof of the run (its folder does), the label has to do. Raises ApiTrouble.
+    """
+    view = None if args.namespace else read_proofs(cluster, args.run_id).get(args.run_id)
+    if view is not None and view.records:
+        return lambda found: view.created_this(args.key, found)
+    return lambda found: (field(found, "metadata", "labels") or {}).get(ownership.RUN_LABEL) == args.run_id
 
 
 def _where(key: str, namespace: str, name: str) -> str:

@@ -7,16 +7,27 @@ from pathlib import Path
 import pytest
 
 from chaos import namespaces
-from chaos.activities.base import own_namespace
+from chaos.activities.base import host_namespace, own_namespace
+from chaos.ledger.replay import replay
+from fixtures import ownership
+from fixtures.probes.limits import NETWORK_POLICIES, QUOTAS
+from fixtures.proof import read_proofs
+from fixtures.simulator.server.troubles import Trouble
 from fixtures.trouble import ApiTrouble
-from tests.chaos.safety.world import RUN, acting, fetch, ledger, namespace, world
+from tests.chaos.safety.world import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
 
 CANARIES = f"{namespaces.of_run(RUN)}-canaries"
 
 
 @pytest.mark.parametrize(
     "labels",
-    [{}, {"app.kubernetes.io/managed-by": "gpu-conformance"}, {"gpu-conformance.io/run": RUN}, {"gpu-conformance.io/run": "another"}],
+    [
+        {},
+        {"app.kubernetes.io/managed-by": "gpu-conformance"},
+        {"gpu-conformance.io/run": RUN},
+        {"gpu-conformance.io/run": "another"},
+        ownership.labels(RUN),
+    ],
     ids=str,
 )
 def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: dict[str, str]) -> None:
@@ -32,7 +43,48 @@ def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: 
 
 def test_it_is_created_once_and_used_again(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
-        assert namespaces.ensure_run(cluster, RUN) == namespaces.ensure_run(cluster, RUN)
+        name = namespaces.ensure_run(cluster, RUN)
+        assert namespaces.ensure_run(cluster, RUN) == name
+        assert read_proofs(cluster)[RUN].created_this("namespaces", fetch(cluster, "namespaces", name))
+        assert namespaces.remove_run(cluster, RUN) == []
+        assert read_proofs(cluster)[RUN].names == ()
+
+
+@pytest.mark.parametrize("undoing", [False, True])
+def test_one_that_cannot_be_bounded_is_used_for_putting_back_only(tmp_path: Path, undoing: bool) -> None:
+    with world(tmp_path, Trouble("create", NETWORK_POLICIES, 403, 9)) as (cluster, _):
+        if undoing:
+            assert namespaces.ensure_run(cluster, RUN, undoing=True)
+        else:
+            with pytest.raises(ApiTrouble, match="networkpolicies"):
+                namespaces.ensure_run(cluster, RUN)
+
+
+def test_both_namespaces_are_closed_and_bounded(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current():
+            spaces = [own_namespace(), host_namespace()]
+        for space in spaces:
+            [policy] = cluster.request("GET", cluster.path(NETWORK_POLICIES, space)).json()["items"]
+            [quota] = cluster.request("GET", cluster.path(QUOTAS, space)).json()["items"]
+            assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+            assert quota["spec"]["hard"]["pods"] == str(namespaces.PODS)
+
+
+def test_what_took_the_name_of_the_workload_s_namespace_is_not_deleted(tmp_path: Path) -> None:
+    """Labelled as the run's by whoever created it, after the run's own was gone."""
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        with acting(tmp_path, cluster, book).as_current():
+            name = own_namespace()
+        meta = fetch(cluster, "namespaces", name)["metadata"]
+        assert cluster.delete("namespaces", name).ok
+        theirs = {"name": name, "labels": meta["labels"], "annotations": meta["annotations"]}
+        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
+        assert replay(book, cluster, soon(), terms=ANYTHING) == []
+        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
+        assert namespaces.remove_run(cluster, RUN) == []
+        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
 
 
 def test_the_shared_namespace_of_an_administrator_keeps_its_labels(tmp_path: Path) -> None:
