@@ -151,7 +151,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(meta, dict) or (meta.get("name"), meta.get("namespace") or "") != (args.name, args.namespace):
                 yield f"another object than {args.key} {args.namespace}/{args.name}"
         elif isinstance(args, RestartedArgs):
-            if not args.selector or not args.owner:
+            if not args.selector or not args.owner_uid:
                 yield f"all pods of {args.namespace}"
         elif on_host and isinstance(args, KubeletArgs):
             own = f"gpu-conformance-{entry.run_id}-{entry.experiment.lower()}-"

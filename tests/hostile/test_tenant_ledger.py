@@ -222,7 +222,8 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
 NODE = {"name": "gpu-1", "uid": "uid-gpu-1"}
 OWN = f"gpu-conformance-chaos-{RUN}"
 UNIT = f"gpu-conformance-{RUN}-n2-kubelet-stop"
-PLUGIN = {"namespace": "gpu-operator", "owner": "plugin", "selector": "app=plugin", "node": "gpu-1", "uids": ["uid-plugin-1"]}
+OWNER = {"owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
+PLUGIN = {"namespace": "gpu-operator", **OWNER, "node": "gpu-1", "uids": ["uid-plugin-1"]}
 
 ENV = {
     "key": "apps/daemonsets",
@@ -275,6 +276,7 @@ def terms() -> Terms:
         ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "no name of an object"),
         ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
         ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
+        ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
         ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
         ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
         ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
