@@ -29,7 +29,7 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
 
     A device belongs to the first class by name of those that choose the fewest devices: the class made for it.
     """
-    held = set(scope.claims.holders())
+    held = set(scope.claims.holders)
     found = []
     for item in scope.published.get(node.name, ()):
         sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}

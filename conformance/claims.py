@@ -151,6 +151,7 @@ class Claims:
 
     # -- what claims hold ------------------------------------------------------------------------------
 
+    @cached_property
     def holders(self) -> dict[DeviceId, list[Holder]]:
         """Claims by the device that they were allocated. Admin access holds nothing (facts 3.3)."""
         table: dict[DeviceId, list[Holder]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.adv.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
-from conformance.adv.claimed import check_count, check_published, check_untainted
+from conformance.adv.claimed import Machines, check_count, check_published, check_untainted
 from conformance.adv.offered import exempt, same_devices
 from conformance.adv.physical import GPU_COUNT, Physical, physical
 from conformance.outputs.node_labels import advertisement, expectations, is_vgpu
@@ -107,11 +107,12 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
 
 def check_arithmetic(scope: Scope) -> Iterator[Finding]:
     """Per accelerator node and resource: capacity == physical devices × units per device, and the sources of "physical" agree."""
+    machines = Machines(scope)
     for node in scope.accelerator_nodes:
-        yield from _arithmetic(scope, node, scope.published.get(node.name, []))
+        yield from _arithmetic(scope, node, scope.published.get(node.name, []), machines)
 
 
-def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Iterator[Finding]:
+def _arithmetic(scope: Scope, node: Node, through_dra: list[Published], machines: Machines) -> Iterator[Finding]:
     labels, capacity = node.metadata.label, scope.device_capacity(node)
     sources = physical(node, scope.policy, through_dra)
     offered = {name: count for name, count in capacity.items() if count > 0}
@@ -119,7 +120,7 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published]) -> Itera
         yield _split_arithmetic(scope, node, through_dra, offered)
         return
     if through_dra and not offered:
-        yield from check_count(scope, node, through_dra)
+        yield from check_count(scope, node, through_dra, machines)
         return
     if not offered and (reason := exempt(scope, node, through_dra)):
         yield not_judged(subject(node), reason, "node labels, ResourceSlices")

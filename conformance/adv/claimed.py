@@ -61,12 +61,36 @@ def check_untainted(node: Node, item: Published) -> Finding:
     tainted = [f"{device.id[2]} {device.taint}" for device in item.devices if device.taint]
     observed, expected = f"{total - len(tainted)} allocatable", f"{total} (published)"
     if tainted:
-        message = f"{len(tainted)} of {total} devices of {item.driver} are tainted ({_listed(tainted)}): new claims do not get them"
+        message = (
+            f"{len(tainted)} of {total} devices of {item.driver} are tainted or ill ({_listed(tainted)}): new claims should not get them"
+        )
         return bad(subject, observed, expected, SLICES, message)
     return ok(subject, observed, expected, SLICES)
 
 
-def check_count(scope: Scope, node: Node, drivers: list[Published]) -> Iterator[Finding]:
+class Machines:
+    """Published devices of the accelerator nodes by product and kind of machine, which is what one node is compared with."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._counts: dict[tuple[str, str], dict[str, int]] = {}
+        for node in scope.accelerator_nodes:
+            found = scope.published.get(node.name)
+            if found and not any(item.incomplete for item in found):
+                self._counts.setdefault(self._kind(node), {})[node.name] = sum(item.whole for item in found)
+        self._most = {kind: sorted(counts, key=lambda name: (-counts[name], name))[:2] for kind, counts in self._counts.items()}
+
+    def _kind(self, node: Node) -> tuple[str, str]:
+        return product_of(self._scope, node), machine_of(node)
+
+    def fullest_other(self, node: Node) -> tuple[str, int] | None:
+        """The other node of the kind that publishes most, and how many; None without another."""
+        kind = self._kind(node)
+        others = [name for name in self._most.get(kind, ()) if name != node.name]
+        return (others[0], self._counts[kind][others[0]]) if others else None
+
+
+def check_count(scope: Scope, node: Node, drivers: list[Published], machines: Machines) -> Iterator[Finding]:
     """ADV-03: as many physical devices are published as the node has by other sources, else as other machines of its kind publish."""
     subject = Subject("Node", f"{node.name} devices")
     for item in drivers:
@@ -86,33 +110,24 @@ def check_count(scope: Scope, node: Node, drivers: list[Published]) -> Iterator[
     elif any(item.boot for item in owned):
         yield ok(subject, observed, others, SLICES)
     else:  # what agents count vanishes from labels and slices alike when a device is lost
-        yield _beside_peers(scope, node, subject, f"{observed}, {others}" if others else observed, count, agents=bool(owned))
+        shown = f"{observed}, {others}" if others else observed
+        yield _beside_peers(subject, shown, count, machines.fullest_other(node), machine_of(node), agents=bool(owned))
 
 
-def _beside_peers(scope: Scope, node: Node, subject: Subject, observed: str, count: int, *, agents: bool) -> Finding:
-    product, machine = product_of(scope, node), _machine(node)
-    peers = {
-        other.name: sum(item.whole for item in found)
-        for other in scope.accelerator_nodes
-        if other.name != node.name
-        and (found := scope.published.get(other.name))
-        and not any(item.incomplete for item in found)
-        and (product_of(scope, other), _machine(other)) == (product, machine)
-    }
-    most = max(peers, key=lambda name: (peers[name], name), default="")
-    if not peers and not agents:
+def _beside_peers(subject: Subject, observed: str, count: int, peer: tuple[str, int] | None, machine: str, *, agents: bool) -> Finding:
+    if peer is None and not agents:
         return not_judged(subject, "no label, policy or other machine of its kind says how many devices it has", SLICES)
-    if not peers or count >= peers[most] or (agents and not machine):
-        return ok(subject, observed, f"at least {peers[most]}, as {most} publishes" if peers and machine else observed, SLICES)
-    message = f"{observed}, and {peers[most]} by those of {most}"
+    if peer is None or count >= peer[1] or (agents and not machine):
+        return ok(subject, observed, f"at least {peer[1]}, as {peer[0]} publishes" if peer and machine else observed, SLICES)
+    message = f"{observed}, and {peer[1]} by those of {peer[0]}"
     if machine:
-        expected = f"{peers[most]}, as {most} publishes"
-        return bad(subject, observed, expected, SLICES, f"{message}, which is {machine} too: devices that were bought take no pods")
+        message = f"{message}, which is {machine} too: devices that were bought take no pods"
+        return bad(subject, observed, f"{peer[1]}, as {peer[0]} publishes", SLICES, message)
     hint = "the machines differ or devices are lost: state advertisement.devicesPerNode in the policy"
     return undecided(subject, f"{message}, which has the same product: {hint}", SLICES)
 
 
-def _machine(node: Node) -> str:
+def machine_of(node: Node) -> str:
     """The kind of a machine, where it fixes the number of devices: an instance type, or a server's model. Empty for virtual machines."""
     labels = node.metadata.label
     kind = labels.get(_INSTANCE_TYPE, "") or labels.get(_SERVER, "")

@@ -52,8 +52,10 @@ class SliceDevice(msgspec.Struct, frozen=True):
 
     @property
     def tainted(self) -> str:
-        """The first taint that keeps the device from new claims, as text, or empty."""
-        return next((str(taint) for taint in self.taints if taint.hard), "")
+        """The first taint that keeps the device from new claims, or its driver's own word that it is ill, as text; empty without."""
+        health = self.attribute("healthy") or self.attribute("health")
+        ill = f"health {health}" if health.lower() in ("false", "unhealthy") else ""
+        return next((str(taint) for taint in self.taints if taint.hard), ill)
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -134,7 +136,7 @@ def _slice(item: Json) -> Slice:
         name=text_of(mapping(item.get("metadata")).get("name")),
         api_version=text_of(item.get("apiVersion")),
         driver=text_of(spec.get("driver")),
-        node=text_of(spec.get("nodeName")),
+        node=text_of(spec.get("nodeName")) or _only_node(spec.get("nodeSelector")),
         pool=text_of(pool.get("name")),
         generation=generation or 0,
         expected_slices=expected or 0,
@@ -163,8 +165,21 @@ def _device(entry: Json) -> SliceDevice:
         capacity={name: text_of(value.get("value") if isinstance(value, dict) else value) for name, value in amounts.items()},
         counters=tuple(text_of(mapping(item).get("counterSet")) for item in sequence(body.get("consumesCounters"))),
         shareable=body.get("allowMultipleAllocations") is True,
-        node=text_of(body.get("nodeName")),
+        node=text_of(body.get("nodeName")) or _only_node(body.get("nodeSelector")),
     )
+
+
+def _only_node(selector: object) -> str:
+    """The node that a selector names, or empty: devices that several nodes can reach are nobody's."""
+    terms = sequence(mapping(selector).get("nodeSelectorTerms"))
+    if len(terms) != 1:
+        return ""
+    term = mapping(terms[0])
+    for item in map(mapping, [*sequence(term.get("matchFields")), *sequence(term.get("matchExpressions"))]):
+        values = sequence(item.get("values"))
+        if item.get("key") in ("metadata.name", "kubernetes.io/hostname") and item.get("operator") == "In" and len(values) == 1:
+            return text_of(values[0])
+    return ""
 
 
 def pools(slices: Iterable[Slice]) -> list[Pool]:

@@ -21,7 +21,7 @@ _SOURCE = "allocations of ResourceClaims, ResourceSlices"
 
 def check_given_once(scope: Scope) -> Iterator[Finding]:
     """One finding per node and DRA driver, and one per device that a claim holds although nobody publishes it."""
-    holders = scope.claims.holders()
+    holders = scope.claims.holders
     for node, drivers in sorted(scope.published.items()):
         for item in drivers:
             place = Subject("Node", f"{node} {item.driver}")

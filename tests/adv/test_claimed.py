@@ -79,6 +79,31 @@ def test_hard_taints_take_devices_away(effect: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("health", "word"),
+    [({"healthy": {"bool": False}}, "failed"), ({"health": {"string": "Unhealthy"}}, "failed"), ({"healthy": {"bool": True}}, "passed")],
+)
+def test_a_device_that_its_driver_calls_ill_is_not_allocatable(health: Json, word: str) -> None:
+    device = a_device("gpu-1")
+    assert judged([a_slice("gpu-0", devices=[{**device, "attributes": {**device["attributes"], **health}}])])["2"] == word
+
+
+def test_devices_that_only_one_node_can_reach_are_its_own() -> None:
+    def selecting(**term: object) -> Json:
+        found = a_slice("gpu-0", devices=4)
+        del found["spec"]["nodeName"]
+        return {**found, "spec": {**found["spec"], "nodeSelector": {"nodeSelectorTerms": [term]}}}
+
+    field: Json = {"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}
+    assert judged([selecting(matchFields=[field])])["1"] == "passed"
+    assert judged([selecting(matchExpressions=[{**field, "key": "kubernetes.io/hostname"}])])["1"] == "passed"
+    assert judged([selecting(matchExpressions=[{**field, "key": "rack", "values": ["r1", "r2"]}])])["1"] == "failed"
+    each = a_slice("gpu-0", devices=[a_device("gpu-0", nodeName="gpu-0"), a_device("gpu-1", nodeName="gpu-9")])
+    del each["spec"]["nodeName"]
+    scope = a_scope(nodes=[a_dra_node()], resourceslices=[each])
+    assert [len(scope.published[name][0].devices) for name in ("gpu-0", "gpu-9")] == [1, 1]
+
+
+@pytest.mark.parametrize(
     ("selector", "word"),
     [
         ({"driver": "gpu.nvidia.com", "pool": "gpu-0", "device": "gpu-1"}, "failed"),
