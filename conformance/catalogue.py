@@ -6,10 +6,11 @@ import difflib
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from conformance.platform_namespaces import READS
 from conformance.requirement import Requirement
+from fixtures import yaml_text
+from fixtures.yaml_text import NotYaml
 
 FOLDER = Path(__file__).parent
 
@@ -69,8 +70,8 @@ def load_catalogue(folder: Path = FOLDER) -> Catalogue:
 def _load(path: Path) -> Area:
     where = f"{path.parent.name}/{path.name}"
     try:
-        area = msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), Area)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        area = msgspec.convert(yaml_text.load(path.read_text(encoding="utf-8")), Area)
+    except (NotYaml, msgspec.ValidationError) as error:
         raise CatalogueError(f"{where}: {error}") from error
     for requirement in area.requirements:
         problems = requirement.problems()

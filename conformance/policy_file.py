@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from conformance.policy import Policy
+from fixtures import yaml_text
 from fixtures.models import Json
+from fixtures.yaml_text import NotYaml
 
 
 class PolicyError(Exception):
@@ -28,13 +29,13 @@ def policy_schema() -> Json:
 def read_policy_file(path: Path) -> Json:
     """The document of a policy file, schema checked. Raises :class:`PolicyError`."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        document = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PolicyError(f"policy {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise PolicyError(f"policy {path}: not text") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise PolicyError(f"policy {path}: not YAML: {' '.join(str(error).split())[:200]}") from None
+    except NotYaml as error:
+        raise PolicyError(f"policy {path}: not YAML: {error}") from None
     document = {} if document is None else document
     check(document, f"policy {path}")
     return dict(document)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from chaos.engine.block import Known, mistakes, unknown
 from chaos.experiment import EXTENSION, Experiment, Extension
+from fixtures import yaml_text
+from fixtures.yaml_text import NotYaml
 
 _TOP = {"version", "title", "description", "tags", "contributions", "configuration", "extensions", "steady-state-hypothesis", "method"} | {
     "rollbacks"
@@ -36,10 +37,10 @@ class ExperimentError(Exception):
 def load(path: Path, known: Known) -> Experiment:
     """Read one experiment. Raises :class:`ExperimentError` with everything that is wrong with it."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        document = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (NotYaml, UnicodeDecodeError) as error:
         raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())[:300]}") from None
     return build(document, known, str(path))
 

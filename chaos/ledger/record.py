@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fixtures import proof
+from fixtures import json_text, proof
 
 
 class State(StrEnum):
@@ -62,8 +62,8 @@ def encode(line: Line) -> bytes:
 
 
 def decode(text: bytes) -> Line:
-    """Read one line. Raises ``msgspec.MsgspecError`` when it is not one, ValueError when an armed line has no entry of its own number."""
-    line = _decoder.decode(text)
+    """Read one line. Raises ValueError when it is not one, or when an armed line has no entry of its own number."""
+    line: Line = json_text.decode_with(_decoder, text)
     if (line.state is State.ARMED) != (line.entry is not None):
         raise ValueError(f"line {line.seq}: an entry comes with 'armed', and with 'armed' only")
     if line.entry is not None and line.entry.seq != line.seq:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
+
+from fixtures import yaml_text
+from fixtures.yaml_text import NotYaml
 
 MAX_BYTES = 256 * 1024
 _PREFIX = "nvidia.com/"
@@ -39,9 +41,9 @@ def parse(text: str) -> PluginConfig:
     if len(text) > MAX_BYTES:
         raise PluginConfigError(f"it is longer than {MAX_BYTES} bytes")
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PluginConfigError(f"malformed YAML: {' '.join(str(error).split())[:160]}") from error
+        document = yaml_text.load(text, most=MAX_BYTES)
+    except NotYaml as error:
+        raise PluginConfigError(f"malformed YAML: {error}") from error
     config = _section(document, "the file")
     version = config.get("version")
     if version not in (None, "", "v1"):

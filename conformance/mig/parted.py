@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
 from conformance.outputs import mig_geometry
 from conformance.outputs.mig_geometry import Geometry
+from fixtures import yaml_text
+from fixtures.yaml_text import NotYaml
 
 MAX_BYTES = 1024 * 1024
 _FILTER = re.compile(r"0x([0-9A-Fa-f]{4})10DE\Z", re.IGNORECASE)
@@ -85,9 +86,9 @@ def parse(text: str) -> dict[str, tuple[Row, ...]]:
     if len(text) > MAX_BYTES:
         raise PartedError(f"it is longer than {MAX_BYTES} bytes")
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PartedError(f"malformed YAML: {' '.join(str(error).split())[:160]}") from error
+        document = yaml_text.load(text, most=MAX_BYTES)
+    except NotYaml as error:
+        raise PartedError(f"malformed YAML: {error}") from error
     configs = document.get("mig-configs") if isinstance(document, dict) else None
     if not isinstance(configs, dict):
         raise PartedError("it has no mig-configs")

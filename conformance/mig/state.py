@@ -41,9 +41,9 @@ def ask_since(cluster: Cluster, nodes: list[Node]) -> dict[str, float]:
     for node in nodes:
         try:
             answer = cluster.get("nodes", node.name)
+            since = written_at(answer.json()) if answer.ok else None
         except ApiTrouble:
             continue
-        since = written_at(answer.json()) if answer.ok else None
         if since is not None:
             found[node.name] = since
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,9 @@ import msgspec
 
 from conformance.net.reading import entries, mapping, name_of, text
 from conformance.scope import Scope
+from fixtures import json_text
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok
+from fixtures.json_text import NotJson
 from fixtures.models import Json
 
 KEY = "mellanox.com/nicclusterpolicies"
@@ -117,6 +118,6 @@ def _decoded(config: Any) -> Any:
     if not isinstance(config, str):
         return None
     try:
-        return json.loads(config)
-    except (ValueError, RecursionError):
+        return json_text.decode(config)
+    except NotJson:
         return None

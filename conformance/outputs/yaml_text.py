@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
-from conformance.outputs.unreadable import Unreadable, readable_text
+from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
+from fixtures import json_text, yaml_text
+from fixtures.json_text import NotJson
+from fixtures.yaml_text import NotYaml
 
 Json = dict[str, Any]
-MAX_ALIASES = 64
 _LEADING = re.compile(r"\A(?:[ \t]*(?:[#$][^\n]*)?\n)*[ \t]*")
-_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_objects(text: str) -> list[Json]:
@@ -31,8 +29,8 @@ def load_objects(text: str) -> list[Json]:
     documents: list[Any]
     if stripped[:1] in "{[":
         try:
-            documents = [json.loads(stripped)]
-        except (ValueError, RecursionError) as error:
+            documents = [json_text.decode(stripped)]
+        except NotJson as error:
             raise Unreadable(f"malformed JSON: {_first_line(error)}") from error
     else:
         documents = _load_yaml(text)
@@ -58,40 +56,9 @@ def _load_yaml(text: str) -> list[Any]:
         raise Unreadable("neither a JSON nor a YAML object found")
     kept = [line for line in lines[start:] if line.strip() != "..." and not line.startswith(("$ ", "```"))]
     try:
-        loader = _LOADER("\n".join(kept))
-        try:
-            documents = []
-            while loader.check_data():
-                documents.append(_bounded(loader))
-            return documents
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError, OverflowError) as error:
+        return yaml_text.load_all("\n".join(kept), most=MAX_CHARACTERS)
+    except NotYaml as error:
         raise Unreadable(f"malformed YAML: {_first_line(error)}") from error
-
-
-def _bounded(loader: Any) -> Any:
-    node = loader.get_node()
-    shared: dict[int, int] = {}
-    if node is not None:
-        _count_shared(node, shared)
-    return loader.construct_document(node) if node is not None else None
-
-
-def _count_shared(node: Any, shared: dict[int, int]) -> None:
-    """Refuse documents in which aliases repeat collections: printed objects have none, and they grow exponentially."""
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if not isinstance(current, yaml.CollectionNode):
-            continue
-        count = shared[id(current)] = shared.get(id(current), 0) + 1
-        if count > 1:
-            if sum(shared.values()) - len(shared) > MAX_ALIASES:
-                raise ValueError("too many YAML aliases")
-            continue
-        for child in current.value:
-            stack.extend(child if isinstance(child, tuple) else (child,))
 
 
 def _opens(line: str) -> bool:

@@ -13,6 +13,8 @@ import msgspec
 from chaos.facts import CANARY_LABEL
 from chaos.sampling.sample import Reading
 from chaos.sampling.signals.view import NoData, View, dig, labels_of, name_of, namespace_of, node_of, phase_of, uid_of
+from fixtures import json_text
+from fixtures.json_text import NotJson
 from fixtures.models import Json
 
 READER = "reader"
@@ -90,8 +92,9 @@ def _listing(reading: Reading, node: str, reader: Json | None) -> Listing:
     stamp, _, line = lines[-1].partition(" ")
     _must_be_new(reading, reader, stamp)
     try:
-        return msgspec.json.decode(line, type=Listing)
-    except msgspec.MsgspecError as error:
+        found: Listing = json_text.decode(line, Listing)
+        return found
+    except NotJson as error:
         raise NoData(f"{name}: {error}") from None
 
 

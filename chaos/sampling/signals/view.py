@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from chaos.sampling.sample import REQUEST_SECONDS, NoData, Reading
+from fixtures import json_text
 from fixtures.cluster import Cluster
+from fixtures.json_text import NotJson
+from fixtures.kinds import kind_of
 from fixtures.models import Json
 from fixtures.trouble import ApiTrouble
 
@@ -23,8 +26,12 @@ _MEMORY = "view"
 class _List(msgspec.Struct):
     """A list whose objects are not looked into yet."""
 
+    kind: str
     items: list[msgspec.Raw]
     metadata: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_LIST = msgspec.json.Decoder(_List)
 
 
 class View:
@@ -79,13 +86,14 @@ class View:
         token = ""
         for _ in range(MAX_PAGES):
             try:
-                body = msgspec.json.decode(self._fetch(path + (f"&{urlencode({'continue': token})}" if token else "")), type=_List)
+                text = self._fetch(path + (f"&{urlencode({'continue': token})}" if token else ""))
+                body: _List = json_text.decode_with(_LIST, text)
+                if not body.kind.endswith("List") or body.kind != (f"{kind_of(key)}List" if kind_of(key) else body.kind):
+                    raise NotJson(f"{body.kind[:60]} instead of a list")
                 yield from items_of([self._object(bytes(item)) for item in body.items])
-                metadata = msgspec.json.decode(body.metadata)
-            except msgspec.ValidationError:
-                raise NoData(f"list {key}: no list in the answer") from None
-            except msgspec.DecodeError as error:
-                raise NoData(f"list {key}: {error}") from None
+                metadata = json_text.decode(bytes(body.metadata))
+            except NotJson as error:
+                raise NoData(f"list {key}: no list in the answer: {error}") from None
             token = text_of(metadata.get("continue")) if isinstance(metadata, dict) else ""
             if not token:
                 return

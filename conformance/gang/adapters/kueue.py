@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import time
 
-import yaml
-
 from conformance.gang.adapters.base import (
     GANG_LABEL,
     RELEASE_SECONDS,
@@ -20,11 +18,13 @@ from conformance.gang.adapters.base import (
     start_pod,
 )
 from conformance.scope import Scope
+from fixtures import yaml_text
 from fixtures.evidence import Inconclusive
 from fixtures.models import Json
 from fixtures.probes.workspace import Workspace
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
+from fixtures.yaml_text import NotYaml
 
 GROUP = "kueue.x-k8s.io"
 WORKLOADS = f"{GROUP}/workloads"
@@ -218,8 +218,8 @@ def pods_ready_timeout(scope: Scope) -> float | None:
         if text is None or "kueue" not in text or not scope.standing.admits(config.namespace):
             continue
         try:
-            document = yaml.load(text, Loader=yaml.CSafeLoader)
-        except yaml.YAMLError:
+            document = yaml_text.load(text)
+        except NotYaml:
             continue
         section = document.get("waitForPodsReady") if isinstance(document, dict) else None
         seconds = None

@@ -14,6 +14,7 @@ from chaos.target import Plan, Target
 from conformance.components import Standing
 from conformance.platform_namespaces import PlatformNamespaces
 from conformance.policy import Tenants
+from fixtures.kinds import kind_of
 from fixtures.models import Json
 from fixtures.record import TargetKind
 
@@ -98,7 +99,7 @@ class World:
         for text in filter(None, wanted.get("labelSelector", "").split(",")):
             label, _, value = text.partition("=")
             items = [item for item in items if (item["metadata"].get("labels") or {}).get(label) == value]
-        return msgspec.json.encode({"items": items})
+        return msgspec.json.encode({"kind": f"{kind_of(key)}List", "items": items})
 
     def view(self) -> View:
         return View(self.fetch, self.path)

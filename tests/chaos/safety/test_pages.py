@@ -45,7 +45,7 @@ def answers(*pages: Json) -> View:
 
 
 def test_a_list_that_breaks_off_or_never_ends_is_none() -> None:
-    first = {"metadata": {"continue": "x"}, "items": [{"metadata": {"name": "a"}}]}
+    first = {"kind": "PodList", "metadata": {"continue": "x"}, "items": [{"metadata": {"name": "a"}}]}
     with pytest.raises(NoData, match="no list in the answer"):
         answers(first, {"kind": "Status", "code": 410}).select("pods")
     with pytest.raises(NoData, match="more than 200 pages"):
@@ -57,7 +57,7 @@ def test_each_list_is_read_once() -> None:
 
     def fetch(path: str) -> bytes:
         asked.append(path)
-        return msgspec.json.encode({"items": []})
+        return msgspec.json.encode({"kind": "PodList", "items": []})
 
     view = View(fetch, lambda key, *_: f"/{key}")
     view.select("pods", fields="spec.nodeName=a")
@@ -68,9 +68,8 @@ def test_each_list_is_read_once() -> None:
 def test_what_reads_as_before_is_not_decoded_again_and_what_changed_is() -> None:
     def view(version: int, before: View | None = None) -> View:
         pods = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "resourceVersion": str(version)}}, "no pod"]
-        return View(
-            lambda _: msgspec.json.encode({"metadata": {"resourceVersion": str(version)}, "items": pods}), lambda key, *_: key, before
-        )
+        page = {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": pods}
+        return View(lambda _: msgspec.json.encode(page), lambda key, *_: key, before)
 
     first = view(1)
     one = first.select("pods")

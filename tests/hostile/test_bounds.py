@@ -1,0 +1,336 @@
+"""Every read has an end: in bytes, depth, pages and time, whatever a server sends."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fixtures import json_text, limits
+from fixtures.cluster import Cluster
+from fixtures.collect import collect
+from fixtures.evidence import Inconclusive
+from fixtures.json_text import NotJson, check_depth
+from fixtures.trouble import ApiTrouble
+from fixtures.watch import Observation
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.test_answers import SERVED, announced, every
+from tests.served import kubeconfig
+
+
+def nest(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def read_pods(tmp_path: Path, answer: Callable[[Asked], Said]) -> tuple[Any, list[Asked]]:
+    """What a read of the pods comes to, on a server whose discovery is honest, and what it was asked."""
+
+    def answers(asked: Asked) -> Said:
+        return said(announced(SERVED, root=asked.path)) if asked.path in ("/api", "/apis") else answer(asked)
+
+    with lying(tmp_path, answers) as (cluster, asked):
+        return collect(cluster, ["pods"], version=""), asked
+
+
+# -- depth -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [limits.JSON_DEPTH + 1, 500, 900, 1_500, 100_000])
+@pytest.mark.parametrize("where", ["read as a struct", "left out of it", "of another kind"])
+def test_a_deep_object_costs_its_kind_and_no_more(tmp_path: Path, depth: int, where: str) -> None:
+    place = {"read as a struct": "spec", "left out of it": "unheardOf", "of another kind": "metadata"}[where]
+    pod = json.dumps(an_object("Pod", "p"))[:-1] + f', "{place}": {{"affinity": {nest(depth)}}}}}'
+    body = json.dumps(a_list("Pod", "POD")).replace('"POD"', pod).encode()
+    snapshot, _ = read_pods(tmp_path, every(Said(body)))
+    with pytest.raises(Inconclusive) as caught:
+        _ = snapshot.pods
+    assert caught.value.code == "Unreadable"
+
+
+@pytest.mark.parametrize("depth", [limits.JSON_DEPTH + 1, 1_500])
+def test_a_deep_answer_of_any_request_is_trouble(tmp_path: Path, depth: int) -> None:
+    body = json.dumps(an_object("ConfigMap", "c", extra="DEEP")).replace('"DEEP"', nest(depth)).encode()
+    with lying(tmp_path, every(Said(body))) as (cluster, _), pytest.raises(ApiTrouble, match="deep"):
+        cluster.get("configmaps", "c", "default")
+    refusal = json.dumps({"kind": "Status", "details": "DEEP"}).replace('"DEEP"', nest(depth)).encode()
+    with lying(tmp_path, every(Said(refusal, 409))) as (cluster, _), pytest.raises(ApiTrouble):
+        cluster.create("configmaps", {"kind": "ConfigMap", "metadata": {"name": "c"}}, namespace="default")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}",
+        b"[]",
+        b"1",
+        b'"["',
+        b'{"a":"{[","b":"\\"{","c":"\\\\","d":["}",{"e":[[]]}]}',
+        b'{"' + b"[" * 5_000 + b'":"' + b"{" * 5_000 + b'"}',
+        b'["' + b'\\"[' * 1_000 + b'"]',
+        nest(limits.JSON_DEPTH).encode(),
+        b"[" + b"{}," * 50_000 + b"{}]",
+    ],
+)
+def test_depth_is_that_of_arrays_and_objects_not_of_strings(text: bytes) -> None:
+    check_depth(text)
+    msgspec.json.decode(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nest(limits.JSON_DEPTH + 1),
+        '{"a":"}","b":' * (limits.JSON_DEPTH + 1) + "1" + ',"c":"{"}' * (limits.JSON_DEPTH + 1),
+        '{"\\\\":[' * 70 + "]}" * 70,
+        '{"a\\"":[' * 70 + "]}" * 70,
+    ],
+)
+def test_strings_do_not_hide_a_nest(text: str) -> None:
+    json.loads(text)
+    with pytest.raises(NotJson, match="deeper"):
+        check_depth(text.encode())
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"]", b'{"a', b"\xff", b"nul", b"[1,]", b'{"a":1}{', b"[" * 1_000_000])
+def test_what_is_not_json_is_one_exception(text: bytes) -> None:
+    with pytest.raises(NotJson):
+        json_text.decode(text)
+
+
+def test_looking_at_depth_takes_time_linear_in_the_text() -> None:
+    def seconds(size: int) -> float:
+        text = b"[" + (nest(limits.JSON_DEPTH - 2) + ",").encode() * size + b"1]"
+        began = time.process_time()
+        check_depth(text)
+        return time.process_time() - began
+
+    seconds(100)
+    assert seconds(8_000) < 16 * max(seconds(1_000), 0.005)
+
+
+# -- bytes and time --------------------------------------------------------------------------------------
+
+
+def test_a_body_without_end_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_BYTES", 8 << 20)
+    with lying(tmp_path, every(Said(itertools.repeat(b" " * (1 << 20))))) as (cluster, _):
+        with pytest.raises(ApiTrouble) as caught:
+            cluster.get("pods", "p", "default")
+        assert caught.value.code == "TooLarge"
+        assert cluster.requests().bytes < 16 << 20
+
+
+def test_a_packed_body_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = gzip.compress(b" " * (1 << 20))
+    with (
+        lying(tmp_path, every(Said(bomb, headers={"Content-Encoding": "gzip"}))) as (cluster, _),
+        pytest.raises(ApiTrouble, match="packed"),
+    ):
+        cluster.get("pods", "p", "default")
+
+
+def slowly(first: bytes = b"") -> Iterator[bytes]:
+    yield first
+    while True:
+        time.sleep(0.05)
+        yield b" "
+
+
+def test_a_deadline_is_for_the_whole_request(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda asked: Said(slowly(b"{"))) as (cluster, _):
+        began = time.monotonic()
+        with pytest.raises(ApiTrouble) as caught:
+            cluster.request("GET", "/api/v1/pods", seconds=0.6)
+        assert caught.value.code == "Timeout"
+        assert time.monotonic() - began < 2
+
+
+def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(100):
+                    try:
+                        connection.sendall(b"a")
+                    except OSError:
+                        return
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
+        began = time.monotonic()
+        with pytest.raises(ApiTrouble):
+            cluster.request("GET", "/version", attempts=1, seconds=0.6)
+        assert time.monotonic() - began < 2
+
+
+def test_who_is_always_late_costs_the_time_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.1)
+    with lying(tmp_path, lambda asked: Said(slowly()) if "pods" in asked.path else said(an_object("Node", "n"))) as (cluster, _):
+        began = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(ApiTrouble):
+                cluster.request("GET", "/api/v1/pods", seconds=1.0)
+        assert time.monotonic() - began < 6
+        assert cluster.get("nodes", "n").ok, "others are not the slower for it"
+
+
+def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
+    body = json.dumps(an_object("Pod", "p")).encode()
+    with lying(tmp_path, every(Said(body, headers={"Content-Length": str(len(body) * 2)}))) as (cluster, asked):
+        with pytest.raises(ApiTrouble) as caught:
+            cluster.request("GET", "/api/v1/namespaces/d/pods/p", attempts=2)
+        assert caught.value.code == "ConnectionFailed"
+        assert len(asked) == 2
+
+
+# -- heads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["²", "-5", "", "x", "1e9", "9" * 400, "0x10", "Wed, 21 Oct 2065 07:28:00 GMT", "٣"])
+def test_an_odd_retry_after_is_no_crash_and_no_wait(tmp_path: Path, text: str) -> None:
+    refusal = Said(status(429, "TooManyRequests").body, 429, {"Retry-After": text.encode().decode("latin-1")})
+    with lying(tmp_path, every(refusal)) as (cluster, asked):
+        began = time.monotonic()
+        with pytest.raises(ApiTrouble) as caught:
+            cluster.request("GET", "/api/v1/pods", attempts=3, seconds=10)
+        assert caught.value.code == "TooManyRequests"
+        assert time.monotonic() - began < 3
+        assert len(asked) <= 3
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Warning": "²"}, {"Warning": '299 - "' + "a" * 60_000}, {"Content-Type": "²"}, {"Content-Length": "²"}, {"Location": "//²"}],
+)
+def test_odd_heads_are_no_crash(tmp_path: Path, headers: dict[str, str]) -> None:
+    body = json.dumps(an_object("Pod", "p")).encode()
+    odd = {name: value.encode().decode("latin-1") for name, value in headers.items()}
+    with lying(tmp_path, every(Said(body, headers=odd))) as (cluster, _):
+        try:
+            answer = cluster.request("GET", "/api/v1/namespaces/d/pods/p", attempts=1, seconds=2)
+        except ApiTrouble:
+            return
+        assert answer.ok
+        assert all(len(text) <= limits.MESSAGE_CHARACTERS for text in answer.warnings)
+
+
+def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
+    with lying(tmp_path, every(Said(b"", 307, {"Location": "/api/v1/pods?again=true"}))) as (cluster, asked):
+        with pytest.raises(ApiTrouble, match="redirect"):
+            cluster.request("GET", "/api/v1/pods")
+        assert len(asked) == 1
+
+
+# -- pages -----------------------------------------------------------------------------------------------
+
+
+def refused(snapshot: Any) -> str:
+    with pytest.raises(Inconclusive) as caught:
+        _ = snapshot.pods
+    return caught.value.code
+
+
+@pytest.mark.parametrize("period", [1, 2, 5])
+def test_a_continue_token_that_comes_again_ends_the_list(tmp_path: Path, period: int) -> None:
+    numbers = itertools.count()
+    snapshot, asked = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers) % period}")))
+    assert refused(snapshot) == "Endless"
+    assert len(asked) <= period + 4
+
+
+@pytest.mark.parametrize(("name", "value"), [("LIST_PAGES", 20), ("LIST_BYTES", 4_000), ("LIST_SECONDS", 0.2)])
+def test_a_list_of_ever_new_pages_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float) -> None:
+    monkeypatch.setattr(limits, name, value)
+    numbers = itertools.count()
+    snapshot, _ = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers)}")))
+    assert refused(snapshot) == "TooLarge"
+
+
+# -- watches ---------------------------------------------------------------------------------------------
+
+
+def watched(tmp_path: Path, events: Callable[[], Said], seconds: float = 60) -> tuple[ApiTrouble | None, int]:
+    """What a watch of pods comes to, and how often one was opened."""
+    pods = said(a_list("Pod", an_object("Pod", "p")))
+    with lying(tmp_path, lambda asked: events() if asked.query.get("watch") else pods) as (cluster, asked):
+        trouble = None
+        try:
+            with Observation(cluster, "pods", "default") as observation:
+                for objects in observation.until(time.monotonic() + seconds):
+                    assert all(obj["metadata"]["name"] for obj in objects.values())
+        except ApiTrouble as raised:
+            trouble = raised
+        return trouble, sum(bool(request.query.get("watch")) for request in asked)
+
+
+def event(kind: str, obj: object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+BRIEF = {
+    "nothing": b"",
+    "a bookmark": event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "9"}}),
+    "the same object": event("MODIFIED", an_object("Pod", "p")),
+    "expired": event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}),
+    "a page": b"<html>\n<body>\n",
+    "no object": event("MODIFIED", [1]),
+    "an object without a name": event("DELETED", {}),
+    "metadata that is true": event("BOOKMARK", {"metadata": True}),
+    "another type": event("PATCHED", an_object("Pod", "p")),
+    "a nest": b'{"type":"MODIFIED","object":' + nest(1_500).encode() + b"}\n",
+}
+
+
+@pytest.mark.parametrize("name", BRIEF)
+def test_watches_that_end_at_once_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(limits, "BRIEF_WATCHES", 4)
+    trouble, opened = watched(tmp_path, lambda: Said(BRIEF[name]))
+    assert trouble is not None
+    assert trouble.code == "WatchEnds"
+    assert opened <= 6
+
+
+def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EVENT_BYTES", 4 << 20)
+    monkeypatch.setattr(limits, "BRIEF_WATCHES", 1)
+    monkeypatch.setattr(limits, "BRIEF_SECONDS", 30.0)
+    trouble, opened = watched(tmp_path, lambda: Said(itertools.repeat(b"a" * (1 << 20))))
+    assert trouble is not None
+    assert opened <= 3
+
+
+def test_a_flood_of_events_ends_at_the_deadline(tmp_path: Path) -> None:
+    began = time.monotonic()
+    trouble, opened = watched(tmp_path, lambda: Said(itertools.repeat(event("MODIFIED", an_object("Pod", "p")))), seconds=0.5)
+    assert trouble is None
+    assert opened == 1
+    assert time.monotonic() - began < 5
+
+
+def test_a_silent_watch_ends_at_the_deadline_too(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def silence() -> Iterator[bytes]:
+        ended.wait(5)
+        yield b""
+
+    began = time.monotonic()
+    trouble, _ = watched(tmp_path, lambda: Said(silence()), seconds=0.3)
+    ended.set()
+    assert trouble is None
+    assert time.monotonic() - began < 3

@@ -1,0 +1,151 @@
+"""YAML of others ends nothing: the outcome is plain values or one exception, in time linear in the text."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance.adv import plugin_config
+from conformance.mig import parted
+from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.yaml_text import load_objects
+from conformance.policy_file import PolicyError, read_policy_file
+from fixtures import limits, yaml_text
+from fixtures.cluster import Cluster
+from fixtures.evidence import Inconclusive
+from fixtures.snapshot_files import SnapshotError, load_files
+from fixtures.trouble import ClusterUnreachable
+from fixtures.yaml_text import NotYaml
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + level)}: &{chr(98 + level)} [" + ",".join(f"*{chr(97 + level)}" for _ in range(9)) + "]\n" for level in range(8)
+)
+HOSTILE = {
+    "brackets": "[" * 50_000,
+    "braces": "{" * 50_000,
+    "braces with keys": "{a: " * 50_000,
+    "brackets in a value": "a: b\nc: " + "[" * 50_000,
+    "dashes": "- " * 50_000,
+    "questions": "? " * 50_000,
+    "a staircase": "".join(f"{' ' * depth}a:\n" for depth in range(1_000)),
+    "whole and deep": "[" * 1_500 + "]" * 1_500,
+    "laughs": LAUGHS,
+    "merged laughs": LAUGHS.replace("[", "{<<: [", 1).replace("]", "]}", 1),
+    "itself": "a: &a [*a]",
+    "itself as a key": "&a {*a : 1}",
+    "no timestamp": "!!timestamp x",
+    "no date": "a: 2025-99-99",
+    "no truth": "!!bool x",
+    "a long number": "a: " + "9" * 6_000,
+    "an object of Python": "!!python/object/apply:os.system [id]",
+    "a key that is a list": "? [a]\n: b",
+    "control characters": "a: \x00",
+    "two documents": "a: 1\n---\nb: 2",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_one_exception_and_soon(name: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(NotYaml):
+        yaml_text.load(HOSTILE[name])
+    assert time.monotonic() - began < 5
+
+
+def test_what_people_write_is_loaded() -> None:
+    text = "base: &base {a: 1, b: [x, y]}\nother:\n  <<: *base\n  b: 2025-01-01\nagain: [*base, *base]\nempty:\n"
+    loaded = yaml_text.load(text)
+    assert loaded["other"]["a"] == 1
+    assert loaded["again"] == [{"a": 1, "b": ["x", "y"]}] * 2
+    assert loaded["empty"] is None
+    assert yaml_text.load("") is None
+    assert yaml_text.load("# nothing\n") is None
+    assert yaml_text.load_all("a: 1\n---\nb: 2\n---\n") == [{"a": 1}, {"b": 2}, None]
+    deep = "[" * limits.YAML_DEPTH + "]" * limits.YAML_DEPTH
+    assert str(yaml_text.load(deep)) == deep
+    with pytest.raises(NotYaml, match="levels"):
+        yaml_text.load(f"[{deep}]")
+
+
+def test_a_text_may_not_be_larger_than_its_reader_wants() -> None:
+    assert yaml_text.load("a: bcd", most=6) == {"a": "bcd"}
+    with pytest.raises(NotYaml, match="larger"):
+        yaml_text.load("a: bcde", most=6)
+
+
+def test_the_line_is_named_and_the_text_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("users:\n- token: s3cret\n" + "- [" * 200)
+    with pytest.raises(ClusterUnreachable) as caught:
+        Cluster.from_kubeconfig(path)
+    assert "line 3" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_reader_survives_it(tmp_path: Path, name: str) -> None:
+    """Policy, kubeconfig, snapshot, ConfigMaps of the cluster and captured output: each says its one line."""
+    file = tmp_path / "file.yaml"
+    file.write_text(HOSTILE[name])
+    with pytest.raises(PolicyError):
+        read_policy_file(file)
+    with pytest.raises(ClusterUnreachable):
+        Cluster.from_kubeconfig(file)
+    with pytest.raises(SnapshotError):
+        load_files(file)
+    with pytest.raises(Unreadable):
+        load_objects("kind: Node\n" + HOSTILE[name] if name in ("brackets", "laughs", "dashes") else "[" * 5_000)
+    with pytest.raises(plugin_config.PluginConfigError):
+        plugin_config.parse(HOSTILE[name])
+    with pytest.raises(parted.PartedError):
+        parted.parse(HOSTILE[name])
+
+
+# -- snapshots -------------------------------------------------------------------------------------------
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+PODS = '{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"p","namespace":"d"}}]}'
+
+
+def test_comments_before_a_snapshot_cost_time_linear_in_them(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text("# a\n" * 1_000_000 + "$ kubectl get nodes -o yaml\n" + NODE)
+    began = time.monotonic()
+    assert [node.name for node in load_files(file).nodes] == ["n"]
+    assert time.monotonic() - began < 5
+    file.write_text("#" * 4_000_000)
+    with pytest.raises(SnapshotError):
+        load_files(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PODS[: len(PODS) // 2],
+        PODS.replace('{"name":"p","namespace":"d"}', "true"),
+        PODS.replace('{"metadata":{"name":"p","namespace":"d"}}', "1"),
+        PODS.replace('"namespace"', '"labels":' + "[" * 2_000 + "]" * 2_000 + ',"namespace"'),
+        PODS.replace('"namespace"', '"labels":[1],"namespace"'),
+        "apiVersion: v1\nkind: Pod\nmetadata: [name]\n",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: " + "[" * 50_000,
+    ],
+    ids=["cut", "metadata true", "no objects", "deep", "odd labels", "metadata a list", "brackets"],
+)
+def test_a_file_that_cannot_be_read_is_no_shorter_list(tmp_path: Path, text: str) -> None:
+    """Beside another file of the same kind it would leave a list that looks whole."""
+    (tmp_path / "nodes.yaml").write_text(NODE)
+    (tmp_path / "a-pods.json").write_text(PODS.replace('"p"', '"q"'))
+    (tmp_path / "b-pods.json").write_text(text)
+    snapshot = load_files(tmp_path)
+    assert [node.name for node in snapshot.nodes] == ["n"]
+    with pytest.raises(Inconclusive) as caught:
+        _ = snapshot.pods
+    assert caught.value.code == "Unreadable"
+
+
+def test_a_file_that_names_no_kind_is_nobodys_loss(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(NODE)
+    (tmp_path / "values.yaml").write_text("a: [")
+    assert [node.name for node in load_files(tmp_path).nodes] == ["n"]
