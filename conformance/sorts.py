@@ -13,6 +13,9 @@ _MODEL = re.compile(
 )
 """Labels that name a model of device or of machine, whoever writes them: ``nvidia.com/gpu.product``, ``gpu.nvidia.com/model``."""
 
+_LONGEST_KEY = 317
+"""Characters of a label's key (prefix, slash, name); what is longer is none that Kubernetes took."""
+
 _NOT_OF_DEVICES = ("feature.node.kubernetes.io/", "nvidia.com/mig-")
 _SHARING = (
     "cloud.google.com/gke-gpu-sharing-strategy",
@@ -28,8 +31,12 @@ def sort_of(node: Node, resource: str) -> tuple[str, ...]:
     The resource, every label that names a model, and how the devices are shared. Without such a label, how many there are.
     """
     labels = node.metadata.label
-    models = [f"{key}={labels[key]}" for key in sorted(labels) if _MODEL.search(key) and not key.startswith(_NOT_OF_DEVICES)]
+    models = [f"{key}={labels[key]}" for key in sorted(labels) if _names_model(key)]
     view, plain = advertisement(labels), resource.removesuffix(".shared")
     sharing = [f"{item.product.text} {item.sharing_strategy}x{item.factor}" for item in (view.gpu, *view.mig) if item.resource == plain]
     sharing += [f"{key}={labels[key]}" for key in _SHARING if key in labels]
     return (resource, *(models or [str(node.status.capacity.get(resource, ""))]), *sharing)
+
+
+def _names_model(key: str) -> bool:
+    return len(key) <= _LONGEST_KEY and _MODEL.search(key) is not None and not key.startswith(_NOT_OF_DEVICES)

@@ -8,7 +8,8 @@ from itertools import pairwise
 import msgspec
 
 from conformance.gang.adapters.base import GANG_LABEL, Gang
-from conformance.places import Place, offers
+from conformance.places import Place, named, offers
+from conformance.reach import foreign_taints
 from conformance.scope import Scope
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Json, Node
@@ -41,8 +42,10 @@ def make_plan(scope: Scope) -> Plan:
     found = offers(scope, claims=False)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
-    exclusive = [place for place in found if not place.shared]
+    exclusive = [place for place in found if not place.shared and not foreign_taints(scope, place.node)]
     if not exclusive:
+        if any(not place.shared for place in found):
+            raise Inconclusive("NoFreeDevice", f"taints keep probes from every node with whole devices: {named(found)}")
         raise NotApplicable("SharedDevices", "all devices are shared (replicas), so a gang cannot be measured against whole devices")
     plans = sorted(_candidates(exclusive), key=lambda plan: (-len(plan.nodes), -plan.unit, plan.resource))
     if not plans:

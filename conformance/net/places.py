@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resources
+from conformance.reached import kept_away
 from conformance.scope import Scope, whole
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Node
@@ -53,7 +54,7 @@ def make_plan(scope: Scope) -> Plan:
                     continue
                 kind = (device, fabric, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
                 able[kind] = able.get(kind, 0) + 1
-                reachable = scope.why_not_judged(node) == "" and (not fabric or scope.free(node, fabric) > 0)
+                reachable = not kept_away(scope, node) and (not fabric or scope.free(node, fabric) > 0)
                 free.setdefault(kind, []).append((max(scope.free(node, device), 0) if reachable else 0, node))
     if max(able.values(), default=0) < count:
         raise NotApplicable("TooFewRdmaNodes", f"no {count} nodes of one kind offer whole devices and an RDMA resource")
@@ -64,7 +65,7 @@ def make_plan(scope: Scope) -> Plan:
             plans.append(Plan(nodes=tuple(node for _, node in best), device=kind[0], fabric=kind[1], per_node=best[-1][0]))
     if not plans:
         held = ", ".join(
-            f"{node.name} ({scope.why_not_judged(node) or f'{units} free'})" for nodes in free.values() for units, node in nodes[:8]
+            f"{node.name} ({kept_away(scope, node) or f'{units} free'})" for nodes in free.values() for units, node in nodes[:8]
         )
         raise Inconclusive("NoFreeDevice", f"the run needs free devices on {count} nodes of one kind; there are {held}")
     return max(plans, key=lambda plan: plan.per_node)

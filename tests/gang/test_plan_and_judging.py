@@ -13,7 +13,7 @@ from conformance.gang.watching import BoundWatch
 from conformance.scope import Scope
 from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
 from fixtures.models import Json
-from tests.builders import a_node, a_pod, a_scope
+from tests.builders import FENCE, a_node, a_pod, a_scope
 
 SUBJECT = Subject("GangScheduler", "volcano")
 
@@ -57,6 +57,14 @@ def test_shared_devices_and_no_devices_are_not_applicable() -> None:
         make_plan(scope_with(8, labels={"nvidia.com/gpu.replicas": "4"}))
     with pytest.raises(NotApplicable):
         make_plan(a_scope(nodes=[]))
+
+
+def test_nodes_that_taints_keep_probes_from_are_not_planned() -> None:
+    away = [a_node("a-0", taints=[FENCE, "team=ml:NoSchedule"]), a_node("a-1", taints=[FENCE, "team=ml:NoSchedule"])]
+    plan = make_plan(a_scope(nodes=[*away, a_node("b-0", gpus=2)]))
+    assert [node.name for node in plan.nodes] == ["b-0"]
+    with pytest.raises(Inconclusive, match="taints keep probes"):
+        make_plan(a_scope(nodes=away))
 
 
 def test_gang_pods_are_confined_to_the_planned_nodes_and_tolerate_their_fence() -> None:

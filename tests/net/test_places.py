@@ -8,7 +8,7 @@ from conformance.net.places import Plan, exclusive, make_plan
 from conformance.policy import Policy
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Node
-from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.builders import FENCE, a_node, a_pod, a_policy, a_scope
 
 RDMA = "rdma/a"
 
@@ -67,7 +67,10 @@ def test_without_two_able_nodes_it_does_not_apply(items: list[Node]) -> None:
         plan(items)
 
 
-@pytest.mark.parametrize(("state", "word"), [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned")])
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned"), ({"taints": [FENCE, "team=ml:NoSchedule"]}, "tainted away")],
+)
 def test_nodes_that_cannot_be_used_now_make_it_inconclusive(state: dict[str, Any], word: str) -> None:
     with pytest.raises(Inconclusive, match=word):
         plan([*nodes(1), a_node("gpu-1", capacity={RDMA: "63"}, **state)])
