@@ -1,4 +1,4 @@
-"""A report folder: written whole or not at all, and read back.
+"""A report folder: written whole or not at all, and read back. It names nodes, tenants and images, so it is its user's alone.
 
 ``report.json`` is the source of truth and is written first; every other file is a view of it.
 """
@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fixtures import private_files
 from fixtures.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
 from reports import allure, ctrf, html, junit, markdown, openmetrics
@@ -55,7 +56,7 @@ def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) ->
     """
     problems: list[str] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder)
         write_atomically(folder / JSON_NAME, to_json(report))
     except OSError as error:
         raise ReportError(f"{folder}: cannot write the report: {error.strerror or error}") from error
@@ -151,7 +152,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), 0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -162,8 +162,9 @@ def _write_allure(report: Report, chaos: ChaosReport | None, folder: Path) -> No
     """Fill a fresh folder and swap it in: results of an earlier run would be counted twice."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        temporary.chmod(0o755)
         allure.write(report, temporary, chaos)
+        for file in temporary.iterdir():
+            file.chmod(private_files.FILE_MODE)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)

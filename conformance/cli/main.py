@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from conformance.cli.arguments import Parser, complain
 from conformance.version import VERSION
+from fixtures import private_files
 
 COMMANDS = {
     "run": ("conformance.cli.run", "run the suite: pytest with its options, without a checkout"),
@@ -25,11 +26,16 @@ COMMANDS = {
     "cleanup": ("conformance.cli.cleanup", "remove what a killed run left in a cluster"),
 }
 
+PUBLIC = ("docs",)
+"""What is written for everybody: pages of a checkout."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; its modules are imported only then. Returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] and arguments[0] in COMMANDS:
+        if arguments[0] not in PUBLIC:
+            private_files.keep_private()
         module = importlib.import_module(COMMANDS[arguments[0]][0])
         try:
             return int(module.main(arguments))

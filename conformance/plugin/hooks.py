@@ -21,7 +21,7 @@ from conformance.plugin.options import add_options, read_options
 from conformance.plugin.recording import chaos_record, created_keys, finish, prepare_folder
 from conformance.plugin.state import STATE, State
 from conformance.requirement import Requirement
-from fixtures import access, ownership
+from fixtures import access, ownership, private_files
 from fixtures.collect import collect
 from fixtures.evidence import Evidence, Inconclusive, NotApplicable
 from fixtures.garbage import collect_rarely
@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(id): the requirement of the catalogue that this test judges")
     if config.option.help or config.option.collectonly or not _selects_suite(config):
         return
+    private_files.keep_private()
     worker = getattr(config, "workerinput", {})
     try:
         catalogue = load_catalogue()

@@ -22,7 +22,7 @@ from conformance.reach import without_devices
 from conformance.scope import Scope
 from conformance.shortfalls import Floor, shortfalls
 from conformance.version import VERSION
-from fixtures import ownership
+from fixtures import ownership, private_files
 from fixtures.belongings import belongings, remove
 from fixtures.chaos_record import ChaosReport
 from fixtures.cluster import Cluster
@@ -40,7 +40,7 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
     chosen = state.options.report_dir
     folder = Path(chosen) if chosen else config.invocation_params.dir / "out" / state.run_id
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(folder)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()

@@ -20,7 +20,7 @@ def test_writes_every_format_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "run"
     assert {entry.name for entry in folder.iterdir()} == NAMES
     assert all(entry.stat().st_size for entry in folder.iterdir())
-    assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o644
+    assert stat.S_IMODE((folder / "report.html").stat().st_mode) == 0o600
     assert len(list((folder / "allure-results").glob("*-result.json"))) == 14
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -136,6 +137,8 @@ def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> No
     assert on.labelled() == []
     assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
     assert not (tmp_path / "r" / "chaos" / "X1" / "handover.json").exists()
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "r").rglob("*")}
+    assert modes == {0o600, 0o700}  # ledger, samples, journal and views: their user's alone
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
