@@ -25,7 +25,7 @@ class Claimable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claimable(scope: Scope, node: Node) -> list[Claimable]:
-    """Every DeviceClass of accelerators that surely chooses untainted devices of the node, in order of name.
+    """Every DeviceClass of accelerators that chooses untainted devices of the node, in order of name.
 
     A device belongs to the first class by name of those that choose the fewest devices: the class made for it.
     """
@@ -57,15 +57,19 @@ def could_choose(scope: Scope, drivers: Iterable[Published], request: Request) -
 
 
 def _by_class(scope: Scope, item: Published) -> Iterator[tuple[str, list[PublishedDevice]]]:
-    chosen = {
-        name: {device.id for device in item.devices if known.selects(item.driver, device.body) is True}
-        for name, known in scope.claims.classes.items()
-    }
+    """Devices by the class that a probe asks for them; classes that cannot be evaluated count where no other chooses any."""
     owner: dict[str, list[PublishedDevice]] = {}
-    for device in item.devices:
-        names = [name for name, devices in chosen.items() if device.id in devices]
-        if names:
-            owner.setdefault(min(names, key=lambda name: (len(chosen[name]), name)), []).append(device)
+    for certain in (True, None):
+        chosen = {
+            name: {device.id for device in item.devices if known.selects(item.driver, device.body) is certain}
+            for name, known in scope.claims.classes.items()
+        }
+        for device in item.devices:
+            names = [name for name, devices in chosen.items() if device.id in devices]
+            if names:
+                owner.setdefault(min(names, key=lambda name: (len(chosen[name]), name)), []).append(device)
+        if owner:
+            break
     yield from sorted(owner.items())
 
 

@@ -102,6 +102,14 @@ class Claims:
             return self._request(Request(name=resource, device_class=name, count=1, expressions=(), admin=False))
         return self._mapped.get(resource, _NOTHING)
 
+    def classes_of(self, entries: Iterable[Json], namespace: str, made: Iterable[Json] = ()) -> dict[str, Asking]:
+        """DeviceClasses that claims of a pod name, each with whether its devices are accelerators."""
+        found: dict[str, Asking] = {}
+        for entry in map(mapping, entries):
+            for ways in self.requests_of(entry, namespace, made) or ():
+                found |= {way.device_class: self._request(way) for way in ways if way.device_class}
+        return found
+
     def _entry(self, entry: Json, namespace: str, made: Mapping[str, str]) -> Asking:
         claim = self._claims.get((namespace, text_of(entry.get("resourceClaimName")) or made.get(text_of(entry.get("name")), "")))
         if claim is not None and (results := results_of(claim)):

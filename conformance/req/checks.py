@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.ops.agents import listed
 from conformance.req.amounts import held, is_extended, looks_like_device, mapped_to_dra, problem
@@ -135,10 +135,9 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 
 
 def check_approved_names(scope: Scope) -> Iterator[Finding]:
-    """One finding per device resource name that templates or pods use."""
-    accelerators = scope.policy.accelerators
-    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
+    """One finding per device resource name, and per DeviceClass of devices, that templates or pods use."""
     users: dict[str, list[Template]] = {}
+    claimants: dict[str, list[Template]] = {}
     for template in templates(scope):
         if template.trouble:
             yield unread(template)
@@ -148,13 +147,26 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         }
         for name in names:
             users.setdefault(name, []).append(template)
-    if not users:
+        entries = template.spec.resource_claims
+        for name, asking in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
+            if asking.devices:
+                claimants.setdefault(name, []).append(template)
+    if not users and not claimants:
         raise NotApplicable("NoDeviceRequests", "no template and no pod asks for a device")
+    accelerators = scope.policy.accelerators
+    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
     for name, using in sorted(users.items()):
-        place, source = Subject("Resource", name), "resources of templates and pods"
-        who = listed(dict.fromkeys(str(template.subject) for template in using), 3)
-        if matches(name, approved):
-            yield ok(place, f"asked by {len(using)} templates and pods", "an approved name", source)
-        else:
-            message = f"{name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
-            yield bad(place, f"asked by {who}", f"one of {listed(approved, 8)}", source, message)
+        yield _approved(Subject("Resource", name), using, matches(name, approved), approved, "resources of templates and pods")
+    by_driver = scope.policy.requests.approved or accelerators.drivers
+    for name, using in sorted(claimants.items()):
+        drivers = scope.claims.classes[name].drivers if name in scope.claims.classes else ()
+        own = [name] if scope.policy.requests.approved else [*drivers]
+        yield _approved(Subject("DeviceClass", name), using, any(matches(one, by_driver) for one in own), by_driver, "claims of pods")
+
+
+def _approved(place: Subject, using: list[Template], good: bool, approved: Sequence[str], source: str) -> Finding:
+    who = listed(dict.fromkeys(str(template.subject) for template in using), 3)
+    if good:
+        return ok(place, f"asked by {len(using)} templates and pods", "an approved name", source)
+    message = f"{place.name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
+    return bad(place, f"asked by {who}", f"one of {listed(approved, 8)}", source, message)

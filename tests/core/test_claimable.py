@@ -58,6 +58,12 @@ def test_each_device_belongs_to_the_class_made_for_it() -> None:
     assert found == [("gpu.nvidia.com", 1, 1), ("mig.nvidia.com", 1, 1)]
 
 
+def test_a_class_that_cannot_be_evaluated_is_asked_where_no_other_chooses() -> None:
+    odd = a_class("odd", expression="device.driver == 'gpu.nvidia.com' || device.driver == 'gpu.amd.com'")
+    assert free([a_slice("gpu-0", devices=2)], deviceclasses=[odd]) == [("odd", 2, 2)]
+    assert free([a_slice("gpu-0", devices=2)], deviceclasses=[odd, a_class()]) == [("gpu.nvidia.com", 2, 2)]
+
+
 def test_a_device_whose_part_is_taken_is_not_free() -> None:
     counters = [{"counterSet": "gpu-0-counter-set", "counters": {"memory": {"value": "80Gi"}}}]
     part = {"name": "mig-0", "attributes": {"type": {"string": "mig"}}, "consumesCounters": counters}

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.req.checks import check_can_be_offered, check_not_overcommitted
+from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
 from conformance.req.claim_probe import claim_cases, judge_claims
 from conformance.scope import Scope
 from fixtures.cluster import Answer
-from fixtures.evidence import Inconclusive, Outcome
+from fixtures.evidence import Inconclusive, NotApplicable, Outcome
 from fixtures.models import Json, Pod
-from tests.builders import a_cpu_node, a_pod, a_scope
+from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
 
 SHARED = a_device("gpu-0", allowMultipleAllocations=True)
@@ -174,3 +174,29 @@ def test_what_the_api_says_of_claims_is_judged(case: int, given: Answer, outcome
 def test_a_refused_control_decides_nothing() -> None:
     with pytest.raises(Inconclusive):
         judged(0, refused("spec", "no"))
+
+
+# -- REQ-05
+
+
+@pytest.mark.parametrize(
+    ("driver", "approved", "found"),
+    [
+        ("gpu.nvidia.com", [], {"c": Outcome.OK}),
+        ("npu.example.com", [], {"c": Outcome.BAD}),
+        ("npu.example.com", ["c"], {"c": Outcome.OK}),
+        ("gpu.nvidia.com", ["nvidia.com/gpu"], {"c": Outcome.BAD}),
+    ],
+)
+def test_classes_in_use_are_approved(driver: str, approved: list[str], found: dict[str, Outcome]) -> None:
+    pod = a_pod("p", node="gpu-0", resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
+    items: Json = {"resourceclaimtemplates": [a_template("t", "c")], "deviceclasses": [a_class("c", driver)]}
+    scope = a_scope(a_policy(requests={"approved": approved}), nodes=[a_cpu_node("gpu-0")], pods=[pod], **items)
+    assert {finding.subject.name: finding.outcome for finding in check_approved_names(scope)} == found
+
+
+def test_a_class_of_networks_is_no_device_name() -> None:
+    pod = a_pod("p", node="gpu-0", resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
+    scope = a_scope(nodes=[], pods=[pod], resourceclaims=[a_claim("c", device_class="net")], deviceclasses=[a_class("net", "dra.net")])
+    with pytest.raises(NotApplicable):
+        list(check_approved_names(scope))
