@@ -161,6 +161,43 @@ def test_objects_count_whatever_the_list_of_resources_says(tmp_path: Path) -> No
     assert [pod.name for pod in load_files(tmp_path).pods] == ["p"]
 
 
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("namespaces/team-a/apps/daemonsets.yaml", {"apiVersion": "apps/v1", "kind": "DaemonSetList", "metadata": {}, "items": []}),
+        ("team-a/pods.json", {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []}),
+        ("team-a/pods.json", EMPTY),
+    ],
+)
+def test_an_empty_list_of_one_namespace_says_nothing_of_the_others(tmp_path: Path, name: str, document: dict[str, Any]) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    (tmp_path / name).parent.mkdir(parents=True)
+    write(tmp_path / name, document)
+    snapshot = load_files(tmp_path)
+    assert snapshot.lacks("pods")
+    assert snapshot.lacks("apps/daemonsets")
+
+
+def test_an_empty_list_of_what_has_no_namespace_counts_wherever_it_lies(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    (tmp_path / "cluster-scoped-resources").mkdir()
+    write(tmp_path / "cluster-scoped-resources" / "clusterpolicies.nvidia.com.yaml", EMPTY)
+    assert load_files(tmp_path).objects(POLICIES) == []
+
+
+def a_cluster(uid: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}}, NODE]
+
+
+def test_two_clusters_in_one_folder_are_not_one(tmp_path: Path) -> None:
+    for name, uid in (("a", "1"), ("b", "2")):
+        write(tmp_path / f"{name}.json", {"apiVersion": "v1", "kind": "List", "items": a_cluster(uid)})
+    with pytest.raises(SnapshotError, match="two clusters"):
+        load_files(tmp_path)
+    write(tmp_path / "b.json", {"apiVersion": "v1", "kind": "List", "items": a_cluster("1")})
+    assert load_files(tmp_path).cluster_uid == "1"
+
+
 # -- when it was taken -----------------------------------------------------------------------------------
 
 
