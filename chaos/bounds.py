@@ -87,12 +87,16 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """On which terms entries are carried out: bounds by experiment, and what the policy says of namespaces and of host programs."""
+    """On which terms entries are carried out: bounds by experiment, and what the policy says of namespaces and of host programs.
+
+    ``administrators`` is the UID of the shared namespace where an administrator has made it.
+    """
 
     bounds: Mapping[str, Bounds]
     protected: tuple[str, ...] = ()
     image: str
     pull_secrets: tuple[str, ...] = ()
+    administrators: str = ""
 
     @classmethod
     def of(cls, experiments: Iterable[Experiment], policy: Policy) -> Terms:
@@ -102,6 +106,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             protected=policy.chaos.protected_namespaces,
             image=policy.chaos.injector_image,
             pull_secrets=tuple(policy.probes.pull_secrets),
+            administrators=policy.chaos.namespace_uid,
         )
 
     def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:

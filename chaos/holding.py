@@ -36,6 +36,7 @@ class ChaosLease:
         *,
         seconds: int = SECONDS,
         renew_seconds: float = RENEW_SECONDS,
+        administrators: str = "",
     ) -> None:
         self._cluster = cluster
         self._run_id = run_id
@@ -44,6 +45,8 @@ class ChaosLease:
         self._seconds = seconds
         self._renew_seconds = renew_seconds
         self._version = ""
+        self._administrators = administrators
+        self._space = ""
         self._told = False
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -58,7 +61,7 @@ class ChaosLease:
         Raises :class:`LeaseRefused` when another run holds it, and, unless ``recovering``, when it is halted or an earlier run's
         ledger has open entries. Raises ApiTrouble.
         """
-        namespaces.ensure_shared(self._cluster)
+        self._space = namespaces.ensure_shared(self._cluster, self._administrators)
         found = read_lease(self._cluster)
         if found is not None:
             if found.halted and not recovering:
@@ -80,7 +83,7 @@ class ChaosLease:
         holder, age = found.holder, found.age()
         if not found.identity or found.identity == self._me or (holder is not None and holder.dead):
             return
-        told = f"{found.identity} holds the Lease {namespaces.SHARED}/{NAME}"
+        told = f"{found.identity} holds the Lease {self._space}/{NAME}"
         if age is None or age.total_seconds() <= found.seconds:
             raise LeaseRefused(f"{told}, renewed {_seconds(age)} ago; one run acts on a cluster at a time")
         if age.total_seconds() <= _SURELY * found.seconds and self._renewed_within(found):
@@ -88,7 +91,7 @@ class ChaosLease:
 
     def _renewed_within(self, found: LeaseView) -> bool:
         """Whether anybody writes to it during one more of its durations: clocks of two machines may differ."""
-        with Observation(self._cluster, KEY, namespaces.SHARED, fields=f"metadata.name={NAME}") as observation:
+        with Observation(self._cluster, KEY, self._space, fields=f"metadata.name={NAME}") as observation:
             for objects in observation.until(time.monotonic() + found.seconds):
                 if any(look(lease).renewed != found.renewed for lease in objects.values()):
                     return True
@@ -108,12 +111,12 @@ class ChaosLease:
                 "metadata": {"name": NAME, "labels": labels},
                 "spec": self._spec(None),
             }
-            answer = self._cluster.create(KEY, body, namespace=namespaces.SHARED)
+            answer = self._cluster.create(KEY, body, namespace=self._space)
         else:
             patch = {"metadata": {"resourceVersion": found.version}, "spec": self._spec(found)}
-            answer = self._cluster.patch(KEY, NAME, patch, namespaces.SHARED)
+            answer = self._cluster.patch(KEY, NAME, patch, self._space)
         if answer.status == 409:
-            raise LeaseRefused(f"another run has just taken the Lease {namespaces.SHARED}/{NAME}; one run acts on a cluster at a time")
+            raise LeaseRefused(f"another run has just taken the Lease {self._space}/{NAME}; one run acts on a cluster at a time")
         self._version = look(accepted(answer, "take the Lease").json()).version
 
     # -- keeping ---------------------------------------------------------------------------------------
@@ -134,7 +137,7 @@ class ChaosLease:
                 return
 
     def _renew_once(self) -> None:
-        path = self._cluster.path(KEY, namespaces.SHARED, NAME)
+        path = self._cluster.path(KEY, self._space, NAME)
         patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": self._me, "renewTime": now()}}
         answer = self._cluster.request(
             "PATCH", path, body=patch, content_type="application/merge-patch+json", attempts=1, seconds=self._renew_seconds
@@ -172,14 +175,14 @@ class ChaosLease:
         self.abandon()
         if self.lost:
             return
-        view.remove_clean(self._cluster)
+        view.remove_clean(self._cluster, self._space)
         current = read_lease(self._cluster)
         if current is None or current.identity != self._me:
             return
-        if not current.halted and not any(view.readable(self._cluster)) and self._remove(current):
+        if not current.halted and not any(view.readable(self._cluster, self._space)) and self._remove(current):
             return
         patch = {"metadata": {"resourceVersion": current.version}, "spec": {"holderIdentity": None}}
-        answer = self._cluster.patch(KEY, NAME, patch, namespaces.SHARED)
+        answer = self._cluster.patch(KEY, NAME, patch, self._space)
         if answer.status not in (404, 409):
             accepted(answer, "release the Lease")
 
@@ -187,7 +190,7 @@ class ChaosLease:
         """Remove the namespace with the Lease in it, held to the end; in an administrator's namespace the Lease alone, if it may."""
         if namespaces.remove_shared(self._cluster):
             return True
-        return self._cluster.delete(KEY, NAME, namespaces.SHARED, uid=current.uid).ok
+        return self._cluster.delete(KEY, NAME, self._space, uid=current.uid).ok
 
     def abandon(self) -> None:
         """Renew it no more, and leave it to expire."""

@@ -89,8 +89,9 @@ def look(lease: Json) -> LeaseView:
 
 
 def read_lease(cluster: Cluster) -> LeaseView | None:
-    """The Lease, or None when there is none. Raises ApiTrouble."""
-    found = read(cluster, KEY, NAME, namespaces.SHARED)
+    """The Lease, or None when there is none in the namespace that is proven to be ours. Raises ApiTrouble."""
+    space = namespaces.find_shared(cluster)
+    found = read(cluster, KEY, NAME, space) if space else None
     return None if found is None else look(found)
 
 
@@ -109,22 +110,25 @@ def must_hold(cluster: Cluster, run_id: str) -> None:
         raise Aborted(f"the Lease {namespaces.SHARED}/{NAME} is no longer renewed")
 
 
-def halt(cluster: Cluster, *, on: bool = True) -> None:
-    """Halt whatever runs on the cluster and let nothing start, or lift that. Needs no hold on the Lease. Raises ApiTrouble."""
+def halt(cluster: Cluster, *, on: bool = True, administrators: str = "") -> None:
+    """Halt whatever runs on the cluster and let nothing start, or lift that. Needs no hold on the Lease.
+
+    ``administrators`` is the UID of an administrator's namespace, as :func:`chaos.namespaces.ensure_shared` takes it. Raises ApiTrouble.
+    """
     who = f"{socket.gethostname()} at {now()}"
     annotations = {HALT: "true", HALTED_BY: who} if on else {HALT: None, HALTED_BY: None}
     for _ in range(2):
-        answer = cluster.patch(KEY, NAME, {"metadata": {"annotations": annotations}}, namespaces.SHARED)
+        space = namespaces.ensure_shared(cluster, administrators) if on else namespaces.find_shared(cluster)
+        if not space:
+            return
+        answer = cluster.patch(KEY, NAME, {"metadata": {"annotations": annotations}}, space)
         if answer.status != 404:
             accepted(answer, "halt")
             return
         if not on:
             return
-        namespaces.ensure_shared(cluster)
         metadata = {"name": NAME, "labels": {ownership.MANAGED_BY: ownership.SUITE}, "annotations": annotations}
-        answer = cluster.create(
-            KEY, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}, namespace=namespaces.SHARED
-        )
+        answer = cluster.create(KEY, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}, namespace=space)
         if answer.status != 409:
             accepted(answer, "halt")
             return

@@ -1,24 +1,36 @@
-"""The two namespaces of chaos: one of each run for its pods, and one that all runs share for Lease and ledgers."""
+"""The two namespaces of chaos: one of each run for its pods, and one that all runs share for Lease and ledgers.
+
+A tenant may create a namespace of any name and label. So a namespace counts only when its creation by a run is proven
+(:mod:`fixtures.proof`): whatever is put into another one could be read, changed and entered by whoever made it. The shared one has
+a proof of its own, the PriorityClass :data:`ANCHOR`, which also says what it is called: where somebody has taken its usual name, it
+has another, and nobody is kept from working.
+"""
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
 
-from chaos.ledger.access import accepted, field, read, uid_of
+from chaos.ledger.access import accepted, field, plain, read, uid_of
+from chaos.rights import Reviewer, Right
 from fixtures import ownership
 from fixtures.belongings import belongings
 from fixtures.cluster import Answer, Cluster
 from fixtures.models import Json
 from fixtures.probes import limits
-from fixtures.proof import CHAOS_PREFIX, Proof, read_proofs
+from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_proofs
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 
 SHARED = "gpu-conformance-chaos"
 """Lease and ledgers. It carries no run's label: cleaning up after a run must not take another run's ledger along."""
 
-EPHEMERAL = "gpu-conformance.io/ephemeral"
-"""Annotation of the shared namespace where a run created it: it goes when the last run is through. An administrator's stays."""
+SHARING = "shared"
+"""The run id under which the shared namespace is vouched for. No run has it."""
+
+ANCHOR = f"{CHAOS_PREFIX}-{SHARING}"
+"""The PriorityClass that vouches for the shared namespace."""
 
 GONE_SECONDS = 60.0
 
@@ -28,6 +40,12 @@ PODS = 100
 RIGHTS = (f"create {limits.NETWORK_POLICIES}", f"create {limits.QUOTAS}")
 """What bounding a namespace takes; its removal takes them along."""
 
+_KEY = "namespaces"
+_ADMINISTRATORS = "administrators-namespaces"
+"""Key in the proof of a namespace that an administrator made, and that the policy names by UID: it is used, and never removed."""
+
+_KEPT = ("create configmaps", "patch configmaps", "create coordination.k8s.io/leases", "patch coordination.k8s.io/leases")
+_AGREE_SECONDS = 10.0
 _MESHES_OUT: Json = {"istio-injection": "disabled"}
 
 
@@ -36,10 +54,104 @@ def of_run(run_id: str) -> str:
     return f"{SHARED}-{run_id}"
 
 
-def ensure_shared(cluster: Cluster) -> None:
-    """The shared namespace, created unless somebody has; an administrator's stays as it is. Raises ApiTrouble when it cannot be had."""
-    labels = {ownership.MANAGED_BY: ownership.SUITE, **_security("restricted")}
-    _ensure(cluster, SHARED, labels, {EPHEMERAL: "true"})
+# -- the shared one --------------------------------------------------------------------------------------
+
+
+def find_shared(cluster: Cluster) -> str:
+    """Name of the shared namespace; empty when none is there that is proven to be ours. Raises ApiTrouble."""
+    anchor = read_proofs(cluster, SHARING).get(SHARING)
+    return _found(cluster, anchor)[0] if anchor is not None else ""
+
+
+def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
+    """The shared namespace, created unless it is there; its name.
+
+    ``administrators`` is the UID of a namespace of the usual name that an administrator has made (``chaos.namespaceUid``). Somebody
+    else's is left as it is. Raises ApiTrouble when none can be had.
+    """
+    anchor = _anchor(cluster)
+    deadline = time.monotonic() + GONE_SECONDS
+    while True:
+        name, going = _found(cluster, anchor.view)
+        if name and not going:
+            return name
+        if name:
+            _await_gone(cluster, name)
+            continue
+        usual = read(cluster, _KEY, SHARED)
+        if usual is not None and administrators and uid_of(usual) == administrators:
+            anchor.created(_ADMINISTRATORS, SHARED, administrators)
+            return SHARED
+        wanted = SHARED if usual is None else f"{SHARED}-{SHARING}-{secrets.token_hex(4)}"
+        if wanted != SHARED and _announced(anchor.view):
+            threading.Event().wait(0.2)  # another run is making one
+            if time.monotonic() < deadline - GONE_SECONDS + _AGREE_SECONDS:
+                anchor = _anchor(cluster)
+                continue
+        if usual is not None and (denied := Reviewer(cluster).denied([Right.parse(f"{text} in {wanted}") for text in _KEPT])):
+            text = f"namespace {SHARED} (UID {uid_of(usual)}) is not known to be ours, and this account may not {denied[0].verb} "
+            text += f"{denied[0].key} in another; where an administrator made it, name it in chaos.namespaceUid"
+            anchor.close()
+            raise ApiTrouble("Forbidden", text)
+        labels = {ownership.MANAGED_BY: ownership.SUITE, **_security("restricted")}
+        if _created(cluster, anchor, wanted, labels):
+            return wanted
+        if time.monotonic() > deadline:
+            raise ApiTrouble("AlreadyExists", f"namespace {SHARED} is somebody else's, and no other could be made")
+        anchor = _anchor(cluster)
+
+
+def remove_shared(cluster: Cluster) -> bool:
+    """Remove the shared namespace if a run created it, and what vouches for it; whether it was to go. Raises ApiTrouble.
+
+    An administrator's stays, and is forgotten.
+    """
+    view = read_proofs(cluster, SHARING).get(SHARING)
+    if view is None:
+        return False
+    name, _ = _found(cluster, view)
+    found = read(cluster, _KEY, name) if name else None
+    ours = found is not None and view.created_this(_KEY, found)
+    if ours and ownership.ask_deletion(cluster, _KEY, name, "", uid_of(found)):
+        _await_gone(cluster, name)
+    anchor = _anchor(cluster)
+    created = anchor.view.created
+    anchor.removed({uid for key, name, uid in created if key == _ADMINISTRATORS or uid_of(read(cluster, _KEY, name)) != uid})
+    anchor.close()
+    return ours
+
+
+def stranger(cluster: Cluster) -> str:
+    """What is said of a namespace of the usual name whose creation nothing proves; empty when there is none. Raises ApiTrouble."""
+    found = read(cluster, _KEY, SHARED)
+    if found is None or find_shared(cluster) == SHARED:
+        return ""
+    told = f"namespace {SHARED} (UID {plain(uid_of(found))}) was made by somebody else: nothing in it counts"
+    return f"{told}; where an administrator made it, the policy says so (chaos.namespaceUid)"
+
+
+def _anchor(cluster: Cluster) -> Proof:
+    return Proof.open(cluster, SHARING, prefix=CHAOS_PREFIX, renewing=False)
+
+
+def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
+    """Name of the namespace that the anchor vouches for, and whether it is going."""
+    for key, name in view.names:
+        found = read(cluster, _KEY, name)
+        if found is None:
+            continue
+        administrators = key == _ADMINISTRATORS and view.created_here(key, name, uid_of(found))
+        if administrators or view.created_this(_KEY, found):
+            return name, bool(field(found, "metadata", "deletionTimestamp"))
+    return "", False
+
+
+def _announced(view: ProofView) -> bool:
+    """Whether somebody has announced another namespace than the usual one."""
+    return any(key == _KEY and name != SHARED for key, name in view.names)
+
+
+# -- a run's own -------------------------------------------------------------------------------------------
 
 
 def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undoing: bool = False) -> str:
@@ -102,22 +214,25 @@ def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) 
     return left
 
 
-def remove_shared(cluster: Cluster) -> bool:
-    """Remove the shared namespace if a run created it, and wait until it is gone; whether it was to go. Raises ApiTrouble."""
-    found = read(cluster, "namespaces", SHARED)
-    if found is None or (field(found, "metadata", "annotations") or {}).get(EPHEMERAL) != "true":
-        return False
-    if ownership.ask_deletion(cluster, "namespaces", SHARED, "", uid_of(found)):
-        _await_gone(cluster, SHARED)
-    return True
+def is_own(cluster: Cluster, run_id: str) -> bool:
+    """Whether the run's namespace is there, and proven to be the run's. Raises ApiTrouble."""
+    found = read(cluster, _KEY, of_run(run_id))
+    view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
+    return found is not None and view is not None and view.created_this(_KEY, found)
 
 
-def _ensure(cluster: Cluster, name: str, labels: Json, annotations: Json) -> None:
-    if _present(cluster, name) is None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels, "annotations": annotations}}
-        answer = cluster.create("namespaces", body)
-        if answer.reason != "AlreadyExists":
-            accepted(answer, f"create namespace {name}")
+# -- making them -----------------------------------------------------------------------------------------
+
+
+def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> bool:
+    """Create a namespace that the proof knows of first; False when somebody else's has the name. Raises ApiTrouble."""
+    metadata = {"name": name, "labels": labels, "annotations": proof.will_create(_KEY, name)}
+    answer = cluster.create(_KEY, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    if proof.confirm(_KEY, name, answer):
+        return True
+    if answer.status != 409:
+        accepted(answer, f"create namespace {name}")
+    return False
 
 
 def _present(cluster: Cluster, name: str) -> Json | None:
@@ -130,7 +245,7 @@ def _present(cluster: Cluster, name: str) -> Json | None:
 
 
 def _await_gone(cluster: Cluster, name: str) -> None:
-    with Observation(cluster, "namespaces", fields=f"metadata.name={name}") as observation:
+    with Observation(cluster, _KEY, fields=f"metadata.name={name}") as observation:
         for objects in observation.until(time.monotonic() + GONE_SECONDS):
             if not objects:
                 return

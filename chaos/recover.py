@@ -28,7 +28,7 @@ from chaos.trouble import LedgerError
 from conformance.allowlist import cluster_uid
 from fixtures import ownership, private_files
 from fixtures.cluster import Cluster
-from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder
+from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder, read_proofs
 
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
@@ -101,7 +101,7 @@ def recover(
     files, found = _files(folder, here)
     proofs, wrong = read_folder(folder) if folder else ({}, [])
     found.unreadable += wrong
-    lease = ChaosLease(cluster, f"recover-{run_id or ownership.new_run_id()}", lambda reason: None)
+    lease = ChaosLease(cluster, f"recover-{run_id or ownership.new_run_id()}", lambda reason: None, administrators=terms.administrators)
     lease.acquire(recovering=True)
     try:
         ledgers = authentic.look(cluster, proofs)
@@ -161,7 +161,8 @@ class _Proofs:
     @property
     def ended(self) -> list[str]:
         """Runs of chaos whose processes are known to have ended."""
-        return [run_id for run_id, view in self._views.items() if _class_of(view) and view.alive() is False]
+        known = [view for run_id, view in self._views.items() if _class_of(view) and run_id != namespaces.SHARING]
+        return [view.run_id for view in known if view.alive() is False]
 
     def of(self, run_id: str) -> Proof | None:
         """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""
@@ -171,7 +172,8 @@ class _Proofs:
         return self._proofs.get(run_id)
 
     def close(self, run_id: str, unwritten: Collection[str]) -> None:
-        """Forget entries that were never ``unwritten`` anywhere, so never allowed an act, and remove the proof when it is empty."""
+        """Forget entries that were never written anywhere, so never allowed an act, and remove the proof when it is empty."""
+        self._views = {**self._views, **read_proofs(self._cluster, run_id)}  # a namespace may have been made for an undo
         if (proof := self.of(run_id)) is not None:
             proof.forget(unwritten)
             proof.close()
@@ -235,9 +237,7 @@ def _recover_one(
     try:
         mirror = Mirror.open(cluster, case.run_id, case.experiment)
     except LedgerError:
-        if case.path is None:
-            raise
-        mirror = None  # the file is enough to undo by; that it is done is told to the file alone
+        mirror = None  # file and proof are enough to undo by, and to tell that it is done
     if case.path is not None:
         ledger = Ledger.open(case.path, mirror, proofs.of(case.run_id))
         if case.known is not None:

@@ -295,6 +295,8 @@ class Chaos(Section, frozen=True, kw_only=True):
 
     clusters: tuple[str, ...] = ()
     """Clusters that experiments, ``recover``, ``halt`` and ``cleanup`` may change, each by the UID of its namespace kube-system."""
+    namespace_uid: str = ""
+    """UID of a namespace gpu-conformance-chaos that an administrator has made for Lease and ledgers; any other one is somebody else's."""
     max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 1
     """Highest level of experiments: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node, 4 destructive."""
     max_targets: Annotated[int, msgspec.Meta(ge=1)] = 1

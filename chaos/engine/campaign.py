@@ -63,7 +63,7 @@ class Campaign:
         self.stop = Stop()
         self.residue: list[str] = []
         self._where = where
-        self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request)
+        self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request, administrators=where.settings.policy.namespace_uid)
         self._lock = MachineLock(f"{where.cluster.shown_server} {where.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
         self._proof: Proof | None = None

@@ -7,12 +7,14 @@ and it holds nobody up: otherwise a tenant could keep everybody from working.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
+from chaos import namespaces
 from chaos.ledger import view
 from chaos.ledger.access import plain
+from chaos.ledger.file import ExperimentView
 from chaos.ledger.record import Entry, digest
 from chaos.ledger.view import RunView
 from fixtures.cluster import Cluster
@@ -55,19 +57,22 @@ def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Led
     proofs = dict(read_proofs(cluster))
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
-    found, unreadable = view.readable(cluster)
+    space = namespaces.find_shared(cluster)
+    found, unreadable = view.readable(cluster, space) if space else ([], {})
+    theirs, garbage, strange = _strange(cluster, {run.run_id for run in found})
     runs, forged, vouched = [], [], {run_id: proof.digests for run_id, proof in proofs.items() if proof.digests}
     lost = dict(vouched)
     whole = set()
-    for run in found:
+    for run in [*found, *theirs]:
         counted, lines = _counted(run, vouched.get(run.run_id, frozenset()))
         runs.append(counted)
         forged += lines
-        if not lines:
+        if run in found and not lines:
             whole.add(run.run_id)
         lost[run.run_id] = lost.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
     garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
-    forged += [f"{ATTACK}: {plain(text)}; nothing vouches for it" for run_id, text in unreadable.items() if run_id not in garbled]
+    garbage += [text for run_id, text in unreadable.items() if run_id not in garbled]
+    forged += [f"{ATTACK}: {plain(text)}; nothing vouches for it" for text in garbage] + strange
     return Ledgers(
         runs=tuple(runs),
         lost={run_id: digests for run_id, digests in lost.items() if digests},
@@ -76,6 +81,23 @@ def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Led
         proofs=proofs,
         whole=frozenset(whole),
     )
+
+
+def _strange(cluster: Cluster, known: Collection[str]) -> tuple[list[RunView], list[str], list[str]]:
+    """What a namespace of the usual name holds that is not proven to be ours: ledgers, what cannot be read, and lines about itself.
+
+    A true entry is true wherever it is kept. What is missing there says nothing, and its own word for what is closed neither.
+    """
+    told = namespaces.stranger(cluster)
+    if not told:
+        return [], [], []
+    theirs, garbage = view.readable(cluster, namespaces.SHARED)
+    runs = [msgspec.structs.replace(run, experiments=tuple(map(_open_alone, run.experiments))) for run in theirs if run.run_id not in known]
+    return runs, list(garbage.values()), [f"{ATTACK}: {told}" if theirs or garbage else told]
+
+
+def _open_alone(known: ExperimentView) -> ExperimentView:
+    return msgspec.structs.replace(known, closed=frozenset())
 
 
 def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[str]]:

@@ -31,6 +31,7 @@ class Mirror:
 
     def __init__(self, cluster: Cluster, run_id: str, config_map: Json, experiment: str) -> None:
         self._cluster = cluster
+        self._space = str(config_map["metadata"]["namespace"])
         self._run_id = run_id
         self._experiment = experiment
         self._uid = uid_of(config_map)
@@ -50,12 +51,12 @@ class Mirror:
         trouble = ApiTrouble("Timeout", "no answer in time")
         for _ in _attempts(deadline):
             try:
-                namespaces.ensure_shared(cluster)
-                found = read(cluster, "configmaps", name_of(run_id), namespaces.SHARED)
+                space = namespaces.ensure_shared(cluster)
+                found = read(cluster, "configmaps", name_of(run_id), space)
                 if found is None:
                     labels = {**ownership.labels(run_id), **COMPONENT}
                     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name_of(run_id), "labels": labels}}
-                    answer = cluster.create("configmaps", body, namespace=namespaces.SHARED)
+                    answer = cluster.create("configmaps", body, namespace=space)
                     if answer.reason == "AlreadyExists":
                         continue
                     found = accepted(answer, f"create ledger of run {run_id}").json()
@@ -144,14 +145,14 @@ class Mirror:
         return trouble
 
     def _send(self, wanted: dict[str, str], deadline: float) -> Answer:
-        path = self._cluster.path("configmaps", namespaces.SHARED, name_of(self._run_id))
+        path = self._cluster.path("configmaps", self._space, name_of(self._run_id))
         body = {"metadata": {"resourceVersion": self._version}, "data": wanted}
         seconds = max(min(_MARK_SECONDS, deadline - time.monotonic()), 0.5)
         return self._cluster.request("PATCH", path, body=body, content_type="application/merge-patch+json", attempts=1, seconds=seconds)
 
     def _read_again(self) -> str:
         """Take over the version that is there. Says so when it is not the one that was written: somebody else is at work on it."""
-        found = read(self._cluster, "configmaps", name_of(self._run_id), namespaces.SHARED)
+        found = read(self._cluster, "configmaps", name_of(self._run_id), self._space)
         if found is None or uid_of(found) != self._uid:
             return "it was deleted while the experiment ran"
         now = self._keys(found)

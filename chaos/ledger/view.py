@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from chaos import namespaces
 from chaos.ledger.access import accepted, field, plain, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.ledger.record import Entry, State
@@ -21,12 +20,15 @@ from fixtures.models import Json
 
 LINES = ".jsonl"
 CLOSED = ".verified"
+PREFIX = "gpu-conformance-chaos-"
+"""What the name of a run's ledger has before the run's id."""
+
 COMPONENT = {"app.kubernetes.io/component": "chaos-ledger"}
 
 
 def name_of(run_id: str) -> str:
     """Name of a run's ConfigMap."""
-    return f"{namespaces.SHARED}-{run_id}"
+    return f"{PREFIX}{run_id}"
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,13 +110,13 @@ def ranges(closed: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def readable(cluster: Cluster) -> tuple[list[RunView], dict[str, str]]:
-    """What look like ledgers and can be read, and what is wrong with each that cannot, by the run that its name says.
+def readable(cluster: Cluster, space: str) -> tuple[list[RunView], dict[str, str]]:
+    """What look like ledgers in a namespace and can be read, and what is wrong with each that cannot, by the run that its name says.
 
     Anybody who can write ConfigMaps may have made any of them. Raises ApiTrouble.
     """
     selector = ",".join(f"{key}={value}" for key, value in {ownership.MANAGED_BY: ownership.SUITE, **COMPONENT}.items())
-    answer = cluster.request("GET", cluster.path("configmaps", namespaces.SHARED), query={"labelSelector": selector})
+    answer = cluster.request("GET", cluster.path("configmaps", space), query={"labelSelector": selector})
     if answer.status == 404:
         return [], {}
     found, unreadable = [], {}
@@ -122,14 +124,14 @@ def readable(cluster: Cluster) -> tuple[list[RunView], dict[str, str]]:
         try:
             found.append(view(item))
         except LedgerError as error:
-            unreadable[str(field(item, "metadata", "name") or "").removeprefix(f"{namespaces.SHARED}-")] = str(error)
+            unreadable[str(field(item, "metadata", "name") or "").removeprefix(PREFIX)] = str(error)
     return found, unreadable
 
 
-def remove_clean(cluster: Cluster, run_id: str = "") -> None:
-    """Delete ledgers with nothing open (of one run, or of all). Raises ApiTrouble."""
-    for run in readable(cluster)[0]:
+def remove_clean(cluster: Cluster, space: str, run_id: str = "") -> None:
+    """Delete ledgers with nothing open (of one run, or of all) from the shared namespace. Raises ApiTrouble."""
+    for run in readable(cluster, space)[0]:
         if not run.open_entries and run_id in ("", run.run_id):
-            answer = cluster.delete("configmaps", name_of(run.run_id), namespaces.SHARED, uid=run.uid)
+            answer = cluster.delete("configmaps", name_of(run.run_id), space, uid=run.uid)
             if answer.status not in (404, 409):
                 accepted(answer, f"delete ledger of run {run.run_id}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from chaos.lease import LeaseView, read_lease
+from chaos.namespaces import SHARING
 from conformance.cli import confirming
 from conformance.cli.arguments import Parser, complain
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of, plain
@@ -78,7 +79,7 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     views = _proofs(cluster, wanted)
     found = belongings(cluster, views, wanted.run_id)
     alive = _alive(cluster, [view for run_id, view in views.items() if run_id in found.runs])
-    ended = found.of(found.runs - alive)
+    ended = found.of(found.runs - alive - {SHARING})  # Lease and ledgers of all runs go with the last run of chaos
     for run_id in sorted(found.runs & alive):
         print(plain(f"spared, because it is alive: {views[run_id].told}"))
     for item in found.unproven:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chaos import namespaces
 from chaos.lease import Holder
 from conformance.cli import cleanup
 from fixtures import ownership
@@ -150,12 +151,11 @@ def test_a_run_on_another_machine_is_spared_while_it_is_renewed(stage: Stage) ->
 @pytest.mark.parametrize(("seconds", "spared"), [(3, True), (30, True), (600, False)])
 def test_a_run_that_holds_the_lease_is_spared(stage: Stage, seconds: int, spared: bool) -> None:
     stage.leave()
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-conformance-chaos"}}
-    assert stage.cluster.create("namespaces", home).ok
+    home = namespaces.ensure_shared(stage.cluster)
     renewed = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
     spec = {"holderIdentity": str(Holder.me(RUN)), "leaseDurationSeconds": 15, "renewTime": renewed.replace("+00:00", "Z")}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpu-conformance-chaos"}, "spec": spec}
-    assert stage.cluster.create("coordination.k8s.io/leases", lease, namespace="gpu-conformance-chaos").ok
+    assert stage.cluster.create("coordination.k8s.io/leases", lease, namespace=home).ok
     assert stage.cleanup(*YES)[0] == 0
     assert (NAMESPACE in stage.there()) is spared
 

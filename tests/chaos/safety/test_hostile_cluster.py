@@ -22,7 +22,7 @@ from conformance.policy import Policy, Probes
 from fixtures.cluster import Cluster
 from fixtures.trouble import ApiTrouble
 from tests.chaos.experiments.world import World, pod, standing
-from tests.chaos.safety.world import RUN, acting, daemon_pod, ledger, namespace, plan, soon, world
+from tests.chaos.safety.world import RUN, acting, daemon_pod, ledger, plan, soon, world
 
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
 
@@ -126,8 +126,8 @@ def test_signalling_a_rank_does_not_hit_the_programs_that_do_it(tmp_path: Path) 
 
 
 def test_an_injector_that_has_not_started_does_not_act_after_the_undo(tmp_path: Path) -> None:
-    inside = namespaces.of_run(RUN)
-    with world(tmp_path, extra=[namespace(inside)]) as (cluster, _):
+    with world(tmp_path) as (cluster, _):
+        inside = namespaces.ensure_run(cluster, RUN)
         for name, run, on in (("late", RUN, "gpu-1"), ("elsewhere", RUN, "gpu-2"), ("others", "20261121-120000-ffff", "gpu-1")):
             body = injector.injector_pod(name=name, node=on, image="i", argv=["true"], run_id=run)
             assert cluster.create("pods", body, namespace=inside).ok

@@ -26,14 +26,16 @@ from fixtures.simulator.server.troubles import Trouble
 from fixtures.watch import Observation
 from tests.chaos.safety.world import RUN, Json, fetch, ledger, namespace, soon, world
 
+ADMINISTRATORS = "uid-of-the-administrators"
+
 
 class Run:
     """A run that wants the cluster."""
 
-    def __init__(self, cluster: Cluster, run_id: str = RUN, *, seconds: int = 15, renew: float = 0.05) -> None:
+    def __init__(self, cluster: Cluster, run_id: str = RUN, *, seconds: int = 15, renew: float = 0.05, administrators: str = "") -> None:
         self.told: list[str] = []
         self.stopped = threading.Event()
-        self.lease = ChaosLease(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew)
+        self.lease = ChaosLease(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew, administrators=administrators)
 
     def _stop(self, reason: str) -> None:
         self.told.append(reason)
@@ -41,8 +43,8 @@ class Run:
 
 
 @contextmanager
-def running(cluster: Cluster, run_id: str = RUN, **options: float) -> Iterator[Run]:
-    run = Run(cluster, run_id, **options)  # type: ignore[arg-type]
+def running(cluster: Cluster, run_id: str = RUN, **options: Any) -> Iterator[Run]:
+    run = Run(cluster, run_id, **options)
     run.lease.acquire()
     try:
         yield run
@@ -216,22 +218,35 @@ def test_open_entries_keep_ledger_and_namespace(tmp_path: Path) -> None:
 
 
 def test_an_administrators_namespace_stays_and_the_lease_goes(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
-        with running(cluster) as run:
-            pass
+    with world(tmp_path, extra=[namespace(namespaces.SHARED, ADMINISTRATORS)]) as (cluster, _):
+        with running(cluster, administrators=ADMINISTRATORS) as run:
+            assert cluster.get(KEY, NAME, namespaces.SHARED).ok
         run.lease.release()
         assert fetch(cluster, "namespaces", namespaces.SHARED)["metadata"].get("deletionTimestamp") is None
-        assert read_lease(cluster) is None
+        assert cluster.get(KEY, NAME, namespaces.SHARED).status == 404
 
 
 def test_a_lease_that_may_not_be_deleted_is_let_go(tmp_path: Path) -> None:
-    with world(tmp_path, Trouble("delete", KEY, 403, 1), extra=[namespace(namespaces.SHARED)]) as (cluster, _):
-        with running(cluster) as run:
+    with world(tmp_path, Trouble("delete", KEY, 403, 1), extra=[namespace(namespaces.SHARED, ADMINISTRATORS)]) as (cluster, _):
+        with running(cluster, administrators=ADMINISTRATORS) as run:
             pass
         run.lease.release()
-        found = read_lease(cluster)
-        assert found is not None
-        assert found.identity == ""
+        assert not fetch(cluster, KEY, NAME, namespaces.SHARED)["spec"].get("holderIdentity")
+
+
+def test_the_lease_of_a_namespace_that_somebody_else_made_says_nothing(tmp_path: Path) -> None:
+    """A tenant may hold and halt what he has made himself: nobody minds, and his Lease is left as it is."""
+    with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
+        spec = {"holderIdentity": str(Holder.me("his")), "leaseDurationSeconds": 3600, "renewTime": "2099-01-01T00:00:00.000000Z"}
+        metadata = {"name": NAME, "annotations": {HALT: "true"}}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        assert cluster.create(KEY, body, namespace=namespaces.SHARED).ok
+        before = fetch(cluster, KEY, NAME, namespaces.SHARED)
+        assert (status(cluster).holder, status(cluster).halted) == ("", "")
+        with running(cluster) as run:
+            must_hold(cluster, RUN)
+        run.lease.release()
+        assert fetch(cluster, KEY, NAME, namespaces.SHARED) == before
 
 
 def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path) -> None:
@@ -320,5 +335,6 @@ def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:
 
 def test_a_lease_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
     with world(tmp_path, Trouble("get", KEY, 403, 1)) as (cluster, _):
+        namespaces.ensure_shared(cluster)
         with pytest.raises(Aborted, match="cannot be read"):
             must_hold(cluster, RUN)

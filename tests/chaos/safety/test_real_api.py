@@ -130,8 +130,11 @@ def test_every_undo_of_a_node_and_a_workload_comes_back(cluster: Cluster, tmp_pa
 
 
 def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, tmp_path: Path) -> None:
-    comes_back(account, tmp_path)
-    lease = ChaosLease(account, RUN, lambda reason: None)
+    administrators = fetch(account, "namespaces", namespaces.SHARED)["metadata"]["uid"]
+    with pytest.raises(ApiTrouble, match=rf"namespace gpu-conformance-chaos \(UID {administrators}\) .* chaos\.namespaceUid"):
+        namespaces.ensure_shared(account)
+    comes_back(account, tmp_path, administrators)
+    lease = ChaosLease(account, RUN, lambda reason: None, administrators=administrators)
     lease.acquire()
     must_hold(account, RUN)
     halt(account)
@@ -144,9 +147,10 @@ def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, t
     assert Reviewer(account).denied([Right.parse("get secrets"), Right.parse("patch configmaps in gpu-operator")]) != []
 
 
-def comes_back(cluster: Cluster, tmp_path: Path) -> None:
+def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> None:
     cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
     before = fingerprint.take(cluster)
+    namespaces.ensure_shared(cluster, administrators)
     book = ledger(tmp_path, cluster)
     node = fetch(cluster, "nodes", "gpu-1")
     book.arm("node.labels", NodeLabels().args(node, {PRODUCT: None, "chaos": "yes"}))
