@@ -56,7 +56,9 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
-                "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)} | _scope(report),
+                "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)}
+                | _scope(report)
+                | _regressions(report),
             },
             "tests": tests,
             "environment": {
@@ -85,6 +87,11 @@ def _scope(report: Report) -> dict[str, object]:
     }
     told |= {"shortfalls": [visible(text) for text in scope.shortfalls], "notes": [visible(text) for text in scope.notes]}
     return {"scope": told}
+
+
+def _regressions(report: Report) -> dict[str, object]:
+    """What is worse than in the baseline; nothing without a baseline, or when nothing is."""
+    return {"regressions": [visible(text) for text in report.regressions]} if report.regressions else {}
 
 
 def _environment(report: Report) -> dict[str, object]:

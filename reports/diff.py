@@ -265,6 +265,11 @@ def _side_line(side: Side) -> str:
     return f"{one_line(side.run, NAME_LIMIT)}: {side.target}, Kubernetes {version}, {side.headline}{scope}, exit code {side.exit_code}"
 
 
+def sentence(change: Change) -> str:
+    """``no longer judged: NET-05 MUST (passed -> not applicable): …``."""
+    return f"{change.bucket.value}: {_line(change)}"
+
+
 def _line(change: Change) -> str:
     words = " -> ".join(view.WORD[v] if v else "none" for v in (change.old, change.new))
     name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""

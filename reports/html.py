@@ -180,6 +180,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         scope=report.scope,
         scope_words=view.scope_words(report),
         shortfalls=view.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
+        regressions=report.regressions[:MAX_SHORTFALLS_SHOWN],
         notes=view.notes(report)[:MAX_SHORTFALLS_SHOWN],
         not_judged=groups(report.scope) if report.scope else [],
         exit_meaning=chaotic.exit_meaning(report, chaos),

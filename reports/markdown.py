@@ -71,6 +71,9 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
         for text in view.shortfalls(report)[:20]:
             yield ""
             yield f"> [!CAUTION]\n> Not judged: {escape(text, 600)}"
+        for text in report.regressions[:20]:
+            yield ""
+            yield f"> [!CAUTION]\n> Worse than the baseline: {escape(text, 600)}"
         for text in view.notes(report)[:20]:
             yield ""
             yield f"> [!NOTE]\n> {escape(text, 600)}"

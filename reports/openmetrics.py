@@ -65,6 +65,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
             "Time the requirement took.",
             [({"id": r.id, "target": target}, r.duration_seconds) for r in report.results],
         ),
+        ("regressions", "What is worse than in the baseline.", [({"target": target}, len(report.regressions))]),
         ("residue_objects", "Objects the run could not delete or restore.", [({"target": target}, len(report.residue))]),
         ("api_requests", "Requests the run sent to the API server.", [({"target": target}, report.requests.count)]),
         ("last_run_timestamp_seconds", "When the run ended, in Unix time.", [({"target": target}, end)]),

@@ -167,11 +167,12 @@ def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
 def _scope(report: Report, colour: bool) -> Text | None:
     """What was not judged although it had to be, and what else to know of the scope."""
     missing, notes = view.shortfalls(report), view.notes(report)
-    if not missing and not notes:
+    if not missing and not notes and not report.regressions:
         return None
-    lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 3_000)}" for text in notes]
+    lines = [f"WORSE THAN THE BASELINE: {one_line(text, 600)}" for text in report.regressions]
+    lines += [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 3_000)}" for text in notes]
     text = plain("\n".join(lines[:MAX_ROWS]), 20_000, colour)
-    if missing:
+    if missing or report.regressions:
         text.stylize("bold yellow")
     return text
 

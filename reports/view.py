@@ -135,6 +135,8 @@ def run_meaning(report: Report) -> str:
     """What the exit code says of this run's requirements."""
     if report.exit_code == 0 and coverage.within_selection(report.scope):
         return "no gating requirement of the selection failed"
+    if report.exit_code == 1 and report.regressions and not any(result.verdict is Verdict.FAILED for result in report.results):
+        return f"not conformant: worse than the baseline in {len(report.regressions)} respects"
     if report.exit_code == 10 and (missing := shortfalls(report)):
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         return f"inconclusive: {one_line(missing[0], 400)}{more}"

@@ -50,11 +50,20 @@ def decide(
     verdict, code = min(judged, key=lambda one: _WORST_FIRST.index(one[0]))
     if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
         verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
+    elif pytest_exit == ExitCode.INCONCLUSIVE and not results:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
+    elif pytest_exit == ExitCode.NOT_CONFORMANT and code is ExitCode.CONFORMANT and not _explained(results):
+        verdict, code = Verdict.ERROR, ExitCode.INTERNAL_ERROR
     elif not results and not chaos:
         verdict, code = Verdict.INCONCLUSIVE, ExitCode.NOTHING_SELECTED
     if residue:
         code = ExitCode.RESIDUE
     return verdict, code
+
+
+def _explained(results: list[Result]) -> bool:
+    """Whether a result says why pytest saw a failure. What fails outside of them (a fixture's end, a dead worker) is the suite's own."""
+    return any(result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR) for result in results)
 
 
 def _judge(results: list[Result], strict: bool, required: frozenset[str], shortfalls: tuple[str, ...]) -> tuple[Verdict, ExitCode]:

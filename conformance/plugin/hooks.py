@@ -14,6 +14,7 @@ import pytest
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.needs import Needs
 from conformance.plugin import progress, selecting
+from conformance.plugin.baseline import read_baseline
 from conformance.plugin.gate import ExitCode
 from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
 from conformance.plugin.opening import Handover, check_policy_names, open_target, reopen
@@ -105,6 +106,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     state.opened = open_target(state.options, state.run_id)
     check_policy_names(state.opened.policy, state.catalogue)
+    state.baseline = read_baseline(state.options)
     prepare_folder(state, session.config)
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)

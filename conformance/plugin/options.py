@@ -33,6 +33,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     require: tuple[str, ...] = ()
     min_judged: int | None = None
+    baseline: str = ""
+    accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     report_dir: str = ""
     every_node: bool = False
 
@@ -72,10 +74,32 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--require", metavar="ID[,ID...]", action="append", default=[], help="these must judge something, or fail")
     group.addoption("--min-judged", metavar="N", help="fewer requirements judged than this are inconclusive; default: gate.minimumJudged")
     group.addoption("--every-node", action="store_true", help="probes ask every free accelerator node; default: one of every product")
+    group.addoption("--baseline", metavar="REPORT", help="an earlier report.json (or its folder): what is worse than there fails the run")
+    group.addoption(
+        "--accept-not-judged",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="what the baseline judged and this run need not: requirement, area or subject ('NET', 'Node gpu-3')",
+    )
     group.addoption("--report-dir", metavar="DIR", help="default: out/<run id>, with out/latest pointing at it")
 
 
-NAMES = ("kubeconfig", "context", "snapshot", "simulate", "local", "local_bin", "policy", "report_dir", "only", "require", "min_judged")
+NAMES = (
+    "kubeconfig",
+    "context",
+    "snapshot",
+    "simulate",
+    "local",
+    "local_bin",
+    "policy",
+    "report_dir",
+    "only",
+    "require",
+    "min_judged",
+    "baseline",
+    "accept_not_judged",
+)
 """Where the options that take free text put their values."""
 
 
@@ -114,9 +138,13 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         strict=bool(config.getoption("strict", False)),
         require=required,
         min_judged=_count("--min-judged", option.min_judged),
+        baseline=option.baseline or "",
+        accept_not_judged=tuple(option.accept_not_judged),
         report_dir=option.report_dir or "",
         every_node=option.every_node,
     )
+    if options.accept_not_judged and not options.baseline:
+        raise pytest.UsageError("--accept-not-judged needs --baseline")
     _check_names(catalogue, options)
     return options
 

@@ -14,6 +14,7 @@ import pytest
 
 from conformance import unjudged, unmatched, unread
 from conformance.missing_rows import missing_rows
+from conformance.plugin.baseline import compare_with
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
 from conformance.policy_file import digest
@@ -84,6 +85,8 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
         residue=state.residue,
     )
+    if state.baseline is not None and report.exit_code != ExitCode.INTERRUPTED:
+        compare_with(state.baseline, report, state.options.accept_not_judged)
     return report, _write(state, report)
 
 

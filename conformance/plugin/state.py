@@ -13,7 +13,7 @@ from conformance.plugin.opening import Opened
 from conformance.plugin.options import Options
 from conformance.scope import Scope
 from fixtures.chaos_record import ChaosResult
-from fixtures.record import Result
+from fixtures.record import Report, Result
 from fixtures.snapshot import Snapshot
 
 
@@ -35,6 +35,7 @@ class State:
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0
+        self.baseline: Report | None = None  # the report that this run may not be worse than
         self.report_folder: Path | None = None
         self.needs = Needs(reads={}, writes={})
         self._opened: Opened | None = None

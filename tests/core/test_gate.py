@@ -55,3 +55,13 @@ def test_the_summary_names_every_verdict() -> None:
     assert summary["passed"] == 2
     assert summary["failed"] == 1
     assert set(summary) == {str(verdict) for verdict in Verdict}
+
+
+def test_a_failure_that_no_result_explains_is_the_suites_own() -> None:
+    assert code(PASSED, pytest_exit=1) == ExitCode.INTERNAL_ERROR
+    assert code(PASSED, a_result(Verdict.INCONCLUSIVE, Level.SHOULD), pytest_exit=1) == ExitCode.CONFORMANT
+    assert code(PASSED, a_result(Verdict.FAILED), pytest_exit=1) == ExitCode.NOT_CONFORMANT
+
+
+def test_a_cluster_that_could_not_be_read_is_inconclusive_and_not_an_empty_selection() -> None:
+    assert code(pytest_exit=10) == ExitCode.INCONCLUSIVE

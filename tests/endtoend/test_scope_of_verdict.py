@@ -169,3 +169,16 @@ def test_a_run_that_lost_a_worker_is_not_conformant(tmp_path: Path) -> None:
     arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
     (told,) = shortfalls(run_suite(tmp_path, *arguments))
     assert told.startswith("the run ended before it had judged FENCE-03")
+
+
+def test_a_run_that_judges_less_than_its_baseline_fails_unless_that_is_accepted(tmp_path: Path) -> None:
+    before = run_suite(tmp_path, *HEALTHY, "--read-only", "--only", "MIG,INV-01")
+    assert before.code == 0
+    baseline = (tmp_path / "report").rename(tmp_path / "baseline")
+    worse = [*HEALTHY, "--read-only", "--only", "MIG", "--baseline", str(baseline)]
+    done = run_suite(tmp_path, *worse)
+    assert done.code == 1, done.output
+    assert done.report is not None
+    assert done.report.regressions == ["no longer judged: INV-01 MUST (passed -> none): left out by --only MIG"]
+    assert "WORSE THAN THE BASELINE: no longer judged: INV-01" in done.output
+    assert run_suite(tmp_path, *worse, "--accept-not-judged", "INV-01").code == 0

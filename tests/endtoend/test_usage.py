@@ -56,6 +56,10 @@ CASES = {
     "requirement of the policy that is none": ([*SIMULATED, "--policy", "{needed}"], "required: unknown requirement 'FENCE-99'"),
     "floor that is no number": ([*SIMULATED, "--min-judged", "many"], "--min-judged many: expected a whole number of requirements"),
     "floor below zero": ([*SIMULATED, "--min-judged=-1"], "--min-judged -1: expected a whole number of requirements"),
+    "empty baseline": ([*SIMULATED, "--baseline", ""], "--baseline was given an empty value"),
+    "baseline that is not there": ([*SIMULATED, "--baseline", "{absent}"], "cannot read the report: No such file"),
+    "baseline that is no report": ([*SIMULATED, "--baseline", "{other}"], "not a report.json"),
+    "accepted loss without a baseline": ([*SIMULATED, "--accept-not-judged", "NET"], "--accept-not-judged needs --baseline"),
     "empty floor": ([*SIMULATED, "--min-judged", ""], "--min-judged was given an empty value"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),
 }
