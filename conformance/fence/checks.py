@@ -87,11 +87,21 @@ def _belongs(scope: Scope, pod: Pod) -> str:
     owner = pod.controller
     if owner is not None and owner.kind == "DaemonSet":
         return f"DaemonSet {owner.name}"
-    if _MIRROR in pod.metadata.annotation or (owner is not None and owner.kind == "Node"):
+    if _is_static(scope, pod):
         return "static pod"
     if matches(pod.namespace, scope.policy.fence.allowed_namespaces):
         return "namespace allowed by the policy"
     return "namespace of the platform" if scope.is_infrastructure(pod.namespace) else ""
+
+
+def _is_static(scope: Scope, pod: Pod) -> bool:
+    """Whether a pod is its node's own: it mirrors a static pod, and the very node it is on owns it.
+
+    A kubelet runs no pod of the API that carries the mark of a mirror, and an owner alone is written by hand.
+    """
+    owner, node = pod.controller, scope.snapshot.node_by_name.get(pod.spec.node_name)
+    owned = owner is not None and node is not None and owner.kind == "Node" and owner.uid == node.metadata.uid
+    return owned and _MIRROR in pod.metadata.annotation
 
 
 def way_in(scope: Scope, pod: Pod, node: Node) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -64,8 +65,7 @@ def test_who_may_be_on_an_accelerator_node() -> None:
         a_pod("asks", devices=1, node="gpu-0"),
         a_pod("claims", node="gpu-0", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}]),
         a_pod("daemon", node="gpu-0", owner="DaemonSet/logs"),
-        a_pod("mirror", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}),
-        a_pod("static", node="gpu-0", owner="Node/gpu-0"),
+        a_pod("static", node="gpu-0", owner="Node/gpu-0", annotations={"kubernetes.io/config.mirror": "x"}),
         a_pod("platform", "gpu-operator", node="gpu-0"),
         a_pod("allowed", "web", node="gpu-0"),
         a_pod("finished", node="gpu-0", phase="Succeeded"),
@@ -74,7 +74,22 @@ def test_who_may_be_on_an_accelerator_node() -> None:
     policy = a_policy(fence={"allowedNamespaces": ["web"]})
     claims = [a_claim("own", device="gpu-0")]
     found = by_name(check_intruders(a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods, resourceclaims=claims)))
-    assert found == dict.fromkeys(("asks", "claims", "daemon", "mirror", "static", "platform", "allowed"), Outcome.OK)
+    assert found == dict.fromkeys(("asks", "claims", "daemon", "static", "platform", "allowed"), Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"annotations": {"kubernetes.io/config.mirror": "x"}},
+        {"owner": "Node/gpu-0"},
+        {"owner": "Node/gpu-1", "annotations": {"kubernetes.io/config.mirror": "x"}},
+        {"owner": "ReplicaSet/gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}},
+    ],
+    ids=["mark alone", "owner alone", "another node", "another kind"],
+)
+def test_a_pod_that_only_says_that_it_is_static_is_none(forged: dict[str, Any]) -> None:
+    (finding,) = check_intruders(a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[a_pod("web", node="gpu-0", **forged)]))
+    assert finding.outcome is Outcome.BAD
 
 
 @pytest.mark.parametrize(
