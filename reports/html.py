@@ -37,6 +37,7 @@ MAX_INVENTORY_SHOWN = 250
 MAX_SOURCES_SHOWN = 12
 MAX_REQUESTS_SHOWN = 200
 MAX_SHORTFALLS_SHOWN = 50
+MAX_REGRESSIONS_SHOWN = 20
 MAX_RESIDUE_SHOWN = 200
 MAX_FINDINGS_SHOWN = 60
 
@@ -180,7 +181,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         scope=report.scope,
         scope_words=view.scope_words(report),
         shortfalls=view.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
-        regressions=report.regressions[:MAX_SHORTFALLS_SHOWN],
+        regressions=report.regressions[:MAX_REGRESSIONS_SHOWN],
         notes=view.notes(report)[:MAX_SHORTFALLS_SHOWN],
         not_judged=groups(report.scope) if report.scope else [],
         exit_meaning=chaotic.exit_meaning(report, chaos),

@@ -23,6 +23,7 @@ from reports.text import NAME_LIMIT, one_line, visible
 MIN_WIDTH = 60
 MAX_SUBJECTS = 3
 MAX_ROWS = 200
+MAX_REGRESSIONS = 10
 
 _COLUMN = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 FULL_WORDS_WIDTH = 100
@@ -169,9 +170,12 @@ def _scope(report: Report, colour: bool) -> Text | None:
     missing, notes = view.shortfalls(report), view.notes(report)
     if not missing and not notes and not report.regressions:
         return None
-    lines = [f"WORSE THAN THE BASELINE: {one_line(text, 600)}" for text in report.regressions]
-    lines += [f"NOT JUDGED: {one_line(text, 600)}" for text in missing] + [f"Note: {one_line(text, 3_000)}" for text in notes]
-    text = plain("\n".join(lines[:MAX_ROWS]), 20_000, colour)
+    lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing[:MAX_ROWS]]
+    lines += [f"WORSE THAN THE BASELINE: {one_line(text, 600)}" for text in report.regressions[:MAX_REGRESSIONS]]
+    if (more := len(report.regressions) - MAX_REGRESSIONS) > 0:
+        lines.append(f"WORSE THAN THE BASELINE: {more} more; see the report")
+    lines += [f"Note: {one_line(text, 3_000)}" for text in notes[:MAX_ROWS]]
+    text = plain("\n".join(lines), 200_000, colour)
     if missing or report.regressions:
         text.stylize("bold yellow")
     return text

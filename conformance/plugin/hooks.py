@@ -328,13 +328,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     state = _state(config)
     report = config.stash.get(progress.REPORT, None)
     if state is not None and report is not None and state.report_folder is not None:
-        progress.summary(terminalreporter, report, state.report_folder, chaos_record(state, report))
+        config.stash[progress.VERDICT] = progress.summary(terminalreporter, report, state.report_folder, chaos_record(state, report))
         for complaint in state.complaints:
             terminalreporter.write_line(f"gpu-conformance: {complaint}", red=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the embedded cluster."""
+    """Write the verdict as the last line, and end the embedded cluster."""
     state = _state(config)
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None and (line := config.stash.get(progress.VERDICT, "")):
+        reporter.write_line(line)
     if state is not None and state.is_open:
         state.opened.close()

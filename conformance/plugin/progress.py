@@ -11,6 +11,8 @@ from fixtures.chaos_record import ChaosReport
 from fixtures.record import Report, Result, TargetKind, Verdict
 
 REPORT = pytest.StashKey[Report]()
+VERDICT = pytest.StashKey[str]()
+"""The verdict's line, to be written below pytest's own count."""
 
 _COLOUR = {
     Verdict.PASSED: {"green": True},
@@ -63,13 +65,16 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
     reporter.write_line(f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}")
 
 
-def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> None:
-    """The tables of areas and experiments, then what needs attention, then the verdict."""
+def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> str:
+    """The tables of areas and experiments, then what needs attention. Returns the verdict's line: it is for the very end."""
     from reports.terminal import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
     reporter.write_line("")
-    reporter.write(render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos))
+    text = render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos)
+    above, _, last = text.rstrip("\n").rpartition("\n")
+    reporter.write(above.rstrip("\n") + "\n")
+    return last
 
 
 def _shown(folder: Path) -> str:
