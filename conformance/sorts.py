@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from conformance.outputs.node_labels import advertisement
 from fixtures.models import Node
@@ -38,5 +39,6 @@ def sort_of(node: Node, resource: str) -> tuple[str, ...]:
     return (resource, *(models or [str(node.status.capacity.get(resource, ""))]), *sharing)
 
 
+@lru_cache(maxsize=4096)  # nodes carry the same keys
 def _names_model(key: str) -> bool:
     return len(key) <= _LONGEST_KEY and _MODEL.search(key) is not None and not key.startswith(_NOT_OF_DEVICES)
