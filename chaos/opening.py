@@ -13,6 +13,7 @@ from chaos.levels import TYPED_LEVEL
 from chaos.settings import SettingsError, settings_of
 from conformance.allowlist import not_allowed
 from conformance.plugin.opening import Opened
+from fixtures.cluster import Cluster
 from fixtures.record import TargetKind
 from fixtures.trouble import ApiTrouble
 
@@ -31,11 +32,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_where(opened: Opened, wishes: Wishes, experiments: Sequence[Experiment], run_id: str, folder: Path) -> Where:
     """What a campaign needs. Raises :class:`chaos.engine.campaign.Refused` with one line that says what was expected."""
-    cluster = opened.cluster
-    if cluster is None or opened.target.kind is TargetKind.SNAPSHOT:
+    if opened.cluster is None or opened.target.kind is TargetKind.SNAPSHOT:
         raise Refused("a saved snapshot cannot be broken: name a cluster (--kubeconfig, --in-cluster, --simulate, --local)")
     ours = opened.embedded is not None
-    _grant(opened)
+    cluster = _as_chaos_account(opened, opened.cluster)
     try:
         access = identify(cluster, opened.target)
         settings = settings_of(
@@ -79,16 +79,19 @@ def open_where(opened: Opened, wishes: Wishes, experiments: Sequence[Experiment]
     )
 
 
-def _grant(opened: Opened) -> None:
-    """Give the suite's account on our own local control plane the rights that the project ships for chaos, and no other."""
+def _as_chaos_account(opened: Opened, cluster: Cluster) -> Cluster:
+    """On our own local control plane: a session of the account that the project ships for chaos, with its rights and no other."""
     if opened.target.kind is not TargetKind.LOCAL or opened.embedded is None:
-        return
+        return cluster
     from fixtures.localcluster import account  # imported late: no other target needs it
     from fixtures.localcluster.controlplane import LocalClusterError
     from fixtures.localcluster.local_cluster import LocalCluster
 
-    if isinstance(opened.embedded, LocalCluster):
-        try:
-            account.grant(opened.embedded.plane, account.shipped("chaos"))
-        except LocalClusterError as error:
-            raise Refused(f"--local: {error}") from None
+    if not isinstance(opened.embedded, LocalCluster):
+        return cluster
+    try:
+        path = account.suite_kubeconfig(opened.embedded.plane, "chaos")
+    except LocalClusterError as error:
+        raise Refused(f"--local: {error}") from None
+    opened.cluster, opened.handover.kubeconfig = Cluster.from_kubeconfig(path), str(path)
+    return opened.cluster

@@ -1,7 +1,9 @@
 """Write the rights that chaos experiments need, from what acts and undoes: ``python -m deploy.chaos_rights``.
 
-They are additional to ``gpu-conformance-read-only``: reading is what the gates, the sampler and the leak scan do, writing is one
-verb for each fault and all that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them.
+Experiments have an account of their own, so that judging a cluster never takes the right to break it. It has the rights of
+``gpu-conformance-read-only`` and these: reading is what the gates, the sampler and the leak scan do, writing is one verb for each
+fault and all that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them; a
+ValidatingAdmissionPolicy keeps what is created and deleted in namespaces of its own (:mod:`deploy.chaos_policy`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from chaos.ledger.objects import CREATED, DELETED, AbsentArgs, PresentArgs
 from chaos.ledger.undo import REGISTRY
 from chaos.ledger.workloads import SCALED, ReplicasArgs
 from chaos.rights import Right
-from deploy.rights import binding, cluster_role
+from deploy import chaos_policy
+from deploy.chaos_policy import ACCOUNT
+from deploy.rights import NAMESPACE, READ_ONLY, binding, cluster_role
 
 FILE = Path(__file__).parent / "clusterrole-chaos.yaml"
 ROLE = "gpu-conformance-chaos"
@@ -84,17 +88,18 @@ _LEDGERS = tuple(
 
 
 def documents() -> list[dict[str, Any]]:
-    """ClusterRole and Role with their bindings, and the namespace that the Role is in."""
+    """The account, ClusterRole and Role with their bindings, the namespace that the Role is in, and the policy that bounds them."""
     rights = everything()
     wide = cluster_role(ROLE, _plain(right for right in rights if not right.namespace))
     role = {**cluster_role(ROLE, _plain(right for right in rights if right.namespace)), "kind": "Role"}
     role["metadata"] = {"name": ROLE, "namespace": namespaces.SHARED}
-    bound = binding(ROLE)
+    bound, reading = binding(ROLE, account=ACCOUNT), binding(READ_ONLY, account=ACCOUNT, name=f"{ROLE}-reads")
     inside = {**bound, "kind": "RoleBinding", "metadata": {"name": ROLE, "namespace": namespaces.SHARED}}
     inside["roleRef"] = {**bound["roleRef"], "kind": "Role"}
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespaces.SHARED, "labels": labels}}
-    return [wide, bound, space, role, inside]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
+    return [account, wide, bound, reading, space, role, inside, *chaos_policy.documents()]
 
 
 def _plain(rights: Iterable[Right]) -> list[tuple[str, str, str]]:

@@ -71,14 +71,14 @@ def cluster_role(name: str, wanted: Iterable[Right]) -> dict[str, Any]:
     }
 
 
-def binding(role: str) -> dict[str, Any]:
-    """The ClusterRoleBinding that gives the suite's ServiceAccount a role."""
+def binding(role: str, *, account: str = ACCOUNT, name: str = "") -> dict[str, Any]:
+    """The ClusterRoleBinding that gives a ServiceAccount of the suite a role. ``name`` is its own, the role's unless told."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": role},
+        "metadata": {"name": name or role},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
     }
 
 

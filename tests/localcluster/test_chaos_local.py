@@ -46,7 +46,6 @@ class NoConformance:
 @pytest.fixture(scope="module")
 def local(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster.start(None, SCENARIO, tmp_path_factory.mktemp("chaos"), binaries.paths["kube-apiserver"].parent) as cluster:
-        account.grant(cluster.plane, account.shipped("chaos"))
         yield cluster
 
 
@@ -71,10 +70,11 @@ def run_id() -> str:
 def campaign(
     local: LocalCluster, target: Target, administrator: Cluster, run_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Campaign]:
-    """Everything acts as the suite's account, with the rights of deploy/ and no other; at the end all is as it was before."""
-    cluster = Cluster.from_kubeconfig(local.kubeconfig)
+    """Everything acts as the account of experiments, with the rights of deploy/ and no other; at the end all is as it was before."""
+    kubeconfig = account.suite_kubeconfig(local.plane, "chaos")
+    cluster = Cluster.from_kubeconfig(kubeconfig)
     policy = build_policy(SIMULATED_PACE, local.policy)
-    access = msgspec.structs.replace(identify(cluster, target), kubeconfig=str(local.kubeconfig))
+    access = msgspec.structs.replace(identify(cluster, target), kubeconfig=str(kubeconfig))
     where = Where(
         cluster=cluster,
         access=access,

@@ -115,12 +115,37 @@ def test_ledger_and_lease_are_writable_in_their_namespace_alone() -> None:
     assert {namespace for namespace, verb in leases if verb in ("create", "patch")} == {"gpu-conformance-chaos"}
 
 
-def test_each_document_is_bound_to_the_suites_account() -> None:
+def test_each_document_is_bound_to_the_account_of_experiments() -> None:
     kinds: dict[str, Any] = {document["kind"]: document for document in documents()}
-    assert set(kinds) == {"ClusterRole", "ClusterRoleBinding", "Namespace", "Role", "RoleBinding"}
+    admission = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert set(kinds) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Namespace", "Role", "RoleBinding"} | admission
     assert kinds["RoleBinding"]["roleRef"]["kind"] == "Role"
-    assert all(kinds[kind]["subjects"][0]["name"] == "gpu-conformance" for kind in ("ClusterRoleBinding", "RoleBinding"))
+    bindings = [document for document in documents() if document["kind"] in ("ClusterRoleBinding", "RoleBinding")]
+    assert {subject["name"] for document in bindings for subject in document["subjects"]} == {"gpu-conformance-chaos"}
+    assert {document["roleRef"]["name"] for document in bindings} == {"gpu-conformance-chaos", "gpu-conformance-read-only"}
     assert [str(right) for right in everything()] == sorted(str(right) for right in everything())
+
+
+def test_whatever_is_created_is_kept_in_namespaces_of_its_own() -> None:
+    """Only what experiments delete elsewhere, and put back, may be created elsewhere."""
+    policy = next(document for document in documents() if document["kind"] == "ValidatingAdmissionPolicy")
+    bounded = {
+        (group, resource, operation)
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+    changes = {("CREATE", "create"), ("DELETE", "delete")}
+    free = {
+        (group, resource, verb)
+        for namespace, group, resource, verb in granted()
+        for operation, word in changes
+        if not namespace and verb == word and (group, resource, operation) not in bounded
+    }
+    operands = {("", "configmaps"), ("", "services"), ("policy", "poddisruptionbudgets")}
+    elsewhere = {(group, resource, verb) for group, resource in operands for verb in ("create", "delete")}
+    assert free == elsewhere | {("", "pods", "delete"), ("", "pods/eviction", "create"), ("", "nodes", "create"), ("", "nodes", "delete")}
 
 
 def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:

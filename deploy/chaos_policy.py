@@ -1,0 +1,74 @@
+"""What RBAC cannot say of the chaos account: that it creates and deletes in namespaces of its own, whose names begin alike.
+
+A ValidatingAdmissionPolicy, which binds that account alone. What experiments break and put back is elsewhere, and stays allowed:
+pods may be deleted anywhere (agents), and ConfigMaps, Services and disruption budgets deleted and created again (operands).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from chaos import namespaces
+from chaos.ledger.objects import CREATED, DELETED
+from deploy.rights import NAMESPACE
+from fixtures.probes.limits import NETWORK_POLICIES, QUOTAS
+
+ACCOUNT = "gpu-conformance-chaos"
+NAME = "gpu-conformance-chaos"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+CLUSTER_SCOPED = (
+    "namespaces",
+    "scheduling.k8s.io/priorityclasses",
+    "scheduling.volcano.sh/queues",
+    "kueue.x-k8s.io/clusterqueues",
+    "kueue.x-k8s.io/resourceflavors",
+)
+"""Kinds of :data:`chaos.ledger.objects.CREATED` that no namespace holds: their own names have to begin so."""
+
+WITHIN = (*(key for key in CREATED if key not in (*DELETED, *CLUSTER_SCOPED, "pods")), NETWORK_POLICIES, QUOTAS, "kueue.x-k8s.io/workloads")
+"""Kinds that are created and deleted in the account's own namespaces alone."""
+
+
+def documents() -> list[dict[str, Any]]:
+    """The policy and its binding."""
+    own, scoped = namespaces.SHARED, [key.rpartition("/")[2] for key in CLUSTER_SCOPED]
+    name = "request.operation == 'CREATE' ? (has(object.metadata.name) ? object.metadata.name : '') : request.name"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                *_rules(("pods",), "CREATE"),
+                *_rules(WITHIN, "CREATE", "DELETE"),
+                *_rules(CLUSTER_SCOPED, "CREATE", "UPDATE", "DELETE"),
+            ]
+        },
+        "matchConditions": [{"name": "the-account", "expression": f"request.userInfo.username == '{USER}'"}],
+        "variables": [{"name": "place", "expression": f"request.resource.resource in {scoped} ? ({name}) : request.namespace"}],
+        "validations": [
+            {
+                "expression": f"variables.place == '{own}' || variables.place.startsWith('{own}-')",
+                "message": f"experiments create and delete in namespaces of their own: {own}-*",
+                "reason": "Forbidden",
+            }
+        ],
+    }
+    version, meta = "admissionregistration.k8s.io/v1", {"name": NAME}
+    bound = {"policyName": NAME, "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec},
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": dict(meta), "spec": bound},
+    ]
+
+
+def _rules(keys: tuple[str, ...], *operations: str) -> list[dict[str, Any]]:
+    """A rule for each API group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key in keys:
+        group, _, resource = key.rpartition("/")
+        groups[group].append(resource)
+    return [
+        {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": resources}
+        for group, resources in groups.items()
+    ]
