@@ -14,9 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conformance.cli import confirming
 from conformance.cli.arguments import Parser, complain
 from conformance.plugin.opening import Opened, open_target
 from conformance.plugin.options import Options
+from conformance.policy import Policy
+from conformance.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.localcluster.release import DEFAULT_MINOR
@@ -64,11 +67,12 @@ def _parser() -> Parser:
     commands.add_parser("run", help="pytest chaos --chaos with the options that follow", add_help=False)
     halt = add("halt", _halt, "stop whatever runs on the cluster, and let nothing start")
     _cluster(halt)
+    confirming.add_options(halt)
     halt.add_argument("--off", action="store_true", help="lift the halt")
     recover = add("recover", _recover, "put back what runs have left, from any machine")
     _cluster(recover)
     recover.add_argument("--folder", metavar="DIR", default="", help="report folders with ledgers that the cluster may not have")
-    recover.add_argument("--policy", metavar="FILE", default="", help="says with which image programs of hosts are run")
+    confirming.add_options(recover)
     recover.add_argument("--chaos-folder", metavar="DIR", default="", help="experiments of one's own, whose runs are recovered")
     recover.add_argument("--run", metavar="ID", default="", help="one run only")
     accepting = "close an entry as it is now (RUN/EXPERIMENT/NUMBER), because somebody has looked at it; repeatable"
@@ -101,6 +105,11 @@ def _open(arguments: argparse.Namespace) -> Cluster:
     cluster = Cluster.in_cluster() if arguments.in_cluster else Cluster.from_kubeconfig(Path(arguments.kubeconfig), arguments.context)
     cluster.probe()
     return cluster
+
+
+def _policy(arguments: argparse.Namespace) -> Policy:
+    """The policy. Raises :class:`PolicyError`."""
+    return build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
 
 
 # -- subcommands -----------------------------------------------------------------------------------------
@@ -205,8 +214,17 @@ def _target(arguments: argparse.Namespace) -> Iterator[Opened]:
 def _halt(arguments: argparse.Namespace) -> int:
     from chaos.recover import halt, status
 
+    try:
+        policy, consent = _policy(arguments), confirming.consent_of(arguments)
+    except PolicyError as error:
+        return _complain_lines(str(error))
     cluster = _open(arguments)
-    halt(cluster, on=not arguments.off)
+    plan = "lift the halt: runs may start" if arguments.off else "halt: whatever runs is stopped and put back, and nothing starts"
+    try:
+        confirming.confirm(cluster, [plan], consent)
+    except confirming.NotConfirmed as error:
+        return complain(PROGRAM, error)
+    halt(cluster, on=not arguments.off, administrators=policy.chaos.namespace_uid)
     print("halted: whatever runs is put back now, and nothing starts" if not arguments.off else "the halt is lifted")
     print("\n".join(status(cluster).lines))
     return OK
@@ -222,10 +240,9 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _recover(arguments: argparse.Namespace) -> int:
     from chaos.bounds import Terms
-    from chaos.recover import accepted_entry, recover
+    from chaos.recover import accepted_entry, preview, recover
     from chaos.selection import FOLDER, SelectionError, load_all
     from chaos.trouble import LeaseRefused, LedgerError
-    from conformance.policy_file import PolicyError, build_policy, read_policy_file
 
     try:
         accept = [accepted_entry(text) for text in arguments.accept]
@@ -237,13 +254,17 @@ def _recover(arguments: argparse.Namespace) -> int:
     if folder is not None and not folder.is_dir():
         return complain(PROGRAM, f"--folder {folder}: no such folder")
     try:
-        policy = build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
-        terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), policy)
+        terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), _policy(arguments))
+        consent = confirming.consent_of(arguments)
     except (PolicyError, SelectionError) as error:
         return _complain_lines(str(error))
+    cluster = _open(arguments)
     try:
-        done = recover(_open(arguments), folder, run_id=arguments.run, accept=accept, terms=terms)
-    except (LeaseRefused, LedgerError) as error:
+        plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
+        confirming.confirm(cluster, plan, consent)
+        if plan:
+            done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
+    except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
         return complain(PROGRAM, error)
     print(f"{done.restored} changes of {len(done.runs)} runs put back")
     for line in (*done.residue, *done.leftovers, *done.unreadable):

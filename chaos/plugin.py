@@ -96,12 +96,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def _recover(chaos: Session, state: State, where: Where) -> None:
     from chaos.bounds import Terms
     from chaos.engine.campaign import Refused
-    from chaos.recover import recover
+    from chaos.recover import preview, recover
     from chaos.trouble import LeaseRefused, LedgerError
     from fixtures.trouble import ApiTrouble
 
     try:
-        done = recover(where.cluster, terms=Terms.of(chaos.known, where.policy))
+        terms = Terms.of(chaos.known, where.policy)
+        plan, done = preview(where.cluster, terms=terms)
+        chaos.notes += [f"recovering: {line}" for line in plan]
+        if plan:
+            done = recover(where.cluster, terms=terms)
     except (LeaseRefused, LedgerError) as error:
         raise Refused(str(error)) from None
     except ApiTrouble as trouble:

@@ -18,6 +18,7 @@ from chaos.bounds import Terms
 from chaos.holding import ChaosLease
 from chaos.lease import LeaseView, halt, read_lease
 from chaos.ledger import authentic, view
+from chaos.ledger.access import plain
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.record import Entry, State
@@ -27,6 +28,7 @@ from chaos.target import Plan
 from chaos.trouble import LedgerError
 from conformance.allowlist import cluster_uid
 from fixtures import ownership, private_files
+from fixtures.belongings import belongings
 from fixtures.cluster import Cluster
 from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder, read_proofs
 
@@ -148,6 +150,49 @@ def recover(
 
 def _lost(run_id: str, count: int) -> str:
     return f"run {run_id}: {count} changes are open, and the cluster does not hold what they were: name the run's folder with --folder"
+
+
+def preview(
+    cluster: Cluster,
+    folder: Path | None = None,
+    *,
+    run_id: str = "",
+    terms: Terms,
+    accept: Collection[tuple[str, str, int]] = (),
+) -> tuple[list[str], Recovery]:
+    """What :func:`recover` would do, a line each, and what there is to say where that is nothing. Touches nothing. Raises as it does."""
+    here = cluster_uid(cluster)
+    files, found = _files(folder, here)
+    proofs, wrong = read_folder(folder) if folder else ({}, [])
+    ledgers = authentic.look(cluster, proofs)
+    known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
+    lines = []
+    cases = [case for case in _cases(files, known) if run_id in ("", case.run_id)]
+    for case in cases:
+        opened = {entry.seq: entry for entry in (case.known.open_entries if case.known else ())}
+        if case.path is not None:
+            opened |= {entry.seq: entry for entry in Ledger.open(case.path).open_entries()}
+        lines += [_would(entry, accept, _planned(terms, case)) for _, entry in sorted(opened.items(), reverse=True)]
+    books = _Proofs(cluster, ledgers.proofs)
+    runs = dict.fromkeys([*(case.run_id for case in cases), *books.ended, *((run_id,) if run_id else ())])
+    for run in filter(lambda run: run_id in ("", run), runs):
+        left = belongings(cluster, ledgers.proofs, run)
+        lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
+    told = [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in ledgers.whole and run_id in ("", run)]
+    return lines, Recovery(
+        torn=tuple(found.torn),
+        elsewhere=tuple(found.elsewhere),
+        unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *told),
+        forged=ledgers.forged,
+    )
+
+
+def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms) -> str:
+    if (entry.run_id, entry.experiment, entry.seq) in accept:
+        return f"close as it is: {residue_of(entry)}"
+    if wrong := terms.outside(entry):
+        return plain(f"leave, and tell: entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo}): {wrong}")
+    return f"put back: {residue_of(entry)}"
 
 
 class _Proofs:

@@ -331,3 +331,61 @@ def test_a_file_that_others_may_write_is_not_believed(cluster: Cluster, tmp_path
     assert (done.clean, done.restored) == (False, 0)
     assert any("others may write to it" in line for line in done.unreadable)
     assert product(cluster) == "None"
+
+
+# -- the commands ----------------------------------------------------------------------------------------
+
+
+def command(tmp_path: Path, *words: str) -> list[str]:
+    return ["chaos", *words, "--kubeconfig", str(tmp_path / "kubeconfig")]
+
+
+@pytest.mark.parametrize(
+    ("consent", "said"),
+    [
+        (["--yes"], f"expected --chaos-cluster {KUBE_SYSTEM}"),
+        (["--yes", "--chaos-cluster", "served"], "a context's name, which alone is not enough"),
+        (["--chaos-cluster", KUBE_SYSTEM], "expected --yes"),
+    ],
+    ids=["not allowed", "allowed by name", "not confirmed"],
+)
+@pytest.mark.parametrize("words", [["recover"], ["halt"], ["halt", "--off"]], ids=" ".join)
+def test_nothing_is_changed_that_was_not_allowed_and_confirmed(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], consent: list[str], said: str
+) -> None:
+    book = ledger(tmp_path, cluster, experiment="A9")
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    before = cluster.request("GET", cluster.path("namespaces")).json()["items"]
+    assert main([*command(tmp_path, *words), *consent]) == 4
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert ("put back: nodes gpu-1" if words == ["recover"] else "halt") in shown.out.replace("node gpu-1", "nodes gpu-1")
+    assert product(cluster) == "None"
+    assert status(cluster).halted == ""
+    assert cluster.request("GET", cluster.path("namespaces")).json()["items"] == before
+
+
+def test_what_was_allowed_and_confirmed_is_carried_out(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book = ledger(tmp_path, cluster, experiment="A9")
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    consent = ["--chaos-cluster", KUBE_SYSTEM, "--yes"]
+    assert main([*command(tmp_path, "halt"), *consent]) == 0
+    assert status(cluster).halted
+    assert main([*command(tmp_path, "recover"), *consent]) == 0
+    assert product(cluster) == "H100"
+    assert main([*command(tmp_path, "halt", "--off"), *consent]) == 0
+    assert status(cluster).halted == ""
+    capsys.readouterr()
+    assert main(command(tmp_path, "recover")) == 0  # nothing is left to do, so nobody is asked
+    assert capsys.readouterr().out == "0 changes of 0 runs put back\n"
+
+
+def test_a_forged_ledger_is_no_part_of_the_plan(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(cluster, forged_line("host.command", PRIVILEGED))
+    assert main([*command(tmp_path, "recover"), "--chaos-cluster", KUBE_SYSTEM, "--yes"]) == 0
+    shown = capsys.readouterr().out
+    assert "possible attack" in shown
+    assert "put back:" not in shown
+    assert not [key for key in cluster.requests().by_verb_and_resource if "pods" in key]

@@ -211,7 +211,8 @@ def _recover(on: Stage) -> int:
 
 
 def _cli(on: Stage, *arguments: str) -> int:
-    whole = [sys.executable, "-m", "conformance.cli.main", "chaos", *arguments, "--kubeconfig", str(on.kubeconfig)]
+    consent = [] if arguments[0] == "status" else ["--chaos-cluster", on.target.cluster_uid, "--yes"]
+    whole = [sys.executable, "-m", "conformance.cli.main", "chaos", *arguments, "--kubeconfig", str(on.kubeconfig), *consent]
     return subprocess.run(whole, cwd=ROOT, timeout=120).returncode
 
 

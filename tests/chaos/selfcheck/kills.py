@@ -83,7 +83,7 @@ def kill_once(stage: Stage, id_: str, duration: float, chance: random.Random, re
 
 def recover(stage: Stage) -> subprocess.CompletedProcess[str]:
     """``gpu-conformance chaos recover`` from another process, by what the cluster holds alone."""
-    command = [sys.executable, "-m", "conformance.cli.main", "chaos", "recover", *stage.target]
+    command = [sys.executable, "-m", "conformance.cli.main", "chaos", "recover", *stage.options, "--yes"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
