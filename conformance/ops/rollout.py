@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
-from conformance.components import UNPROVEN
-from conformance.ops.agents import Agent, agents, full_name, is_ready, listed, look_alikes, missing_agents
+from conformance.components import UNPROVEN, told
+from conformance.ops.agents import (
+    Agent,
+    agents,
+    full_name,
+    is_named,
+    is_ready,
+    listed,
+    look_alikes,
+    missing_agents,
+    mounts_plugin_folder,
+    workload_of,
+)
 from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
+_PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")
 _SOURCE = "daemonset.status, pods by owner"
 
 
@@ -32,6 +46,21 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
         yield bad(Subject("DaemonSet", glob), "none", _EXPECTED, "policy operators.expectedAgents", message)
     for agent in found:
         yield _judge(agent)
+    yield from _rivals(scope, found)
+
+
+def _rivals(scope: Scope, found: list[Agent]) -> Iterator[Finding]:
+    """One finding where several device plugins run on one node and nothing tells which of them is the platform's."""
+    registering = [agent for agent in found if _PLUGIN.search(agent.daemonset.name) and mounts_plugin_folder(agent.spec)]
+    plugins = [agent for agent in registering if not is_named(scope, agent.daemonset)]
+    rivals = scope.standing.decided(plugins, lambda agent: workload_of(agent.daemonset))
+    nodes = Counter(node for agent in rivals for node in agent.pods)
+    shared = sorted(node for node, count in nodes.items() if count > 1)
+    if shared:
+        both = [agent for agent in rivals if agent.pods.keys() & set(shared)]
+        names = told(workload_of(agent.daemonset) for agent in both)
+        message = f"{names} run on {listed(shared)}: each registers the same devices, and which one is the platform's cannot be told"
+        yield undecided(Subject("DaemonSet", "device plugins"), message, _SOURCE)
 
 
 def _judge(agent: Agent) -> Finding:
