@@ -39,6 +39,16 @@ class PublishedDevice(msgspec.Struct, frozen=True):
         """Whether a new claim could get it, if nobody has it."""
         return self.offered and not self.taint
 
+    @property
+    def physical(self) -> str:
+        """What tells the physical device apart: a part has its parent's, and so has one device in another shape (gpu, vfio)."""
+        return _identity(self.body) or "/".join(self.id)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of a device (MIG, AMD's partitions)."""
+        return self.body.type == "mig" or "partition" in self.body.type
+
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
     """Devices that one driver publishes for one node, in the newest generation of its pools.
@@ -53,12 +63,12 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def whole(self) -> int:
         """Physical devices: those published whole, and those of which only parts are (MIG devices, AMD's partitions)."""
-        return len(self._physical(self.devices))
+        return len({device.physical for device in self.devices})
 
     @property
     def allocatable(self) -> int:
         """Physical devices of which something can be claimed."""
-        return len(self._physical(device for device in self.devices if device.allocatable))
+        return len({device.physical for device in self.devices if device.allocatable})
 
     @property
     def product(self) -> str:
@@ -66,22 +76,17 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         names = (next((name for key in _PRODUCT if (name := device.body.attribute(key))), "") for device in self.devices)
         return ", ".join(sorted({name for name in names if name}))
 
-    def _physical(self, devices: Iterable[PublishedDevice]) -> set[str]:
-        return {_identity(device.body) for device in devices}
-
 
 _PRODUCT = ("productName", "model", "modelName", "product")
 
 
 def _identity(device: SliceDevice) -> str:
-    """What tells the physical device apart: a part is its parent, and one device may be published in two ways (gpu, vfio)."""
     return (
         device.attribute("parentUUID")
         or (device.attribute("uuid") if device.type != "mig" and "partition" not in device.type else "")
         or device.attribute("pciBusID")
         or device.attribute("parentPciAddr")
         or device.attribute("pciAddr")
-        or device.name
     )
 
 

@@ -40,16 +40,19 @@ def check_published(scope: Scope, node: Node, item: Published, *, plugin: bool) 
         return bad(subject, observed, expected, SLICES, message)
     if why := scope.claims.unread(CLASSES):
         return undecided(subject, f"{observed}; whether a DeviceClass gives access to them is not known: {why}", CLASSES)
-    chosen = [
-        name
-        for name, found in sorted(scope.claims.classes.items())
-        if any(found.selects(item.driver, device.body) is not False for device in item.devices)
-    ]
+    chosen: list[str] = []
+    reached: set[str] = set()
+    for name, known in sorted(scope.claims.classes.items()):
+        devices = {device.physical for device in item.devices if known.selects(item.driver, device.body) is not False}
+        chosen += [name] if devices else []
+        reached |= devices
     if not chosen and plugin:
         return not_judged(subject, "no DeviceClass chooses its devices; the node's device plugin offers what pods get", CLASSES)
-    if not chosen:
-        message = f"no DeviceClass chooses a device of {item.driver}, so no claim can get one"
-        return bad(subject, f"{observed}, chosen by no DeviceClass", expected, f"{SLICES}, {CLASSES}", message)
+    lost = {device.physical: device.id[2] for device in item.devices if device.physical not in reached and device.body.type != "vfio"}
+    if lost or not chosen:
+        what = f"no DeviceClass chooses {_listed(sorted(lost.values()))}" if chosen else f"no DeviceClass chooses a device of {item.driver}"
+        message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"
+        return bad(subject, f"{observed}, {len(lost)} chosen by no DeviceClass", expected, f"{SLICES}, {CLASSES}", message)
     return ok(subject, f"{observed}, chosen by {_listed(chosen)}", expected, f"{SLICES}, {CLASSES}")
 
 

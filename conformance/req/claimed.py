@@ -38,6 +38,7 @@ def _given(place: Subject, item: Published, holders: dict[DeviceId, list[Holder]
     held = sum(device.id in holders for device in item.devices)
     observed, expected = f"{held} of {len(item.devices)} held", "each device by one claim, or shared as its driver allows"
     problems = [text for device in item.devices if (text := _overgiven(device, holders.get(device.id, [])))]
+    problems += _overlapping(item, holders)
     if problems:
         message = f"{listed(problems, 4)}: pods that each believe to own it fail or starve each other"
         return bad(place, f"{observed}; {listed(problems, 4)}", expected, _SOURCE, message)
@@ -57,6 +58,20 @@ def _overgiven(device: PublishedDevice, holders: Sequence[Holder]) -> str:
         except quantity.QuantityError:
             continue
     return ""
+
+
+def _overlapping(item: Published, holders: dict[DeviceId, list[Holder]]) -> list[str]:
+    """Whole devices that a claim holds while another holds a part or another shape of the same."""
+    shapes: dict[str, list[PublishedDevice]] = {}
+    for device in item.devices:
+        if device.id in holders and not device.body.shareable:
+            shapes.setdefault(device.physical, []).append(device)
+    found = []
+    for devices in shapes.values():
+        if len({device.id for device in devices}) > 1 and any(not device.is_part for device in devices):
+            who = [f"{device.id[2]} to {holders[device.id][0]}" for device in devices]
+            found.append(f"one device is allocated as {listed(who, 4)}")
+    return found
 
 
 def _gone(scope: Scope, holders: dict[DeviceId, list[Holder]]) -> Iterator[Finding]:

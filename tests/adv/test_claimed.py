@@ -54,6 +54,17 @@ def test_devices_that_no_claim_can_get_are_not_advertised(slices: list[Json], cl
     assert judged(slices, deviceclasses=classes)["1"] == "failed"
 
 
+def test_devices_that_only_a_missing_class_would_choose_are_lost() -> None:
+    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-9"}}}
+    vfio = {"name": "vfio-8", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-8"}}}
+    whole = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'")
+    cut = a_class("mig.nvidia.com", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole])["1"] == "failed"
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole, cut])["1"] == "passed"
+    own = {**part, "attributes": {**part["attributes"], "parentUUID": {"string": "GPU-gpu-0"}}}
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), own])], deviceclasses=[whole])["1"] == "passed"
+
+
 def test_an_older_generation_and_another_driver_s_pool_do_no_harm() -> None:
     old = a_slice("gpu-0", devices=4, slices=7, name="old")
     network = a_slice("gpu-0", "dra.net", [{"name": "eth0"}], slices=9)

@@ -50,7 +50,8 @@ def test_a_device_belongs_to_one_claim_unless_it_is_shared(second: Json, device:
     more = dict(second)
     name = more.pop("device_name", "gpu-0")
     claims = [a_claim("a", device="gpu-0"), a_claim("b", device=name, **more)]
-    slices = [a_slice("gpu-0", devices=[device, a_device("gpu-1")]), a_slice("gpu-0", devices=1, pool="other")]
+    unnamed = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    slices = [a_slice("gpu-0", devices=[device, a_device("gpu-1")]), a_slice("gpu-0", devices=[unnamed], pool="other")]
     assert given(claims, slices)[NODE] == outcome
 
 
@@ -60,6 +61,25 @@ def test_shares_fit_the_capacity_of_their_device(amounts: tuple[str, str], outco
         a_claim(name, device="gpu-0", shareID=name, consumedCapacity={"memory": amount}) for name, amount in zip("ab", amounts, strict=True)
     ]
     assert given(claims, [a_slice("gpu-0", devices=[{**SHARED, "capacity": {"memory": {"value": "80Gi"}}}])])[NODE] == outcome
+
+
+@pytest.mark.parametrize(
+    ("held", "outcome"),
+    [
+        (("gpu-0", "mig-0"), "bad"),
+        (("gpu-0", "vfio-0"), "bad"),
+        (("mig-0", "mig-1"), "ok"),
+        (("gpu-0", "mig-2"), "ok"),
+    ],
+)
+def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: str) -> None:
+    def part(name: str, parent: str) -> Json:
+        return {"name": name, "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": parent}}}
+
+    shape = {"name": "vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-0"}}}
+    devices = [a_device("gpu-0"), part("mig-0", "GPU-gpu-0"), part("mig-1", "GPU-gpu-0"), part("mig-2", "GPU-gpu-1"), shape]
+    claims = [a_claim(f"c-{name}", device=name) for name in held]
+    assert given(claims, [a_slice("gpu-0", devices=devices)])[NODE] == outcome
 
 
 def test_one_claim_with_the_same_device_twice_is_a_fault() -> None:
