@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"
 CLASSES = ownership.PRIORITY_CLASSES
+PART = b"a part"
 FLAVORS = "kueue.x-k8s.io/resourceflavors"
 
 
@@ -147,3 +149,41 @@ def test_a_kind_that_every_cluster_serves_is_never_nothing(tmp_path: Path, key: 
     """A gateway that answers 404 says nothing of what is left."""
     with a_workspace(tmp_path, Trouble("list", key, 404, 99)) as (_, cluster), pytest.raises(ApiTrouble):
         belongings(cluster, {})
+
+
+@pytest.mark.parametrize("key", ["namespaces", CLASSES])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>sign in</html>",
+        b"",
+        b'{"kind": "Status", "status": "Success"}',
+        b'{"apiVersion": "v1", "kind": "NamespaceList", "items": [',
+        PART,
+    ],
+    ids=["sign-in page", "empty", "another kind", "cut", "a part"],
+)
+def test_an_answer_that_is_no_list_is_trouble_and_never_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, body: bytes
+) -> None:
+    """What is left is then unknown: no cleanup says that nothing is left."""
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        plain, asked = cluster._whole, f"GET {cluster.path(key)}"
+        assert belongings(cluster, read_proofs(cluster)).runs == {RUN}
+
+        def whole(response: Any, what: str) -> bytes:
+            data = plain(response, what)
+            if what != asked:
+                return data
+            said = json.loads(data)
+            return (
+                body if body != PART else json.dumps({**said, "items": [], "metadata": {**said["metadata"], "continue": "more"}}).encode()
+            )
+
+        with monkeypatch.context() as lying:
+            lying.setattr(cluster, "_whole", whole)
+            with pytest.raises(ApiTrouble):
+                belongings(cluster, read_proofs(cluster))
+        workspace.close()
+        assert workspace.residue == []
