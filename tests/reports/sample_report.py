@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from fixtures.record import (
     Access,
+    AreaCoverage,
+    Cause,
+    Coverage,
     InventoryRow,
     Level,
+    NotJudged,
     Report,
     Requests,
     Result,
@@ -303,6 +307,17 @@ def hostile_report() -> Report:
     made.inventory = [InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t) for t in texts]
     made.requests.by_verb_and_resource = dict.fromkeys(texts, 1)
     made.residue = texts
+    made.regressions = texts
+    unjudged = [NotJudged(id=t, title=t, area=t, level=Level.MUST, cause=Cause.SELECTION, because=t) for t in texts]
+    made.scope = Coverage(
+        requirements=2 * len(texts),
+        judged=len(texts),
+        sentence=" ".join(texts),
+        areas=[AreaCoverage(area=t, requirements=2, judged=1) for t in texts],
+        not_judged=unjudged,
+        shortfalls=texts,
+        notes=texts,
+    )
     return made
 
 
