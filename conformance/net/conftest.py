@@ -1,13 +1,13 @@
-"""The one run that NET-05 and NET-06 judge."""
+"""The runs that NET-05 and NET-06 judge."""
 
 from __future__ import annotations
 
 import pytest
 
-from conformance.net.fabric_probe import SharedRun
+from conformance.net.fabric_probe import SharedRuns
 
 
 @pytest.fixture(scope="session")
-def shared_run() -> SharedRun:
-    """The two-node run of this session, started by the first requirement that asks for it."""
-    return SharedRun()
+def shared_runs() -> SharedRuns:
+    """The two-node runs of this session, started by the first requirement that asks for it."""
+    return SharedRuns()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conformance.iso.asking import why
 from conformance.net.device_probe import attached
-from conformance.net.places import Plan, make_plan
+from conformance.net.places import Plan, make_plans
 from conformance.net.run import FabricRun, RankPod
 from conformance.policy import Network
 from conformance.scope import Scope
@@ -35,12 +35,11 @@ _DEFAULT_IMAGE = Network().image
 _JOB = "gpu-conformance.io/fabric-run"
 
 
-def run_fabric(scope: Scope, workspace: Workspace) -> FabricRun:
-    """Run it once and bring back what it left. The workspace removes the pods.
+def run_fabric(scope: Scope, workspace: Workspace, plan: Plan) -> FabricRun:
+    """Run a plan once and bring back what it left. The workspace removes the pods.
 
     Raises :class:`NotApplicable` where it cannot be asked and :class:`Inconclusive` when a pod did not start.
     """
-    plan = make_plan(scope)
     network = scope.policy.network
     if not plan.device.startswith("nvidia.com/") and network.image == _DEFAULT_IMAGE:
         raise NotApplicable("NoImageForVendor", f"set network.image to a PyTorch image that runs on {plan.device}")
@@ -174,19 +173,32 @@ def _exit_code(pod: Pod) -> int | None:
     return None
 
 
-class SharedRun:
-    """One run for all requirements that judge it: started by the first that asks, with whatever came of it kept for the others."""
+class SharedRuns:
+    """One run on every kind of machine for all requirements that judge them, started by the first that asks."""
 
     def __init__(self) -> None:
-        self._result: FabricRun | NotApplicable | Inconclusive | None = None
+        self._results: list[FabricRun | NotApplicable | Inconclusive] = []
 
-    def get(self, scope: Scope, workspace: Workspace) -> FabricRun:
-        """The run. Raises what starting it raised, each time."""
-        if self._result is None:
+    def get(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
+        """The runs, the one with the most ranks first, and why there is none of some kinds. Raises the reason when there is none at all."""
+        if not self._results:
+            self._results = self._run(scope, workspace)
+        reasons = [result for result in self._results if not isinstance(result, FabricRun)]
+        if len(reasons) == len(self._results):
+            raise type(reasons[0])(reasons[0].code, reasons[0].message)
+        return self._results
+
+    def _run(self, scope: Scope, workspace: Workspace) -> list[FabricRun | NotApplicable | Inconclusive]:
+        try:
+            plans, held = make_plans(scope)
+        except (NotApplicable, Inconclusive) as reason:
+            return [reason]
+        results: list[FabricRun | NotApplicable | Inconclusive] = []
+        for plan in plans:
+            if results:
+                workspace.clear()  # names and devices are free for the next
             try:
-                self._result = run_fabric(scope, workspace)
+                results.append(run_fabric(scope, workspace, plan))
             except (NotApplicable, Inconclusive) as reason:
-                self._result = reason
-        if isinstance(self._result, FabricRun):
-            return self._result
-        raise type(self._result)(self._result.code, self._result.message)
+                results.append(reason)
+        return [*results, *(Inconclusive("NoFreeDevice", f"too little is free for a run: {text}") for text in held)]

@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from conformance.net.run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests
 from conformance.outputs.unreadable import Unreadable
-from fixtures.evidence import Finding, Inconclusive, bad, ok, undecided
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 LOG = "channel lines of the NCCL log"
 TABLE = "all-reduce table of the run"
 
 _NOT_DIRECT = (NcclCode.PARTIAL_GDR, NcclCode.RDMA_WITHOUT_GDR)
+
+
+def of_each(
+    results: Sequence[FabricRun | NotApplicable | Inconclusive], judge: Callable[[FabricRun, bool], Iterator[Finding]]
+) -> Iterator[Finding]:
+    """What ``judge`` makes of every run; it is told whether it is the first, which has the most ranks.
+
+    Subjects of further runs name their nodes. A kind of machine without a run is undecided, or not judged where none could be.
+    """
+    for result in results[1:]:
+        if isinstance(result, FabricRun):
+            yield from _further(result, judge)
+        else:
+            yield _without_run(result)
+    if isinstance(results[0], FabricRun):
+        yield from judge(results[0], True)
+    else:
+        yield _without_run(results[0])
+
+
+def _without_run(reason: NotApplicable | Inconclusive) -> Finding:
+    subject = Subject("NCCL run", f"a kind of machine: {reason.code}")
+    return (not_judged if isinstance(reason, NotApplicable) else undecided)(subject, reason.message, "plan of the run")
+
+
+def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding]]) -> Iterator[Finding]:
+    where = " + ".join(pod.node for pod in run.pods)
+    try:
+        for finding in judge(run, False):
+            subject = Subject(finding.subject.kind, f"{finding.subject.name} on {where}", finding.subject.namespace)
+            yield msgspec.structs.replace(finding, subject=subject)
+    except Inconclusive as reason:
+        yield undecided(Subject("NCCL run", where, run.namespace), reason.message, LOG)
 
 
 def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding]:

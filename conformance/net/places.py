@@ -36,39 +36,51 @@ def exclusive(node: Node, resource: str) -> bool:
 
 
 def make_plan(scope: Scope) -> Plan:
-    """Choose the nodes: the kind of machine that gives the most ranks.
+    """The plan of the kind of machine that gives the most ranks (:func:`make_plans`)."""
+    return make_plans(scope)[0][0]
+
+
+def make_plans(scope: Scope) -> tuple[list[Plan], list[str]]:
+    """A plan for every kind of machine, most ranks first; and for every kind of which too little is free, what holds it.
 
     Raises :class:`NotApplicable` when there are not enough RDMA nodes of one kind at all, and :class:`Inconclusive`
-    when there are and they are cordoned, NotReady or taken.
+    when there are and all are cordoned, NotReady, tainted away or taken.
     """
     count = scope.policy.network.nodes
     if count < 2:
         raise NotApplicable("OneNode", f"network.nodes is {count}: nothing travels between nodes")
     fabrics = _fabrics(scope)
-    free: dict[tuple[str, ...], list[tuple[int, Node]]] = {}
-    able: dict[tuple[str, ...], int] = {}
+    free: dict[tuple[str, ...], dict[str, list[tuple[int, Node]]]] = {}
     for node in scope.accelerator_nodes:
         for device, capacity in scope.device_allocatable(node).items():
             for fabric in fabrics:
                 if capacity < 1 or not exclusive(node, device) or (fabric and allocatable(node, fabric) < 1):
                     continue
-                kind = (device, fabric, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
-                able[kind] = able.get(kind, 0) + 1
+                kind = (device, *(node.metadata.label.get(label, "") for label in KIND_LABELS))
                 reachable = not kept_away(scope, node) and (not fabric or scope.free(node, fabric) > 0)
-                free.setdefault(kind, []).append((max(scope.free(node, device), 0) if reachable else 0, node))
-    if max(able.values(), default=0) < count:
+                units = max(scope.free(node, device), 0) if reachable else 0
+                free.setdefault(kind, {}).setdefault(fabric, []).append((units, node))
+    plans, held = [], []
+    for kind, by_fabric in free.items():
+        able = [(fabric, nodes) for fabric, nodes in by_fabric.items() if len(nodes) >= count]
+        found = [plan for fabric, nodes in able if (plan := _plan(kind[0], fabric, nodes, count))]
+        if found:
+            plans.append(max(found, key=lambda plan: plan.per_node))
+        elif able:
+            held.append(", ".join(f"{node.name} ({kept_away(scope, node) or f'{units} free'})" for units, node in able[0][1][:8]))
+    if not plans and not held:
         raise NotApplicable("TooFewRdmaNodes", f"no {count} nodes of one kind offer whole devices and an RDMA resource")
-    plans = []
-    for kind, nodes in free.items():
-        best = sorted(nodes, key=lambda pair: (-pair[0], pair[1].name))[:count]
-        if len(best) == count and best[-1][0] > 0:
-            plans.append(Plan(nodes=tuple(node for _, node in best), device=kind[0], fabric=kind[1], per_node=best[-1][0]))
     if not plans:
-        held = ", ".join(
-            f"{node.name} ({kept_away(scope, node) or f'{units} free'})" for nodes in free.values() for units, node in nodes[:8]
-        )
-        raise Inconclusive("NoFreeDevice", f"the run needs free devices on {count} nodes of one kind; there are {held}")
-    return max(plans, key=lambda plan: plan.per_node)
+        raise Inconclusive("NoFreeDevice", f"the run needs free devices on {count} nodes of one kind; there are {', '.join(held)}")
+    return sorted(plans, key=lambda plan: -plan.per_node), held
+
+
+def _plan(device: str, fabric: str, nodes: list[tuple[int, Node]], count: int) -> Plan | None:
+    """The nodes with the most free devices of one kind; None when one of them has none."""
+    best = sorted(nodes, key=lambda pair: (-pair[0], pair[1].name))[:count]
+    if best[-1][0] < 1:
+        return None
+    return Plan(nodes=tuple(node for _, node in best), device=device, fabric=fabric, per_node=best[-1][0])
 
 
 def _fabrics(scope: Scope) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conformance.net.advertising import check_advertised, check_attachments
 from conformance.net.device_probe import probe_devices
-from conformance.net.fabric_probe import SharedRun
+from conformance.net.fabric_probe import SharedRuns
 from conformance.net.jobs import check_jobs
-from conformance.net.judging import judge_bandwidth, judge_transport
+from conformance.net.judging import judge_bandwidth, judge_transport, of_each
 from conformance.net.nic_policy import check_nic_cluster_policy
 from conformance.requirement import requirement
 from conformance.scope import Scope
@@ -39,15 +39,17 @@ def test_fabric_devices_reach_the_pods_that_asked_and_no_other(judge: Evidence, 
 
 
 @requirement("NET-05")
-def test_traffic_between_nodes_goes_by_gpudirect_rdma(judge: Evidence, scope: Scope, workspace: Workspace, shared_run: SharedRun) -> None:
+def test_traffic_between_nodes_goes_by_gpudirect_rdma(judge: Evidence, scope: Scope, workspace: Workspace, shared_runs: SharedRuns) -> None:
     """All NCCL traffic between nodes goes by GPUDirect RDMA."""
-    judge(judge_transport(shared_run.get(scope, workspace), scope.policy.network.accepted))
+    accepted = scope.policy.network.accepted
+    judge(of_each(shared_runs.get(scope, workspace), lambda run, _: judge_transport(run, accepted)))
 
 
 @requirement("NET-06")
-def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace: Workspace, shared_run: SharedRun) -> None:
+def test_bus_bandwidth_meets_the_figure(judge: Evidence, scope: Scope, workspace: Workspace, shared_runs: SharedRuns) -> None:
     """The bus bandwidth of a two-node all-reduce meets the policy's figure."""
-    judge(judge_bandwidth(shared_run.get(scope, workspace), scope.policy.network.min_bus_bandwidth))
+    figure = scope.policy.network.min_bus_bandwidth
+    judge(of_each(shared_runs.get(scope, workspace), lambda run, first: judge_bandwidth(run, figure if first else None)))
 
 
 @requirement("NET-10")

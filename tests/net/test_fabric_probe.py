@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from conformance.net import fabric_probe
-from conformance.net.fabric_probe import COMMAND, SharedRun, objects, pods
-from conformance.net.places import make_plan
+from conformance.net.fabric_probe import COMMAND, SharedRuns, objects, pods
+from conformance.net.judging import of_each
+from conformance.net.places import Plan, make_plan
+from conformance.net.run import FabricRun
 from conformance.policy import Network
 from conformance.scope import Scope
-from fixtures.evidence import Inconclusive, NotApplicable
+from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome, ok
 from fixtures.models import Json, Pod
 from fixtures.podsecurity import Level, evaluate
 from fixtures.probes.workspace import Workspace, decode_pod
-from tests.builders import a_node, a_policy, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import run_of
 
 RDMA = "rdma/a"
@@ -140,7 +143,8 @@ def a_state(phase: str = "Succeeded", node: str = "gpu-0", code: int | None = 0,
 
 
 def run_with(workspace: FakeWorkspace, **network: Any) -> Any:
-    return fabric_probe.run_fabric(scope_of(**network), workspace)  # type: ignore[arg-type]
+    scope = scope_of(**network)
+    return fabric_probe.run_fabric(scope, workspace, make_plan(scope))  # type: ignore[arg-type]
 
 
 def test_a_finished_run_is_brought_back() -> None:
@@ -207,24 +211,25 @@ def test_ipc_lock_runs_in_a_privileged_namespace() -> None:
 def test_another_vendor_needs_an_image_of_its_own() -> None:
     nodes = [a_node(name, resource="amd.com/gpu", capacity={RDMA: "63"}) for name in ("gpu-0", "gpu-1")]
     workspace = FakeWorkspace([a_state(), a_state(node="gpu-1")])
+    scope = a_scope(nodes=nodes)
     with pytest.raises(NotApplicable) as raised:
-        fabric_probe.run_fabric(a_scope(nodes=nodes), workspace)  # type: ignore[arg-type]
+        fabric_probe.run_fabric(scope, workspace, make_plan(scope))  # type: ignore[arg-type]
     assert raised.value.code == "NoImageForVendor"
     assert workspace.created == []
     policy = a_policy(network={"image": "rocm/pytorch:latest"})
-    assert fabric_probe.run_fabric(a_scope(policy, nodes=nodes), workspace).device == "amd.com/gpu"  # type: ignore[arg-type]
+    assert fabric_probe.run_fabric(a_scope(policy, nodes=nodes), workspace, make_plan(scope)).device == "amd.com/gpu"  # type: ignore[arg-type]
 
 
 def test_one_run_serves_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Scope] = []
 
-    def once(scope: Scope, workspace: Workspace) -> Any:
+    def once(scope: Scope, workspace: Workspace, plan: Plan) -> Any:
         calls.append(scope)
         return run_of()
 
     monkeypatch.setattr(fabric_probe, "run_fabric", once)
-    shared = SharedRun()
-    assert shared.get(scope_of(), None) is shared.get(scope_of(), None)  # type: ignore[arg-type]
+    shared = SharedRuns()
+    assert shared.get(scope_of(), None) == shared.get(scope_of(), None)  # type: ignore[arg-type]
     assert len(calls) == 1
 
 
@@ -232,13 +237,56 @@ def test_one_run_serves_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_why_there_was_no_run_is_told_to_all_who_ask(monkeypatch: pytest.MonkeyPatch, reason: Exception) -> None:
     calls: list[int] = []
 
-    def once(scope: Scope, workspace: Workspace) -> Any:
+    def once(scope: Scope, workspace: Workspace, plan: Plan) -> Any:
         calls.append(1)
         raise reason
 
     monkeypatch.setattr(fabric_probe, "run_fabric", once)
-    shared = SharedRun()
+    shared = SharedRuns()
     for _ in range(2):
         with pytest.raises(type(reason), match=str(reason)):
             shared.get(scope_of(), None)  # type: ignore[arg-type]
     assert len(calls) == 1
+
+
+TWO_KINDS = [a_node(name, capacity={RDMA: "63"}, product=product) for product in ("A", "B") for name in (f"{product}-0", f"{product}-1")]
+
+
+def test_every_kind_of_machine_has_a_run_of_its_own_and_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def once(scope: Scope, workspace: Workspace, plan: Plan) -> Any:
+        ran.append([node.name for node in plan.nodes])
+        return run_of()
+
+    class Cleared:
+        def clear(self) -> None:
+            ran.append(["cleared"])
+
+    monkeypatch.setattr(fabric_probe, "run_fabric", once)
+    results = SharedRuns().get(a_scope(nodes=TWO_KINDS), Cleared())  # type: ignore[arg-type]
+    assert ran == [["A-0", "A-1"], ["cleared"], ["B-0", "B-1"]]
+    assert len(results) == 2
+
+
+def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric_probe, "run_fabric", lambda scope, workspace, plan: run_of())
+    scope = a_scope(nodes=TWO_KINDS, pods=[a_pod(devices=8, node="B-1")])
+    run, reason = SharedRuns().get(scope, None)  # type: ignore[arg-type]
+    assert isinstance(reason, Inconclusive)
+    assert "B-1 (0 free)" in reason.message
+    found = list(of_each([run, reason], lambda one, first: iter([ok(one.subject, str(first))])))
+    assert [finding.outcome for finding in found] == [Outcome.UNDECIDED, Outcome.OK]
+
+
+def test_further_runs_name_their_nodes_and_their_trouble_is_theirs() -> None:
+    def judge(run: FabricRun, first: bool) -> Iterator[Finding]:
+        yield ok(run.subject, str(first))
+        if not first:
+            raise Inconclusive("CommandNotFound", "no torchrun")
+
+    further, trouble, first = of_each([run_of(), run_of()], judge)
+    assert (first.observed, further.observed) == ("True", "False")
+    assert further.subject.name.startswith(first.subject.name)
+    assert further.subject != first.subject
+    assert trouble.outcome is Outcome.UNDECIDED
