@@ -86,7 +86,7 @@ def scope_words(report: Report) -> str:
     A record without a scope (schema 1.0) tells of its results alone.
     """
     if report.scope is not None:
-        return report.scope.sentence or coverage.sentence(report.scope)
+        return one_line(report.scope.sentence or coverage.sentence(report.scope), 4_000)
     if not report.results:
         return "no requirement judged"
     judged = sum(coverage.is_judged(result) for result in report.results)
