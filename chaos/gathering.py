@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from chaos import namespaces
 from chaos.actors import find_actors
 from chaos.case import Facts, NodeFacts
 from chaos.components import Found
+from chaos.facts import canary_namespace
 from chaos.lease import read_lease
 from chaos.ledger import authentic
 from chaos.ledger.access import accepted, field, read, uid_of
@@ -19,7 +20,7 @@ from chaos.rights import Reviewer, Right
 from chaos.target import Plan
 from chaos.trouble import LedgerError
 from conformance.allowlist import cluster_uid
-from fixtures import ownership, quantity
+from fixtures import quantity
 from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.ownership import PRIORITY_CLASSES
@@ -56,7 +57,7 @@ def gather(
         cluster_names=tuple(filter(None, (cluster.context,))),
         ours=ours,
         uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
-        nodes=None if nodes is None or pods is None else node_facts(nodes, pods, devices),
+        nodes=None if nodes is None or pods is None else node_facts(nodes, pods, devices, own=(plan.namespace, canary_namespace(plan))),
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
         actors=None if nodes is None or workloads is None else find_actors(workloads, nodes, plan.nodes),
@@ -67,11 +68,11 @@ def gather(
     )
 
 
-def node_facts(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str]) -> dict[str, NodeFacts]:
-    """What the gates ask about each node, by name."""
+def node_facts(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str], *, own: Collection[str] = ()) -> dict[str, NodeFacts]:
+    """What the gates ask about each node, by name. Pods in the namespaces ``own`` are the run's: a label says so of any pod."""
     holding: dict[str, list[str]] = {}
     for pod in pods:
-        if _holds(pod, devices) and field(pod, "metadata", "labels", ownership.MANAGED_BY) != ownership.SUITE:
+        if _holds(pod, devices) and field(pod, "metadata", "namespace") not in own:
             where = str(field(pod, "spec", "nodeName") or "")
             holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
     found, nodes = {}, list(nodes)

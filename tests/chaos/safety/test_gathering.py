@@ -141,7 +141,8 @@ def test_nodes_are_judged_by_what_they_offer_and_who_uses_them() -> None:
     busy["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     mine = daemon_pod("canary", "gpu-2")
     mine["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-    mine["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpu-conformance"}
+    mine["metadata"]["namespace"] = "gpu-conformance-chaos-run"
+    busy["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpu-conformance"}  # any tenant may write it
     done = daemon_pod("done", "gpu-2")
     done["spec"]["resourceClaims"], done["status"]["phase"] = [{"name": "x"}], "Succeeded"
     nodes = [
@@ -152,7 +153,7 @@ def test_nodes_are_judged_by_what_they_offer_and_who_uses_them() -> None:
         changed("cpu", capacity={"cpu": "4"}, allocatable={"cpu": "4"}),
         node("control", **{"node-role.kubernetes.io/control-plane": ""}),
     ]
-    found = node_facts(nodes, [busy, mine, done], DEVICES)
+    found = node_facts(nodes, [busy, mine, done], DEVICES, own=("gpu-conformance-chaos-run",))
     assert {name: (fact.gpu, fact.healthy) for name, fact in found.items()} == {
         "gpu-1": (True, True),
         "gpu-2": (True, True),
