@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
-from conformance.scope import Scope
+from conformance.scope import Scope, matches, whole
 from fixtures.record import Access, Cause, Coverage, Level, Result, Verdict
 
 DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO")
@@ -40,6 +40,19 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
     for resource, names in sorted(_by_resource(scope).items()):
         if devices is not None and not names & devices:
             yield f"no requirement judged {resource}, which {_named(names)} offers"
+
+
+def unknown_resources(scope: Scope) -> Iterator[str]:
+    """A note about extended resources that the policy calls neither devices nor networks: accelerators may be among them."""
+    nodes = scope.snapshot.listing("nodes")
+    if nodes.trouble or not nodes.collected:
+        return
+    policy = scope.policy.accelerators
+    known = (*policy.no_devices, *policy.vm_resources)
+    offered = {name for node in scope.snapshot.nodes for name, amount in node.status.capacity.items() if "/" in name and whole(amount) > 0}
+    strange = sorted(name for name in offered if not (scope.is_device(name) or scope.is_rdma(name) or matches(name, known)))
+    if strange:
+        yield f"nodes offer {_named(strange)}, which the policy calls neither a device nor a network (accelerators.resources)"
 
 
 def _by_resource(scope: Scope) -> dict[str, set[str]]:

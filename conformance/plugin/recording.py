@@ -113,7 +113,11 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
             told.append(_as_read(unjudged.probes(scope, found, state.catalogue, state.options.access)))
             told.append(_as_read(_missing_rows(state)))
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(told)]))
-        found.notes = [*unread.notes(state.catalogue.by_id.values(), state.snapshot), *_as_read(unmatched.notes(scope))]
+        found.notes = [
+            *unread.notes(state.catalogue.by_id.values(), state.snapshot),
+            *_as_read(unmatched.notes(scope)),
+            *unjudged.unknown_resources(scope),
+        ]
     return found
 
 

@@ -71,6 +71,14 @@ def test_a_cluster_without_accelerators_is_named(count: int | None, why: str) ->
     assert about_accelerators(scope) == [f"no node has an accelerator, {why}: what was judged says nothing about accelerators"]
 
 
+def test_resources_that_the_policy_does_not_know_are_a_note() -> None:
+    odd = a_node("npu-0", gpus=0, capacity={"furiosa.ai/npu": "4", "example.com/none": "0", "rdma/hca": "1", "hugepages-1Gi": "8Gi"})
+    told = list(unjudged.unknown_resources(a_scope(nodes=[odd, a_node()])))
+    assert told == ["nodes offer furiosa.ai/npu, which the policy calls neither a device nor a network (accelerators.resources)"]
+    assert list(unjudged.unknown_resources(a_scope(nodes=[a_node()]))) == []
+    assert list(unjudged.unknown_resources(a_scope(trouble={"nodes": "Forbidden"}))) == []
+
+
 def test_nodes_that_could_not_be_read_are_no_absence_of_accelerators() -> None:
     assert about_accelerators(a_scope(offline=True)) == []
     assert about_accelerators(a_scope(trouble={"nodes": "Forbidden"})) == []
