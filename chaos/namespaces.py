@@ -154,6 +154,12 @@ def _announced(view: ProofView) -> bool:
 # -- a run's own -------------------------------------------------------------------------------------------
 
 
+def uid_of_shared(cluster: Cluster) -> str:
+    """UID of the shared namespace, empty when there is none. Raises ApiTrouble."""
+    found = read(cluster, "namespaces", SHARED)
+    return "" if found is None else uid_of(found)
+
+
 def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undoing: bool = False) -> str:
     """The run's own namespace; its name.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from chaos import namespaces
 from chaos.engine.campaign import Refused, Where, identify
 from chaos.experiment import Experiment
 from chaos.levels import TYPED_LEVEL
@@ -35,8 +36,8 @@ def open_where(opened: Opened, wishes: Wishes, experiments: Sequence[Experiment]
     if opened.cluster is None or opened.target.kind is TargetKind.SNAPSHOT:
         raise Refused("a saved snapshot cannot be broken: name a cluster (--kubeconfig, --in-cluster, --simulate, --local)")
     ours = opened.embedded is not None
-    cluster = _as_chaos_account(opened, opened.cluster)
     try:
+        cluster = _as_chaos_account(opened, opened.cluster)
         access = identify(cluster, opened.target)
         settings = settings_of(
             opened.policy,
@@ -93,5 +94,8 @@ def _as_chaos_account(opened: Opened, cluster: Cluster) -> Cluster:
         path = account.suite_kubeconfig(opened.embedded.plane, "chaos")
     except LocalClusterError as error:
         raise Refused(f"--local: {error}") from None
-    opened.cluster, opened.handover.kubeconfig = Cluster.from_kubeconfig(path), str(path)
-    return opened.cluster
+    found = Cluster.from_kubeconfig(path)
+    opened.cluster, opened.handover.kubeconfig = found, str(path)
+    made = namespaces.uid_of_shared(found)  # with the account, and by us
+    opened.policy = msgspec.structs.replace(opened.policy, chaos=msgspec.structs.replace(opened.policy.chaos, namespace_uid=made))
+    return found

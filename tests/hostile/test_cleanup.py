@@ -17,7 +17,7 @@ from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.probes.workspace import Workspace
 from fixtures.process import Process
-from fixtures.proof import PROOF
+from fixtures.proof import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF, Proof
 from fixtures.simulator.server.troubles import Trouble
 from tests.served import served
 
@@ -55,9 +55,9 @@ class Stage:
             self.say(run_id, process=str(msgspec.structs.replace(Process.me(), pid=4_000_000)))
         return name
 
-    def say(self, run_id: str, **fields: Any) -> None:
+    def say(self, run_id: str, *, prefix: str = CONFORMANCE_PREFIX, **fields: Any) -> None:
         """Change what the run's proof says."""
-        name = f"gpu-conformance-{run_id}"
+        name = f"{prefix}-{run_id}"
         record = msgspec.json.decode(self.cluster.get(CLASSES, name).json()["metadata"]["annotations"][PROOF])
         text = msgspec.json.encode({**record, **fields}).decode()
         assert self.cluster.patch(CLASSES, name, {"metadata": {"annotations": {PROOF: text}}}).ok
@@ -124,6 +124,22 @@ def test_one_run_is_cleaned_up_without_the_others(stage: Stage) -> None:
     stage.leave()
     assert stage.cleanup(*YES, "--run", RUN)[0] == 0
     assert stage.there() & {other, NAMESPACE} == {other}
+
+
+def test_a_killed_run_of_experiments_keeps_what_vouches_for_its_open_changes(stage: Stage) -> None:
+    """Without the class nothing in its ledger would count any more, and nothing could be put back."""
+    opened = Proof.open(stage.cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    opened.vouch("digest")
+    name = namespaces.ensure_run(stage.cluster, RUN)
+    stage.say(RUN, process=str(msgspec.structs.replace(Process.me(), pid=4_000_000)), prefix=CHAOS_PREFIX)
+    code, told = stage.cleanup(*YES)
+    assert code == 11
+    assert "1 changes that are not put back; first `gpu-conformance chaos recover`" in told
+    assert name not in stage.there()
+    assert stage.there(CLASSES) == {f"{CHAOS_PREFIX}-{RUN}"}
+    opened.forget({"digest"})
+    assert stage.cleanup(*YES)[0] == 0
+    assert stage.there(CLASSES) == set()
 
 
 # -- the living ---------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def campaign(
     """Everything acts as the account of experiments, with the rights of deploy/ and no other; at the end all is as it was before."""
     kubeconfig = account.suite_kubeconfig(local.plane, "chaos")
     cluster = Cluster.from_kubeconfig(kubeconfig)
-    policy = build_policy(SIMULATED_PACE, local.policy)
+    policy = build_policy(SIMULATED_PACE, local.policy, {"chaos": {"namespaceUid": namespaces.uid_of_shared(cluster)}})
     access = msgspec.structs.replace(identify(cluster, target), kubeconfig=str(kubeconfig))
     where = Where(
         cluster=cluster,
