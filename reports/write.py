@@ -89,13 +89,13 @@ def load(folder_or_file: Path) -> Report:
         raise ReportError(f"{path}: cannot read the report: {error.strerror or error}") from error
     try:
         version = msgspec.json.decode(data, type=_Version).schema_version
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a report.json: {one_line(str(error), 300)}") from error
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({SCHEMA_VERSION})")
     try:
         return decode_report(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a report.json of schema {one_line(version, 40)}: {one_line(str(error), 300)}") from error
 
 
@@ -109,7 +109,7 @@ def load_chaos(folder: Path) -> ChaosReport | None:
             return decode_chaos(data)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a chaos.json: {one_line(str(error), 300)}") from error
     raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({CHAOS_SCHEMA_VERSION})")
 

@@ -108,7 +108,7 @@ def follow(workspace: Workspace, name: str, marker: str, seconds: float, contain
         if response.status >= 300:
             return ""
         while marker.encode() not in data.splitlines() and len(data) < MAX_LOG_BYTES and time.monotonic() < end:
-            chunk = response.read1()
+            chunk = response.read1(MAX_LOG_BYTES, decode_content=False)
             if not chunk:
                 break
             data += chunk

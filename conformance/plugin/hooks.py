@@ -28,7 +28,6 @@ from fixtures.evidence import Evidence, Inconclusive, NotApplicable
 from fixtures.garbage import collect_rarely
 from fixtures.record import Access, Result, Verdict
 from fixtures.snapshot import Snapshot
-from fixtures.trouble import ApiTrouble
 
 WORKER_KEY = "gpu_conformance"
 RESULT_ATTRIBUTE = "gpu_conformance_result"
@@ -65,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         state.snapshot = Snapshot.load(Path(handover.snapshot_file))
         state.lock_file = handover.snapshot_file + ".lock"
         if state.opened.cluster is not None:
-            state.opened.cluster.learn_versions(state.snapshot.versions)
+            state.opened.cluster.learn_versions(state.snapshot.versions, state.snapshot.unknown)
         state.needs = _needs(selecting.selected(catalogue, options), state)
     else:
         state = State(catalogue, options, ownership.new_run_id())
@@ -147,18 +146,15 @@ def _needs(requirements: Iterable[Requirement], state: State) -> Needs:
 
 
 def _read_cluster(state: State, requirements: list[Requirement]) -> None:
-    """Read what the requirements need, once. Trouble with one kind is the listing's; without discovery there is no run."""
+    """Read what the requirements need, once. Trouble with one kind, or with discovery, is the listing's."""
     state.needs = _needs(requirements, state)
     if state.opened.offline is not None:
         state.snapshot = state.opened.offline
         return
     assert state.opened.cluster is not None
-    try:
-        state.snapshot = collect(
-            state.opened.cluster, ["nodes", "pods", "namespaces", *state.needs.reads], version=state.opened.target.kubernetes_version
-        )
-    except ApiTrouble as trouble:
-        pytest.exit(f"gpu-conformance: the cluster could not be read: {trouble.message}", returncode=ExitCode.INCONCLUSIVE)
+    state.snapshot = collect(
+        state.opened.cluster, ["nodes", "pods", "namespaces", *state.needs.reads], version=state.opened.target.kubernetes_version
+    )
     state.opened.target.cluster_uid = state.snapshot.cluster_uid
     served = [key for key in created_keys(state) if state.opened.cluster.serves(key)]
     state.never_created = frozenset(key for key in served if access.refused(state.opened.cluster, key, access.REMOVAL_VERBS))

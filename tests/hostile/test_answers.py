@@ -18,6 +18,7 @@ from fixtures.discovery import look
 from fixtures.evidence import Inconclusive
 from fixtures.kinds import BUILT_IN, KINDS
 from fixtures.probes.workspace import Workspace
+from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.watch import Observation
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
@@ -373,3 +374,15 @@ def test_bodies_of_refusals_may_say_anything(tmp_path: Path) -> None:
             assert (answer.reason, answer.ok) == ("Http409", False)
             assert all(isinstance(cause, dict) for cause in answer.causes)
             assert answer.message
+
+
+def test_a_worker_knows_what_nobody_could_tell(tmp_path: Path) -> None:
+    """It gets the snapshot only, and must not take a kind for absent that the first process could not ask about."""
+    snapshot = discovered(tmp_path, at("/apis", status(403, "Forbidden")), ["pods", "kueue.x-k8s.io/workloads"])
+    snapshot.save(tmp_path / "snapshot")
+    loaded = Snapshot.load(tmp_path / "snapshot")
+    assert loaded.unknown == ["kueue.x-k8s.io/workloads"]
+    with lying(tmp_path, every(Said(b""))) as (cluster, _):
+        cluster.learn_versions(loaded.versions, loaded.unknown)
+        assert cluster.serves("kueue.x-k8s.io/workloads")
+        assert not cluster.serves("ray.io/rayjobs")
