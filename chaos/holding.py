@@ -173,12 +173,12 @@ class ChaosLease:
         While anything is open, or the cluster is halted, Lease and namespace stay. Raises ApiTrouble.
         """
         self.abandon()
-        if self.lost:
+        current = read_lease(self._cluster)
+        if current is None or current.identity != self._me:  # somebody else's by now, who may be writing ledgers
+            if self._space:
+                view.remove_clean(self._cluster, self._space, self._run_id)
             return
         view.remove_clean(self._cluster, self._space)
-        current = read_lease(self._cluster)
-        if current is None or current.identity != self._me:
-            return
         if not current.halted and not any(view.readable(self._cluster, self._space)) and self._remove(current):
             return
         patch = {"metadata": {"resourceVersion": current.version}, "spec": {"holderIdentity": None}}

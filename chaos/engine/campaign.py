@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from chaos import namespaces
-from chaos.artefacts import VERDICT
+from chaos.artefacts import LEDGER, VERDICT
 from chaos.engine.admission import admitted
 from chaos.engine.conforming import Conforming, with_platform
 from chaos.engine.handover import Access
@@ -21,7 +22,12 @@ from chaos.engine.machine_lock import MachineLock
 from chaos.engine.runner import Runner, Setting
 from chaos.experiment import Experiment
 from chaos.holding import ChaosLease
+from chaos.ledger import authentic
+from chaos.ledger.file import Ledger
+from chaos.ledger.mirror import Mirror
+from chaos.ledger.record import Entry, State, digest
 from chaos.planning import NotApplicable, PlanRefused, make_plan
+from chaos.residue import residue_of
 from chaos.results import bare, of_error, result_of
 from chaos.selectors import TargetUnclear
 from chaos.settings import Settings
@@ -34,8 +40,13 @@ from fixtures.cluster import Cluster
 from fixtures.discovery import discover
 from fixtures.kinds import KINDS
 from fixtures.proof import CHAOS_PREFIX, Proof
-from fixtures.record import Target, Verdict
+from fixtures.record import Target, TargetKind, Verdict
 from fixtures.trouble import ApiTrouble
+
+END_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULATED: 60.0}
+"""For how long a cluster that gives no answer is asked at the end of a run."""
+
+END_PAUSE = 2.0
 
 
 class Refused(Exception):
@@ -98,14 +109,65 @@ class Campaign:
         """Remove what the run created and let go of the cluster. What stays is residue. Safe to repeat."""
         if self._held:
             self._held = False
-            where = self._where
-            try:
-                self.residue += [str(left) for left in namespaces.remove_run(where.cluster, where.run_id)]
-                self._lease.release()
-            except (ApiTrouble, LedgerError) as error:
-                self.residue.append(f"run {where.run_id} could not be cleaned up: {error}")
+            self.residue += [line for line in self._leave_in_time() if line not in self.residue]
         if (left := self._let_go()) and left not in self.residue:
             self.residue.append(left)
+
+    def _leave_in_time(self) -> list[str]:
+        """What is left in the cluster at the end. One that gives no answer is asked again for a while, and then nobody can tell."""
+        deadline, trouble = time.monotonic() + END_SECONDS[self._where.target.kind], ""
+        while True:
+            try:
+                return self._leave()
+            except (ApiTrouble, LedgerError) as error:
+                trouble = error.message if isinstance(error, ApiTrouble) else str(error)
+            if time.monotonic() + END_PAUSE > deadline:
+                break
+            threading.Event().wait(END_PAUSE)
+        return [f"cannot tell what is left of run {self._where.run_id}: {trouble}", *self._known_open(), self._way_out]
+
+    def _leave(self) -> list[str]:
+        """Bring the cluster's copy of the ledgers up to date, remove what the run created, let the Lease go; what is left then.
+
+        What counts is what the cluster shows, not what this process remembers. Raises ApiTrouble, LedgerError.
+        """
+        where = self._where
+        opened = self._agree()
+        left = [str(item) for item in namespaces.remove_run(where.cluster, where.run_id)]
+        self._lease.release()
+        return left + ([f"open: {residue_of(entry)}" for entry in opened] + [self._way_out] if opened else [])
+
+    def _agree(self) -> list[Entry]:
+        """Close in the cluster's copy what is closed in the run's files; the entries that stay open."""
+        where, opened = self._where, []
+        run = next((run for run in authentic.look(where.cluster).runs if run.run_id == where.run_id), None)
+        for known in run.experiments if run is not None else ():
+            path = self.folder / known.experiment / LEDGER
+            closed = {seq for seq, state in Ledger.open(path).states.items() if state is State.VERIFIED} if path.is_file() else set()
+            if {entry.seq for entry in known.open_entries} & closed:
+                Mirror.open(where.cluster, where.run_id, known.experiment, seconds=END_PAUSE).agree(closed)
+            opened += [entry for entry in known.open_entries if entry.seq not in closed]
+        if self._proof is not None:
+            files = [entry for path in self._files() for entry in Ledger.open(path).open_entries()]
+            self._proof.only({digest(entry) for entry in (*opened, *files)})
+        return opened
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*/{LEDGER}"))
+
+    def _known_open(self) -> list[str]:
+        """Entries that the run's files do not know to be closed, where the cluster cannot be asked."""
+        lines = []
+        for path in self._files():
+            try:
+                lines += [f"open: {residue_of(entry)}" for entry in Ledger.open(path).open_entries()]
+            except LedgerError as error:
+                lines.append(str(error))
+        return lines
+
+    @property
+    def _way_out(self) -> str:
+        return f"put back what is left with `gpu-conformance chaos recover --folder {self._where.folder}`"
 
     def _let_go(self) -> str:
         """Let go of machine and proof; why the proof is still there, if it is. Safe to repeat."""

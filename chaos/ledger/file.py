@@ -258,6 +258,11 @@ class Ledger:
             raise LedgerError(f"ledger {self._where}: no entry {seq}")
         return self._states[seq]
 
+    @property
+    def states(self) -> dict[int, State]:
+        """How far each entry is."""
+        return dict(self._states)
+
     def detail(self, seq: int) -> dict[str, Any]:
         """What the last line with a detail said of an entry."""
         return dict(self._details.get(seq, {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from chaos import namespaces
 from chaos.ledger.access import accepted, read, uid_of
@@ -102,6 +102,16 @@ class Mirror:
             if line.state is State.VERIFIED:
                 self._closed.add(line.seq)
             self._write(time.monotonic() + _MARK_SECONDS, once=True)
+
+    def agree(self, closed: Collection[int]) -> None:
+        """Close entries that the run's file knows to be closed. Raises :class:`MirrorRefused` when that cannot be written."""
+        with self._lock:
+            for seq in [seq for seq in self._armed if seq in closed]:
+                del self._armed[seq]
+                self._last.pop(seq, None)
+                self._closed.add(seq)
+            if trouble := self._write(time.monotonic() + _MARK_SECONDS):
+                raise MirrorRefused(f"ledger in the cluster: {trouble}")
 
     def flush(self, deadline: float) -> bool:
         """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""

@@ -15,9 +15,11 @@ import pytest
 
 from chaos import fingerprint
 from chaos.artefacts import Conformance
+from chaos.engine import campaign as engine
 from chaos.engine import runner
 from chaos.engine.campaign import Campaign
 from chaos.holding import ChaosLease
+from chaos.recover import status
 from fixtures.cluster import Cluster
 from fixtures.record import Verdict
 from tests.chaos.engine.cutting import Proxy, Trigger, through
@@ -89,6 +91,20 @@ def test_the_api_is_away_while_the_fault_lasts(on: Stage, tmp_path: Path) -> Non
     assert before.differences(fingerprint.take(on.cluster)) == []
 
 
+def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: Stage, tmp_path: Path) -> None:
+    """The child undoes when the API is back; Lease, namespace and the cluster's copy of the ledger used to stay, and nobody said so."""
+    before = fingerprint.take(on.cluster)
+    trigger = Trigger(words=NODES, nth=FAULT, lose="", seconds=0.0)
+    with campaign(on, tmp_path, trigger) as (made, proxy):
+        trigger.words, trigger.nth, trigger.lose, trigger.seconds = b"GET /api/v1/nodes", 30, "request", 14.0
+        made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
+    assert proxy.cuts == 1
+    assert "could not be renewed" in made.stop.reason
+    left = before.differences(fingerprint.take(on.cluster))
+    assert (left, made.residue) == ([], [])
+    assert status(on.cluster).lines == ["nobody holds the Lease", "0 open entries"]
+
+
 @pytest.mark.parametrize("status", [409, 429])
 @pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
 def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Path, write: int, status: int) -> None:
@@ -106,6 +122,7 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
 ) -> None:
     """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""
     monkeypatch.setattr(runner, "UNDO_SECONDS", dict.fromkeys(runner.UNDO_SECONDS, 3.0))
+    monkeypatch.setattr(engine, "END_SECONDS", dict.fromkeys(engine.END_SECONDS, 3.0))
     before = fingerprint.take(on.cluster)
     brief = document(seconds={"deadline": {"live": 60, "simulated": 8}, "recovery": {"live": 60, "simulated": 3}})
     with campaign(on, tmp_path, Trigger(words=NODES, nth=UNDO, lose=lose, seconds=math.inf)) as (made, proxy):
@@ -113,6 +130,8 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     assert proxy.cuts == 1
     assert (result.verdict, "Residue" in result.reason_codes) == (Verdict.ERROR, True), result.message
     assert any(LABEL in line for line in made.residue), made.residue
+    assert any(line.startswith("open: node ") for line in made.residue), made.residue
+    assert f"put back what is left with `gpu-conformance chaos recover --folder {tmp_path}`" in made.residue
     assert (on.labelled() != []) is (lose == "request")
     done = recover(on.cluster, tmp_path, seconds=60)
     assert (done.clean, done.restored) == (True, 1)

@@ -14,7 +14,7 @@ import msgspec
 
 from chaos import fingerprint
 from chaos.artefacts import Conformance
-from chaos.engine import runner
+from chaos.engine import campaign, runner
 from chaos.engine.campaign import Campaign, Refused
 from chaos.fingerprint import Fingerprint
 from chaos.holding import ChaosLease
@@ -51,7 +51,8 @@ def endured(seed: int, folder: Path) -> Outcome:
     outcome = Outcome(seed=seed, simulate="experiment", faults=[], exit_code=0)
     (folder / "cluster").mkdir(parents=True)
     (folder / "run").mkdir()
-    with stage(folder / "cluster") as on, patch.dict(runner.UNDO_SECONDS, dict.fromkeys(runner.UNDO_SECONDS, _UNDO_SECONDS)):
+    shorter = [patch.dict(times, dict.fromkeys(times, _UNDO_SECONDS)) for times in (runner.UNDO_SECONDS, campaign.END_SECONDS)]
+    with stage(folder / "cluster") as on, shorter[0], shorter[1]:
         before = fingerprint.take(on.cluster)
         verdict, residue = _carried_out(on, faults, folder, outcome)
         outcome.faults = [str(fault) for fault in faults]
