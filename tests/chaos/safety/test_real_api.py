@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from chaos import fingerprint, namespaces
+from chaos.cli import main
 from chaos.holding import ChaosLease
-from chaos.lease import halt, must_hold, read_lease
+from chaos.lease import HALT, halt, must_hold, read_lease
 from chaos.ledger import authentic, view
-from chaos.ledger.access import merge
+from chaos.ledger.access import await_object, merge
 from chaos.ledger.node_object import NodeExists
-from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
+from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable, identity
 from chaos.ledger.objects import AbsentArgs, ObjectPresent
+from chaos.ledger.record import Entry, Line, State, encode, now
 from chaos.ledger.taints import NodeTaints, Taint
 from chaos.ledger.workloads import WorkloadReplicas
 from chaos.rights import Reviewer, Right
 from chaos.trouble import LeaseRefused, MirrorRefused
+from conformance.allowlist import cluster_uid
 from deploy.chaos_rights import everything
 from fixtures import ownership
 from fixtures.cluster import Cluster
@@ -55,11 +60,12 @@ def account(kubeconfig: Path, plane: Cluster, cluster: Cluster, tmp_path: Path) 
     for name in ("serviceaccount.yaml", "clusterrole-chaos.yaml"):
         for document in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")):
             group, _, _ = document["apiVersion"].rpartition("/")
-            key = f"{group}/{document['kind'].lower()}s" if group else f"{document['kind'].lower()}s"
+            plural = re.sub("ys$", "ies", f"{document['kind'].lower()}s")
+            key = f"{group}/{plural}" if group else plural
             namespace = document["metadata"].get("namespace", "")
             create(plane, key, document, namespace)
             applied.append((key, document["metadata"]["name"], namespace))
-    path = plane.path("serviceaccounts", "gpu-conformance", "gpu-conformance", "token")
+    path = plane.path("serviceaccounts", "gpu-conformance", "gpu-conformance-chaos", "token")
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     token = plane.request("POST", path, body=body).json()["status"]["token"]
     config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
@@ -231,3 +237,93 @@ def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Pat
     assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
     with pytest.raises(MirrorRefused):
         book.arm("node.labels", {"name": "gpu-1"})
+
+
+# -- a tenant --------------------------------------------------------------------------------------------
+
+TENANT = "tenant-of-a-test"
+TENANTS = (
+    ("", "namespaces", ("create", "get")),
+    ("", "configmaps", ("create", "get", "patch")),
+    ("coordination.k8s.io", "leases", ("create", "get", "patch")),
+)
+"""What a tenant has who may make himself namespaces, and whatever he likes in them."""
+
+
+@pytest.fixture
+def tenant(kubeconfig: Path, plane: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    create(plane, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}}, "")
+    create(plane, "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TENANT}}, TENANT)
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": list(verbs)} for group, resource, verbs in TENANTS]
+    api = "rbac.authorization.k8s.io"
+    create(
+        plane, f"{api}/clusterroles", {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": TENANT}, "rules": rules}, ""
+    )
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": TENANT},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": TENANT},
+        "subjects": [{"kind": "ServiceAccount", "name": TENANT, "namespace": TENANT}],
+    }
+    create(plane, f"{api}/clusterrolebindings", binding, "")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    token = plane.request("POST", plane.path("serviceaccounts", TENANT, TENANT, "token"), body=body).json()["status"]["token"]
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
+    file = tmp_path / "tenant.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    yield Cluster.from_kubeconfig(file)
+    for key, namespace in (("clusterrolebindings", ""), ("clusterroles", "")):
+        plane.delete(f"{api}/{key}", TENANT, namespace)
+    for name in (TENANT, namespaces.SHARED):
+        plane.delete("namespaces", name)
+    await_object(plane, "namespaces", namespaces.SHARED, "", soon(60), lambda found: "it is there" if found else "")
+
+
+def test_what_a_tenant_writes_puts_no_pod_anywhere_and_keeps_nobody_from_working(
+    cluster: Cluster, tenant: Cluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """He makes the namespace, the Lease and a ledger with a program of his own, and cannot make what would vouch for them."""
+    cluster.delete("scheduling.k8s.io/priorityclasses", f"gpu-conformance-chaos-{RUN}")  # of the tests before, where a ledger was lost
+    create(tenant, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespaces.SHARED}}, "")
+    node = fetch(cluster, "nodes", "gpu-1")
+    args = {**identity(node), "run_id": RUN, "image": "evil.example/shell:1", "undo": ["sh"], "check": ["true"], "expected": ""}
+    cluster_is = cluster_uid(cluster)
+    entry = Entry(
+        seq=1, run_id=RUN, experiment="N2", cluster_uid=cluster_is, undo="host.command", args=args, expires_at="2099-01-01T00:00:00Z"
+    )
+    typed = msgspec.structs.replace(
+        entry, seq=2, undo="host.kubelet", args={**identity(node), "pending": f"gpu-conformance-{RUN}-n2-kubelet-stop"}
+    )
+    lines = [Line(seq=one.seq, state=State.ARMED, at=now(), entry=one) for one in (entry, typed)]
+    metadata = {"name": view.name_of(RUN), "labels": {**ownership.labels(RUN), **view.COMPONENT}}
+    data = {"N2.jsonl": b"".join(map(encode, lines)).decode()}
+    create(tenant, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, namespaces.SHARED)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "gpu-conformance-chaos", "annotations": {HALT: "true"}},
+    }
+    create(tenant, "coordination.k8s.io/leases", lease, namespaces.SHARED)
+    vouching = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"gpu-conformance-chaos-{RUN}"},
+        "value": 1,
+    }
+    assert tenant.create("scheduling.k8s.io/priorityclasses", vouching).status == 403
+    before = fetch(cluster, "configmaps", view.name_of(RUN), namespaces.SHARED)
+    consent = ["--kubeconfig", str(kubeconfig), "--chaos-cluster", cluster_is, "--yes"]
+    assert main(["chaos", "recover", *consent]) == 0
+    assert main(["chaos", "status", "--kubeconfig", str(kubeconfig)]) == 0
+    told = capsys.readouterr().out
+    assert told.count(f"possible attack: entry {RUN}/N2/1 (host.command)") == 2
+    assert f"possible attack: entry {RUN}/N2/2 (host.kubelet)" in told
+    run = ChaosLease(cluster, "20261121-130000-beef", lambda reason: None)
+    run.acquire()
+    must_hold(cluster, "20261121-130000-beef")
+    run.release()
+    assert cluster.request("GET", cluster.path("pods")).json()["items"] == []
+    assert cluster.get("namespaces", namespaces.of_run(RUN)).status == 404
+    assert fetch(cluster, "configmaps", view.name_of(RUN), namespaces.SHARED) == before
