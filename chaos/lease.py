@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from chaos import namespaces
-from chaos.ledger.access import accepted, field, plain, read, uid_of
+from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.ledger.record import now
 from chaos.trouble import Aborted
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.process import Process
+from fixtures.text import plain
 from fixtures.trouble import ApiTrouble
 
 KEY = "coordination.k8s.io/leases"

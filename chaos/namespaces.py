@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 
-from chaos.ledger.access import accepted, field, plain, read, uid_of
+from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.rights import Reviewer, Right
 from fixtures import ownership
 from fixtures.belongings import belongings
@@ -20,6 +20,7 @@ from fixtures.cluster import Answer, Cluster
 from fixtures.models import Json
 from fixtures.probes import limits
 from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_proofs
+from fixtures.text import plain
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 

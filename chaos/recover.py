@@ -18,7 +18,6 @@ from chaos.bounds import Terms
 from chaos.holding import ChaosLease
 from chaos.lease import LeaseView, halt, read_lease
 from chaos.ledger import authentic, view
-from chaos.ledger.access import plain
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.record import Entry, State
@@ -31,6 +30,7 @@ from fixtures import ownership, private_files
 from fixtures.belongings import belongings
 from fixtures.cluster import Cluster
 from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_folder, read_proofs
+from fixtures.text import plain
 
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledger.access import plain
 from chaos.ledger.record import Entry
 from chaos.ledger.undo import arguments
 from chaos.trouble import LedgerError
+from fixtures.text import plain
 
 _SHOWN = 300
 

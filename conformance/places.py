@@ -121,12 +121,6 @@ def listable(scope: Scope) -> list[Place]:
     return asked
 
 
-def named(places: list[Place], limit: int = 5) -> str:
-    """Places for a sentence: the first few and how many more."""
-    text = ", ".join(str(place) for place in places[:limit])
-    return text + (f" and {len(places) - limit} more" if len(places) > limit else "")
-
-
 def runtime_classes(scope: Scope) -> dict[str, str]:
     """Handler of each RuntimeClass, by name in order; empty where the kind is not served or not in a saved snapshot."""
     listing = scope.snapshot.listing("node.k8s.io/runtimeclasses")

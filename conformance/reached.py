@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from conformance.places import Place, named, places_of
+from conformance.places import Place, places_of
 from conformance.reach import busy, foreign_taints, without_devices
 from conformance.scope import Scope, matches, subject
 from fixtures.evidence import Finding, Inconclusive, Outcome, not_judged, undecided
 from fixtures.models import Node
 from fixtures.probes.workspace import Workspace
+from fixtures.text import listed
 from fixtures.trouble import ApiTrouble
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ def choose(scope: Scope, places: Iterable[Place], *, free: int = 1) -> list[Plac
     able = [place for place in offered if place.free >= free and not foreign_taints(scope, place.node)]
     if not able:
         tainted = sorted({place.node.name for place in offered if foreign_taints(scope, place.node)})
-        away = f"; taints keep probes from {', '.join(tainted[:5])}" if tainted else ""
-        raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are {named(offered)}{away}")
+        away = f"; taints keep probes from {listed(tainted)}" if tainted else ""
+        raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are {listed(offered)}{away}")
     if scope.policy.probes.every_node:
         return able
     best: dict[tuple[str, ...], Place] = {}
@@ -157,8 +158,7 @@ def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Fi
 
     Left out where others speak for it or the policy allows it, and undecided else.
     """
-    names = sorted(spoken)
-    if others := ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""):
+    if others := listed(sorted(spoken), _SHOWN):
         return not_judged(subject(node), f"{reason or 'not chosen'}; {others} of the same product was asked", _STATE)
     if matches(node.name, scope.policy.accelerators.allow_not_judged):
         return not_judged(subject(node), f"{reason}; the policy allows it (accelerators.allowNotJudged)", _STATE)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from fixtures.coverage import MAX_NAMED
 from fixtures.record import Cause, Coverage, Result, Verdict
+from fixtures.text import listed
 
 FORBIDDEN = "Forbidden"
 """Reason code of a requirement that the API server refused something."""
@@ -30,7 +32,7 @@ def shortfalls(coverage: Coverage, results: Iterable[Result], floor: Floor) -> I
 def _cut_short(coverage: Coverage) -> Iterator[str]:
     ids = [one.id for one in coverage.not_judged if one.cause is Cause.CUT_SHORT]
     if ids:
-        yield f"the run ended before it had judged {_named(ids)}"
+        yield f"the run ended before it had judged {listed(ids, MAX_NAMED)}"
 
 
 def _missing_rights(results: Iterable[Result]) -> Iterator[str]:
@@ -47,8 +49,3 @@ def _below(coverage: Coverage, floor: Floor) -> Iterator[str]:
     missing = [area for area in floor.areas if area not in judged]
     if missing:
         yield f"no requirement of {' and none of '.join(missing)} was judged, and gate.areas asks for one of each"
-
-
-def _named(names: list[str], limit: int = 8) -> str:
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")

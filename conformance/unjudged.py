@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from conformance.catalogue import Catalogue
 from conformance.scope import Scope, matches, whole
 from fixtures.record import Access, Cause, Coverage, Level, Result, Verdict
+from fixtures.text import listed
 
 DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO")
 """Areas that judge devices by the resources that nodes offer."""
 
 COMMON = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
 """Kinds of which every cluster with accelerators has objects: a snapshot without one was not taken whole."""
-
-MAX_NAMED = 5
 
 
 def is_whole(coverage: Coverage) -> bool:
@@ -39,7 +38,7 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
     devices = _judged_nodes(results, DEVICE_AREAS)
     for resource, names in sorted(_by_resource(scope).items()):
         if devices is not None and not names & devices:
-            yield f"no requirement judged {resource}, which {_named(names)} offers"
+            yield f"no requirement judged {resource}, which {listed(sorted(names))} offers"
 
 
 def unknown_resources(scope: Scope) -> Iterator[str]:
@@ -52,11 +51,11 @@ def unknown_resources(scope: Scope) -> Iterator[str]:
     offered = {name for node in scope.snapshot.nodes for name, amount in node.status.capacity.items() if "/" in name and whole(amount) > 0}
     strange = sorted(name for name in offered if not (scope.is_device(name) or scope.is_rdma(name) or matches(name, known)))
     if strange:
-        yield f"nodes offer {_named(strange)}, which the policy calls neither a device nor a network (accelerators.resources)"
+        yield f"nodes offer {listed(strange)}, which the policy calls neither a device nor a network (accelerators.resources)"
 
 
 def _by_resource(scope: Scope) -> dict[str, set[str]]:
-    """Device resources with the usable nodes that offer at least one."""
+    """Device resources with the accelerator nodes that offer at least one."""
     found: dict[str, set[str]] = {}
     for node in scope.accelerator_nodes:
         for resource, count in scope.device_capacity(node).items():
@@ -103,12 +102,4 @@ def snapshot_gaps(scope: Scope, coverage: Coverage, catalogue: Catalogue) -> Ite
     asked = [catalogue.by_id[one.id] for one in coverage.not_judged if one.cause is Cause.NOT_IN_SNAPSHOT]
     needing = [one.id for one in asked if one.level is Level.MUST and {*one.reads, *one.optional_reads} & set(lacking)]
     if needing:
-        more = len(needing) - MAX_NAMED
-        told = ", ".join(needing[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        yield f"the snapshot holds no {', '.join(lacking)}, which every cluster has: {told} could not be judged"
-
-
-def _named(names: Iterable[str]) -> str:
-    known = sorted(names)
-    more = len(known) - MAX_NAMED
-    return ", ".join(known[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        yield f"the snapshot holds no {', '.join(lacking)}, which every cluster has: {listed(needing)} could not be judged"

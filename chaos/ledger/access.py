@@ -8,6 +8,7 @@ from typing import Any
 
 from fixtures.cluster import Answer, Cluster
 from fixtures.models import Json
+from fixtures.text import plain
 from fixtures.trouble import ApiTrouble
 from fixtures.watch import Observation
 
@@ -73,8 +74,3 @@ def _quoted(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
     return "$'" + plain(word.replace("\\", "\\\\").replace("'", "\\'")) + "'"
-
-
-def plain(text: str) -> str:
-    """Text of a cluster without anything that moves a terminal's cursor: what is not printable is shown by its code."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -13,12 +13,12 @@ import msgspec
 
 from chaos import namespaces
 from chaos.ledger import view
-from chaos.ledger.access import plain
 from chaos.ledger.file import ExperimentView
 from chaos.ledger.record import Entry, digest
 from chaos.ledger.view import RunView
 from fixtures.cluster import Cluster
 from fixtures.proof import ProofView, read_proofs
+from fixtures.text import plain
 
 ATTACK = "possible attack"
 

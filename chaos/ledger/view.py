@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from chaos.ledger.access import accepted, field, plain, uid_of
+from chaos.ledger.access import accepted, field, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.ledger.record import Entry, State
 from chaos.trouble import LedgerError
 from fixtures import ownership
 from fixtures.cluster import Cluster
 from fixtures.models import Json
+from fixtures.text import plain
 
 LINES = ".jsonl"
 CLOSED = ".verified"

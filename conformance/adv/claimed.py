@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from conformance.adv.physical import physical
 from conformance.products import product_of
@@ -10,6 +10,7 @@ from conformance.published import CLASSES, SLICES, Published, twice
 from conformance.scope import Scope, matches
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Node
+from fixtures.text import listed
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _SERVER = "nvidia.com/gpu.machine"
@@ -24,17 +25,13 @@ def _part(node: Node, driver: str) -> Subject:
     return Subject("Node", f"{node.name} {driver}")
 
 
-def _listed(items: Sequence[str], limit: int = 4) -> str:
-    return ", ".join(items[:limit]) + (f" and {len(items) - limit} more" if len(items) > limit else "")
-
-
 def check_published(scope: Scope, node: Node, item: Published, *, plugin: bool) -> Finding:
     """ADV-01: the pools are complete, hold a device, and a DeviceClass gives access to it. ``plugin``: the node has a device plugin too."""
     subject, expected = _part(node, item.driver), "devices in complete pools, chosen by a DeviceClass"
     observed = f"{len(item.devices)} devices published"
     if item.incomplete:
-        message = f"{_listed(item.incomplete)}: the scheduler allocates nothing of a pool that is not whole, so these devices take no pods"
-        return bad(subject, f"{observed}; {_listed(item.incomplete)}", expected, SLICES, message)
+        message = f"{listed(item.incomplete)}: the scheduler allocates nothing of a pool that is not whole, so these devices take no pods"
+        return bad(subject, f"{observed}; {listed(item.incomplete)}", expected, SLICES, message)
     if not item.devices:
         message = f"its DRA driver {item.driver} publishes no device for it, so no pod that claims one can come here"
         return bad(subject, observed, expected, SLICES, message)
@@ -50,10 +47,10 @@ def check_published(scope: Scope, node: Node, item: Published, *, plugin: bool) 
         return not_judged(subject, "no DeviceClass chooses its devices; the node's device plugin offers what pods get", CLASSES)
     lost = {device.physical: device.id[2] for device in item.devices if device.physical not in reached and device.body.type != "vfio"}
     if lost or not chosen:
-        what = f"no DeviceClass chooses {_listed(sorted(lost.values()))}" if chosen else f"no DeviceClass chooses a device of {item.driver}"
+        what = f"no DeviceClass chooses {listed(sorted(lost.values()))}" if chosen else f"no DeviceClass chooses a device of {item.driver}"
         message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"
         return bad(subject, f"{observed}, {len(lost)} chosen by no DeviceClass", expected, f"{SLICES}, {CLASSES}", message)
-    return ok(subject, f"{observed}, chosen by {_listed(chosen)}", expected, f"{SLICES}, {CLASSES}")
+    return ok(subject, f"{observed}, chosen by {listed(chosen)}", expected, f"{SLICES}, {CLASSES}")
 
 
 def check_untainted(node: Node, item: Published) -> Finding:
@@ -65,7 +62,7 @@ def check_untainted(node: Node, item: Published) -> Finding:
     observed, expected = f"{total - len(tainted)} allocatable", f"{total} (published)"
     if tainted:
         message = (
-            f"{len(tainted)} of {total} devices of {item.driver} are tainted or ill ({_listed(tainted)}): new claims should not get them"
+            f"{len(tainted)} of {total} devices of {item.driver} are tainted or ill ({listed(tainted)}): new claims should not get them"
         )
         return bad(subject, observed, expected, SLICES, message)
     return ok(subject, observed, expected, SLICES)
@@ -98,8 +95,8 @@ def check_count(scope: Scope, node: Node, drivers: list[Published], machines: Ma
     subject = Subject("Node", f"{node.name} devices")
     for item in drivers:
         if doubled := twice(item):
-            message = f"{item.driver} publishes {_listed(doubled)}: one device is given to several pods"
-            yield bad(_part(node, item.driver), _listed(doubled), "each device once", SLICES, message)
+            message = f"{item.driver} publishes {listed(doubled)}: one device is given to several pods"
+            yield bad(_part(node, item.driver), listed(doubled), "each device once", SLICES, message)
     if any(item.incomplete for item in drivers):
         yield not_judged(subject, "a pool of it is not whole (ADV-01), so its devices cannot be counted", SLICES)
         return

@@ -16,7 +16,7 @@ from chaos.lease import LeaseView, read_lease
 from chaos.namespaces import SHARING
 from conformance.cli import confirming
 from conformance.cli.arguments import Parser, complain
-from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of, plain
+from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
 from conformance.policy_file import PolicyError
 from fixtures import ownership
 from fixtures.belongings import Belongings, belongings, remove
@@ -24,6 +24,7 @@ from fixtures.cluster import Cluster
 from fixtures.discovery import discover
 from fixtures.kinds import KINDS
 from fixtures.proof import ALIVE_SECONDS, SURELY, ProofView, living, read_folder, read_proofs
+from fixtures.text import plain
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
 
 PROGRAM = "gpu-conformance cleanup"

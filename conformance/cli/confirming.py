@@ -15,6 +15,7 @@ import msgspec
 from conformance.allowlist import OPTION, cluster_uid, not_allowed
 from conformance.policy_file import build_policy, read_policy_file
 from fixtures.cluster import Cluster
+from fixtures.text import plain
 
 
 class NotConfirmed(Exception):
@@ -65,11 +66,6 @@ def confirm(cluster: Cluster, plan: Sequence[str], consent: Consent, *, ask: Cal
         raise NotConfirmed("nobody is at a terminal to confirm it: expected --yes")
     if ask(f"type {plain(names[0])} to carry this out: ").strip() not in names:
         raise NotConfirmed("not confirmed, and nothing was touched")
-
-
-def plain(text: str) -> str:
-    """A text without anything that moves a terminal's cursor: what is not printable is shown by its code."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _asker() -> Callable[[str], str] | None:

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.fence.selection import admits, selects
-from conformance.ops.agents import agents, listed, missing_agents
+from conformance.ops.agents import agents, missing_agents
 from conformance.products import pools
 from conformance.req.amounts import looks_like_device
 from conformance.scope import Scope, held_by, matches, subject
 from conformance.templates import templates, unread
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Node, Pod, Taint, Toleration
+from fixtures.text import listed
 
 HARD = ("NoSchedule", "NoExecute")
 """Effects that keep pods away. PreferNoSchedule is a wish."""

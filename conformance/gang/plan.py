@@ -8,12 +8,13 @@ from itertools import pairwise
 import msgspec
 
 from conformance.gang.adapters.base import GANG_LABEL, Gang
-from conformance.places import Place, named, offers
+from conformance.places import Place, offers
 from conformance.reach import foreign_taints
 from conformance.scope import Scope
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Json, Node
 from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.text import listed
 
 HOSTNAME = "kubernetes.io/hostname"
 SCRIPT = "sleep 3600"
@@ -45,7 +46,7 @@ def make_plan(scope: Scope) -> Plan:
     exclusive = [place for place in found if not place.shared and not foreign_taints(scope, place.node)]
     if not exclusive:
         if any(not place.shared for place in found):
-            raise Inconclusive("NoFreeDevice", f"taints keep probes from every node with whole devices: {named(found)}")
+            raise Inconclusive("NoFreeDevice", f"taints keep probes from every node with whole devices: {listed(found)}")
         raise NotApplicable("SharedDevices", "all devices are shared (replicas), so a gang cannot be measured against whole devices")
     plans = sorted(_candidates(exclusive), key=lambda plan: (-len(plan.nodes), -plan.unit, plan.resource))
     if not plans:

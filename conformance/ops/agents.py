@@ -201,10 +201,3 @@ def is_ready(pod: Pod) -> bool:
     """Whether a pod's Ready condition is True and it is not being deleted."""
     ready = pod.condition("Ready")
     return ready is not None and ready.status == "True" and not pod.metadata.deletion_timestamp
-
-
-def listed(names: Iterable[str], limit: int = 5) -> str:
-    """Names for a sentence: the first few and how many more."""
-    all_names = list(names)
-    more = f" and {len(all_names) - limit} more" if len(all_names) > limit else ""
-    return ", ".join(all_names[:limit]) + more

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from conformance.ops.agents import Agent, agents, listed
+from conformance.ops.agents import Agent, agents
 from conformance.scope import Scope, matches, subject
 from conformance.templates import templates_in
 from fixtures.evidence import Finding, Subject, bad, ok, undecided
 from fixtures.models import Container, Pod, PodSpec
+from fixtures.text import listed
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"

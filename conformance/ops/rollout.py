@@ -13,7 +13,6 @@ from conformance.ops.agents import (
     full_name,
     is_named,
     is_ready,
-    listed,
     look_alikes,
     missing_agents,
     mounts_plugin_folder,
@@ -21,6 +20,7 @@ from conformance.ops.agents import (
 )
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.text import listed
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")

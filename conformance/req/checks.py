@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from conformance.ops.agents import listed
 from conformance.req.amounts import held, is_extended, looks_like_device, mapped_to_dra, problem
 from conformance.req.claimed import check_claims_can_be_met, check_given_once
 from conformance.scope import Scope, asked, matches, subject, whole
 from conformance.templates import Template, templates, unread
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
 from fixtures.models import Container, Node, Pod, PodSpec
+from fixtures.text import listed
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
 
