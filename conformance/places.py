@@ -7,7 +7,7 @@ import msgspec
 from conformance.claimable import Claimable, claimable
 from conformance.outputs.node_labels import advertisement
 from conformance.scope import Scope, whole
-from conformance.sorts import sort_of
+from conformance.sorts import GKE_CLIENTS, sort_of
 from fixtures.evidence import NotApplicable
 from fixtures.models import Node
 from fixtures.probes.claims import BY_CLASS
@@ -41,10 +41,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
-
-
-GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
-"""GKE shares devices without GFD's labels (facts 7.2)."""
 
 
 def is_shared(node: Node, resource: str) -> bool:

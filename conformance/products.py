@@ -1,4 +1,4 @@
-"""Pools: accelerator nodes of one product."""
+"""The product of an accelerator node, and the nodes of one product: a pool."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from conformance import platform_namespaces as platform
 from conformance.claims import Asking, Claims
 from conformance.components import Standing
 from conformance.drivers import DriverKind
-from conformance.marks import marks_of
+from conformance.node_marks import marks_of
 from conformance.platform_namespaces import Operator, PlatformNamespaces
 from conformance.policy import Policy
 from conformance.published import SLICES, TAINT_RULES, Published, Slices
@@ -206,7 +206,7 @@ class Scope:
 
     @cached_property
     def marks(self) -> dict[str, tuple[str, ...]]:
-        """Marks of nodes whose capacity offers no device (:mod:`conformance.marks`): no source of their own, but they stay."""
+        """Marks of nodes whose capacity offers no device (:mod:`conformance.node_marks`): no source of their own, but they stay."""
         globs = self.policy.accelerators.marks
         bare = [node for node in self.snapshot.nodes if not any(self.device_capacity(node).values())]
         found = {node.name: marks_of(node, self.is_device, lambda text: matches(text, globs)) for node in bare}

@@ -17,10 +17,13 @@ _MODEL = re.compile(
 _LONGEST_KEY = 317
 """Characters of a label's key (prefix, slash, name); what is longer is none that Kubernetes took."""
 
+GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+"""GKE shares devices without GFD's labels (facts 7.2)."""
+
 _NOT_OF_DEVICES = ("feature.node.kubernetes.io/", "nvidia.com/mig-")
 _SHARING = (
     "cloud.google.com/gke-gpu-sharing-strategy",
-    "cloud.google.com/gke-max-shared-clients-per-gpu",
+    GKE_CLIENTS,
     "nvidia.com/device-plugin.config",
 )
 """Labels by which nodes are told how to share, beside those of GPU Feature Discovery (facts 1.2, 7.2)."""

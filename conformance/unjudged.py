@@ -1,7 +1,7 @@
 """Accelerators of the cluster that no requirement judged, and kinds that every cluster has and a snapshot lacks.
 
 An accelerator is known here by the device resource that a node offers. It was judged when a requirement about devices has a yes or
-a no of a node that offers it. Devices that only claims reach are :mod:`conformance.missing_rows`'s.
+a no of a node that offers it. Devices that only claims reach are :mod:`conformance.missing_areas`'s.
 """
 
 from __future__ import annotations

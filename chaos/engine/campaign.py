@@ -34,6 +34,7 @@ from chaos.settings import Settings
 from chaos.target import Plan
 from chaos.trouble import LeaseRefused, LedgerError
 from chaos.verdict import judge
+from conformance.allowlist import cluster_uid
 from conformance.policy import Policy
 from fixtures.chaos_record import ChaosResult
 from fixtures.cluster import Cluster
@@ -271,10 +272,7 @@ def identify(cluster: Cluster, target: Target) -> Access:
     served = discover(cluster)
     versions = {key: _choose(KINDS[key].versions, served[key]) for key in KINDS if served.get(key)}
     cluster.learn_versions(versions)
-    answer = cluster.get("namespaces", "kube-system")
-    if not answer.ok:
-        raise ApiTrouble(answer.reason, f"namespace kube-system: {answer.status} {answer.message}")
-    target.cluster_uid = str((answer.json().get("metadata") or {}).get("uid") or "")
+    target.cluster_uid = cluster_uid(cluster)
     return Access(versions=versions)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.asked_nodes import Asked, choose, in_turns, per_node
 from conformance.fence.waiting import disturbed, image_trouble, unschedulable, why_not_running
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.places import NVIDIA_DRIVER, VENDOR, Place, offers
 from conformance.products import product_label, product_of
 from conformance.reach import probe_tolerations
-from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, NotApplicable, Subject, bad, ok, undecided
 from fixtures.models import Node, Pod

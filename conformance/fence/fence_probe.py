@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.asked_nodes import kept_away, late, left_out, turns
 from conformance.fence.checks import hard_taints
 from conformance.fence.waiting import ran, unschedulable, why_not_running
 from conformance.outputs.events import ReasonKind
 from conformance.products import pools, product_of
 from conformance.reach import foreign_taints, probe_tolerations
-from conformance.reached import kept_away, late, left_out, turns
 from conformance.scope import Scope, subject
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
 from fixtures.models import Json, Node, Pod, Toleration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from conformance.marks import is_faint
+from conformance.node_marks import is_faint
 from conformance.reach import withheld
 from conformance.scope import Scope, whole
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from conformance.asked_nodes import Asked, choose, in_turns, per_node
 from conformance.iso.asking import Ran, hold, pinned, run
 from conformance.iso.judging import judge_blind, judge_disjoint, judge_holder, sight_of
 from conformance.iso.sight import END, HOLD, LOOK, Sight
 from conformance.places import Place, listable, runtime_classes, unlistable
-from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope
 from fixtures.evidence import Finding, NotApplicable, Subject, not_judged, undecided
 from fixtures.probes.workspace import Workspace

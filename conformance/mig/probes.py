@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.asked_nodes import Asked, choose, in_turns, per_node
 from conformance.iso.asking import Ran, hold, pinned
 from conformance.iso.sight import END, HOLD
 from conformance.mig.pending import FACTOR, judge_pending, watch_pending
@@ -15,7 +16,6 @@ from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import Listing, parse_listing
 from conformance.outputs.unreadable import Unreadable
 from conformance.places import Place
-from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope, whole
 from fixtures.evidence import Finding, NotApplicable, bad, ok, undecided
 from fixtures.models import Node

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from conformance.asked_nodes import Asked, choose, in_turns, kept_away, left_out, of_nodes
 from conformance.iso.asking import pinned, run
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
 from conformance.net.sight import LOOK, judge_sight
 from conformance.places import Place
-from conformance.reached import Asked, choose, in_turns, kept_away, left_out, of_nodes
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable
 from fixtures.models import Json, Node

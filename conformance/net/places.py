@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from conformance.asked_nodes import kept_away
 from conformance.net.advertising import KIND_LABELS, allocatable, fabric_resources
-from conformance.reached import kept_away
 from conformance.scope import Scope, whole
 from fixtures.evidence import Inconclusive, NotApplicable
 from fixtures.models import Node

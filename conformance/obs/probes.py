@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.asked_nodes import choose
 from conformance.fence.waiting import disturbed
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from conformance.places import Place, offers
-from conformance.reached import choose
 from conformance.scope import Scope
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 from fixtures.models import Json, Pod, Toleration

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from conformance import unjudged, unmatched, unread
-from conformance.missing_rows import missing_rows
+from conformance.missing_areas import missing_areas
 from conformance.plugin.baseline import compare_with
 from conformance.plugin.gate import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.state import State
@@ -111,7 +111,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
         if unjudged.is_whole(found):
             told.append(_as_read(unjudged.accelerators(scope, results)))
             told.append(_as_read(unjudged.probes(scope, found, state.catalogue, state.options.access)))
-            told.append(_as_read(_missing_rows(state)))
+            told.append(_as_read(_missing_areas(state)))
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(told)]))
         found.notes = [
             *unread.notes(state.catalogue.by_id.values(), state.snapshot),
@@ -129,10 +129,10 @@ def _as_read(sentences: Iterable[str]) -> Iterator[str]:
         yield error.message
 
 
-def _missing_rows(state: State) -> Iterator[str]:
+def _missing_areas(state: State) -> Iterator[str]:
     """What the cluster has and the catalogue has no requirement for."""
     if state.has_snapshot and state.snapshot.served("nodes") and not state.snapshot.listing("nodes").trouble:
-        yield from missing_rows(state.scope, {one.area for one in state.catalogue.by_id.values()})
+        yield from missing_areas(state.scope, {one.area for one in state.catalogue.by_id.values()})
 
 
 def chaos_record(state: State, report: Report) -> ChaosReport | None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.asked_nodes import Asked, choose, in_turns, per_node
 from conformance.iso.asking import Ran, pinned, run
 from conformance.iso.judging import SOURCE, sight_of
 from conformance.iso.sight import LOOK
 from conformance.places import Place, listable, offers, unlistable
 from conformance.psa.levels import server_minor
-from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope
 from fixtures.cluster import Answer
 from fixtures.evidence import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided

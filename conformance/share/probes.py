@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.asked_nodes import Asked, choose, in_turns, per_node
 from conformance.iso.asking import Ran, hold, pinned
 from conformance.iso.judging import sight_of
 from conformance.iso.sight import END, HOLD, Sight
 from conformance.mig.pending import FACTOR, Waited, judge_pending, watch_pending
 from conformance.places import Place, listable, places_of
-from conformance.reached import Asked, choose, in_turns, per_node
 from conformance.scope import Scope
 from conformance.share.units import Shared, shared_resources
 from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided

@@ -12,7 +12,7 @@ from conformance.adv.checks import check_advertised, check_allocatable, check_ar
 from conformance.fence.checks import check_aimed, check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
 from conformance.inv.judged import check_judged
-from conformance.missing_rows import missing_rows
+from conformance.missing_areas import missing_areas
 from conformance.places import offers
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
@@ -104,7 +104,7 @@ def test_every_check_ends_on_malformed_objects(kind: str) -> None:
             except NotApplicable:
                 continue
         assert offers(scope)
-        assert list(missing_rows(scope, set()))
+        assert list(missing_areas(scope, set()))
 
 
 def test_claims_of_pods_may_be_anything() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from conformance.asked_nodes import Asked, choose, in_turns, left_out, per_node
 from conformance.places import Place, listable, offers, unlistable
-from conformance.reached import Asked, choose, in_turns, left_out, per_node
 from conformance.scope import Scope
 from conformance.sorts import sort_of
 from fixtures.evidence import Evidence, Finding, Inconclusive, Outcome, Subject, bad, ok

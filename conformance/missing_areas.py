@@ -1,4 +1,4 @@
-"""What a cluster has that no requirement of the catalogue is about yet: a run over it is not conformant, whatever it judged. Pure."""
+"""Areas that the catalogue lacks and the cluster needs: a run over it is not conformant, whatever it judged. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from conformance.scope import Scope
 DRA = "DRA"
 
 
-def missing_rows(scope: Scope, areas: Collection[str]) -> Iterator[str]:
-    """A sentence per kind of offer that the catalogue's areas leave out."""
+def missing_areas(scope: Scope, areas: Collection[str]) -> Iterator[str]:
+    """A sentence for each area that is not among ``areas`` although something in the cluster calls for it."""
     if DRA in areas:
         return
     nodes = [

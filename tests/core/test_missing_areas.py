@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.missing_rows import missing_rows
+from conformance.missing_areas import missing_areas
 from fixtures.models import Json
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.dra import a_slice
@@ -22,6 +22,6 @@ DRA_ONLY = a_node("gpu-1", capacity={"nvidia.com/gpu": "0"})
     ],
 )
 def test_devices_that_only_claims_reach_are_named(slices: list[Json], areas: set[str], word: str) -> None:
-    found = list(missing_rows(a_scope(nodes=[a_node(), DRA_ONLY, a_cpu_node()], resourceslices=slices), areas))
+    found = list(missing_areas(a_scope(nodes=[a_node(), DRA_ONLY, a_cpu_node()], resourceslices=slices), areas))
     assert bool(found) is bool(word)
     assert word in "".join(found)
