@@ -10,9 +10,9 @@ import msgspec
 from conformance.device_class import DeviceClass, device_class, drivers_of, expressions_of
 from conformance.drivers import DriverKind
 from conformance.outputs.yaml_text import mapping, sequence, text_of
-from conformance.published import CLAIMS, CLASSES, TEMPLATES, DeviceId, Slices
+from conformance.published import CLASSES, DeviceId, Slices
 from fixtures.models import Json
-from fixtures.probes.claims import BY_CLASS
+from fixtures.probes.claims import BY_CLASS, CLAIMS, TEMPLATES
 from fixtures.snapshot import Snapshot
 
 

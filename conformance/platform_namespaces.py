@@ -15,6 +15,7 @@ import msgspec
 
 from conformance.policy import Tenants
 from fixtures.models import Json, Namespace
+from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.proof import PROOF, proofs_of
 
 CLUSTER_POLICIES = "nvidia.com/clusterpolicies"
@@ -25,7 +26,6 @@ OPERATORS = (CLUSTER_POLICIES, NIC_CLUSTER_POLICIES)
 CLUSTER_VERSIONS = "config.openshift.io/clusterversions"
 """Served on OpenShift only: a tenant can add no kind to a cluster."""
 
-PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
 READS = (*OPERATORS, PRIORITY_CLASSES)
 """Kinds that are listed to tell the platform's namespaces."""
 

@@ -18,8 +18,6 @@ from fixtures.models import Json
 
 SLICES = "resource.k8s.io/resourceslices"
 CLASSES = "resource.k8s.io/deviceclasses"
-CLAIMS = "resource.k8s.io/resourceclaims"
-TEMPLATES = "resource.k8s.io/resourceclaimtemplates"
 TAINT_RULES = "resource.k8s.io/devicetaintrules"
 
 DeviceId = tuple[str, str, str]

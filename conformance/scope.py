@@ -24,6 +24,7 @@ from fixtures import quantity
 from fixtures.evidence import Subject
 from fixtures.kinds import KINDS
 from fixtures.models import Container, Json, Node, Pod, PodSpec, Taint, Toleration
+from fixtures.ownership import PRIORITY_CLASSES
 from fixtures.snapshot import Snapshot
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -124,10 +125,6 @@ class Scope:
     def is_rdma(self, resource: str) -> bool:
         """Whether a resource name is an RDMA resource by the policy."""
         return matches(resource, self.policy.network.resources)
-
-    def device_requests(self, container: Container) -> dict[str, str | int | float]:
-        """Device quantities a container asks for: its requests, and limits that were not copied yet."""
-        return {name: value for name, value in _written(container).items() if self.is_device(name)}
 
     def devices_of(self, spec: PodSpec) -> dict[str, int]:
         """Devices a pod holds, as the scheduler counts them (:func:`held_by`)."""
@@ -280,7 +277,7 @@ class Scope:
     @cached_property
     def platform(self) -> PlatformNamespaces:
         """The platform's namespaces, and what proves them."""
-        runs = platform.namespaces_of_runs(self._whole(platform.PRIORITY_CLASSES), self._whole("namespaces"))
+        runs = platform.namespaces_of_runs(self._whole(PRIORITY_CLASSES), self._whole("namespaces"))
         proven = {**platform.exempt(self._operators), **runs}
         served = bool(self._whole(platform.CLUSTER_VERSIONS)) or platform.CLUSTER_VERSIONS in self.snapshot.versions
         nodes = any(platform.OPENSHIFT_NODE in node.metadata.label for node in self._whole("nodes"))

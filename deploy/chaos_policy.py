@@ -12,28 +12,30 @@ from typing import Any
 from chaos import namespaces
 from chaos.ledger.objects import CREATED, DELETED
 from deploy.rights import NAMESPACE
+from fixtures.ownership import CLUSTER_SCOPED_KEYS
 from fixtures.probes.limits import NETWORK_POLICIES, QUOTAS
 
 ACCOUNT = "gpu-conformance-chaos"
 NAME = "gpu-conformance-chaos"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
-CLUSTER_SCOPED = (
-    "namespaces",
-    "scheduling.k8s.io/priorityclasses",
-    "scheduling.volcano.sh/queues",
-    "kueue.x-k8s.io/clusterqueues",
-    "kueue.x-k8s.io/resourceflavors",
+WITHIN = (
+    *(key for key in CREATED if key not in (*DELETED, *CLUSTER_SCOPED_KEYS, "pods")),
+    NETWORK_POLICIES,
+    QUOTAS,
+    "kueue.x-k8s.io/workloads",
 )
-"""Kinds of :data:`chaos.ledger.objects.CREATED` that no namespace holds: their own names have to begin so."""
-
-WITHIN = (*(key for key in CREATED if key not in (*DELETED, *CLUSTER_SCOPED, "pods")), NETWORK_POLICIES, QUOTAS, "kueue.x-k8s.io/workloads")
-"""Kinds that are created and deleted in the account's own namespaces alone."""
+    *(key for key in CREATED if key not in (*DELETED, *CLUSTER_SCOPED_KEYS, "pods")),
+    NETWORK_POLICIES,
+    QUOTAS,
+    "kueue.x-k8s.io/workloads",
+)
+"""Kinds that are created and deleted in the account's own namespaces alone; those that no namespace holds have such names themselves."""
 
 
 def documents() -> list[dict[str, Any]]:
     """The policy and its binding."""
-    own, scoped = namespaces.SHARED, [key.rpartition("/")[2] for key in CLUSTER_SCOPED]
+    own, scoped = namespaces.SHARED, [key.rpartition("/")[2] for key in CLUSTER_SCOPED_KEYS]
     name = "request.operation == 'CREATE' ? (has(object.metadata.name) ? object.metadata.name : '') : request.name"
     spec = {
         "failurePolicy": "Fail",
@@ -41,7 +43,7 @@ def documents() -> list[dict[str, Any]]:
             "resourceRules": [
                 *_rules(("pods",), "CREATE"),
                 *_rules(WITHIN, "CREATE", "DELETE"),
-                *_rules(CLUSTER_SCOPED, "CREATE", "UPDATE", "DELETE"),
+                *_rules(CLUSTER_SCOPED_KEYS, "CREATE", "UPDATE", "DELETE"),
             ]
         },
         "matchConditions": [{"name": "the-account", "expression": f"request.userInfo.username == '{USER}'"}],

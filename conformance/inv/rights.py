@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.needs import Needs
-from conformance.published import CLAIMS, SLICES, TEMPLATES
+from conformance.published import SLICES
 from fixtures import access
 from fixtures.cluster import Answer, Cluster
 from fixtures.evidence import Finding, Subject, ok, undecided
 from fixtures.kinds import KINDS
 from fixtures.models import Json
+from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.snapshot import Snapshot
 from fixtures.trouble import ApiTrouble
 

@@ -1,4 +1,4 @@
-"""From results to one verdict and one exit code (DESIGN.md, "Exit codes"). Pure."""
+"""From results to one verdict and one exit code (README, "exit code"). Pure."""
 
 from __future__ import annotations
 

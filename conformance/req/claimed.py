@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from conformance.claimable import could_choose
 from conformance.claims import Holder, Request
 from conformance.drivers import DriverKind
-from conformance.published import CLAIMS, CLASSES, SLICES, DeviceId, Published, PublishedDevice
+from conformance.published import CLASSES, SLICES, DeviceId, Published, PublishedDevice
 from conformance.scope import Scope, subject
 from fixtures import quantity
 from fixtures.evidence import Finding, Subject, bad, not_judged, ok, undecided
 from fixtures.models import Pod
+from fixtures.probes.claims import CLAIMS
 from fixtures.text import listed
 
 _SOURCE = "allocations of ResourceClaims, ResourceSlices"

@@ -12,7 +12,7 @@ from conformance.fence.device_probe import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.policy import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
-from conformance.published import CLAIMS, CLASSES, SLICES, TEMPLATES
+from conformance.published import CLASSES, SLICES
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.quantity_probe import counted_resource
 from conformance.req.quota_probe import ask_quota, judge_quota
@@ -21,6 +21,7 @@ from fixtures.cluster import Cluster
 from fixtures.collect import collect
 from fixtures.evidence import Finding, Outcome
 from fixtures.ownership import RUN_LABEL
+from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.embedded import EmbeddedCluster
 

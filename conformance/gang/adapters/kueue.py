@@ -1,4 +1,4 @@
-"""Kueue: plain pods as a group, admitted by the quota of a queue of this run (facts 4.4; local.md, gangs on the real scheduler)."""
+"""Kueue: plain pods as a group, admitted by the quota of a queue of this run (facts 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gang scheduling of Kubernetes itself: PodGroups of ``scheduling.k8s.io``, since 1.36 (facts 4.2; local.md)."""
+"""The gang scheduling of Kubernetes itself: PodGroups of ``scheduling.k8s.io``, since 1.36 (facts 4.2)."""
 
 from __future__ import annotations
 
