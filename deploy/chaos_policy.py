@@ -25,11 +25,6 @@ WITHIN = (
     QUOTAS,
     "kueue.x-k8s.io/workloads",
 )
-    *(key for key in CREATED if key not in (*DELETED, *CLUSTER_SCOPED_KEYS, "pods")),
-    NETWORK_POLICIES,
-    QUOTAS,
-    "kueue.x-k8s.io/workloads",
-)
 """Kinds that are created and deleted in the account's own namespaces alone; those that no namespace holds have such names themselves."""
 
 
