@@ -23,6 +23,8 @@ NAME = "gpu-conformance-chaos"
 HALT = "gpu-conformance.io/halt"
 HALTED_BY = "gpu-conformance.io/halted-by"
 _SECONDS = 15
+_MOST_SECONDS = 3600
+"""A Lease that says more was written by nobody of ours: a run renews it every few seconds."""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,15 +78,16 @@ def look(lease: Json) -> LeaseView:
     """Read a Lease."""
     spec, annotations = lease.get("spec") or {}, field(lease, "metadata", "annotations") or {}
     try:
-        renewed = datetime.fromisoformat(str(spec["renewTime"])) if spec.get("renewTime") else None
+        renewed = datetime.fromisoformat(str(spec.get("renewTime")))
     except ValueError:
         renewed = None
+    seconds = spec.get("leaseDurationSeconds")
     return LeaseView(
         uid=uid_of(lease),
         version=str(field(lease, "metadata", "resourceVersion") or ""),
         identity=plain(str(spec.get("holderIdentity") or "")),
-        renewed=renewed,
-        seconds=int(spec.get("leaseDurationSeconds") or _SECONDS),
+        renewed=renewed if renewed is not None and renewed.tzinfo is not None else None,
+        seconds=seconds if isinstance(seconds, int) and 0 < seconds <= _MOST_SECONDS else _SECONDS,
         halted=plain(str(annotations.get(HALTED_BY) or "somebody")) if str(annotations.get(HALT)).lower() == "true" else "",
     )
 

@@ -7,7 +7,7 @@ and it holds nobody up: otherwise a tenant could keep everybody from working.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,8 @@ from fixtures.proof import ProofView, read_proofs
 from fixtures.text import plain
 
 ATTACK = "possible attack"
+_TOLD = 20
+"""Lines about what does not count. Whoever wrote it decides how many there would be."""
 
 
 class Ledgers(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +61,8 @@ def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Led
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
     space = namespaces.find_shared(cluster)
     found, unreadable = view.readable(cluster, space) if space else ([], {})
-    theirs, garbage, strange = _strange(cluster, {run.run_id for run in found})
     runs, forged, vouched = [], [], {run_id: proof.digests for run_id, proof in proofs.items() if proof.digests}
+    theirs, garbage, strange = _strange(cluster, {run.run_id for run in found}, vouched)
     lost = dict(vouched)
     whole = set()
     for run in [*found, *theirs]:
@@ -72,18 +74,23 @@ def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Led
         lost[run.run_id] = lost.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
     garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
     garbage += [text for run_id, text in unreadable.items() if run_id not in garbled]
-    forged += [f"{ATTACK}: {plain(text)}; nothing vouches for it" for text in garbage] + strange
+    forged = [*strange, *forged, *(f"{ATTACK}: {plain(text)[:400]}; nothing vouches for it" for text in garbage)]
     return Ledgers(
         runs=tuple(runs),
         lost={run_id: digests for run_id, digests in lost.items() if digests},
         unreadable=tuple(garbled.values()),
-        forged=tuple(forged),
+        forged=_first(forged),
         proofs=proofs,
         whole=frozenset(whole),
     )
 
 
-def _strange(cluster: Cluster, known: Collection[str]) -> tuple[list[RunView], list[str], list[str]]:
+def _first(lines: Sequence[str]) -> tuple[str, ...]:
+    more = len(lines) - _TOLD
+    return (*lines[:_TOLD], f"{ATTACK}: {more} more that nothing vouches for") if more > 0 else tuple(lines)
+
+
+def _strange(cluster: Cluster, known: Collection[str], vouched: Collection[str]) -> tuple[list[RunView], list[str], list[str]]:
     """What a namespace of the usual name holds that is not proven to be ours: ledgers, what cannot be read, and lines about itself.
 
     A true entry is true wherever it is kept. What is missing there says nothing, and its own word for what is closed neither.
@@ -91,7 +98,7 @@ def _strange(cluster: Cluster, known: Collection[str]) -> tuple[list[RunView], l
     told = namespaces.stranger(cluster)
     if not told:
         return [], [], []
-    theirs, garbage = view.readable(cluster, namespaces.SHARED)
+    theirs, garbage = view.strangers(cluster, namespaces.SHARED, {*vouched} - {*known})
     runs = [msgspec.structs.replace(run, experiments=tuple(map(_open_alone, run.experiments))) for run in theirs if run.run_id not in known]
     return runs, list(garbage.values()), [f"{ATTACK}: {told}" if theirs or garbage else told]
 

@@ -6,11 +6,12 @@ those that are closed (``1-14,16``), which is all that is kept of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from chaos.ledger.access import accepted, field, uid_of
+from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.ledger.record import Entry, State
 from chaos.trouble import LedgerError
@@ -25,6 +26,13 @@ PREFIX = "gpu-conformance-chaos-"
 """What the name of a run's ledger has before the run's id."""
 
 COMPONENT = {"app.kubernetes.io/component": "chaos-ledger"}
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_MOST_NUMBERS = 100_000
+"""Closed entries of one experiment of one run. Whoever writes the ranges decides how many there would be."""
+
+_FEW = 8
+"""Ledgers of a stranger that are read to be told. Written in escapes, each of them may be a body of several megabytes."""
 
 
 def name_of(run_id: str) -> str:
@@ -83,7 +91,10 @@ def _experiment(where: str, experiment: str, data: Mapping[str, str]) -> Experim
     lines, kept = parse(content, f"ConfigMap {where}")
     if kept < len(content):
         raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} ends within a line")
-    armed = {line.seq for line in lines if line.entry is not None}
+    entries = [line.seq for line in lines if line.entry is not None]
+    armed = set(entries)
+    if len(armed) < len(entries):
+        raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} holds two entries of one number")
     if any(line.seq not in armed or line.state is State.VERIFIED for line in lines):
         raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} has lines of entries that it does not hold open")
     return ExperimentView(experiment=experiment, lines=tuple(lines), closed=numbers(data.get(experiment + CLOSED, "")))
@@ -93,10 +104,11 @@ def numbers(text: str) -> frozenset[int]:
     """``1-3,7`` as numbers. Raises :class:`LedgerError` for anything else."""
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) - int(first) > 100_000:
-            raise LedgerError(f"closed entries: {text[:60]!r} is no list of numbers")
-        found.update(range(int(first), int(last or first) + 1))
+        match = _RANGE.fullmatch(part)
+        numbered = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not numbered or len(found) + len(numbered) > _MOST_NUMBERS:
+            raise LedgerError(f"closed entries: {plain(text[:60])!r} is no list of numbers")
+        found.update(numbered)
     return frozenset(found)
 
 
@@ -116,12 +128,30 @@ def readable(cluster: Cluster, space: str) -> tuple[list[RunView], dict[str, str
 
     Anybody who can write ConfigMaps may have made any of them. Raises ApiTrouble.
     """
+    return _sorted(_listed(cluster, space))
+
+
+def strangers(cluster: Cluster, space: str, runs: Collection[str]) -> tuple[list[RunView], dict[str, str]]:
+    """The same in a namespace that is not known to be ours: the ledgers of some runs, and the first few of any others.
+
+    Whoever made it may put as much into it as he likes. Raises ApiTrouble.
+    """
+    named = [found for run in sorted(runs) if (found := read(cluster, "configmaps", name_of(run), space)) is not None]
+    names = {str(field(item, "metadata", "name")) for item in named}
+    few = _listed(cluster, space, limit=_FEW)[:_FEW]
+    return _sorted([*named, *(item for item in few if field(item, "metadata", "name") not in names)])
+
+
+def _listed(cluster: Cluster, space: str, limit: int = 0) -> list[Json]:
     selector = ",".join(f"{key}={value}" for key, value in {ownership.MANAGED_BY: ownership.SUITE, **COMPONENT}.items())
-    answer = cluster.request("GET", cluster.path("configmaps", space), query={"labelSelector": selector})
-    if answer.status == 404:
-        return [], {}
+    query = {"labelSelector": selector, **({"limit": str(limit)} if limit else {})}
+    answer = cluster.request("GET", cluster.path("configmaps", space), query=query)
+    return [] if answer.status == 404 else list(accepted(answer, "list ledgers").json().get("items") or ())
+
+
+def _sorted(items: Iterable[Json]) -> tuple[list[RunView], dict[str, str]]:
     found, unreadable = [], {}
-    for item in accepted(answer, "list ledgers").json().get("items") or ():
+    for item in items:
         try:
             found.append(view(item))
         except LedgerError as error:

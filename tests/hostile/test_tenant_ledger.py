@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from chaos.acting import Acting
 from chaos.bounds import Terms
 from chaos.cli import main
 from chaos.holding import ChaosLease
+from chaos.lease import HALT, look
 from chaos.ledger import authentic, view
 from chaos.ledger.nodes import NodeLabels
 from chaos.ledger.record import Entry, Line, State, digest, encode, now
@@ -145,6 +147,79 @@ def test_garbage_holds_nobody_up(cluster: Cluster) -> None:
     lease.abandon()
     assert lease.forged
     assert all(line.startswith(authentic.ATTACK) for line in lease.forged)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    ["9" * 5000, ",".join(["1-100001"] * 60_000), "1-99999,200000-299999", "٣", "3-1"],
+    ids=["digits", "ranges", "two", "words", "back"],
+)
+def test_numbers_without_bound_hold_nobody_up(cluster: Cluster, closed: str) -> None:
+    plant(cluster)
+    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.verified": closed}}, namespaces.SHARED).ok
+    before = time.monotonic()
+    told = status(cluster).forged
+    assert time.monotonic() - before < 5
+    assert any("no list of numbers" in line for line in told), told
+
+
+def test_a_flood_of_ledgers_costs_a_page_and_is_told_in_a_few_lines(cluster: Cluster) -> None:
+    """Whoever makes a namespace may fill it: reading all of it would be an answer too large, and that would hold everybody up."""
+    for number in range(30):
+        run = f"20261121-140000-{number:04x}"
+        plant(cluster, forged_line("node.labels", {}, run), run_id=run)
+    asked = cluster.requests().bytes
+    told = status(cluster).forged
+    assert "made by somebody else" in told[0]
+    assert 5 < len(told) <= 21
+    assert cluster.requests().bytes - asked < 30_000
+
+
+def test_lines_about_what_does_not_count_are_few(cluster: Cluster) -> None:
+    lines = [forged_line("node.labels", {}) for _ in range(50)]
+    numbered = [
+        msgspec.structs.replace(line, seq=seq, entry=msgspec.structs.replace(line.entry, seq=seq))
+        for seq, line in enumerate(lines, 1)
+        if line.entry is not None
+    ]
+    plant(cluster, *numbered)
+    told = status(cluster).forged
+    assert len(told) == 21
+    assert "31 more" in told[-1]
+
+
+def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Path) -> None:
+    """Its name is known from what vouches for it, so it is read by name."""
+    stripped(cluster, tmp_path)
+    anchor = namespaces.ANCHOR
+    assert cluster.delete("scheduling.k8s.io/priorityclasses", anchor).ok
+    for number in range(12):
+        plant(cluster, run_id=f"20251121-140000-{number:04x}")
+    done = recover(cluster, seconds=5)
+    assert done.restored == 1
+    assert product(cluster) == "H100"
+
+
+def test_two_entries_of_one_number_are_no_ledger(cluster: Cluster) -> None:
+    """A forged entry must not count because a true one has its number."""
+    plant(cluster, forged_line("node.labels", {}), forged_line("host.command", PRIVILEGED))
+    told = status(cluster).forged
+    assert any("two entries of one number" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"leaseDurationSeconds": "soon", "renewTime": "2026-11-21T12:00:00"},
+        {"leaseDurationSeconds": -3, "renewTime": "99999-01-01T00:00:00Z"},
+        {"leaseDurationSeconds": 10**30, "renewTime": 5},
+        {"leaseDurationSeconds": [], "renewTime": ["x"], "holderIdentity": {}},
+    ],
+)
+def test_a_lease_may_say_anything(spec: dict[str, Any]) -> None:
+    found = look({"metadata": {"name": "a", "uid": "u", "annotations": {HALT: "TRUE"}}, "spec": spec})
+    assert (found.seconds, found.age(), found.holder) == (15, None, None)
+    assert found.halted == "somebody"
 
 
 def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_path: Path) -> None:
