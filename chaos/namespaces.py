@@ -16,7 +16,7 @@ from chaos.ledger.access import accepted, field, read, uid_of
 from chaos.rights import Reviewer, Right
 from fixtures import ownership
 from fixtures.belongings import belongings
-from fixtures.cluster import Answer, Cluster
+from fixtures.cluster import Cluster
 from fixtures.models import Json
 from fixtures.probes import limits
 from fixtures.proof import CHAOS_PREFIX, Proof, ProofView, read_proofs
@@ -172,10 +172,8 @@ def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undo
     if found is None:
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         labels = {**ownership.labels(run_id), **_MESHES_OUT, **_security(level)}
-        meta = {"name": name, "labels": labels, "annotations": proof.will_create("namespaces", name)}
-        answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        if not proof.confirm("namespaces", name, answer):
-            raise _not_own(name, run_id) if answer.status == 409 else _refused(answer, f"create namespace {name}")
+        if not _created(cluster, proof, name, labels):
+            raise _not_own(name, run_id)
     else:
         require_own(cluster, found, run_id)
     bound(cluster, name, run_id, limits.quota(PODS, {}), needed=not undoing)
@@ -203,10 +201,6 @@ def _not_own(name: str, run_id: str) -> ApiTrouble:
     return ApiTrouble("AlreadyExists", f"namespace {name} is there, and not proven to be of run {run_id}: {why}")
 
 
-def _refused(answer: Answer, what: str) -> ApiTrouble:
-    return ApiTrouble(answer.reason, f"{what}: {answer.status} {answer.message}")
-
-
 def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[ownership.Leftover]:
     """Remove what the run created cluster-wide, as its proof knows it, its namespaces with all that is in them; what is still there.
 
@@ -215,7 +209,7 @@ def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) 
     views = read_proofs(cluster, run_id)
     found = belongings(cluster, views, run_id)
     left = ownership.remove(cluster, list(found.objects), seconds=seconds)
-    if any(name == f"{CHAOS_PREFIX}-{run_id}" for view in views.values() for name, _ in view.classes):
+    if any(view.has_class(CHAOS_PREFIX) for view in views.values()):
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         proof.settle({(item.key, item.name) for item in left})
     return left

@@ -206,13 +206,13 @@ class _Proofs:
     @property
     def ended(self) -> list[str]:
         """Runs of chaos whose processes are known to have ended."""
-        known = [view for run_id, view in self._views.items() if _class_of(view) and run_id != namespaces.SHARING]
+        known = [view for run_id, view in self._views.items() if view.has_class(CHAOS_PREFIX) and run_id != namespaces.SHARING]
         return [view.run_id for view in known if view.alive() is False]
 
     def of(self, run_id: str) -> Proof | None:
         """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""
         view = self._views.get(run_id)
-        if run_id not in self._proofs and view is not None and _class_of(view):
+        if run_id not in self._proofs and view is not None and view.has_class(CHAOS_PREFIX):
             self._proofs[run_id] = Proof.open(self._cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         return self._proofs.get(run_id)
 
@@ -222,11 +222,6 @@ class _Proofs:
         if (proof := self.of(run_id)) is not None:
             proof.forget(unwritten)
             proof.close()
-
-
-def _class_of(proof: ProofView) -> bool:
-    """Whether the cluster holds the proof of a run of chaos."""
-    return any(name == f"{CHAOS_PREFIX}-{proof.run_id}" for name, _ in proof.classes)
 
 
 class _Found(msgspec.Struct):

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fixtures.coverage import is_judged
+from fixtures.coverage import DECIDED, is_judged
 from fixtures.record import Cause, Report, Result, SubjectResult, Verdict
 from reports.text import one_line
 
-_DECIDED = (Verdict.PASSED, Verdict.FAILED, Verdict.WARNED, Verdict.WAIVED)
 _STAY = frozenset(
     {"node", "agent", "pool", "resource", "device", "daemonset", "clusterpolicy", "gpucluster", "nicclusterpolicy", "resourceslice"}
 )
@@ -59,7 +58,7 @@ def subjects(old: Result, new: Result) -> Iterator[Lost]:
     after: dict[str, set[Verdict]] = {}
     for subject in new.subjects:
         after.setdefault(key(subject), set()).add(subject.verdict)
-    before = {key(subject): subject for subject in old.subjects if subject.verdict in _DECIDED}
+    before = {key(subject): subject for subject in old.subjects if subject.verdict in DECIDED}
     messages = {key(subject): subject.message for subject in new.subjects}
     for name, subject in before.items():
         if after.get(name) == {Verdict.NOT_APPLICABLE}:
@@ -84,7 +83,7 @@ def _counted(old: Result, new: Result) -> Iterator[Lost]:
 
 def _counts(result: Result) -> Counter[str]:
     """Judged subjects by kind, each named once."""
-    return Counter(kind for kind, _ in {(one.kind.lower(), key(one)) for one in result.subjects if one.verdict in _DECIDED})
+    return Counter(kind for kind, _ in {(one.kind.lower(), key(one)) for one in result.subjects if one.verdict in DECIDED})
 
 
 def named(requirement: str, lost: str) -> tuple[str, ...]:
