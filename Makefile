@@ -12,7 +12,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local faults docs lock clean
+.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local chaos-selfcheck faults docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16

@@ -1,6 +1,7 @@
 """Injector pods: the one way in which anything is done on a host. A short-lived privileged pod runs one host program.
 
-No shell is involved: the program and its arguments are the container's command, so nothing a cluster says is ever interpreted.
+The program and its arguments are the container's command. Where the program is a shell, its script is the suite's own, and names of units
+and devices are checked before they are put into it: nothing a cluster says is ever interpreted.
 
 Unlike canaries, injectors name no PriorityClass. They take nobody's place whatever class the cluster gives them: they are bound by name,
 past the scheduler, which alone preempts by class; a kubelet makes room for system-critical classes only, and those are no cluster's
