@@ -14,14 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.cli import confirming
+from conformance.cli import confirming, target
 from conformance.cli.arguments import Parser, complain
 from conformance.plugin.opening import Opened, open_target
 from conformance.plugin.options import Options
 from conformance.policy import Policy
 from conformance.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures import ownership
-from fixtures.cluster import Cluster
 from fixtures.localcluster.release import DEFAULT_MINOR
 from fixtures.record import Verdict
 from fixtures.trouble import ApiTrouble, ClusterUnreachable
@@ -89,22 +88,12 @@ def _parser() -> Parser:
 
 
 def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
-    command.add_argument("--kubeconfig", metavar="FILE", default="")
-    command.add_argument("--context", metavar="NAME")
-    command.add_argument("--in-cluster", action="store_true")
+    target.add_options(command)
     if simulated:
         command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="")
         local = f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate"
         command.add_argument("--local", metavar="MINOR", nargs="?", const=DEFAULT_MINOR, default="", help=local)
         command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
-
-
-def _open(arguments: argparse.Namespace) -> Cluster:
-    if bool(arguments.kubeconfig) == arguments.in_cluster:
-        raise ClusterUnreachable("name the cluster: --kubeconfig FILE or --in-cluster (none is taken from the environment)")
-    cluster = Cluster.in_cluster() if arguments.in_cluster else Cluster.from_kubeconfig(Path(arguments.kubeconfig), arguments.context)
-    cluster.probe()
-    return cluster
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
@@ -218,7 +207,7 @@ def _halt(arguments: argparse.Namespace) -> int:
         policy, consent = _policy(arguments), confirming.consent_of(arguments)
     except PolicyError as error:
         return _complain_lines(str(error))
-    cluster = _open(arguments)
+    cluster = target.open_cluster(arguments)
     plan = "lift the halt: runs may start" if arguments.off else "halt: whatever runs is stopped and put back, and nothing starts"
     try:
         confirming.confirm(cluster, [plan], consent)
@@ -233,7 +222,7 @@ def _halt(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     from chaos.recover import status
 
-    found = status(_open(arguments))
+    found = status(target.open_cluster(arguments))
     print("\n".join(found.lines))
     return RESIDUE if (found.open_entries or found.lost) and (not found.holder or found.expired) else OK
 
@@ -258,7 +247,7 @@ def _recover(arguments: argparse.Namespace) -> int:
         consent = confirming.consent_of(arguments)
     except (PolicyError, SelectionError) as error:
         return _complain_lines(str(error))
-    cluster = _open(arguments)
+    cluster = target.open_cluster(arguments)
     try:
         plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
         confirming.confirm(cluster, plan, consent)

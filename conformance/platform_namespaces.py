@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.outputs.yaml_text import mapping
 from conformance.policy import Tenants
 from fixtures.models import Json, Namespace
 from fixtures.ownership import PRIORITY_CLASSES
@@ -115,7 +116,7 @@ def operators_of(resources: Iterable[tuple[str, Json]]) -> list[Operator]:
     """Operators by their resources, pairs of kind and object. One that its operator ignores says nothing."""
     found = []
     for kind, item in resources:
-        meta, status = _mapping(item.get("metadata")), _mapping(item.get("status"))
+        meta, status = mapping(item.get("metadata")), mapping(item.get("status"))
         if str(status.get("state")) in IGNORED:
             continue
         found.append(
@@ -132,7 +133,7 @@ def operators_of(resources: Iterable[tuple[str, Json]]) -> list[Operator]:
 
 def release_of(meta: Json) -> tuple[str, str]:
     """Name and namespace of the Helm release that an object says it is of; empty where it does not."""
-    annotations = _mapping(meta.get("annotations"))
+    annotations = mapping(meta.get("annotations"))
     return _text(annotations.get(RELEASE)), _text(annotations.get(RELEASE_NAMESPACE))
 
 
@@ -155,7 +156,3 @@ def namespaces_of_runs(classes: Iterable[Json], namespaces: Iterable[Namespace])
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _mapping(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

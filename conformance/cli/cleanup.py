@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.lease import LeaseView, read_lease
 from chaos.namespaces import SHARING
-from conformance.cli import confirming
+from conformance.cli import confirming, target
 from conformance.cli.arguments import Parser, complain
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
 from conformance.policy_file import PolicyError
@@ -44,16 +44,12 @@ def main(argv: Sequence[str]) -> int:
     """Find, show, ask and remove."""
     parser = Parser(prog=PROGRAM)
     parser.add_argument("command")
-    parser.add_argument("--kubeconfig", metavar="FILE", default="")
-    parser.add_argument("--context", metavar="NAME")
-    parser.add_argument("--in-cluster", action="store_true")
+    target.add_options(parser)
     parser.add_argument("--run", metavar="ID", default="", help="one run only; default: every run of the suite")
     parser.add_argument("--folder", metavar="DIR", default="", help="a run's report folder, or one that holds some: they vouch too")
     parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
     confirming.add_options(parser)
     arguments = parser.parse_args(argv)
-    if bool(arguments.kubeconfig) == arguments.in_cluster:
-        return complain(parser.prog, "name the cluster: --kubeconfig FILE or --in-cluster (none is taken from the environment)")
     if arguments.run and not ownership.is_run_id(arguments.run):
         return complain(parser.prog, f"--run {arguments.run!r}: not a run id")
     folder = Path(arguments.folder) if arguments.folder else None
@@ -61,8 +57,7 @@ def main(argv: Sequence[str]) -> int:
         return complain(parser.prog, f"--folder {folder}: no such folder")
     try:
         wanted = _Wanted(run_id=arguments.run, folder=folder, dry_run=arguments.dry_run, consent=consent_of(arguments))
-        cluster = Cluster.in_cluster() if arguments.in_cluster else Cluster.from_kubeconfig(Path(arguments.kubeconfig), arguments.context)
-        cluster.probe()
+        cluster = target.open_cluster(arguments)
     except (ClusterUnreachable, PolicyError) as error:
         return complain(parser.prog, error)
     try:

@@ -12,7 +12,8 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import Json, load_objects, looks_like_json, mapping, sequence, text_of
+from conformance.outputs.yaml_text import load_objects, looks_like_json, mapping, sequence, text_of
+from fixtures.models import Json
 
 _HEAD = re.compile(
     r"(?:\d{1,7}/(?P<total>\d{1,7}) nodes are (?:available|unavailable)|all nodes are (?:available|unavailable)): (?P<rest>\S.*)",

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import Json, load_objects, looks_like_json, mapping, text_of
+from conformance.outputs.yaml_text import load_objects, looks_like_json, mapping, text_of
+from fixtures.models import Json
 
 _PAIR = re.compile(
     r"(?<![\w./-])\"?(?P<key>(?:[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/)[A-Za-z0-9][\w.-]{0,62})\"?"

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import Json, load_objects, mapping, sequence, text_of
+from conformance.outputs.yaml_text import load_objects, mapping, sequence, text_of
+from fixtures.models import Json
 
 
 class DeviceTaint(msgspec.Struct, frozen=True):

@@ -14,7 +14,8 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import Json, load_objects, mapping, sequence, text_of
+from conformance.outputs.yaml_text import load_objects, mapping, sequence, text_of
+from fixtures.models import Json
 
 _MEMBERS = re.compile(r"(\d{1,6}) (Pending|Running|Succeeded|Failed|Releasing|Pipelined|Binding|Bound|Allocated|Unknown|minAvailable)\b")
 _RELEASING = frozenset({"Releasing", "Succeeded"})

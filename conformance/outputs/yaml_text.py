@@ -9,9 +9,9 @@ from typing import Any
 from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
 from fixtures import json_text, yaml_text
 from fixtures.json_text import NotJson
+from fixtures.models import Json
 from fixtures.yaml_text import NotYaml
 
-Json = dict[str, Any]
 _LEADING = re.compile(r"\A(?:[ \t]*(?:[#$][^\n]*)?\n)*[ \t]*")
 
 
