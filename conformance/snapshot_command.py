@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 from conformance.catalogue import Catalogue
-from fixtures.kinds import KINDS
+from fixtures.kinds import KINDS, kubectl_name
 from fixtures.record import Access
-from fixtures.snapshot_folder import INCOMPLETE, SERVED, TAKEN_AT, resource_name
+from fixtures.snapshot_folder import INCOMPLETE, SERVED, TAKEN_AT
 
 FOLDER = "dump"
 _WIDTH = 128
@@ -28,7 +28,7 @@ def snapshot_command(catalogue: Catalogue) -> str:
     A kind that the cluster does not serve is left out by name, for kubectl refuses the whole command that names one. A list that
     is refused leaves an empty file, which says nothing of its kind.
     """
-    names = textwrap.wrap(" ".join(resource_name(KINDS[key]) for key in snapshot_keys(catalogue)), _WIDTH, break_on_hyphens=False)
+    names = textwrap.wrap(" ".join(kubectl_name(key) for key in snapshot_keys(catalogue)), _WIDTH, break_on_hyphens=False)
     lines = [
         f"mkdir {FOLDER} && date -u +%FT%TZ > {FOLDER}/{TAKEN_AT} &&",
         f"{{ kubectl api-resources --verbs=list -o name || echo {INCOMPLETE}; }} > {FOLDER}/{SERVED} &&",

@@ -59,12 +59,6 @@ def uid_of(obj: Json | None) -> str:
     return str(field(obj, "metadata", "uid") or "")
 
 
-def typed_name(key: str) -> str:
-    """A resource key as kubectl writes it: ``deployments.apps``."""
-    group, _, plural = key.rpartition("/")
-    return f"{plural}.{group}" if group else plural
-
-
 def kubectl(*words: str, namespace: str = "") -> str:
     """A kubectl line that a shell takes as it is and a terminal shows as it is, whatever a cluster's texts hold."""
     return " ".join(map(_quoted, ["kubectl", *(("-n", namespace) if namespace else ()), *words]))

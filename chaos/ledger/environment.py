@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chaos.ledger.access import await_object, field, kubectl, merge, read, typed_name, uid_of
+from chaos.ledger.access import await_object, field, kubectl, merge, read, uid_of
 from chaos.ledger.nodes import changed, shown
 from chaos.ledger.protocol import Args
 from chaos.trouble import UndoRefused
 from fixtures.cluster import Cluster
+from fixtures.kinds import kubectl_name
 from fixtures.models import Json
 
 CONFIGURED = ("apps/daemonsets", "apps/deployments")
@@ -68,7 +69,7 @@ class WorkloadEnv:
         """The workload, and the line that sets the variable back."""
         word = f"{args.variable}-" if args.prior is None else f"{args.variable}={args.prior}"
         line = kubectl(
-            "set", "env", f"{typed_name(args.key)}/{args.name}", f"--containers={args.container}", word, namespace=args.namespace
+            "set", "env", f"{kubectl_name(args.key)}/{args.name}", f"--containers={args.container}", word, namespace=args.namespace
         )
         return f"{args.key} {args.namespace}/{args.name}", line
 

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from chaos.ledger.access import accepted, await_object, field, kubectl, read, typed_name, uid_of
+from chaos.ledger.access import accepted, await_object, field, kubectl, read, uid_of
 from chaos.ledger.protocol import Args
 from fixtures import kinds, ownership
 from fixtures.cluster import Cluster
+from fixtures.kinds import kubectl_name
 from fixtures.models import Json
 from fixtures.proof import read_proofs
 
@@ -91,7 +92,7 @@ class ObjectAbsent:
 
     def human(self, args: AbsentArgs) -> tuple[str, str]:
         """The object, and the line that deletes it."""
-        return _where(args.key, args.namespace, args.name), kubectl("delete", typed_name(args.key), args.name, namespace=args.namespace)
+        return _where(args.key, args.namespace, args.name), kubectl("delete", kubectl_name(args.key), args.name, namespace=args.namespace)
 
 
 def _whose(cluster: Cluster, args: AbsentArgs) -> Callable[[Json], bool]:
@@ -172,7 +173,7 @@ class ObjectPresent:
 
     def human(self, args: PresentArgs) -> tuple[str, str]:
         """The object, and the line that shows whether it is there; what was saved is in the ledger."""
-        return _where(args.key, args.namespace, args.name), kubectl("get", typed_name(args.key), args.name, namespace=args.namespace)
+        return _where(args.key, args.namespace, args.name), kubectl("get", kubectl_name(args.key), args.name, namespace=args.namespace)
 
 
 def stripped(obj: Json) -> Json:

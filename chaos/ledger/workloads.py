@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from chaos.ledger.access import await_object, field, kubectl, merge, read, typed_name, uid_of
+from chaos.ledger.access import await_object, field, kubectl, merge, read, uid_of
 from chaos.ledger.nodes import changed
 from chaos.ledger.protocol import Args
 from chaos.trouble import UndoRefused
 from fixtures.cluster import Cluster
+from fixtures.kinds import kubectl_name
 from fixtures.models import Json
 from fixtures.watch import Observation
 
@@ -77,7 +78,7 @@ class WorkloadReplicas:
 
     def human(self, args: ReplicasArgs) -> tuple[str, str]:
         """The workload, and the line that scales it back."""
-        line = kubectl("scale", f"{typed_name(args.key)}/{args.name}", f"--replicas={args.prior}", namespace=args.namespace)
+        line = kubectl("scale", f"{kubectl_name(args.key)}/{args.name}", f"--replicas={args.prior}", namespace=args.namespace)
         return f"{args.key} {args.namespace}/{args.name}", line
 
 
