@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
+from conformance.published import SLICES
 from conformance.scope import Scope, matches, whole
 from fixtures.record import Access, Cause, Coverage, Level, Result, Verdict
 from fixtures.text import listed
@@ -35,6 +36,12 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
         why = "as the policy expects (accelerators.expectedCount: 0)" if expected else "by any source"
         yield f"no node has an accelerator, {why}: what was judged says nothing about accelerators"
         return
+    bare = [node.name for node in scope.accelerator_nodes if not any(scope.device_capacity(node).values())]
+    if bare and scope.snapshot.lacks(SLICES):
+        yield (
+            f"{listed(sorted(bare))} {'offer' if len(bare) > 1 else 'offers'} no device as a resource, and the snapshot holds no {SLICES}: "
+            "whether devices are offered by claim was not read"
+        )
     devices = _judged_nodes(results, DEVICE_AREAS)
     for resource, names in sorted(_by_resource(scope).items()):
         if devices is not None and not names & devices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fixtures.chaos_record import ChaosReport
-from fixtures.coverage import within_selection
+from fixtures.coverage import is_partial
 from fixtures.record import Cause, Report, Verdict
 from reports import experiments, view
 from reports.text import NAME_LIMIT, one_line
@@ -72,12 +72,12 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
         ("last_run_duration_seconds", "How long the run took.", [({"target": target}, report.run.duration_seconds)]),
     ]
     if not experiments.only_chaos(report, chaos):
-        conformant = float(report.exit_code == 0 and not within_selection(report.scope))
+        conformant = float(report.exit_code == 0 and not is_partial(report.scope))
         families.insert(
             1,
             (
                 "conformant",
-                "1 when the run ended with exit code 0 and no option left a requirement out.",
+                "1 when the run ended with exit code 0, no option left a requirement out, and no snapshot lacks what a MUST reads.",
                 [({"target": target}, conformant)],
             ),
         )

@@ -74,9 +74,11 @@ class AreaRow(msgspec.Struct, kw_only=True):
 
 
 def headline(report: Report) -> str:
-    """The run's verdict in a few words. A verdict about a selection never says that the cluster is conformant."""
+    """The run's verdict in a few words. A verdict about a part never says that the cluster is conformant."""
     if report.verdict is Verdict.PASSED and coverage.within_selection(report.scope):
         return "Passed within the selection"
+    if report.verdict is Verdict.PASSED and coverage.within_snapshot(report.scope):
+        return "Passed within the snapshot"
     return OVERALL[report.verdict]
 
 
@@ -135,6 +137,8 @@ def run_meaning(report: Report) -> str:
     """What the exit code says of this run's requirements."""
     if report.exit_code == 0 and coverage.within_selection(report.scope):
         return "no gating requirement of the selection failed"
+    if report.exit_code == 0 and coverage.within_snapshot(report.scope):
+        return "no gating requirement failed of those that the snapshot has all kinds for"
     if report.exit_code == 1 and report.regressions and not any(result.verdict is Verdict.FAILED for result in report.results):
         return f"not conformant: worse than the baseline in {len(report.regressions)} respects"
     if report.exit_code == 10 and (missing := shortfalls(report)):

@@ -72,6 +72,9 @@ def deselected_by(config: pytest.Config, nodeid: str) -> str:
 
 def not_collected(config: pytest.Config, catalogue: Catalogue, options: Options, collected: Collection[str]) -> dict[str, str]:
     """Why each requirement without a collected test is not judged: the suite's options, else the paths that were named."""
-    paths = shlex.join(map(str, config.args))
+    option = config.option
+    ignored = [("--ignore", path) for path in option.ignore or ()] + [("--ignore-glob", glob) for glob in option.ignore_glob or ()]
+    flags = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in ignored)
+    paths = f"the tests named: {shlex.join(map(str, config.args))}" + (f" ({flags})" if flags else "")
     missing = [requirement for requirement in catalogue.by_id.values() if requirement.id not in collected]
-    return {requirement.id: left_out(requirement, options) or f"the tests named: {paths}" for requirement in missing}
+    return {requirement.id: left_out(requirement, options) or paths for requirement in missing}

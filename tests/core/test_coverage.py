@@ -6,7 +6,7 @@ import pytest
 
 from conformance.plugin.gate import ExitCode, decide
 from conformance.shortfalls import Floor, shortfalls
-from fixtures.coverage import Asked, groups, measure, within_selection
+from fixtures.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
 from fixtures.record import Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
@@ -66,6 +66,16 @@ def test_an_option_that_left_requirements_out_is_named_and_makes_the_verdict_one
     coverage = measured(left_out={id_: "-k fence" for id_ in IDS if not id_.startswith("FENCE")})
     assert within_selection(coverage)
     assert coverage.sentence == "within the selection: 3 of 7 requirements judged; not judged: 4 (GANG, NET), left out by -k fence"
+
+
+def test_a_snapshot_that_lacks_what_a_must_reads_makes_the_verdict_one_of_the_snapshot() -> None:
+    pods, two = "the snapshot holds no pods", "the snapshot holds no pods, namespaces"
+    coverage = measured(silent("FENCE-02", "NotInSnapshot", pods), silent("NET-01", "NotInSnapshot", two))
+    assert within_snapshot(coverage)
+    assert is_partial(coverage)
+    assert coverage.sentence.endswith("2 (FENCE-02, NET-01), because the snapshot lacks kinds that they read")
+    whole = measured(silent("NET-01", "SnapshotTarget", "a saved snapshot answers no questions"))
+    assert not is_partial(whole)
 
 
 def test_each_cause_has_its_part_of_the_sentence() -> None:

@@ -65,6 +65,17 @@ def test_subjects_that_the_record_does_not_keep_are_not_called_unjudged() -> Non
     assert about_accelerators(scope, of_nodes("ADV-02", "gpu-0", subjects_omitted=900)) == []
 
 
+def test_without_slices_nobody_knows_what_a_node_without_device_resources_offers() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=0, labels={"nvidia.com/gpu.present": "true"})]
+    good = of_nodes("ADV-04", "gpu-0", "gpu-1")
+    assert about_accelerators(a_scope(nodes=nodes, offline=True), good) == [
+        "gpu-1 offers no device as a resource, and the snapshot holds no resource.k8s.io/resourceslices: "
+        "whether devices are offered by claim was not read"
+    ]
+    assert about_accelerators(a_scope(nodes=nodes, offline=True, resourceslices=[]), good) == []
+    assert about_accelerators(a_scope(nodes=[a_node("gpu-0")], offline=True), good) == []
+
+
 @pytest.mark.parametrize(("count", "why"), [(0, "as the policy expects (accelerators.expectedCount: 0)"), (None, "by any source")])
 def test_a_cluster_without_accelerators_is_named(count: int | None, why: str) -> None:
     scope = a_scope(a_policy(accelerators={"expectedCount": count}), nodes=[a_cpu_node()])

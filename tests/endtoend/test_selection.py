@@ -83,6 +83,13 @@ def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
     assert set(left_out.values()) == {f"the tests named: {path}"}
 
 
+def test_a_path_that_is_ignored_is_named(tmp_path: Path) -> None:
+    path = str(ROOT / "conformance" / "fence")
+    _, shown = run(tmp_path, "--read-only", "--ignore", path)
+    assert set(shown["left_out"]) == set(FENCE)
+    assert set(shown["left_out"].values()) == {f"the tests named: {ROOT / 'conformance'} (--ignore {path})"}
+
+
 def test_nothing_is_left_out_of_a_whole_run(tmp_path: Path) -> None:
     _, shown = run(tmp_path, "--read-only")
     assert shown["left_out"] == {}

@@ -42,6 +42,13 @@ def short() -> Report:
     return made
 
 
+def lacking() -> Report:
+    results = [*GOOD, result("A-04", Verdict.NOT_APPLICABLE, reason_code="NotInSnapshot", message="the snapshot holds no pods")]
+    made = report(results)
+    made.scope = measure(ASKED, results, {})
+    return made
+
+
 def last_line(made: Report) -> str:
     return terminal.summary(made, width=120, colour=False, report_path="r.html").splitlines()[-1]
 
@@ -50,6 +57,10 @@ def test_the_last_line_of_the_terminal() -> None:
     assert last_line(whole()) == f"CONFORMANT: {ABSENT}; exit code 0 (conformant: no gating requirement failed), report r.html"
     assert last_line(selected()) == (
         f"PASSED WITHIN THE SELECTION: {WITHIN}; exit code 0 (no gating requirement of the selection failed), report r.html"
+    )
+    assert last_line(lacking()) == (
+        "PASSED WITHIN THE SNAPSHOT: 3 of 4 requirements judged; not judged: 1 (A-04), because the snapshot holds no pods; "
+        "exit code 0 (no gating requirement failed of those that the snapshot has all kinds for), report r.html"
     )
     assert last_line(short()) == f"INCONCLUSIVE: {ABSENT}; exit code 10 (inconclusive: {SHORT}), report r.html"
 
@@ -77,7 +88,7 @@ def test_the_page_says_it_above_everything_else() -> None:
     assert SHORT in Document(html.render(short())).words
 
 
-@pytest.mark.parametrize("made", [selected(), short()], ids=["selected", "short"])
+@pytest.mark.parametrize("made", [selected(), lacking(), short()], ids=["selected", "lacking", "short"])
 def test_no_view_calls_it_conformant(made: Report) -> None:
     assert not last_line(made).startswith("CONFORMANT")
     assert not markdown.render(made).splitlines()[0].endswith("Conformant")
