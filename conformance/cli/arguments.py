@@ -6,13 +6,15 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
+from fixtures.text import plain
+
 
 class Parser(argparse.ArgumentParser):
     """``argparse`` with the suite's exit code for usage errors."""
 
     def error(self, message: str) -> NoReturn:
         """Print one line and end with 4."""
-        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"{self.prog}: {plain(message)}", file=sys.stderr)
         sys.exit(4)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
@@ -25,5 +27,5 @@ class Parser(argparse.ArgumentParser):
 
 def complain(program: str, message: object) -> int:
     """Print one line on stderr; the exit code for usage errors."""
-    print(f"{program}: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"{program}: {plain(' '.join(str(message).split()))}", file=sys.stderr)
     return 4
