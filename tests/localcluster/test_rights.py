@@ -14,7 +14,9 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.plugin.judging import check_preconditions
+from conformance.policy import Policy
 from conformance.requirement import Requirement
+from conformance.scope import Scope
 from deploy.rights import Right, read_rights
 from deploy.rights import rights as rights_of
 from fixtures.evidence import Inconclusive, NotApplicable
@@ -45,7 +47,8 @@ def readable() -> Snapshot:
 def conclusions(snapshot: Snapshot) -> dict[str, str]:
     """What the preconditions say of every read requirement: ``judged``, or why not."""
     options = SimpleNamespace(access=Access.READ)
-    state = SimpleNamespace(opened=SimpleNamespace(target=SimpleNamespace(kind=TargetKind.LIVE)), options=options, snapshot=snapshot)
+    opened = SimpleNamespace(target=SimpleNamespace(kind=TargetKind.LIVE))
+    state = SimpleNamespace(opened=opened, options=options, snapshot=snapshot, scope=Scope(snapshot, Policy()))
     found = {}
     for id_, requirement in CATALOGUE.by_id.items():
         if requirement.access is Access.READ:

@@ -78,7 +78,7 @@ MISTAKES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (_provider(func="lable"), "no function 'lable'"),
     (_provider(func="merge"), "of its own"),
     (_provider(func="_alarm"), "no function"),
-    (_provider(arguments={"nodes": 1}), "unexpected keyword argument"),
+    (_provider(arguments={"keys": ["a"], "nodes": 1}), "unexpected keyword argument"),
     (_provider(func="hold", arguments={}), "missing a required argument"),
     (_provider(arguments={"x": "${nowhere}"}), "${nowhere}"),
     (_provider(secrets=["a"]), "unknown 'secrets'"),

@@ -174,7 +174,7 @@ class _Scenario:
         before = self._prover.judge(self._target, self._role, [REVIEWER, *self._requirements])
         asked = self._target.asked()
         proof.refused += sorted({f"{where}: {text_of(item.right)}" for item in asked if not item.allowed})
-        good, red = (Verdict.PASSED, Verdict.NOT_APPLICABLE), RED.get(self._scenario, frozenset())
+        good, red = (Verdict.PASSED, Verdict.WAIVED, Verdict.NOT_APPLICABLE), RED.get(self._scenario, frozenset())
         bad = [f"{id_} {verdict}" for id_, verdict in before.verdicts.items() if verdict not in good and id_ not in red]
         if before.code != (FAILED_EXIT if red else 0) or bad or before.residue:
             proof.baselines.append(f"{where}: exit {before.code}, {', '.join([*bad, *before.residue])}")
