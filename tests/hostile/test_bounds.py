@@ -291,6 +291,7 @@ BRIEF = {
     "no object": event("MODIFIED", [1]),
     "an object without a name": event("DELETED", {}),
     "metadata that is true": event("BOOKMARK", {"metadata": True}),
+    "another kind": event("DELETED", an_object("Secret", "p")),
     "another type": event("PATCHED", an_object("Pod", "p")),
     "a nest": b'{"type":"MODIFIED","object":' + nest(1_500).encode() + b"}\n",
 }
@@ -303,6 +304,15 @@ def test_watches_that_end_at_once_are_few(tmp_path: Path, monkeypatch: pytest.Mo
     assert trouble is not None
     assert trouble.code == "WatchEnds"
     assert opened <= 6
+
+
+def test_an_event_of_another_kind_takes_nothing_away(tmp_path: Path) -> None:
+    """Otherwise something would count as gone that is there."""
+    lie = event("DELETED", an_object("Secret", "p"))
+    pods = said(a_list("Pod", an_object("Pod", "p")))
+    with lying(tmp_path, lambda asked: Said(lie) if asked.query.get("watch") else pods) as (cluster, _):
+        with Observation(cluster, "pods", "default") as observation:
+            assert all(objects.keys() == {"/p"} for objects in observation.until(time.monotonic() + 0.5))
 
 
 def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
