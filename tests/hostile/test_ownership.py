@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import ownership, proof
+from fixtures import limits, ownership, proof
 from fixtures.belongings import belongings, remove
 from fixtures.cluster import Cluster
 from fixtures.evidence import Inconclusive
@@ -119,6 +119,23 @@ def test_what_lost_its_labels_is_still_the_run_s(tmp_path: Path) -> None:
         assert remove(cluster, found, views) == []
         assert cluster.get("namespaces", NAMESPACE).status == 404
         assert read_proofs(cluster) == {}
+        workspace.close()
+
+
+def test_namespaces_filled_to_the_brim_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's namespaces of the suite's labels may make the list larger than one answer may be."""
+    with a_workspace(tmp_path) as (workspace, cluster):
+        workspace.namespace()
+        for number in range(8):
+            labelled = {"labels": ownership.labels(RUN), "annotations": {"a": "x" * 5_000}}
+            assert cluster.create("namespaces", a_namespace(f"full-{number}", **labelled)).ok
+        views = read_proofs(cluster)
+        monkeypatch.setattr(limits, "BODY_BYTES", 20_000)
+        monkeypatch.setattr(ownership, "_PAGE", 2)
+        found = belongings(cluster, views, RUN, keys=("namespaces",))
+        assert [item.name for item in found.objects] == [NAMESPACE]
+        assert len(found.unproven) == 8
+        workspace.clear()
         workspace.close()
 
 
