@@ -175,7 +175,10 @@ def same_token(body: bytes) -> bytes:
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
-    document = json.loads(body or b"{}")
+    try:
+        document = json.loads(body or b"{}")
+    except ValueError:  # the log of a pod
+        return {}
     return document if isinstance(document, dict) else {}
 
 
