@@ -186,6 +186,19 @@ class ChaosLease:
         if answer.status not in (404, 409):
             accepted(answer, "release the Lease")
 
+    def withdraw(self) -> None:
+        """After :meth:`acquire` was refused: leave nothing of the attempt, and what is others' alone. Raises ApiTrouble, LedgerError."""
+        self.abandon()
+        current = read_lease(self._cluster)
+        if current is not None:
+            if current.identity == self._me:
+                self._space = self._space or namespaces.find_shared(self._cluster)
+                self.release()
+            return
+        space = namespaces.find_shared(self._cluster)
+        if not space or not any(view.readable(self._cluster, space)):
+            namespaces.remove_shared(self._cluster)
+
     def _remove(self, current: LeaseView) -> bool:
         """Remove the namespace with the Lease in it, held to the end; in an administrator's namespace the Lease alone, if it may."""
         if namespaces.remove_shared(self._cluster):

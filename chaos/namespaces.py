@@ -118,6 +118,9 @@ def remove_shared(cluster: Cluster) -> bool:
     anchor = _anchor(cluster)
     created = anchor.view.created
     anchor.removed({uid for key, name, uid in created if key == _ADMINISTRATORS or uid_of(read(cluster, _KEY, name)) != uid})
+    for key, name in anchor.view.names:
+        if key == _KEY and read(cluster, key, name) is None:
+            anchor.not_there(key, name)
     anchor.close()
     return ours
 

@@ -48,6 +48,8 @@ END_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULA
 """For how long a cluster that gives no answer is asked at the end of a run."""
 
 END_PAUSE = 2.0
+WITHDRAW_SECONDS = 10.0
+"""For how long a run that may not begin tries to take back what it has begun with."""
 
 
 class Refused(Exception):
@@ -90,13 +92,33 @@ class Campaign:
             self._proof = Proof.open(where.cluster, where.run_id, prefix=CHAOS_PREFIX)
             self._lease.acquire()
         except (LeaseRefused, LedgerError) as error:
-            self._let_go()
-            raise Refused(str(error)) from None
+            raise self._refused(str(error)) from None
         except ApiTrouble as trouble:
-            self._let_go()
-            raise Refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}") from None
+            raise self._refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}", trouble) from None
         self._held = True
         return self
+
+    def _refused(self, why: str, trouble: ApiTrouble | None = None) -> Refused:
+        """The refusal, with what may be left of the attempt."""
+        left = []
+        if self._proof is None and trouble is not None:
+            left.append(f"perhaps PriorityClass {CHAOS_PREFIX}-{self._where.run_id}")
+        elif self._proof is not None and (told := self._withdrawn()):
+            left.append(told)
+        left += filter(None, [self._let_go()])
+        return Refused(f"{why}; left behind: {'; '.join(left)}; `gpu-conformance cleanup` shows and removes it" if left else why)
+
+    def _withdrawn(self) -> str:
+        """Take the attempt back; what may be left of it, or nothing."""
+        deadline = time.monotonic() + WITHDRAW_SECONDS
+        while True:
+            try:
+                self._lease.withdraw()
+                return ""
+            except (ApiTrouble, LedgerError) as error:
+                if time.monotonic() + END_PAUSE > deadline:
+                    return f"perhaps Lease and namespace {namespaces.SHARED} ({error})"
+            threading.Event().wait(END_PAUSE)
 
     @property
     def forged(self) -> tuple[str, ...]:
