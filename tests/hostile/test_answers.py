@@ -97,6 +97,17 @@ def test_a_deletion_is_not_done_by_it(tmp_path: Path, name: str) -> None:
         ownership.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
+def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
+    """The API server then answers with the object as it was last seen, without its version (seen on 1.36.3)."""
+    pod = an_object("Pod", "p")
+    del pod["metadata"]["resourceVersion"]
+    with lying(tmp_path, every(said(pod))) as (cluster, _):
+        assert ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+    del pod["metadata"]["uid"]
+    with lying(tmp_path, every(said(pod))) as (cluster, _), pytest.raises(ApiTrouble):
+        ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+
+
 @pytest.mark.parametrize("body", [b'{"status":{}}', b'{"status":"yes"}', b'{"status":{"allowed":"true"}}', SIGN_IN, b""])
 def test_a_review_that_does_not_answer_gives_and_takes_no_right(tmp_path: Path, body: bytes) -> None:
     head = b'{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},'
