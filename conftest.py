@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["conformance.plugin.judging", "conformance.plugin.hooks", "chaos.plugin"]
+pytest_plugins = ["conformance.plugin.session", "conformance.plugin.hooks", "chaos.surface.plugin"]

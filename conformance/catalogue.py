@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.platform_namespaces import READS
+from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
 from conformance.requirement import Requirement
-from fixtures import yaml_text
-from fixtures.yaml_text import NotYaml
+from conformance.scope.platform_namespaces import READS
+from fixtures.text import yaml_text
+from fixtures.text.yaml_text import NotYaml
 
 FOLDER = Path(__file__).parent
 
@@ -49,8 +50,8 @@ class Catalogue:
         if not found:
             names = [*(() if "-" in wanted else (area.area for area in self.areas)), *self.by_id]
             near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
-            told = f"did you mean {near[0]}?" if near else f"areas: {', '.join(area.area for area in self.areas)}"
-            raise CatalogueError(f"unknown requirement or area {name!r}; {told}")
+            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(area.area for area in self.areas)}"
+            raise CatalogueError(f"unknown requirement or area {name!r}; {hint}")
         return found
 
 
@@ -73,13 +74,24 @@ def _load(path: Path) -> Area:
         area = msgspec.convert(yaml_text.load(path.read_text(encoding="utf-8")), Area)
     except (NotYaml, msgspec.ValidationError) as error:
         raise CatalogueError(f"{where}: {error}") from error
-    for requirement in area.requirements:
+    requirements = [_with_groups(requirement) for requirement in area.requirements]
+    for requirement in requirements:
         problems = requirement.problems()
         if requirement.area != area.area:
             problems.append(f"it belongs to another area than {area.area}")
         if problems:
             raise CatalogueError(f"{where}: {requirement.id}: {problems[0]}")
-    return msgspec.structs.replace(area, requirements=[_with_proofs(requirement) for requirement in area.requirements])
+    return msgspec.structs.replace(area, requirements=[_with_proofs(requirement) for requirement in requirements])
+
+
+def _with_groups(requirement: Requirement) -> Requirement:
+    """The requirement with its groups replaced by what they stand for."""
+    return msgspec.structs.replace(
+        requirement,
+        reads=expanded(requirement.reads, READ_GROUPS),
+        optional_reads=expanded(requirement.optional_reads, READ_GROUPS),
+        writes=expanded(requirement.writes, WRITE_GROUPS),
+    )
 
 
 def _with_proofs(requirement: Requirement) -> Requirement:

@@ -1,4 +1,4 @@
-"""A requirement as the catalogue states it, and the mark that ties a test to it."""
+"""A requirement of the catalogue, and the pytest mark that connects a test to it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import msgspec
 import pytest
 
-from fixtures.kinds import KINDS
-from fixtures.record import Access, Level
+from fixtures.cluster.kinds import KINDS
+from fixtures.verdict.record import Access, Level
 
 ID = re.compile(r"[A-Z]{2,6}-\d{2}")
 _ASSERTION = re.compile(r"(?i)^(ensure|verify|check|test|make sure)\b")
@@ -17,8 +17,10 @@ MAX_TITLE = 110
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One requirement. ``reads`` are resource keys of the snapshot; ``writes`` are ``"verb resource-key"`` pairs.
+    In a catalogue file they may name groups (:mod:`conformance.catalogue_groups`).
 
-    ``tells_tenants``: it tells the platform's namespaces from tenants', and reads what proves them.
+    ``tells_tenants``: it tells the platform's namespaces from tenants', and reads what proves them. ``hints`` are kinds that only
+    add words or further findings to what the others show: without them it is judged all the same, and the result says so.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reads: list[str] = []
     writes: list[str] = []
     optional_reads: list[str] = []  # read when served; a kind that is not served is no trouble
+    hints: list[str] = []
     tells_tenants: bool = False
     tenant_proofs: list[str] = []  # not written in a catalogue: optional reads for the sake of tells_tenants alone
     bad_stands: bool = False  # where a snapshot lacks optional reads: what is found bad without them is bad with them too
@@ -40,8 +43,13 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The area: the part of the id before the dash."""
         return self.id.partition("-")[0]
 
+    @property
+    def lists(self) -> list[str]:
+        """Every kind that is listed for it."""
+        return [*self.reads, *self.optional_reads, *self.hints]
+
     def problems(self) -> list[str]:
-        """What is wrong with the entry; empty when it is well-formed. Titles are assertions (style 3.7)."""
+        """What is wrong with the entry; empty when it is well-formed. A title says what holds where the requirement passes."""
         found = []
         if not ID.fullmatch(self.id):
             found.append("the id is not AREA-NN")
@@ -54,10 +62,25 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 found.append(f"{name} says too little")
         if not self.references:
             found.append("no reference")
-        found += [f"reads the unknown kind {key!r}" for key in (*self.reads, *self.optional_reads) if key not in KINDS]
+        found += [f"reads the unknown kind {key!r}" for key in self.lists if key not in KINDS]
+        found += [f"writes {text!r}, which is neither 'VERB RESOURCE' nor a group" for text in self.writes if " " not in text]
         return found
 
 
-def requirement(id_: str) -> pytest.MarkDecorator:
-    """Mark a test as the one that judges a requirement: ``@requirement("FENCE-01")``."""
-    return pytest.mark.requirement(id_)
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the selected requirements do to a cluster, so that rights can be reviewed before they are missed: ids by what they need.
+
+    ``reads`` maps a resource key (``"apps/daemonsets"``) that is listed; ``writes`` maps a right such
+    as ``"create pods"`` (verb, resource key).
+    """
+
+    reads: dict[str, list[str]]
+    writes: dict[str, list[str]]
+
+
+def requirement(id_: str, *, devices: int | None = None) -> pytest.MarkDecorator:
+    """Mark a test as the one that judges a requirement: ``@requirement("FENCE-01")``.
+
+    ``devices``: the probe may run beside those of other requirements, and holds at most so many units of a resource on one node.
+    """
+    return pytest.mark.requirement(id_, devices=devices)

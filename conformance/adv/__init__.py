@@ -1,1 +1,1 @@
-"""Advertisement: what nodes offer is what is in them."""
+"""ADV: nodes advertise the devices that they really have."""

@@ -1,18 +1,19 @@
-"""ADV-01, 02, 03 and 05: that devices are advertised, all of them healthy, as many as there are, and once."""
+"""ADV-01, 02, 03 and 05: nodes advertise their devices, all healthy, in the right number, and through one route."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
-from conformance.adv.claimed import Machines, check_count, check_published, check_untainted
-from conformance.adv.offered import exempt, same_devices
-from conformance.adv.physical import GPU_COUNT, Physical, physical
+from conformance.adv.dra_devices import Machines, check_count, check_published, check_untainted
+from conformance.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
+from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
+from conformance.devices.plugin_pods import why_none_allocatable
+from conformance.devices.routes import same_devices, why_none_offered
+from conformance.dynamic_resources.inventory import SLICES, DriverInventory
 from conformance.outputs.node_labels import advertisement, expectations, is_vgpu
-from conformance.published import SLICES, Published
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Subject, bad, not_judged, ok, undecided
-from fixtures.models import Node
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 CAPACITY = "node.status.capacity"
 _CHANGING = ("pending", "rebooting")
@@ -34,7 +35,7 @@ def part(node: Node, resource: str) -> Subject:
 def check_advertised(scope: Scope) -> Iterator[Finding]:
     """Per accelerator node: the device resources that its labels predict, or any at all, are greater than zero, or claims find devices."""
     for node in scope.accelerator_nodes:
-        publishers = scope.publishers.get(node.name, [])
+        publishers = scope.dra_drivers.get(node.name, [])
         plugin = any(scope.device_capacity(node).values())
         yield from (check_published(scope, node, item, plugin=plugin) for item in publishers)
         if plugin or not publishers:
@@ -47,12 +48,14 @@ def _advertised(scope: Scope, node: Node) -> Finding:
     predicted = [name for name, count in expectations(labels).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
-    if (missing or not offered) and (reason := exempt(scope, node, scope.published.get(node.name, []))):
-        return not_judged(subject(node), reason, "node labels, ResourceSlices")
+    if (missing or not offered) and (reason := why_none_offered(scope, node, scope.dra_inventory.get(node.name, []))):
+        return not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
     state = labels.get("nvidia.com/mig.config.state", "")
     if (missing or not offered) and state in _CHANGING:
         return undecided(
-            subject(node), f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile", CAPACITY
+            subject(node),
+            message=f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile",
+            source=CAPACITY,
         )
     if not offered:
         invalid = advertisement(labels).gpu.product.mig_invalid
@@ -60,16 +63,16 @@ def _advertised(scope: Scope, node: Node) -> Finding:
             "its devices are cut unevenly and the plugin refuses them"
             if invalid
             else "neither a device plugin nor a DRA driver offers any"
-            if scope.publishers
+            if scope.dra_drivers
             else "the device plugin has not registered with the kubelet"
         )
         zero = amounts(scope.device_capacity(node))
-        message = f"it has accelerators and advertises none: {why}, so no pod that asks for a device can come here"
-        return bad(subject(node), zero, expected, CAPACITY, message)
+        message = f"it has accelerators and advertises none: {why}, so no pod that asks for a device can run here"
+        return bad(subject(node), observed=zero, expected=expected, source=CAPACITY, message=message)
     if missing:
         message = f"its labels promise {', '.join(missing)} and capacity has none of it, so pods that ask for it stay Pending"
-        return bad(subject(node), amounts(offered), expected, CAPACITY, message)
-    return ok(subject(node), amounts(offered), expected, CAPACITY)
+        return bad(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY, message=message)
+    return ok(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY)
 
 
 # -- ADV-02 ------------------------------------------------------------------------------------------
@@ -87,19 +90,33 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
             judged = True
             observed, expected, source = f"{can} allocatable", f"{have} (capacity)", "node.status.allocatable"
             if can == have:
-                yield ok(part(node, resource), observed, expected, source)
+                yield ok(part(node, resource), observed=observed, expected=expected, source=source)
             elif can < have:
                 message = (
                     f"{have - can} of {have} {resource} are unhealthy: they stay in capacity and no pod gets them until the plugin restarts"
+                    if can
+                    else f"none of {have} {resource} is allocatable: {why_none_allocatable(scope, node, resource)}"
                 )
-                yield bad(part(node, resource), observed, expected, source, message)
+                yield bad(
+                    part(node, resource),
+                    observed=observed,
+                    expected=expected,
+                    source=source,
+                    message=message,
+                )
             else:
                 message = f"{can} {resource} are allocatable and the node has {have}: pods are bound to devices that are not there"
-                yield bad(part(node, resource), observed, expected, source, message)
-        publishers = scope.publishers.get(node.name, [])
+                yield bad(
+                    part(node, resource),
+                    observed=observed,
+                    expected=expected,
+                    source=source,
+                    message=message,
+                )
+        publishers = scope.dra_drivers.get(node.name, [])
         yield from (check_untainted(node, item) for item in publishers)
         if not judged and not publishers:
-            yield not_judged(subject(node), "it advertises no device resource", CAPACITY)
+            yield not_judged(subject(node), message="it advertises no device resource", source=CAPACITY)
 
 
 # -- ADV-03 ------------------------------------------------------------------------------------------
@@ -109,12 +126,12 @@ def check_arithmetic(scope: Scope) -> Iterator[Finding]:
     """Per accelerator node and resource: capacity == physical devices × units per device, and the sources of "physical" agree."""
     machines = Machines(scope)
     for node in scope.accelerator_nodes:
-        yield from _arithmetic(scope, node, scope.published.get(node.name, []), machines)
+        yield from _arithmetic(scope, node, scope.dra_inventory.get(node.name, []), machines)
 
 
-def _arithmetic(scope: Scope, node: Node, through_dra: list[Published], machines: Machines) -> Iterator[Finding]:
+def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory], machines: Machines) -> Iterator[Finding]:
     labels, capacity = node.metadata.label, scope.device_capacity(node)
-    sources = physical(node, scope.policy, through_dra)
+    sources = physical_counts(node, scope.policy, through_dra)
     offered = {name: count for name, count in capacity.items() if count > 0}
     if through_dra and offered and _split(node, scope, through_dra, offered):
         yield _split_arithmetic(scope, node, through_dra, offered)
@@ -122,11 +139,15 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published], machines
     if through_dra and not offered:
         yield from check_count(scope, node, through_dra, machines)
         return
-    if not offered and (reason := exempt(scope, node, through_dra)):
-        yield not_judged(subject(node), reason, "node labels, ResourceSlices")
+    if not offered and (reason := why_none_offered(scope, node, through_dra)):
+        yield not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
         return
     if is_vgpu(labels):
-        yield not_judged(subject(node), "a vGPU guest: its devices are virtual and not counted by label", "node labels")
+        yield not_judged(
+            subject(node),
+            message="a vGPU guest: its devices are virtual and not counted by label",
+            source="node labels",
+        )
         return
     terms = terms_of(node, capacity, sources)
     disagreement = _disagreement(node, sources)
@@ -134,23 +155,29 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[Published], machines
         yield disagreement
     if not terms and disagreement is None:
         message = "no label, ResourceSlice or policy counts its devices, so there is nothing to compare capacity with"
-        yield not_judged(subject(node), message, "node labels, policy advertisement.devicesPerNode")
+        yield not_judged(subject(node), message=message, source="node labels, policy advertisement.devicesPerNode")
     for term in terms:
         yield _judge_term(node, term)
 
 
-def _split_arithmetic(scope: Scope, node: Node, through_dra: list[Published], offered: dict[str, int]) -> Finding:
+def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory], offered: dict[str, int]) -> Finding:
     """A node whose plugin offers some devices and whose DRA driver the others: together they are all there are."""
-    first = physical(node, scope.policy, [])[0]
+    first = physical_counts(node, scope.policy, [])[0]
     plugin, dra = sum(offered.values()), sum(item.whole for item in through_dra)
     observed = f"{plugin} by the plugin + {dra} through DRA"
     if plugin + dra == first.devices:
-        return ok(part(node, "devices"), observed, str(first.devices), first.source)
-    message = f"plugin and DRA together offer {plugin + dra} of {first.devices} devices: the others take no pods"
-    return bad(part(node, "devices"), observed, str(first.devices), first.source, message)
+        return ok(part(node, "devices"), observed=observed, expected=str(first.devices), source=first.source)
+    message = f"plugin and DRA together offer {plugin + dra} of {first.devices} devices: no pod can use the others"
+    return bad(
+        part(node, "devices"),
+        observed=observed,
+        expected=str(first.devices),
+        source=first.source,
+        message=message,
+    )
 
 
-def terms_of(node: Node, capacity: dict[str, int], sources: list[Physical]) -> list[Term]:
+def terms_of(node: Node, capacity: dict[str, int], sources: list[PhysicalCount]) -> list[Term]:
     """The arithmetic of a node by the most exact source there is."""
     labels = node.metadata.label
     if terms := gke_terms(labels, capacity):
@@ -162,26 +189,38 @@ def terms_of(node: Node, capacity: dict[str, int], sources: list[Physical]) -> l
     return list(counted_terms(capacity, sources))
 
 
-def _disagreement(node: Node, sources: list[Physical]) -> Finding | None:
+def _disagreement(node: Node, sources: list[PhysicalCount]) -> Finding | None:
     counts = {item.devices for item in sources}
     if len(counts) < 2:
         return None
     observed = ", ".join(f"{item.devices} by {item.source}" for item in sources)
-    message = f"its sources count different numbers of devices ({observed}): some are lost or invented"
-    return bad(part(node, "devices"), observed, "one number of physical devices", GPU_COUNT, message)
+    message = f"its sources count different numbers of devices ({observed}): devices are lost, or a source is wrong"
+    return bad(
+        part(node, "devices"),
+        observed=observed,
+        expected="the same number of physical devices from every source",
+        source=GPU_COUNT,
+        message=message,
+    )
 
 
 def _judge_term(node: Node, term: Term) -> Finding:
     expected = f"{term.expected} = {term.formula}" if term.expected is not None else term.formula
     if term.agrees:
-        return ok(part(node, term.resource), term.shown, expected, term.source)
+        return ok(part(node, term.resource), observed=term.shown, expected=expected, source=term.source)
     if term.problem:
         message = f"it advertises {term.observed} {term.resource}, expected {term.formula}: {term.problem}"
     elif term.expected and term.observed < term.expected:
-        message = f"it advertises {term.observed} {term.resource} of {term.expected}: devices that were bought take no pods"
+        message = f"it advertises {term.observed} {term.resource} of {term.expected}: no pod can use the missing devices"
     else:
         message = f"it advertises {term.observed} {term.resource} and has {term.expected}: pods are promised devices that are not there"
-    return bad(part(node, term.resource), term.shown, expected, term.source, message)
+    return bad(
+        part(node, term.resource),
+        observed=term.shown,
+        expected=expected,
+        source=term.source,
+        message=message,
+    )
 
 
 # -- ADV-05 ------------------------------------------------------------------------------------------
@@ -193,28 +232,36 @@ def check_one_route(scope: Scope) -> Iterator[Finding]:
     source = f"{CAPACITY}, ResourceSlices"
     for node in scope.accelerator_nodes:
         offered = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
-        drivers = scope.published.get(node.name, [])
+        drivers = scope.dra_inventory.get(node.name, [])
         shown = ", ".join(f"{item.driver} {len(item.devices)} devices" for item in drivers)
         observed = "; ".join(
             text for text in (f"plugin: {amounts(offered)}" if offered else "", f"DRA: {shown}" if drivers else "") if text
         )
         twice = [(item, name) for item in drivers for name in offered if same_devices(item, name)]
         if not observed:
-            yield not_judged(subject(node), "it offers no device by either route", source)
+            yield not_judged(subject(node), message="neither a device plugin nor DRA offers a device", source=source)
         elif not twice or _split(node, scope, drivers, offered):
-            yield ok(subject(node), observed, "each device by one route", source)
+            yield ok(
+                subject(node), observed=observed, expected="each device through the device plugin or through DRA, never both", source=source
+            )
         else:
             driver, resource = twice[0]
             message = (
                 f"{driver.driver} publishes devices that the plugin also offers as {resource}: "
                 "the two do not know of each other and give one device to two pods"
             )
-            yield bad(subject(node), observed, "each device by one route", source, message)
+            yield bad(
+                subject(node),
+                observed=observed,
+                expected="each device through the device plugin or through DRA, never both",
+                source=source,
+                message=message,
+            )
 
 
-def _split(node: Node, scope: Scope, drivers: list[Published], offered: dict[str, int]) -> bool:
+def _split(node: Node, scope: Scope, drivers: list[DriverInventory], offered: dict[str, int]) -> bool:
     """Whether plugin and DRA together offer no more whole devices than the node's own label or the policy counts."""
-    owned = [item.devices for item in physical(node, scope.policy, [])]
+    owned = [item.devices for item in physical_counts(node, scope.policy, [])]
     view = advertisement(node.metadata.label)
     if not owned or view.gpu.factor > 1 or any(name.startswith("nvidia.com/mig-") for name in offered):
         return False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv import amd_features
-from conformance.adv.arithmetic import amd_terms, gke_terms, label_terms
-from conformance.adv.features import TIMESTAMP, count_of, discovered, problems
-from conformance.adv.physical import number
+from conformance.adv import amd_labels
+from conformance.adv.gfd_labels import TIMESTAMP, count_of, discovered, problems
+from conformance.devices.arithmetic import amd_terms, gke_terms, label_terms
+from conformance.devices.physical import number
 from conformance.outputs.node_labels import is_vgpu
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, bad, not_judged, ok, undecided
-from fixtures.models import Node
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
 HOUR = 3600.0
 _SOURCE = "node labels of gpu-feature-discovery"
@@ -22,11 +22,15 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per accelerator node. ``now`` is Unix seconds. Nodes without any label of discovery are not judged."""
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
-        if amd_features.labelled(labels) and not discovered(labels):
+        if amd_labels.labelled(labels) and not discovered(labels):
             yield _amd(scope, node)
             continue
         if not discovered(labels):
-            yield not_judged(subject(node), "GPU Feature Discovery wrote no labels here: clouds and other vendors do without", _SOURCE)
+            yield not_judged(
+                subject(node),
+                message="GPU Feature Discovery wrote no labels here: clouds and other vendors do without",
+                source=_SOURCE,
+            )
             continue
         faults = [*problems(labels), *_against_capacity(scope, node)]
         if stale := _stale(scope, labels, now):
@@ -34,28 +38,40 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
         count = count_of(labels)
         if faults:
             more = f" (and {len(faults) - 1} more: {'; '.join(faults[1:4])})" if len(faults) > 1 else ""
-            message = f"{faults[0]}{more}: whoever selects or counts devices by label is misled"
-            yield bad(subject(node), f"{count} labels; {faults[0]}", _EXPECTED, _SOURCE, message)
+            message = f"{faults[0]}{more}: jobs and tools that rely on these labels are misled"
+            yield bad(
+                subject(node),
+                observed=f"{count} labels; {faults[0]}",
+                expected=_EXPECTED,
+                source=_SOURCE,
+                message=message,
+            )
         elif scope.policy.advertisement.max_label_age_hours > 0 and TIMESTAMP not in labels:
             message = f"the policy limits the age of labels and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
-            yield undecided(subject(node), message, _SOURCE)
+            yield undecided(subject(node), message=message, source=_SOURCE)
         else:
-            yield ok(subject(node), f"{count} labels agree", _EXPECTED, _SOURCE)
+            yield ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=_SOURCE)
 
 
 def _amd(scope: Scope, node: Node) -> Finding:
     labels, source = node.metadata.label, "node labels of the AMD node labeller"
-    faults = list(amd_features.problems(labels))
+    faults = list(amd_labels.problems(labels))
     faults += [
         f"capacity of {term.resource} is {term.observed} and {term.problem}"
         for term in amd_terms(labels, scope.device_capacity(node), [])
         if term.problem
     ]
-    count = amd_features.count_of(labels)
+    count = amd_labels.count_of(labels)
     if faults:
-        message = f"{'; '.join(faults[:4])}: whoever selects or counts devices by label is misled"
-        return bad(subject(node), f"{count} labels; {faults[0]}", _EXPECTED, source, message)
-    return ok(subject(node), f"{count} labels agree", _EXPECTED, source)
+        message = f"{'; '.join(faults[:4])}: jobs and tools that rely on these labels are misled"
+        return bad(
+            subject(node),
+            observed=f"{count} labels; {faults[0]}",
+            expected=_EXPECTED,
+            source=source,
+            message=message,
+        )
+    return ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=source)
 
 
 def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:

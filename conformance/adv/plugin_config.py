@@ -1,18 +1,27 @@
-"""The device plugin's configuration file: what it says, or why the plugin refuses it (facts 1.2)."""
+"""The device plugin's configuration file: what it says, or why the plugin refuses it (docs/facts/device-plugin.md#configuration)."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from fixtures import yaml_text
-from fixtures.yaml_text import NotYaml
+from fixtures.text import yaml_text
+from fixtures.text.yaml_text import NotYaml
 
 MAX_BYTES = 256 * 1024
 _PREFIX = "nvidia.com/"
 _STRATEGIES = ("none", "single", "mixed")
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "": ("version", "flags", "resources", "sharing", "imex"),
+    "sharing": ("timeSlicing", "mps"),
+    "sharing of time-slicing": ("renameByDefault", "failRequestsGreaterThanOne", "resources"),
+    "sharing of mps": ("renameByDefault", "failRequestsGreaterThanOne", "resources"),
+    "an entry of resources": ("name", "rename", "devices", "replicas"),
+}
+"""Keys that the plugin knows, by section. Of ``flags`` there are many, and each release has more: none is judged."""
 
 
 class PluginConfigError(Exception):
@@ -26,6 +35,7 @@ class PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
     sharing: str = "none"  # none | time-slicing | mps
     replicas: Mapping[str, int] = {}
     rename: bool = False
+    ignored: tuple[str, ...] = ()  # keys that the plugin does not know and passes over without a word
 
     def factor(self, resource: str) -> int:
         """Units per device of a resource, by its name without ``.shared``."""
@@ -44,23 +54,26 @@ def parse(text: str) -> PluginConfig:
         document = yaml_text.load(text, most=MAX_BYTES)
     except NotYaml as error:
         raise PluginConfigError(f"malformed YAML: {error}") from error
-    config = _section(document, "the file")
+    config = _of_any_case(_section(document, "the file"), *_KNOWN[""])
+    ignored = _ignored(config, "")
     version = config.get("version")
     if version not in (None, "", "v1"):
         raise PluginConfigError(f"unknown version: {str(version)[:40]}")
-    strategy = _section(config.get("flags"), "flags").get("migStrategy")
+    strategy = _of_any_case(_section(config.get("flags"), "flags"), "migStrategy").get("migStrategy")
     if strategy not in (None, "", *_STRATEGIES):
         raise PluginConfigError(f"flags.migStrategy is {str(strategy)[:40]!r}, which is none of {', '.join(_STRATEGIES)}")
-    sharing = _section(config.get("sharing"), "sharing")
+    sharing = _of_any_case(_section(config.get("sharing"), "sharing"), *_KNOWN["sharing"])
+    ignored += _ignored(sharing, "sharing")
     kinds = {name: sharing[key] for key, name in (("timeSlicing", "time-slicing"), ("mps", "mps")) if sharing.get(key)}
     if len(kinds) > 1:
         raise PluginConfigError("sharing has both timeSlicing and mps, which exclude each other")
-    read = PluginConfig(mig_strategy=strategy or None)
+    read = PluginConfig(mig_strategy=strategy or None, ignored=ignored)
     for name, section in kinds.items():
+        ignored += _ignored(_section(section, f"sharing of {name}"), f"sharing of {name}")
         replicas, rename = _shared(_section(section, f"sharing of {name}"), name)
         if name == "mps" and strategy in ("single", "mixed") and any(key.startswith(f"{_PREFIX}mig-") for key in replicas):
             raise PluginConfigError("sharing using MPS is not supported for MIG devices")
-        read = msgspec.structs.replace(read, sharing=name, replicas=replicas, rename=rename)
+        read = msgspec.structs.replace(read, sharing=name, replicas=replicas, rename=rename, ignored=ignored)
     return read
 
 
@@ -92,3 +105,18 @@ def _section(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise PluginConfigError(f"{what} is not a mapping")
     return value
+
+
+def _of_any_case(section: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """The keys as the plugin spells them. It decodes the outer sections as Go does, in any case, and the sharing of resources exactly."""
+    spelled = {name.lower(): name for name in names}
+    return {spelled.get(str(key).lower(), str(key)): value for key, value in section.items()}
+
+
+def _ignored(section: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Keys of a section that the plugin passes over, with the section's name and a known key that they resemble."""
+    found = []
+    for key in sorted(section.keys() - set(_KNOWN[where])):
+        near = difflib.get_close_matches(key, _KNOWN[where], n=1, cutoff=0.6)
+        found.append(f"{key[:40]}{f' in {where}' if where else ''}{f' (did it mean {near[0]}?)' if near else ''}")
+    return tuple(found[:5])

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
-from conformance.adv.configs import check_configs
 from conformance.adv.labels import check_labels
+from conformance.adv.node_configs import check_configs
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
+from conformance.scope.settling import unless_settling
+from fixtures.verdict.findings import Evidence
 
 
 @requirement("ADV-01")
 def test_every_accelerator_node_advertises_its_devices(judge: Evidence, scope: Scope) -> None:
     """Every accelerator node advertises its device resource, greater than zero."""
-    judge(check_advertised(scope))
+    judge(unless_settling(scope, check_advertised(scope)))
 
 
 @requirement("ADV-02")
 def test_all_advertised_devices_are_allocatable(judge: Evidence, scope: Scope) -> None:
     """Allocatable equals capacity for every device resource."""
-    judge(check_allocatable(scope))
+    judge(unless_settling(scope, check_allocatable(scope)))
 
 
 @requirement("ADV-03")
 def test_capacity_is_what_the_devices_give(judge: Evidence, scope: Scope) -> None:
-    """Capacity equals physical devices × units per device."""
-    judge(check_arithmetic(scope))
+    """Capacity equals physical devices × units per device, for each node and resource."""
+    judge(unless_settling(scope, check_arithmetic(scope)))
 
 
 @requirement("ADV-04")
 def test_feature_labels_are_complete_and_agree(judge: Evidence, scope: Scope, now: float) -> None:
     """Feature labels are complete, well-formed, fresh, and agree with each other and with capacity."""
-    judge(check_labels(scope, now))
+    judge(unless_settling(scope, check_labels(scope, now)))
 
 
 @requirement("ADV-05")
 def test_devices_are_offered_by_one_route(judge: Evidence, scope: Scope) -> None:
-    """No node offers the same devices through the plugin and through DRA."""
+    """No node offers the same devices through the device plugin and through DRA."""
     judge(check_one_route(scope))
 
 
 @requirement("ADV-06")
 def test_the_plugin_config_exists_and_predicts_the_node(judge: Evidence, scope: Scope) -> None:
-    """The device-plugin config a node names exists, parses, and predicts what the node advertises."""
-    judge(check_configs(scope))
+    """The device-plugin configuration that a node names exists, parses, and matches what the node advertises."""
+    judge(unless_settling(scope, check_configs(scope)))

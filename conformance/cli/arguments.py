@@ -1,4 +1,4 @@
-"""A parser whose mistakes are one line and exit code 4, as everywhere in the suite."""
+"""The argument parser of all commands: a mistake is reported in one line, with exit code 4."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-from fixtures.text import plain
+from fixtures.text.sentences import plain
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""``gpu-conformance cleanup``: remove what killed runs left, as far as it is proven to be theirs, and nothing else.
+"""``gpu-conformance cleanup``: remove what killed runs left, and nothing that is not proven to be theirs.
 
 Exit codes: 0 nothing of an ended run is left, 4 usage, or not allowed or not confirmed, 10 the cluster could not be asked, or
 something carries the suite's labels and nothing proves whose it is, 11 something of a run stays.
@@ -12,27 +12,28 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.lease import LeaseView, read_lease
-from chaos.namespaces import SHARING
+from chaos.cluster.namespaces import SHARING
+from chaos.safety.lease import LeaseView, read_lease
 from conformance.cli import confirming, target
 from conformance.cli.arguments import Parser, complain
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
-from conformance.policy_file import PolicyError
-from fixtures import ownership
-from fixtures.belongings import Belongings, belongings, remove
-from fixtures.cluster import Cluster
-from fixtures.discovery import discover
-from fixtures.kinds import KINDS
-from fixtures.proof import ALIVE_SECONDS, SURELY, ProofView, living, read_folder, read_proofs
-from fixtures.text import plain
-from fixtures.trouble import ApiTrouble, ClusterUnreachable
+from conformance.policy.policy_file import PolicyError
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import discover
+from fixtures.cluster.kinds import KINDS
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.ownership import owned
+from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
+from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
+from fixtures.ownership.read_proofs import living, read_folder, read_proofs
+from fixtures.text.sentences import plain
 
 PROGRAM = "gpu-conformance cleanup"
 OK, USAGE, INCONCLUSIVE, RESIDUE = 0, 4, 10, 11
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do: ``run_id`` empty means every run, ``folder`` None that the cluster alone vouches."""
+    """What to clean up: ``run_id`` empty means every run; without ``folder`` only the cluster's proofs count."""
 
     run_id: str
     folder: Path | None
@@ -46,11 +47,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("command")
     target.add_options(parser)
     parser.add_argument("--run", metavar="ID", default="", help="one run only; default: every run of the suite")
-    parser.add_argument("--folder", metavar="DIR", default="", help="a run's report folder, or one that holds some: they vouch too")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
+    parser.add_argument(
+        "--folder", metavar="DIR", default="", help="a run's report folder, or a folder with several: what they list is removed too"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     confirming.add_options(parser)
     arguments = parser.parse_args(argv)
-    if arguments.run and not ownership.is_run_id(arguments.run):
+    if arguments.run and not owned.is_run_id(arguments.run):
         return complain(parser.prog, f"--run {arguments.run!r}: not a run id")
     folder = Path(arguments.folder) if arguments.folder else None
     if folder is not None and not folder.is_dir():
@@ -73,11 +76,11 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     served = discover(cluster)
     cluster.learn_versions({key: served[key][0] for key in KINDS if key in served})
     views = _proofs(cluster, wanted)
-    found = belongings(cluster, views, wanted.run_id)
+    found = find_leftovers(cluster, views, wanted.run_id)
     alive = _alive(cluster, [view for run_id, view in views.items() if run_id in found.runs])
     ended = found.of(found.runs - alive - {SHARING})  # Lease and ledgers of all runs go with the last run of chaos
     for run_id in sorted(found.runs & alive):
-        print(plain(f"spared, because it is alive: {views[run_id].told}"))
+        print(plain(f"spared, because it is alive: {views[run_id].description}"))
     for item in found.unproven:
         print(plain(f"NOT touched: {item} carries the suite's labels, and nothing proves that a run created it: possibly an attack"))
     plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
@@ -94,7 +97,7 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
 
 
 def _proofs(cluster: Cluster, wanted: _Wanted) -> Mapping[str, ProofView]:
-    """What vouches for runs, by run id: their PriorityClasses, and the files of the folder."""
+    """The proofs of runs by run id: their PriorityClasses, and the files of the folder."""
     views = dict(read_proofs(cluster, wanted.run_id))
     if wanted.folder is not None:
         kept, wrong = read_folder(wanted.folder)
@@ -125,10 +128,10 @@ def _is_held(lease: LeaseView) -> bool:
     return age <= timedelta(seconds=SURELY * min(lease.seconds, ALIVE_SECONDS))
 
 
-def _remove(cluster: Cluster, ended: Belongings, views: Mapping[str, ProofView], run_id: str) -> bool:
+def _remove(cluster: Cluster, ended: LeftoversByRun, views: Mapping[str, ProofView], run_id: str) -> bool:
     """Remove, and look again; whether something stays."""
     why = remove(cluster, ended, views)
-    left = belongings(cluster, views, run_id).of(ended.runs)
+    left = find_leftovers(cluster, views, run_id).of(ended.runs)
     staying = {item.uid for item in (*left.objects, *left.classes)}
     for item in (*ended.objects, *ended.classes):
         print(plain(f"{'NOT removed' if item.uid in staying else 'removed'}: {item}"))

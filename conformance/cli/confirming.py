@@ -1,4 +1,4 @@
-"""What every command asks before it changes a cluster: the plan is shown, the cluster is allowed by its UID, somebody says yes.
+"""Confirmation before a command changes a cluster: show the plan, check that the cluster's UID is allowed, ask.
 
 Each cluster that is named by a kubeconfig is asked for, a simulated one too: what a server says of itself lifts no safety.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.allowlist import OPTION, cluster_uid, not_allowed
-from conformance.policy_file import build_policy, read_policy_file
-from fixtures.cluster import Cluster
-from fixtures.text import plain
+from conformance.policy.allowlist import OPTION, cluster_uid, not_allowed
+from conformance.policy.policy_file import build_policy, read_policy_file
+from fixtures.cluster.client import Cluster
+from fixtures.text.sentences import plain
 
 
 class NotConfirmed(Exception):
@@ -34,11 +34,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     allowed = "UID of the cluster (of its namespace kube-system) that may be changed; repeatable"
     parser.add_argument(OPTION, metavar="UID", action="append", default=[], help=allowed)
     parser.add_argument("--policy", metavar="FILE", default="", help="its chaos.clusters are allowed too")
-    parser.add_argument("--yes", action="store_true", help="carry the plan out without asking: for machines")
+    parser.add_argument("--yes", action="store_true", help="carry out the plan without asking (for scripts)")
 
 
 def consent_of(arguments: argparse.Namespace) -> Consent:
-    """The options, decoded. Raises :class:`conformance.policy_file.PolicyError` for a policy that cannot be used."""
+    """The options, decoded. Raises :class:`conformance.policy.policy_file.PolicyError` for a policy that cannot be used."""
     policy = build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
     return Consent(allowed=(*policy.chaos.clusters, *arguments.chaos_cluster), yes=arguments.yes)
 
@@ -63,7 +63,7 @@ def confirm(cluster: Cluster, plan: Sequence[str], consent: Consent, *, ask: Cal
     ask = ask or _asker()
     names = tuple(dict.fromkeys(name for name in (cluster.context, uid) if name))
     if ask is None:
-        raise NotConfirmed("nobody is at a terminal to confirm it: expected --yes")
+        raise NotConfirmed("there is no terminal to confirm it at: expected --yes")
     if ask(f"type {plain(names[0])} to carry this out: ").strip() not in names:
         raise NotConfirmed("not confirmed, and nothing was touched")
 

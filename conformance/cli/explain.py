@@ -11,8 +11,8 @@ from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
-from conformance.snapshot_command import snapshot_command
-from fixtures.record import Access
+from conformance.cli.snapshot_command import snapshot_command
+from fixtures.verdict.record import Access
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
     listing = commands.add_parser("list", help="list the requirements")
     form = listing.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
-    form.add_argument("--snapshot-command", action="store_true", help="print the shell command that saves all they read, for --snapshot")
+    form.add_argument("--snapshot-command", action="store_true", help="print the shell command that saves a snapshot of all they read")
     explain = commands.add_parser("explain", help="explain one requirement")
     explain.add_argument("id")
     explain.add_argument("--json", action="store_true")
@@ -49,10 +49,10 @@ def main(argv: Sequence[str]) -> int:
     print(f"{requirement.level}, access {requirement.access}\n")
     for heading, text in (("why", requirement.rationale), ("what to do", requirement.remediation)):
         print(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
-    print("reads: " + (", ".join([*requirement.reads, *requirement.optional_reads]) or "nothing"))
+    print("reads: " + (", ".join(requirement.lists) or "nothing"))
     print("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
     ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
-    print(f"judge just it:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
+    print(f"run it alone:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
     print("references:")
     for reference in requirement.references:
         print(f"  {reference}")

@@ -15,23 +15,27 @@ import msgspec
 from tabulate import tabulate
 
 from conformance.cli.arguments import Parser
+from conformance.cli.inspect_node import inspect_node
+from conformance.outputs.captured_bytes import decoded
 from conformance.outputs.inspect_cluster import (
     inspect_events,
-    inspect_node,
     inspect_podgroup,
     inspect_psa_rejection,
     inspect_resource_slices,
 )
+from conformance.outputs.inspect_dcgm import inspect_dcgm
 from conformance.outputs.inspect_device import (
-    inspect_dcgm,
     inspect_kernel_log,
     inspect_mig_manager,
     inspect_nvidia_smi,
     inspect_vector_add,
 )
 from conformance.outputs.inspect_fabric import inspect_nccl_log, inspect_nccl_tests, inspect_perftest
+from conformance.outputs.inspect_pods import inspect_api_refusal, inspect_pods
 from conformance.outputs.inspection import Inspection, Judged
-from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable
+from conformance.outputs.kind_of_output import judged_kinds, other_program
+from conformance.outputs.log_wrappers import unwrapped
+from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
 
 KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "nccl-log": inspect_nccl_log,
@@ -42,30 +46,63 @@ KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "events": inspect_events,
     "resourceslice": inspect_resource_slices,
     "podgroup": inspect_podgroup,
+    "pods": inspect_pods,
     "psa-rejection": inspect_psa_rejection,
+    "api-refusal": inspect_api_refusal,
     "kernel-log": inspect_kernel_log,
     "ib-write-bw": inspect_perftest,
     "mig-manager-log": inspect_mig_manager,
     "vectoradd": inspect_vector_add,
 }
 EXIT_UNREADABLE = 4
+_FENCE = "```"
+"""What marks a document that quotes several programs: what is good in it proves no more than its author chose to show."""
 _EXIT = {Judged.GOOD: 0, Judged.BAD: 1, Judged.UNDECIDABLE: 10}
 _MAX_SHOWN = 40
 _MAX_WIDTH = 160
 
 
 def inspect(kind: str, text: str) -> Inspection:
-    """Judge ``text`` as an output of ``kind`` (a key of :data:`KINDS`).
+    """Judge ``text`` as an output of ``kind`` (a key of :data:`KINDS`), or as what it is, which the result names.
 
     Raises:
-        Unreadable: the kind is not known, or the text is not what its reader reads.
+        Unreadable: the kind is not known, or the text is not what any reader reads.
     """
     reader = KINDS.get(kind)
     if reader is None:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f", did you mean {near[0]}?" if near else f", one of {', '.join(KINDS)}"
         raise Unreadable(f"unknown kind {kind[:64]!r}{hint}")
-    return reader(text)
+    text = unwrapped(readable_text(text))
+    try:
+        return reader(text)
+    except Unreadable:
+        found = _as_another_kind(kind, text)
+        if found is None:
+            raise
+        return found
+
+
+def _as_another_kind(kind: str, text: str) -> Inspection | None:
+    """The inspection of a text that another tool wrote than the one that was named; ``None`` where nobody knows it."""
+    for other in judged_kinds(text):
+        try:
+            result = KINDS[other](text) if other != kind else None
+        except Unreadable:
+            continue
+        if result is not None:
+            if result.verdict is Judged.GOOD and _FENCE in text:
+                result = msgspec.structs.replace(
+                    result, verdict=Judged.UNDECIDABLE, reason_code="QUOTED", message=f"a document quotes it: {result.message}"
+                )
+            return msgspec.structs.replace(
+                result, message=f"{result.message} (it is {other}, not {kind})", facts={"askedFor": kind, **result.facts}
+            )
+    program = other_program(text)
+    if not program:
+        return None
+    message = f"it is output of {program}, not {kind}, and nothing here judges that"
+    return Inspection(program, Judged.UNDECIDABLE, "OTHER_PROGRAM", message, {"askedFor": kind}, [])
 
 
 def to_json(inspection: Inspection) -> str:
@@ -93,24 +130,12 @@ def to_text(inspection: Inspection) -> str:
     return "\n".join(parts)
 
 
-def _decode(data: bytes) -> str:
-    """Raises ``Unreadable`` for binary data: NUL bytes, or more than a few characters that are not UTF-8."""
-    if b"\0" in data:
-        raise Unreadable("binary data: the text holds NUL characters")
-    if len(data) > MAX_CHARACTERS:
-        raise Unreadable(f"more than {MAX_CHARACTERS} bytes")
-    text = data.decode("utf-8", errors="replace")
-    if text.count("\ufffd") > 8 + len(text) // 100:
-        raise Unreadable("binary data: not UTF-8 text")
-    return text
-
-
 def _read(file: str) -> str:
     try:
         if file == "-":
-            return _decode(sys.stdin.buffer.read(MAX_CHARACTERS + 1))
+            return decoded(sys.stdin.buffer.read(MAX_CHARACTERS + 1))
         with Path(file).open("rb") as stream:
-            return _decode(stream.read(MAX_CHARACTERS + 1))
+            return decoded(stream.read(MAX_CHARACTERS + 1))
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror or error}") from error
     except ValueError as error:

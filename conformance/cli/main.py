@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from conformance.cli.arguments import Parser, complain
 from conformance.version import VERSION
-from fixtures import private_files
+from fixtures.system import private_files
 
 COMMANDS = {
     "run": ("conformance.cli.run", "run the suite: pytest with its options, without a checkout"),
     "list": ("conformance.cli.explain", "list the requirements"),
     "explain": ("conformance.cli.explain", "what a requirement asserts, why, and how to meet it"),
+    "policy": ("conformance.cli.policy_command", "draft a policy from a cluster or a saved snapshot: policy init"),
     "inspect": ("conformance.cli.inspect", "judge one captured output by itself"),
     "simulate": ("conformance.cli.simulate", "serve the simulated cluster and print a kubeconfig"),
     "matrix": ("conformance.cli.matrix", "prove that each defect turns exactly its requirements red"),
     "diff": ("conformance.cli.reports", "compare two reports"),
     "report": ("conformance.cli.reports", "write the views of a report again"),
     "docs": ("conformance.cli.pages", "write the generated pages of docs/: requirements, policy, schema"),
-    "chaos": ("chaos.cli", "break a cluster on purpose and put it back: plan, run, halt, recover, status"),
+    "chaos": ("chaos.surface.cli", "break a cluster on purpose and put it back: plan, run, halt, recover, status"),
     "cleanup": ("conformance.cli.cleanup", "remove what a killed run left in a cluster"),
 }
 

@@ -12,33 +12,33 @@ import msgspec
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
-from conformance.matrix import Matrix, MatrixError, run_matrix
-from fixtures.simulator.scenario import ScenarioError, defect_names, load_defect, load_scenario, scenario_names
+from conformance.matrix.detection import Matrix, MatrixError, Rows, rows_of, run_matrix
+from fixtures.simulator.interface import ScenarioError, defect_names, load_defect, load_scenario, scenario_names
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit 0 when every bar holds, 1 when not, 4 for a wrong name."""
     parser = Parser(prog="gpu-conformance matrix")
     parser.add_argument("command")
-    parser.add_argument("--json", metavar="FILE", help="write the matrix there")
-    parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="these scenarios and defects only")
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) * 2, help="runs at a time (they mostly wait)")
+    parser.add_argument("--json", metavar="FILE", help="write the matrix to this file")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these scenarios and defects")
+    chosen.add_argument("--requirement", metavar="ID", help="its defects, their scenarios, and only it in all other scenarios")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) * 2, help="how many runs at a time")
     arguments = parser.parse_args(argv)
     try:
         catalogue = load_catalogue()
         scenarios = [name for name in scenario_names() if load_scenario(name).fleet is None]
         defects = defect_names()
-        if arguments.only:
-            for name in arguments.only:
-                if name not in scenarios:
-                    load_defect(name)
-            scenarios = [name for name in scenarios if name in arguments.only]
-            defects = [name for name in defects if name in arguments.only]
-        for name in defects:
+        if arguments.requirement:
+            rows = rows_of(catalogue.get(arguments.requirement).id, scenarios=scenarios, defects=defects)
+        else:
+            rows = _named(arguments.only, scenarios, defects) if arguments.only else Rows(scenarios=scenarios, defects=defects)
+        for name in rows.defects:
             for id_ in load_defect(name).trips:
                 catalogue.get(id_)
         started = time.monotonic()
-        matrix = run_matrix(scenarios, defects, catalogue.by_id, jobs=max(arguments.jobs, 1), tell=_tell)
+        matrix = run_matrix(rows, catalogue.by_id, jobs=max(arguments.jobs, 1), tell=_tell)
     except (CatalogueError, ScenarioError) as error:
         return complain(parser.prog, error)
     except MatrixError as error:
@@ -48,7 +48,15 @@ def main(argv: Sequence[str]) -> int:
         path = Path(arguments.json)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(matrix), indent=2) + b"\n")
-    return _conclude(matrix, time.monotonic() - started, partial=bool(arguments.only))
+    return _conclude(matrix, time.monotonic() - started, partial=bool(arguments.only or arguments.requirement))
+
+
+def _named(names: Sequence[str], scenarios: Sequence[str], defects: Sequence[str]) -> Rows:
+    """The rows of these names. Raises :class:`ScenarioError` for one that is neither a healthy scenario nor a defect."""
+    for name in names:
+        if name not in scenarios:
+            load_defect(name)
+    return Rows(scenarios=[name for name in scenarios if name in names], defects=[name for name in defects if name in names])
 
 
 def _tell(line: str) -> None:

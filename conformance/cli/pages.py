@@ -23,13 +23,15 @@ from msgspec.inspect import (
     VarTupleType,
 )
 
-from conformance import policy
 from conformance.catalogue import Catalogue, load_catalogue
 from conformance.cli.arguments import Parser, complain
-from conformance.policy_file import policy_schema
-from conformance.snapshot_command import snapshot_command
-from fixtures.simulator.scenario import defect_names, load_defect
+from conformance.cli.snapshot_command import snapshot_command
+from conformance.policy import model
+from conformance.policy.platforms import Preset, presets
+from conformance.policy.policy_file import policy_schema
+from fixtures.simulator.interface import defect_names, load_defect
 
+_WHY_MARKS = "docs/decisions/presets-by-marks.md"
 _PLAIN: dict[type[Type], str] = {
     StrType: "text",
     IntType: "whole number",
@@ -79,33 +81,53 @@ def page(catalogue: Catalogue) -> str:
 
 
 def policy_page() -> str:
-    """Markdown of the policy: every section and key with its type, default and meaning, read from ``conformance/policy.py``."""
-    texts = _docstrings(inspect.getsource(policy))
+    """Markdown of the policy: every section and key with its type, default and meaning, read from ``conformance/policy/model.py``."""
+    texts = _docstrings(inspect.getsource(model))
     lines = [
         "# Policy",
         "",
-        "Generated from `conformance/policy.py` by `make docs`; do not edit.",
+        "Generated from `conformance/policy/model.py` by `make docs`; do not edit.",
         "",
-        "A policy file says what the owner expects of the cluster: `pytest conformance --kubeconfig FILE --policy policy.yaml`. It is YAML",
-        "with a mapping per section; what it leaves out has the default below, and a list replaces the default list as a whole. An unknown",
-        "key or a value of the wrong type ends the run with exit code 4 before the cluster is asked anything. Globs are shell patterns",
-        "(`nvidia.com/mig-*`), durations are seconds unless the key says otherwise.",
+        "A policy file says what you expect of the cluster: `pytest conformance --kubeconfig FILE --policy policy.yaml`. It is YAML",
+        "with one mapping per section. A key that it leaves out has the default below. A list replaces the whole default list, or",
+        'extends it where each of its entries begins with `+`: `moreInfrastructure: ["+cw-*"]`. An unknown key or a value of the wrong',
+        "type ends the run with exit code 4 before it contacts the cluster. Globs are shell patterns (`nvidia.com/mig-*`). Durations are",
+        "in seconds unless the key says otherwise.",
+        "",
+        "[Presets](#presets) lie between the defaults and the file.",
         "",
         "[policy-example.yaml](policy-example.yaml) is a policy for a cluster of H100 nodes with InfiniBand;",
         "[policy.schema.json](policy.schema.json) is the JSON Schema for editors.",
         "",
     ]
     top: list[msgspec.structs.FieldInfo] = []
-    for field in msgspec.structs.fields(policy.Policy):
-        if isinstance(field.type, type) and issubclass(field.type, policy.Section):
+    for field in msgspec.structs.fields(model.Policy):
+        if isinstance(field.type, type) and issubclass(field.type, model.Section):
             name = field.type.__name__
             lines += [f"## {field.encode_name}", "", _prose(texts[name, ""]), ""]
             lines += _table(msgspec.structs.fields(field.type), {key: text for (owner, key), text in texts.items() if owner == name})
         else:
             top.append(field)
-    lines += ["## Beside the sections", "", "Keys of the file itself.", ""]
-    lines += _table(top, {key: text for (owner, key), text in texts.items() if owner == policy.Policy.__name__})
-    return "\n".join(lines)
+    lines += ["## Beside the sections", "", "Keys outside the sections.", ""]
+    lines += _table(top, {key: text for (owner, key), text in texts.items() if owner == model.Policy.__name__})
+    lines += ["## Presets", ""]
+    lines += ["A preset adds what is usual on a platform to the defaults; what the file says wins. The cluster's own marks choose presets,"]
+    lines += ["and several may apply. `--platform NAME[,NAME]` or `platform:` names them instead, `none` leaves them out. The run's first"]
+    lines += ["lines, `report.json` (`run.presets`) and the HTML report say which were applied and which mark chose each."]
+    lines += [
+        f"[Why marks choose]({_WHY_MARKS.removeprefix('docs/')}).",
+        "",
+        "| preset | for | chosen by any of | adds |",
+        "|---|---|---|---|",
+    ]
+    lines += [_preset_row(preset) for preset in presets().values()]
+    return "\n".join([*lines, ""])
+
+
+def _preset_row(preset: Preset) -> str:
+    marks = [f"{name} `{glob}`" for name, globs in msgspec.to_builtins(preset.marks).items() for glob in globs]
+    adds = [f"`{section}.{key}`: `{json.dumps(value)}`" for section, keys in preset.policy.items() for key, value in keys.items()]
+    return f"| `{preset.name}` | {preset.title} | {', '.join(marks)} | {'; '.join(adds) or 'nothing: the defaults fit'} |"
 
 
 def _table(fields: Sequence[msgspec.structs.FieldInfo], texts: dict[str, str]) -> Iterator[str]:
@@ -164,7 +186,7 @@ def _docstrings(source: str) -> dict[tuple[str, str], str]:
 
 
 def with_snapshot_command(text: str, catalogue: Catalogue) -> str:
-    """A README with the catalogue's command in its block; as it is where it has none."""
+    """A README with the catalogue's command in its block; unchanged if it has no such block."""
     before, begin, rest = text.partition(_BLOCK_BEGINS)
     _, end, after = rest.partition(_BLOCK_ENDS)
     return f"{before}{begin}\n```sh\n{snapshot_command(catalogue)}\n```\n{end}{after}" if end else text

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
-from reports.diff import accept, compare, regressions, render
-from reports.write import ReportError, load_run, write_all
+from reports.diff.runs import accept, compare, regressions, render
+from reports.folder import ReportError, load_run, write_all
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="GLOB",
         action="append",
         default=[],
-        help="what need not be judged any more: requirement, area, experiment, subject ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
+        help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
     )
     report = commands.add_parser("report", help="write HTML and all other views of a report again")
     report.add_argument("folder", type=Path)

@@ -13,9 +13,9 @@ OPTIONS = (
     "--strict-markers",
     *("-p", "no:cacheprovider"),
     *("-p", "no:allure_pytest"),
-    *("-p", "conformance.plugin.judging"),
+    *("-p", "conformance.plugin.session"),
     *("-p", "conformance.plugin.hooks"),
-    *("-p", "chaos.plugin"),
+    *("-p", "chaos.surface.plugin"),
     f"--rootdir={SUITE.parent}",
     *("-c", "/dev/null"),
 )

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
-from fixtures.simulator.embedded import EmbeddedCluster
-from fixtures.simulator.scenario import ScenarioError, bug_names, defect_names, scenario_names
+from fixtures.simulator import interface as simulator
+from fixtures.simulator.interface import ScenarioError, bug_names, defect_names, scenario_names
 
 
 def main(argv: Sequence[str]) -> int:
@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(prog="gpu-conformance simulate")
     parser.add_argument("command")
     parser.add_argument("scenario", nargs="?", help="SCENARIO[:key=value][,DEFECT...]")
-    parser.add_argument("--folder", metavar="DIR", help="where the kubeconfig goes; default: a temporary folder")
+    parser.add_argument("--folder", metavar="DIR", help="write the kubeconfig to this file; default: in a temporary folder")
     parser.add_argument("--list", action="store_true", help="list scenarios, defects and seeded bugs")
     arguments = parser.parse_args(argv)
     if arguments.list:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(arguments.folder or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            cluster = EmbeddedCluster.start(arguments.scenario, folder)
+            cluster = simulator.start(arguments.scenario, folder)
         except ScenarioError as error:
             return complain(parser.prog, error)
         print(f"simulated cluster {arguments.scenario} at {cluster.server}")

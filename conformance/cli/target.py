@@ -1,12 +1,12 @@
-"""The cluster of a command that pytest does not run: always named, never taken from the environment."""
+"""Opens the cluster that a command outside pytest names. It is never taken from the environment."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from fixtures.cluster import Cluster
-from fixtures.trouble import ClusterUnreachable
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ClusterUnreachable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""Taint fencing: devices are for those who ask for them."""
+"""FENCE: taints keep pods without devices off accelerator nodes."""

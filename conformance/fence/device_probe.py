@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.asked_nodes import Asked, choose, in_turns, per_node
-from conformance.fence.waiting import disturbed, image_trouble, unschedulable, why_not_running
+from conformance.devices.availability import probe_tolerations
+from conformance.devices.free_devices import NVIDIA_DRIVER, VENDOR, Place, usable_places
+from conformance.devices.products import product_label, product_of
 from conformance.outputs.nvidia_smi import parse_listing
 from conformance.outputs.unreadable import Unreadable
-from conformance.places import NVIDIA_DRIVER, VENDOR, Place, offers
-from conformance.products import product_label, product_of
-from conformance.reach import probe_tolerations
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, ok, undecided
-from fixtures.models import Node, Pod
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.pod_state import disturbance, image_trouble, unschedulable, why_not_running
+from conformance.scope.scope import Scope, subject
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Node, Pod
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.trouble import ApiTrouble
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, ok, undecided
 
 _SOURCE = "pod status and log"
 _EXPECTED = "runs on an accelerator node and sees a device"
@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.driver == NVIDIA_DRIVER if self.driver else self.resource.startswith(VENDOR)
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and what became of its pod at the deadline."""
 
     plan: Plan
@@ -62,14 +62,14 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         yield from (_misaimed(node, wanted) for node in scope.accelerator_nodes)
         return
 
-    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
-        plans = {number: plan_of(scope, place) for number, place in turn}
-        places = dict(turn)
-        for number, seen in ask_devices(workspace, scope, plans).items():
-            yield places[number], judge_device(scope, seen)
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        plans = {number: plan_of(scope, place) for number, place in batch}
+        places = dict(batch)
+        for number, outcome in ask_devices(workspace, scope, plans).items():
+            yield places[number], judge_device(scope, outcome)
 
-    places = [place for place in offers(scope) if _carries(place.node, wanted)]
-    asked = in_turns(scope, workspace, choose(scope, places), 1, ask) if places else ()
+    places = [place for place in usable_places(scope) if _carries(place.node, wanted)]
+    asked = in_batches(scope, workspace, choose_places(scope, places), 1, ask) if places else ()
     yield from per_node(scope, asked, obstacle=lambda node: "" if _carries(node, wanted) else "without the labels of fence.affinity")
 
 
@@ -80,7 +80,13 @@ def _carries(node: Node, labels: Mapping[str, str]) -> bool:
 def _misaimed(node: Node, wanted: Mapping[str, str]) -> Finding:
     text = ", ".join(f"{key}={value}" for key, value in wanted.items())
     message = f"workloads are told to select {text} and no accelerator node carries it: they stay Pending"
-    return bad(subject(node), "without these labels", text, "policy fence.affinity, node labels", message)
+    return bad(
+        subject(node),
+        observed="without these labels",
+        expected=text,
+        source="policy fence.affinity, node labels",
+        message=message,
+    )
 
 
 def plan_of(scope: Scope, place: Place) -> Plan:
@@ -95,7 +101,7 @@ def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
     probes = scope.policy.probes
     return PodShape(
         name=f"fence-device-{index}",
-        image=probes.image,
+        image=probes.image_for([plan.resource]),
         script=f'echo "## devices"; {_LIST_DEVICES}' if plan.listed else 'echo "## placed"',
         resources={plan.resource: 1},
         node_labels=plan.labels,
@@ -106,7 +112,7 @@ def pod_of(scope: Scope, plan: Plan, index: int) -> PodShape:
     )
 
 
-def ask_devices(workspace: Workspace, scope: Scope, plans: Mapping[int, Plan]) -> dict[int, Seen]:
+def ask_devices(workspace: Workspace, scope: Scope, plans: Mapping[int, Plan]) -> dict[int, PodOutcome]:
     """Start a pod for every plan, wait for all of them, read their logs."""
     deadline = time.monotonic() + scope.policy.probes.start_seconds
     names = {number: workspace.start(probe_pod(pod_of(scope, plan, number))) for number, plan in plans.items()}
@@ -118,56 +124,74 @@ def ask_devices(workspace: Workspace, scope: Scope, plans: Mapping[int, Plan]) -
         return True if len(current) == len(names) and all(pod.finished for pod in current) else None
 
     workspace.wait(names.values(), settled, deadline - time.monotonic())
-    return {number: _seen(workspace, plan, pods.get(names[number])) for number, plan in plans.items()}
+    return {number: _outcome(workspace, plan, pods.get(names[number])) for number, plan in plans.items()}
 
 
-def _seen(workspace: Workspace, plan: Plan, pod: Pod | None) -> Seen:
+def _outcome(workspace: Workspace, plan: Plan, pod: Pod | None) -> PodOutcome:
     if pod is None or pod.status.phase not in ("Running", "Succeeded"):
-        return Seen(plan=plan, pod=pod)
+        return PodOutcome(plan=plan, pod=pod)
     try:
-        return Seen(plan=plan, pod=pod, log=workspace.logs(pod.name))
+        return PodOutcome(plan=plan, pod=pod, log=workspace.logs(pod.name))
     except ApiTrouble as trouble:
-        return Seen(plan=plan, pod=pod, log_trouble=trouble.message)
+        return PodOutcome(plan=plan, pod=pod, log_trouble=trouble.message)
 
 
-def judge_device(scope: Scope, seen: Seen) -> Finding:
+def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
     """What became of one plan."""
-    plan, pod = seen.plan, seen.pod
+    plan, pod = outcome.plan, outcome.pod
     place = subject(plan.node)
     if pod is None or not pod.spec.node_name or pod.status.phase not in ("Running", "Succeeded"):
         return _not_running(place, plan, pod)
     if pod.spec.node_name not in {node.name for node in scope.accelerator_nodes}:
         message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
-        return bad(place, f"ran on {pod.spec.node_name}", _EXPECTED, _SOURCE, message)
+        return bad(
+            place,
+            observed=f"ran on {pod.spec.node_name}",
+            expected=_EXPECTED,
+            source=_SOURCE,
+            message=message,
+        )
     where = f"{pod.name} ran on {pod.spec.node_name} with 1 {plan.resource}"
     if not plan.listed:
-        return ok(place, where, _EXPECTED, _SOURCE)
-    if seen.log_trouble:
-        return undecided(place, f"{where}; its log could not be read: {seen.log_trouble}", _SOURCE)
-    return _counted(place, where, seen.log)
+        return ok(place, observed=where, expected=_EXPECTED, source=_SOURCE)
+    if outcome.log_trouble:
+        return undecided(place, message=f"{where}; its log could not be read: {outcome.log_trouble}", source=_SOURCE)
+    return _counted(place, where, outcome.log)
 
 
 def _counted(place: Subject, where: str, log: str) -> Finding:
     try:
         listing = parse_listing(log)
     except Unreadable as error:
-        return undecided(place, f"{where}; what it saw could not be counted: {error}", _SOURCE)
+        return undecided(place, message=f"{where}; what it saw could not be counted: {error}", source=_SOURCE)
     if listing.failures and not listing.gpus:
-        return undecided(place, f"{where}; what it saw could not be counted: {listing.failures[0]}", _SOURCE)
+        return undecided(
+            place,
+            message=f"{where}; what it saw could not be counted: {listing.failures[0]}",
+            source=_SOURCE,
+        )
     count = len(listing.uuids)
-    return ok(place, f"{where}; devices seen: {count}", _EXPECTED, _SOURCE)
+    return ok(place, observed=f"{where}; devices seen: {count}", expected=_EXPECTED, source=_SOURCE)
 
 
 def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
     why = why_not_running(pod)
     said = unschedulable(pod) if pod is not None else None
     if said is not None and plan.resource in said.insufficient:
-        return undecided(place, f"the free {plan.resource} was taken by another pod meanwhile: {why}", _SOURCE)
+        return undecided(
+            place,
+            message=f"the free {plan.resource} was taken by another pod meanwhile: {why}",
+            source=_SOURCE,
+        )
     if image_trouble(pod):
-        return undecided(place, f"the probe's image cannot be had (policy probes.image): {why}", _SOURCE)
+        return undecided(
+            place,
+            message=f"the probe's image cannot be pulled (policy probes.image): {why}",
+            source=_SOURCE,
+        )
     if pod is None:
-        return undecided(place, "the probe pod was deleted by someone else", _SOURCE)
-    if reason := disturbed(pod):
-        return undecided(place, f"{pod.name} did not run, and {reason}", _SOURCE)
+        return undecided(place, message="the probe pod was deleted by someone else", source=_SOURCE)
+    if reason := disturbance(pod):
+        return undecided(place, message=f"{pod.name} did not run, and {reason}", source=_SOURCE)
     message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"
-    return bad(place, why, _EXPECTED, _SOURCE, message)
+    return bad(place, observed=why, expected=_EXPECTED, source=_SOURCE, message=message)

@@ -1,4 +1,4 @@
-"""FENCE-05: a pod that asks for nothing and tolerates nothing, aimed at accelerator nodes, beside the same pod with the toleration."""
+"""FENCE-05: a pod without device and toleration must stay off accelerator nodes, while the same pod with the toleration runs."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.asked_nodes import kept_away, late, left_out, turns
+from conformance.devices.availability import foreign_taints, probe_tolerations
+from conformance.devices.products import pools, product_of
 from conformance.fence.checks import hard_taints
-from conformance.fence.waiting import ran, unschedulable, why_not_running
 from conformance.outputs.events import ReasonKind
-from conformance.products import pools, product_of
-from conformance.reach import foreign_taints, probe_tolerations
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, bad, ok, undecided
-from fixtures.models import Json, Node, Pod, Toleration
+from conformance.probes.node_sampling import batches, kept_away, left_out, out_of_time
+from conformance.probes.pending import absence_seconds
+from conformance.probes.pod_state import unschedulable, why_not_running
+from conformance.scope.scope import Scope, subject
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace, decode_pod
-from fixtures.trouble import ApiTrouble
-from fixtures.watch import Observation
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, bad, ok, undecided
 
 MAX_OPEN = 12
 """Nodes that look open and are probed beside one of each pool."""
-
-CONTROL_FACTOR = 5
-"""The absence is watched at least this many times as long as its control took to run."""
 
 _EXPECTED = "Pending: PodScheduled=False, Unschedulable, untolerated taint"
 _SOURCE = "pod status, watched"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one node's pair. Pods are the last states watched, None when a pod is gone. Seconds are monotonic."""
+    """What was seen of one node's pair. Pods are the last states watched, None when a pod is gone. Seconds are monotonic.
+
+    A fence is a matter of the scheduler's: the control proves what it has to when it is bound. Its image need not be pulled.
+    """
 
     node: Node
     control: Pod | None
@@ -48,6 +49,8 @@ def targets(scope: Scope) -> list[Node]:
     """
     if not scope.accelerator_nodes:
         raise NotApplicable("NoAcceleratorNodes", "the cluster has no accelerator node")
+    if scope.unfenced_box:
+        raise NotApplicable("SingleNode", scope.unfenced_box)
     reachable = [node for node in scope.usable_nodes if not foreign_taints(scope, node)]
     if not reachable:
         raise Inconclusive("NoUsableNode", "every accelerator node is cordoned, NotReady or tainted away")
@@ -63,8 +66,8 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """FENCE-05: one finding for every accelerator node, those included that were not asked."""
     nodes, attempts = targets(scope), list[Attempt]()
     try:
-        for turn in turns(scope, workspace, nodes, 2):
-            attempts += ask_fence(workspace, scope, turn)
+        for batch in batches(scope, workspace, nodes, 2):
+            attempts += ask_fence(workspace, scope, batch)
     except (ApiTrouble, Inconclusive):
         yield from judge_fence(attempts)  # what was found before the trouble stays found
         raise
@@ -72,7 +75,7 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     missed = {node.name for node in nodes} - asked.keys()
     for node in scope.accelerator_nodes:
         if node.name in missed:
-            yield undecided(subject(node), late(scope), "time")
+            yield undecided(subject(node), message=out_of_time(scope), source="time")
         elif node.name not in asked:
             product = product_of(scope, node)
             yield left_out(scope, node, kept_away(scope, node), [name for name, of in asked.items() if of == product])
@@ -80,7 +83,7 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 
 def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
-    """The control and the victim for a node: alike but for the toleration of its fence."""
+    """The control and the victim for a node: the same pod with and without the toleration of its fence taint."""
     probes = scope.policy.probes
     taints = scope.fence_taints(node)
     further = [item for item in probe_tolerations(scope) if not any(item.tolerates(taint) for taint in taints)]
@@ -102,7 +105,7 @@ def pair(scope: Scope, node: Node, index: int) -> tuple[Json, Json]:
 
 
 def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Node]]) -> list[Attempt]:
-    """Start both pods of every node and watch them until the controls ran and the window is over."""
+    """Start both pods of every node and watch them until the controls are bound and the window is over."""
     probes = scope.policy.probes
     begun = time.monotonic()
     names = []
@@ -112,11 +115,11 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Nod
     took: dict[str, float] = {}
     with workspace.observe() as observation:
         for pods in _states(observation, begun + probes.start_seconds):
-            took |= {name: time.monotonic() - begun for name, _ in names if name not in took and ran(pods.get(name))}
-            if all(name in took or _hopeless(pods.get(name)) for name, _ in names):
+            took |= {name: time.monotonic() - begun for name, _ in names if name not in took and _placed(pods.get(name))}
+            if len(took) == len(names):
                 break
         settled = time.monotonic()
-        window = max(probes.window_seconds, CONTROL_FACTOR * max(took.values(), default=0.0))
+        window = absence_seconds(scope, max(took.values(), default=0.0))
         for pods in _states(observation, settled + window):
             if all((pod := pods.get(name)) is not None and pod.spec.node_name for _, name in names):
                 break
@@ -130,8 +133,8 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Nod
     ]
 
 
-def _hopeless(pod: Pod | None) -> bool:
-    return pod is not None and pod.status.phase == "Failed"
+def _placed(pod: Pod | None) -> bool:
+    return pod is not None and bool(pod.spec.node_name)
 
 
 def _states(observation: Observation, deadline: float) -> Iterator[Mapping[str, Pod]]:
@@ -144,7 +147,7 @@ def _decoded(objects: Mapping[str, Json]) -> dict[str, Pod]:
 
 
 def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
-    """One finding per node. Raises :class:`Inconclusive` after them when a control did not run: then Pending proves nothing there."""
+    """One finding per node. Raises :class:`Inconclusive` after them when a control was not placed: then Pending proves nothing there."""
     failed: list[str] = []
     for attempt in attempts:
         node, victim = attempt.node, attempt.victim
@@ -152,16 +155,24 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
         if victim is not None and victim.spec.node_name:
             where = f"bound to {victim.spec.node_name}"
             message = "a pod that asks for no device and tolerates no taint was placed on it: any workload can take its CPU and memory"
-            yield bad(place, where, _EXPECTED, _SOURCE, message)
-        elif not ran(attempt.control):
+            yield bad(place, observed=where, expected=_EXPECTED, source=_SOURCE, message=message)
+        elif attempt.control is None or not _placed(attempt.control) or attempt.control.status.phase == "Failed":
             failed.append(node.name)
-            yield undecided(place, f"the control with the toleration did not run: {why_not_running(attempt.control)}", _SOURCE)
+            yield undecided(
+                place,
+                message=f"the control with the toleration was not placed: {why_not_running(attempt.control)}",
+                source=_SOURCE,
+            )
         elif victim is None:
-            yield undecided(place, "the probe pod was deleted by someone else while it was watched", _SOURCE)
+            yield undecided(
+                place,
+                message="the probe pod was deleted by someone else while it was watched",
+                source=_SOURCE,
+            )
         else:
             yield _pending(attempt, victim)
     if failed:
-        raise Inconclusive("PositiveControlFailed", f"the control with the toleration did not run on {', '.join(failed)}")
+        raise Inconclusive("PositiveControlFailed", f"the control with the toleration was not placed on {', '.join(failed)}")
 
 
 def _pending(attempt: Attempt, victim: Pod) -> Finding:
@@ -169,8 +180,21 @@ def _pending(attempt: Attempt, victim: Pod) -> Finding:
     condition = victim.condition("PodScheduled")
     said = unschedulable(victim)
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
-        return undecided(place, f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}", _SOURCE)
+        return undecided(
+            place,
+            message=f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}",
+            source=_SOURCE,
+        )
     if said is None or not said.about(ReasonKind.TAINT):
-        return undecided(place, f"the pod is not placed for another reason than a taint: {condition.message[:300]}", _SOURCE)
-    seconds = f"{attempt.watched_seconds:.1f} s watched; the control ran after {attempt.control_seconds:.1f} s"
-    return ok(place, f"Pending, {'; '.join(reason.text for reason in said.about(ReasonKind.TAINT))} ({seconds})", _EXPECTED, _SOURCE)
+        return undecided(
+            place,
+            message=f"the pod is not placed for another reason than a taint: {condition.message[:300]}",
+            source=_SOURCE,
+        )
+    seconds = f"{attempt.watched_seconds:.1f} s watched; the control was bound after {attempt.control_seconds:.1f} s"
+    return ok(
+        place,
+        observed=f"Pending, {'; '.join(reason.text for reason in said.about(ReasonKind.TAINT))} ({seconds})",
+        expected=_EXPECTED,
+        source=_SOURCE,
+    )

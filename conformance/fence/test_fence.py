@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from conformance.devices.held_nodes import maybe_held
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from conformance.fence.device_probe import probe_devices
 from conformance.fence.fence_probe import probe_fence
+from conformance.fence.quarantine import check_quarantined
+from conformance.fence.temporary_holds import check_temporary
+from conformance.node_states.field_writes import fields_of
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Evidence
 
 
 @requirement("FENCE-01")
@@ -19,13 +25,13 @@ def test_every_accelerator_node_carries_the_hard_taint_of_its_pool(judge: Eviden
 
 @requirement("FENCE-02")
 def test_every_pod_on_an_accelerator_node_asks_for_a_device_or_belongs_there(judge: Evidence, scope: Scope) -> None:
-    """Every pod on an accelerator node asks for a device or belongs there."""
+    """Every pod on an accelerator node asks for a device or is allowed there without one."""
     judge(check_intruders(scope))
 
 
 @requirement("FENCE-03")
 def test_no_tenant_pod_or_template_tolerates_every_taint(judge: Evidence, scope: Scope) -> None:
-    """No tenant pod or template tolerates every taint."""
+    """No tenant pod or workload template tolerates every taint."""
     judge(check_blanket_tolerations(scope))
 
 
@@ -35,13 +41,13 @@ def test_every_agent_has_a_pod_on_every_accelerator_node_it_serves(judge: Eviden
     judge(check_agents_reach(scope))
 
 
-@requirement("FENCE-05")
+@requirement("FENCE-05", devices=0)
 def test_a_pod_without_toleration_stays_pending_at_the_fence(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """A CPU-only pod without toleration stays Pending for an untolerated taint."""
+    """A CPU-only pod without a toleration for the fence taint stays Pending."""
     judge(probe_fence(scope, workspace))
 
 
-@requirement("FENCE-06")
+@requirement("FENCE-06", devices=1)
 def test_a_pod_with_toleration_affinity_and_one_device_runs(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A pod with toleration, affinity and one device runs on an accelerator node."""
     judge(probe_devices(scope, workspace))
@@ -51,3 +57,15 @@ def test_a_pod_with_toleration_affinity_and_one_device_runs(judge: Evidence, sco
 def test_device_pods_select_accelerator_nodes(judge: Evidence, scope: Scope) -> None:
     """Device pods select accelerator nodes and no others."""
     judge(check_aimed(scope))
+
+
+@requirement("FENCE-09")
+def test_a_node_with_a_fault_is_out_of_service(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """An accelerator node with a fault is out of service, and a repaired one is back in service."""
+    judge(check_quarantined(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))
+
+
+@requirement("FENCE-10")
+def test_no_temporary_taint_or_cordon_outlives_its_purpose(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """No cordon and no temporary taint keeps an accelerator node from work for longer than the policy allows."""
+    judge(check_temporary(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))

@@ -1,78 +1,124 @@
-"""The read requirements of GANG: is a gang scheduler there and well (01), is no job half placed (05), do jobs use it (06)."""
+"""GANG requirements that only read: schedulers are healthy (01), no job is half placed (05), jobs use one (06), queues work (09-11)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.gang.adapters import Adapter, chosen
+from conformance.gang.adapters import Adapter, Availability, Watched, watched
 from conformance.gang.adapters import adapters as adapters_known
-from conformance.gang.jobs import GangJob, gang_jobs
-from conformance.gang.members import placed, placed_at, unix
-from conformance.scope import Scope
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from conformance.gang.kueue_admission import judge_queues
+from conformance.gang.kueue_quota import judge_quota
+from conformance.gang.kueue_reservations import judge_reservations
+from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
+from conformance.scope.ages import ask_again
+from conformance.scope.gang_jobs import GangJob, gang_jobs
+from conformance.scope.gang_marks import placed, placed_at
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.times import unix
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 
-def check_installed(scope: Scope, adapters: Sequence[Adapter] | None = None) -> Iterator[Finding]:
-    """GANG-01: every gang scheduler that is installed works, and one is installed where multi-pod device jobs run."""
-    required = scope.policy.gang.required
-    named = scope.policy.gang.adapters
-    found = 0
-    for name in sorted(set(named) - {adapter.name for adapter in adapters_known()}):
-        message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(a.name for a in adapters_known())}"
-        yield undecided(Subject("GangScheduler", name), message, "policy gang.adapters")
-    for adapter in chosen(scope) if adapters is None else adapters:
-        available = adapter.detect(scope)
-        subject = Subject("GangScheduler", adapter.name)
-        if not available.installed:
-            if adapter.name in named:
-                message = f"the policy names {adapter.name} and it is not installed, so gangs given to it never start"
-                yield bad(subject, available.reason, "installed and healthy", available.source, message)
+def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Finding]:
+    """GANG-01: every gang scheduler that is installed works, and one is installed where multi-pod device jobs run.
+
+    ``may_probe``: whether GANG-02 to GANG-04 of this run ask with gangs of their own.
+    """
+    known: list[Adapter | Watched] = [*adapters_known(), *watched()]
+    named, found = scope.policy.gang.adapters, 0
+    for name in sorted(set(named) - {scheduler.name for scheduler in known}):
+        message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(one.name for one in known)}"
+        yield undecided(Subject("GangScheduler", name), message=message, source="policy gang.adapters")
+    idle: list[Availability] = []
+    for scheduler in known:
+        if named and scheduler.name not in named:
             continue
-        found += 1
-        if available.healthy is None:
-            yield undecided(subject, f"it is installed, but nothing shows whether it works: {available.reason}", available.source)
-        elif available.healthy:
-            yield ok(subject, available.reason, "installed and healthy", available.source)
-        else:
-            message = f"{adapter.name} is installed and does not work ({available.reason}), so gangs given to it never start"
-            yield bad(subject, available.reason, "installed and healthy", available.source, message)
-    if found:
-        return
+        available = scheduler.detect(scope)
+        if available.idle and scheduler.name not in named:
+            idle.append(available)
+        elif available.installed or scheduler.name in named:
+            found += available.installed
+            yield _judge_installed(scheduler.name, available)
+    if not found and not named:
+        yield from _none_installed(scope, idle, may_probe=may_probe)
+
+
+def _judge_installed(name: str, available: Availability) -> Finding:
+    place, expected = Subject("GangScheduler", name), "installed and healthy"
+    if not available.installed:
+        message = f"the policy names {name} and it is not installed, so gangs given to it never start"
+        return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
+    if available.healthy is None:
+        message = f"it is installed, but nothing shows whether it works: {available.reason}"
+        return undecided(place, message=message, source=available.source)
+    if available.healthy:
+        return ok(place, observed=available.reason, expected=expected, source=available.source)
+    message = f"{name} is installed and does not work ({available.reason}), so gangs given to it never start"
+    return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
+
+
+def _none_installed(scope: Scope, idle: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
+    """No gang scheduler is known to work: bad where one is needed, unless something says that one may be there."""
+    required, place = scope.policy.gang.required, Subject("GangScheduler", "any")
     jobs = [] if required is False else gang_jobs(scope)
     if not required and not jobs:
         raise NotApplicable("NoGangJobs", "no gang scheduler is installed, and there is no multi-pod device job that needs one")
-    if not named:
-        why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
+    why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
+    defined = [scheduler for scheduler in watched() if scheduler.defined(scope)]
+    others = sorted({pod.spec.scheduler_name for job in jobs for pod in job.pods} - {"", "default-scheduler"})
+    if idle and may_probe:
+        yield not_judged(place, message=f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
+    elif idle:
+        message = f"{idle[0].reason}: a run that only reads cannot tell whether gangs work, GANG-02 can; needed by {why}"
+        yield undecided(place, message=message, source=idle[0].source)
+    elif defined:
+        message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform; needed by {why}"
+        yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure")
+    elif others:
+        message = f"scheduler {', '.join(others)} places jobs, and the suite does not know whether it places gangs; needed by {why}"
+        yield undecided(place, message=message, source="pod.spec.schedulerName")
+    else:
         message = f"no gang scheduler is installed although needed: {why}; jobs that get part of their pods block devices for ever"
-        yield bad(Subject("GangScheduler", "any"), "no CRD of a known gang scheduler", "one installed and healthy", "CRDs", message)
+        observed = "no API, Deployment or pod of a known gang scheduler"
+        yield bad(place, observed=observed, expected="one installed and healthy", source="CRDs, Deployments", message=message)
 
 
 def check_partial(scope: Scope, now: float) -> Iterator[Finding]:
     """GANG-05: no multi-pod device job has some but not all of its pods placed for longer than the policy's age."""
     limit = scope.policy.gang.partial_minutes * 60
+    starting = scope.policy.requests.start_minutes * 60
     for job in gang_jobs(scope):
-        yield _judge_partial(job, now, limit)
+        yield _judge_partial(job, now, limit, starting)
 
 
-def _judge_partial(job: GangJob, now: float, limit: float) -> Finding:
+def _judge_partial(job: GangJob, now: float, limit: float, starting: float) -> Finding:
     source = "pod.spec.nodeName of its pods"
     bound = [pod for pod in job.pods if placed(pod)]
     observed = f"{len(bound)} of {job.needed} pods placed"
-    expected = f"all or none placed, or not longer than {limit / 60:g} min in between"
+    expected = f"all or no pods bound, or a part of them for at most {limit / 60:g} min"
     if job.waiting and not bound:
-        return not_judged(job.subject, job.waiting, source)
+        return not_judged(job.subject, message=job.waiting, source=source)
     if len(bound) >= job.needed or not bound:
-        return ok(job.subject, observed, expected, source)
+        return ok(job.subject, observed=observed, expected=expected, source=source)
     since = partial_since(job)
     if since is None:
-        return undecided(job.subject, f"{observed}, and no time says since when", source)
+        return undecided(job.subject, message=f"{observed}, and nothing says since when", source=source)
     age = now - since
     observed += f" for {max(age, 0) / 60:.0f} min"
     if age <= limit:
-        return ok(job.subject, observed, expected, source)
+        return ok(job.subject, observed=observed, expected=expected, source=source)
+    if job.unsure:
+        return undecided(job.subject, message=f"{observed}; {job.unsure}", source=source)
+    if 0 < job.enough <= len(bound):
+        return not_judged(
+            job.subject, message=f"{observed}, and its owner says that {job.enough} are enough ({job.enough_source})", source=source
+        )
+    if job.held and len(bound) == len(job.pods):
+        if age <= starting:
+            return undecided(job.subject, message=f"{observed}: {job.held}; {ask_again(age, starting)}", source=source)
+        observed += f" ({job.held})"
     nodes = ", ".join(sorted({pod.spec.node_name for pod in bound if pod.spec.node_name})[:4])
     message = f"{observed}: its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
-    return bad(job.subject, observed, expected, source, message)
+    return bad(job.subject, observed=observed, expected=expected, source=source, message=message)
 
 
 def partial_since(job: GangJob) -> float | None:
@@ -92,10 +138,39 @@ def check_used(scope: Scope) -> Iterator[Finding]:
         schedulers = sorted({pod.spec.scheduler_name or "default-scheduler" for pod in job.pods})
         observed = f"{job.needed} pods by {job.system or ', '.join(schedulers)}"
         source = "schedulerName, group annotations and queue labels"
+        unknown = [name for name in schedulers if name != "default-scheduler"]
         if job.system:
-            yield ok(job.subject, observed, "a gang scheduler", source)
+            yield ok(job.subject, observed=observed, expected="a gang scheduler", source=source)
+        elif job.enough and job.enough <= 1 + sum(not scope.device_demand_of(pod).devices for pod in job.pods):
+            message = f"its owner says that {job.enough} of {job.needed} pods are enough ({job.enough_source}): there is no gang to place"
+            yield not_judged(job.subject, message=message, source=source)
+        elif unknown:
+            message = f"scheduler {', '.join(unknown)} places it, and the suite does not know whether it places gangs"
+            yield undecided(job.subject, message=message, source=source)
         else:
-            message = (
-                f"its {job.needed} device pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
-            )
-            yield bad(job.subject, observed, "a gang scheduler", source, message)
+            message = f"its {job.needed} pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
+            yield bad(job.subject, observed=observed, expected="a gang scheduler", source=source, message=message)
+
+
+def check_quota_exists(scope: Scope) -> Iterator[Finding]:
+    """GANG-09: what queues may give is there. Raises :class:`NotApplicable` where no queue has a quota of a device resource."""
+    findings = [*judge_quota(scope), *judge_promised(scope)]
+    if not findings:
+        raise NotApplicable("NoQueues", "no queue of Kueue or Volcano has a quota of a device resource")
+    yield from findings
+
+
+def check_queues_admit(scope: Scope, now: float) -> Iterator[Finding]:
+    """GANG-11: queues with device work can admit it. Raises :class:`NotApplicable` where no queue has any."""
+    findings = [*judge_queues(scope, now), *judge_open(scope, now)]
+    if not findings:
+        raise NotApplicable("NoQueuedWork", "no queue of Kueue or Volcano has work that asks for devices")
+    yield from findings
+
+
+def check_held(scope: Scope, now: float) -> Iterator[Finding]:
+    """GANG-10: what queues have given is held by live pods. Raises :class:`NotApplicable` where nothing was given."""
+    findings = [*judge_reservations(scope, now), *judge_held(scope, now)]
+    if not findings:
+        raise NotApplicable("NoWorkloads", "no queue of Kueue or Volcano has given devices to any workload")
+    yield from findings

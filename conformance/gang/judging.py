@@ -1,11 +1,11 @@
-"""What is made of bound counts: pure functions from what was watched to findings."""
+"""Findings about gangs from the numbers of bound pods over time. Pure."""
 
 from __future__ import annotations
 
 import msgspec
 
 from conformance.gang.plan import Plan
-from fixtures.evidence import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 SOURCE = "pod.spec.nodeName at every event"
 
@@ -43,14 +43,20 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     spread = f", PodScheduled within {attempt.spread:g} s of each other" if attempt.spread is not None else ""
     observed = f"{attempt.bound} of {attempt.size} bound after {attempt.seconds:.1f} s{spread}; {attempt.trace}"
     if attempt.whole:
-        return ok(subject, observed, expected, SOURCE)
+        return ok(subject, observed=observed, expected=expected, source=SOURCE)
     if control is not None and not control.whole:
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit after all"
         )
-        return undecided(subject, message, SOURCE)
+        return undecided(subject, message=message, source=SOURCE)
     part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
-    return bad(subject, observed, expected, SOURCE, f"a gang that fits {part}, while the same pods without a gang are all bound")
+    return bad(
+        subject,
+        observed=observed,
+        expected=expected,
+        source=SOURCE,
+        message=f"a gang that fits {part}, while the same pods without a gang are all bound",
+    )
 
 
 def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt, window: float, promise: str) -> Finding:
@@ -58,21 +64,30 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
     expected = f"0 of {misfit.size} bound for {window:.1f} s ({plan}); {promise}"
     observed = f"at most {misfit.most} of {misfit.size} bound; {misfit.trace}"
     if misfit.most >= misfit.size:
-        return undecided(subject, f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})", SOURCE)
+        return undecided(
+            subject,
+            message=f"all {misfit.size} pods were bound, so there was more room than was counted ({plan})",
+            source=SOURCE,
+        )
     if misfit.most:
         message = (
             f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices and cannot start their job"
         )
-        return bad(subject, observed, expected, SOURCE, message)
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
     if misfit.missing:
         message = f"{misfit.missing} of {misfit.size} pods were removed by somebody while they were watched, and may have been bound before"
-        return undecided(subject, message, SOURCE)
+        return undecided(subject, message=message, source=SOURCE)
     if not lowered.whole:
         message = (
             f"PositiveControlFailed: the same gang of {lowered.size} that fits did not start ({lowered.trace}), so waiting proves nothing"
         )
-        return undecided(subject, message, SOURCE)
-    return ok(subject, f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s", expected, SOURCE)
+        return undecided(subject, message=message, source=SOURCE)
+    return ok(
+        subject,
+        observed=f"{observed}; lowered to {lowered.size} all bound after {lowered.seconds:.1f} s",
+        expected=expected,
+        source=SOURCE,
+    )
 
 
 def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: Attempt | None = None) -> Finding:
@@ -80,26 +95,36 @@ def judge_competition(subject: Subject, plan: Plan, seen: Competition, control: 
 
     ``control``: the same pods of one gang without it, run when a gang did not start: whether they still fitted.
     """
-    expected = f"{seen.size}+0, and {seen.size} of the other when it ends ({plan})"
+    expected = f"{seen.size}+0, then all {seen.size} of the other gang when the first ends ({plan})"
     observed = f"{seen.first[0]}+{seen.first[1]} of {seen.size}+{seen.size} bound; {seen.trace}"
     if control is not None and not control.whole:
         message = (
             f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound: there was less room than counted"
         )
-        return undecided(subject, message, SOURCE)
+        return undecided(subject, message=message, source=SOURCE)
     if not seen.started:
         if any(seen.first):
             message = (
                 f"two gangs of {seen.size} hold {seen.first[0]} and {seen.first[1]} pods and neither can start: a deadlock over devices"
             )
         else:
-            message = f"of two gangs of {seen.size} pods that each would fit none starts"
-        return bad(subject, observed, expected, SOURCE, message)
+            message = f"two gangs of {seen.size} pods compete, each of them fits alone, and none starts"
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
     if seen.first == (seen.size, seen.size):
-        return undecided(subject, f"both gangs were bound at once, so there was more room than was counted ({plan})", SOURCE)
+        return undecided(
+            subject,
+            message=f"both gangs were bound at once, so there was more room than was counted ({plan})",
+            source=SOURCE,
+        )
     if min(seen.first) > 0:
         message = f"while one gang runs, the other holds {min(seen.first)} of its {seen.size} pods and waits for the rest"
-        return bad(subject, observed, expected, SOURCE, message)
+        return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
     if not seen.followed:
-        return bad(subject, observed, expected, SOURCE, "the second gang does not start after the first has ended, although it fits")
-    return ok(subject, observed, expected, SOURCE)
+        return bad(
+            subject,
+            observed=observed,
+            expected=expected,
+            source=SOURCE,
+            message="the second gang does not start after the first has ended, although it fits",
+        )
+    return ok(subject, observed=observed, expected=expected, source=SOURCE)

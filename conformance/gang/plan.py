@@ -1,4 +1,4 @@
-"""How large a gang fits: whole nodes counted one by one, so that few pods ask the question."""
+"""How large a gang may be to fit on the free devices, with as few pods as possible."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import msgspec
 
+from conformance.devices.availability import foreign_taints
+from conformance.devices.free_devices import Place, usable_places
 from conformance.gang.adapters.base import GANG_LABEL, Gang
-from conformance.places import Place, offers
-from conformance.reach import foreign_taints
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive, NotApplicable
-from fixtures.models import Json, Node
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.text import listed
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 HOSTNAME = "kubernetes.io/hostname"
 SCRIPT = "sleep 3600"
@@ -40,7 +40,7 @@ def make_plan(scope: Scope) -> Plan:
         NotApplicable: no device, or shared ones only, whose replicas are no capacity of their own.
         Inconclusive: too little is free for a gang of two.
     """
-    found = offers(scope, claims=False)
+    found = usable_places(scope, claims=False)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
     exclusive = [place for place in found if not place.shared and not foreign_taints(scope, place.node)]
@@ -79,7 +79,7 @@ def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:
     return probe_pod(
         PodShape(
             name=f"{gang}-{index}",
-            image=probes.image,
+            image=probes.image_for([plan.resource]),
             script=SCRIPT,
             resources={plan.resource: plan.unit},
             node=single,

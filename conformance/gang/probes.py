@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch, is_bound
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, not_judged, undecided
+from conformance.probes.pending import absence_seconds
+from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, not_judged, undecided
 
 Probe = Callable[[Scope, Workspace, Adapter, Plan], Iterator[Finding]]
-CONTROL_FACTOR = 5.0
-"""An absence is watched at least so many times as long as the positive control took."""
+REST_FACTOR = 5.0
 
 
 def for_each_adapter(scope: Scope, workspace: Workspace, probe: Probe) -> Iterator[Finding]:
-    """Run a probe with every installed gang scheduler that the policy does not leave out; trouble with one leaves the others judged."""
-    installed = [adapter for adapter in chosen(scope) if adapter.detect(scope).installed]
-    if not installed:
-        raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite knows is installed (volcano, kueue, native)")
+    """Run a probe with every installed gang scheduler that the policy selects; if one fails, the others are judged all the same."""
+    installed = _installed(scope)
     plan = make_plan(scope)
     for adapter in installed:
         try:
             yield from probe(scope, workspace, adapter, plan)
         except Inconclusive as error:
-            yield undecided(Subject("GangScheduler", adapter.name), f"{error.code}: {error.message}"[:600], "probe")
+            yield _gave_up(adapter, error)
         finally:
             adapter.teardown(workspace)
             workspace.clear()
+
+
+def _installed(scope: Scope) -> list[Adapter]:
+    """The installed gang schedulers that the policy selects. Raises :class:`NotApplicable` where there is none."""
+    installed = [adapter for adapter in chosen(scope) if adapter.detect(scope).installed]
+    if not installed:
+        raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite can probe is installed (volcano, kueue, native)")
+    return installed
+
+
+def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
+    return undecided(Subject("GangScheduler", adapter.name), message=f"{error.code}: {error.message}"[:600], source="probe")
 
 
 # -- GANG-02 -------------------------------------------------------------------------------------------
@@ -70,7 +82,7 @@ def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -
 
 def _rest_seconds(scope: Scope) -> float:
     """How long the rest of a gang may take after its first bind. All of it is bound in one go: this is patience, not need."""
-    return min(scope.policy.probes.start_seconds, CONTROL_FACTOR * scope.policy.probes.window_seconds)
+    return min(scope.policy.probes.start_seconds, REST_FACTOR * scope.policy.probes.window_seconds)
 
 
 def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int) -> Attempt:
@@ -94,8 +106,49 @@ def _without_gang(scope: Scope, workspace: Workspace, gang: Gang, expected: int)
 # -- GANG-03 -------------------------------------------------------------------------------------------
 
 
-def probe_misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Iterator[Finding]:
-    """GANG-03: a gang one pod larger than what fits binds nothing, with its three controls, by what the scheduler promises."""
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang that does not fit, after its controls. ``promise``: what its scheduler promises about it, and why."""
+
+    adapter: Adapter
+    gang: Gang
+    by_nodes: bool
+    promise: str
+    window: float
+
+    @property
+    def subject(self) -> Subject:
+        """The subject of its finding: what the gang does not fit into."""
+        return Subject("GangScheduler", f"{self.adapter.name} {'nodes' if self.by_nodes else 'quota'}")
+
+
+def probe_misfits(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """GANG-03: a gang one pod larger than what fits binds nothing, with its three controls, by what each scheduler promises.
+
+    The absence is watched for all schedulers at once: what must bind nothing takes nothing from the others.
+    """
+    installed, plan = _installed(scope), make_plan(scope)
+    asked: list[Misfit] = []
+    try:
+        for adapter in installed:
+            try:
+                asked.append(_misfit(scope, workspace, adapter, plan))
+            except Inconclusive as error:
+                yield _gave_up(adapter, error)
+        for misfit, seen in zip(asked, _watch_misfits(workspace, asked), strict=True) if asked else ():
+            try:
+                if isinstance(seen, Inconclusive):
+                    raise seen
+                yield from _judge_misfit(scope, workspace, plan, misfit, seen)
+            except Inconclusive as error:
+                yield _gave_up(misfit.adapter, error)
+    finally:
+        for adapter in installed:
+            adapter.teardown(workspace)
+        workspace.clear()
+
+
+def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Misfit:
+    """The queues, and the controls that come first: one pod alone is bound, and without a gang as many as fit."""
     guarantee, promise = adapter.guarantee(scope)
     by_nodes = guarantee is Guarantee.PLACEMENT
     size = plan.slots + 1
@@ -114,39 +167,70 @@ def probe_misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Pla
             f"without the gang {plain.bound} of {size} pods were bound, not the {plan.slots} that fit, so the gang would prove nothing"
         )
         raise Inconclusive("PositiveControlFailed", message)
-
-    window = max(scope.policy.probes.window_seconds, CONTROL_FACTOR * single.seconds)
-    misfit = _watch_misfit(workspace, adapter, gang_of(scope, plan, name, size), window)
-
-    lowered = gang_of(scope, plan, name, plan.slots)
-    fit = _attempt(scope, workspace, adapter, lowered)
-    adapter.release(workspace, lowered)
-    what = "nodes" if by_nodes else "quota"
-    yield judge_misfit(Subject("GangScheduler", f"{adapter.name} {what}"), plan, misfit, fit, window, promise)
-    if not by_nodes:
-        message = f"pod-level all-or-nothing is not promised, so a gang within the quota and beyond the nodes is not judged: {promise}"
-        yield not_judged(Subject("GangScheduler", f"{adapter.name} nodes"), message, "guarantee of the adapter")
+    window = absence_seconds(scope, single.seconds)
+    return Misfit(adapter=adapter, gang=gang_of(scope, plan, name, size), by_nodes=by_nodes, promise=promise, window=window)
 
 
-def _watch_misfit(workspace: Workspace, adapter: Adapter, gang: Gang, window: float) -> Attempt:
-    """Watch for the whole window; after a first bind go on, to tell a part of the gang from all of it."""
-    with workspace.observe() as observation:
-        bound = BoundWatch(observation, workspace.namespace(), [gang])
-        began = time.monotonic()
-        adapter.submit(workspace, gang)
-        if bound.until(window, lambda counts: counts[0] > 0):
-            bound.until(window, lambda counts: counts[0] == gang.size)
-        attempt = Attempt(
-            size=gang.size,
-            bound=bound.now[0],
-            most=bound.most[0],
-            seconds=time.monotonic() - began,
-            spread=None,
-            trace=bound.text,
-            missing=bound.missing,
+def _judge_misfit(scope: Scope, workspace: Workspace, plan: Plan, misfit: Misfit, seen: Attempt) -> Iterator[Finding]:
+    """The last control, the same gang of a size that fits, and the finding."""
+    lowered = gang_of(scope, plan, misfit.gang.name, plan.slots)
+    fit = _attempt(scope, workspace, misfit.adapter, lowered)
+    misfit.adapter.release(workspace, lowered)
+    yield judge_misfit(misfit.subject, plan, seen, fit, misfit.window, misfit.promise)
+    if not misfit.by_nodes:
+        promise = misfit.promise
+        message = f"all-or-nothing placement is not promised, so a gang that fits the quota and not the nodes is not judged: {promise}"
+        yield not_judged(
+            Subject("GangScheduler", f"{misfit.adapter.name} nodes"),
+            message=message,
+            source="guarantee of the adapter",
         )
-    adapter.release(workspace, gang)
-    return attempt
+
+
+def _watch_misfits(workspace: Workspace, misfits: Sequence[Misfit]) -> list[Attempt | Inconclusive]:
+    """Watch all gangs for the longest of their windows; then go on while one is bound in part, to tell that from all of it.
+
+    A gang that could not be submitted has the reason in its place.
+    """
+    window = max(misfit.window for misfit in misfits)
+    with workspace.observe() as observation:
+        began = time.monotonic()
+        watches = [BoundWatch(observation, workspace.namespace(), [misfit.gang]) for misfit in misfits]
+        refused: dict[str, Inconclusive] = {}
+        for misfit in misfits:
+            try:
+                misfit.adapter.submit(workspace, misfit.gang)
+            except Inconclusive as error:
+                refused[misfit.adapter.name] = error
+        for wait, over in ((window, _all_whole), (window, _none_in_part)):
+            for objects in observation.until(time.monotonic() + wait):
+                if over([(watch.see(objects)[0], misfit.gang.size) for watch, misfit in zip(watches, misfits, strict=True)]):
+                    break
+        seconds = time.monotonic() - began
+        seen: list[Attempt | Inconclusive] = [
+            refused.get(misfit.adapter.name)
+            or Attempt(
+                size=misfit.gang.size,
+                bound=watch.now[0],
+                most=watch.most[0],
+                seconds=seconds,
+                spread=None,
+                trace=watch.text,
+                missing=watch.missing,
+            )
+            for watch, misfit in zip(watches, misfits, strict=True)
+        ]
+    for misfit in misfits:
+        misfit.adapter.release(workspace, misfit.gang)
+    return seen
+
+
+def _all_whole(bound: Sequence[tuple[int, int]]) -> bool:
+    return all(count == size for count, size in bound)
+
+
+def _none_in_part(bound: Sequence[tuple[int, int]]) -> bool:
+    return all(count in (0, size) for count, size in bound)
 
 
 # -- GANG-04 -------------------------------------------------------------------------------------------

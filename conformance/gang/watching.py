@@ -1,4 +1,4 @@
-"""Bound pods of gangs at every event: what is counted is ``spec.nodeName``, never a condition or a phase."""
+"""Counts the bound pods of gangs after every event, by ``spec.nodeName``: conditions and phases go stale."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.gang.adapters.base import Gang
-from conformance.gang.members import unix
-from fixtures.models import Json
-from fixtures.watch import Observation
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.times import unix
 
 Counts = tuple[int, ...]
 MAX_STEPS_SHOWN = 12
@@ -26,9 +26,10 @@ class BoundWatch:
 
     def until(self, seconds: float, stop: Callable[[Counts], bool]) -> bool:
         """Watch until ``stop`` says yes to the counts; False when ``seconds`` passed. Every change is remembered."""
-        return any(stop(self._count(objects)) for objects in self._observation.until(time.monotonic() + seconds))
+        return any(stop(self.see(objects)) for objects in self._observation.until(time.monotonic() + seconds))
 
-    def _count(self, objects: Mapping[str, Json]) -> Counts:
+    def see(self, objects: Mapping[str, Json]) -> Counts:
+        """Count the members among objects of the observation."""
         counts = tuple(sum(is_bound(objects[key]) for key in members & objects.keys()) for members in self._members)
         if not self.history or self.history[-1][1] != counts:
             self.history.append((time.monotonic() - self._began, counts))
@@ -38,7 +39,7 @@ class BoundWatch:
     @property
     def now(self) -> Counts:
         """The counts as of the last event."""
-        return self._count(self._observation.objects)
+        return self.see(self._observation.objects)
 
     @property
     def missing(self) -> int:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from conformance.node_marks import is_faint
-from conformance.reach import withheld
-from conformance.scope import Scope, whole
-from fixtures.evidence import Finding, Subject, bad, not_judged, ok
-from fixtures.models import Node
+from conformance.devices.availability import withheld
+from conformance.scope.node_marks import is_faint
+from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 ADVERTISED = "advertised"
 """Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
 
 NFD = "NFD label"
-"""Labels that Node Feature Discovery derives from PCI: one source, whatever device class the label names."""
+"""Labels that Node Feature Discovery derives from PCI: one source, whatever device class the label names.
+
+Facts: docs/facts/vendors-and-clouds.md#pci-vendors.
+"""
 
 _NFD_PREFIX = "feature.node.kubernetes.io/"
 _VENDOR_OF_PCI = {"10de": "nvidia.com", "1002": "amd.com", "amd": "amd.com", "1da3": "habana.ai"}
@@ -75,10 +78,10 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
         nodes = len(scope.snapshot.nodes)
         yield bad(
             Subject("Cluster", "accelerator nodes"),
-            f"0 of {nodes} nodes",
-            "at least one",
-            everywhere,
-            "no source calls any node an accelerator node, so nothing about devices can be judged",
+            observed=f"0 of {nodes} nodes",
+            expected="at least one",
+            source=everywhere,
+            message="no source calls any node an accelerator node, so nothing about devices can be judged",
         )
     for name, row in sorted(table.items()):
         yield _judge(scope, name, row)
@@ -87,10 +90,21 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
         found = sum(name in scope.snapshot.node_by_name for name in table)
         subject = Subject("Cluster", "accelerator nodes")
         if found == expected:
-            yield ok(subject, str(found), str(expected), "policy accelerators.expectedCount")
+            yield ok(
+                subject,
+                observed=str(found),
+                expected=str(expected),
+                source="policy accelerators.expectedCount",
+            )
         else:
             message = f"the policy expects {expected} accelerator nodes and the sources name {found}"
-            yield bad(subject, str(found), str(expected), "policy accelerators.expectedCount", message)
+            yield bad(
+                subject,
+                observed=str(found),
+                expected=str(expected),
+                source="policy accelerators.expectedCount",
+                message=message,
+            )
 
 
 def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
@@ -100,23 +114,32 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if node is None:
         return bad(
             subject,
-            "no such node",
-            "a node of this name",
-            "policy accelerators.expectedNodes",
-            "the policy expects this node and it is gone",
+            observed="no such node",
+            expected="a node of this name",
+            source="policy accelerators.expectedNodes",
+            message="the policy expects this node and it is gone",
         )
     owned = name in scope.policy.accelerators.expected_nodes and not scope.vm_devices(
         node
     )  # a label is no excuse for what the owner expects
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
-        return not_judged(subject, reason, "node labels")
+        return not_judged(subject, message=reason, source="node labels")
     if not any(row.values()):
         return _marked(subject, scope.marks[name])
     if len(row) < 2:
         only = next(iter(row))
-        return not_judged(subject, f"one source only ({only}): there is nothing to compare it with", "node labels and status.capacity")
+        return not_judged(
+            subject,
+            message=f"one source only ({only}): there is nothing to compare it with",
+            source="node labels and status.capacity",
+        )
     if all(row.values()):
-        return ok(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices")
+        return ok(
+            subject,
+            observed=observed,
+            expected="all sources agree",
+            source="node labels, status.capacity, ResourceSlices",
+        )
     yes, no = ([source for source, value in sorted(row.items()) if value is wanted] for wanted in (True, False))
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
@@ -124,14 +147,30 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
     else:
         verb = "does" if len(no) == 1 else "do"
-        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: whoever trusts either acts differently"
-    return bad(subject, observed, "all sources agree", "node labels, status.capacity, ResourceSlices", message)
+        message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: programs treat it differently"
+    return bad(
+        subject,
+        observed=observed,
+        expected="all sources agree",
+        source="node labels, status.capacity, ResourceSlices",
+        message=message,
+    )
 
 
 def _marked(subject: Subject, marks: tuple[str, ...]) -> Finding:
     """A node that no source names and marks do: its devices went, or never came."""
     observed, source = ", ".join(marks[:5]), "node labels, taints and status.capacity"
     if is_faint(marks):
-        return not_judged(subject, f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare", source)
-    message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device: what is in it cannot be scheduled"
-    return bad(subject, observed, "a device in capacity or in a ResourceSlice", source, message)
+        return not_judged(
+            subject,
+            message=f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare",
+            source=source,
+        )
+    message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device: its devices cannot be scheduled"
+    return bad(
+        subject,
+        observed=observed,
+        expected="a device in capacity or in a ResourceSlice",
+        source=source,
+        message=message,
+    )

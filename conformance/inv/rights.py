@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from conformance.needs import Needs
-from conformance.published import SLICES
-from fixtures import access
-from fixtures.cluster import Answer, Cluster
-from fixtures.evidence import Finding, Subject, ok, undecided
-from fixtures.kinds import KINDS
-from fixtures.models import Json
+from conformance.dynamic_resources.inventory import SLICES
+from conformance.requirement import Needs
+from fixtures.cluster import access
+from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.kinds import KINDS, kubectl_name
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import CLAIMS, TEMPLATES
-from fixtures.snapshot import Snapshot
-from fixtures.trouble import ApiTrouble
+from fixtures.snapshot.custom_kinds import DEFINITIONS
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Finding, Subject, not_judged, ok, undecided
 
 _SOURCE = "SelfSubjectAccessReview"
 
@@ -55,6 +56,18 @@ def rights(needs: Needs, snapshot: Snapshot) -> list[Right]:
         if _served(right, snapshot):
             found.setdefault(right, []).extend(ids)
     return [msgspec.structs.replace(right, needed_by=tuple(dict.fromkeys(ids))) for right, ids in sorted(found.items())]
+
+
+def check_custom_kinds(snapshot: Snapshot, needs: Needs) -> Iterator[Finding]:
+    """One finding per custom kind that may hold pods and that the account was refused: what is in it is not judged, and no more.
+
+    No role can name kinds that somebody may install, so this right is none that a requirement needs.
+    """
+    needed = ", ".join(needs.reads.get(DEFINITIONS, ()))
+    for listing in snapshot.custom:
+        if listing.trouble == "Forbidden":
+            message = f"the caller may not list {kubectl_name(listing.key)}, so {needed} do not judge the pod templates in it"
+            yield not_judged(Subject("right", f"list {listing.key}"), message=message, source="list")
 
 
 def _served(right: Right, snapshot: Snapshot) -> bool:
@@ -112,9 +125,17 @@ def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
         subject = Subject("right", str(right))
         needed = ", ".join(right.needed_by)
         if review.allowed:
-            yield ok(subject, "allowed", "allowed", _SOURCE)
+            yield ok(subject, observed="allowed", expected="allowed", source=_SOURCE)
         elif review.allowed is None:
-            yield undecided(subject, f"the API server did not say whether this is allowed ({review.reason}); {needed} need it", _SOURCE)
+            yield undecided(
+                subject,
+                message=f"the API server did not say whether this is allowed ({review.reason}); {needed} need it",
+                source=_SOURCE,
+            )
         else:
             why = f" ({review.reason})" if review.reason else ""
-            yield undecided(subject, f"the caller may not {right}{why}, so {needed} cannot be judged", _SOURCE)
+            yield undecided(
+                subject,
+                message=f"the caller may not {right}{why}, so {needed} cannot be judged",
+                source=_SOURCE,
+            )

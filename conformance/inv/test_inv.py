@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import pytest
+
+from conformance.devices.held_nodes import maybe_held
 from conformance.inv.agreement import check_agreement
-from conformance.inv.judged import check_judged
-from conformance.inv.rights import ask_rights, check_rights, rights
-from conformance.needs import Needs
-from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.cluster import Cluster
-from fixtures.evidence import Evidence
-from fixtures.snapshot import Snapshot
+from conformance.inv.judged_nodes import check_judged
+from conformance.inv.peer_agreement import check_peers
+from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
+from conformance.node_states.field_writes import fields_of
+from conformance.requirement import Needs, requirement
+from conformance.scope.scope import Scope
+from conformance.scope.settling import unless_settling
+from fixtures.cluster.client import Cluster
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Evidence
 
 
 @requirement("INV-01")
 def test_independent_sources_name_the_same_accelerator_nodes(judge: Evidence, scope: Scope) -> None:
     """Independent sources name the same accelerator nodes."""
-    judge(check_agreement(scope))
+    judge(unless_settling(scope, check_agreement(scope)))
 
 
 @requirement("INV-02")
-def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_probe: bool) -> None:
+def test_every_accelerator_node_was_judged(judge: Evidence, scope: Scope, may_probe: bool, request: pytest.FixtureRequest) -> None:
     """Every accelerator node was judged."""
-    judge(check_judged(scope, probing=may_probe))
+    fields = fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))
+    judge(check_judged(scope, fields, probing=may_probe))
 
 
 @requirement("INV-03")
 def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, cluster: Cluster, needs: Needs, snapshot: Snapshot) -> None:
-    """The caller may do all that the selected requirements need."""
+    """The account that runs the suite has every right that the selected requirements need."""
     judge(check_rights(ask_rights(cluster, rights(needs, snapshot))))
+    judge(check_custom_kinds(snapshot, needs))
+
+
+@requirement("INV-06")
+def test_nodes_of_one_pool_agree_in_what_they_offer_and_run(judge: Evidence, scope: Scope) -> None:
+    """Nodes of one pool agree in what they offer and run."""
+    judge(unless_settling(scope, check_peers(scope)))

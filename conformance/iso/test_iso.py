@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
+from conformance.iso.probes import TOGETHER, probe_bypass, probe_disjoint, probe_holders
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Evidence
 
 
-@requirement("ISO-01")
+@requirement("ISO-01", devices=2)
 def test_a_pod_sees_exactly_the_devices_it_asked_for(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """A pod sees exactly the devices it asked for, and its other container none."""
+    """A pod sees exactly the devices it asked for, and its other containers see none."""
     judge(probe_holders(scope, workspace))
 
 
-@requirement("ISO-02")
+@requirement("ISO-02", devices=1)
 def test_a_pod_that_asked_for_nothing_sees_no_device(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A pod that asked for nothing sees no device, whatever NVIDIA_VISIBLE_DEVICES says."""
     judge(probe_bypass(scope, workspace))
 
 
-@requirement("ISO-03")
+@requirement("ISO-03", devices=TOGETHER)
 def test_pods_that_run_together_hold_different_devices(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """Pods that run together hold different devices."""
+    """Pods that run together on one node hold different devices."""
     judge(probe_disjoint(scope, workspace))

@@ -1,1 +1,1 @@
-"""Multi-Instance GPU: how devices are cut, and who is told."""
+"""MIG: how devices are partitioned, and whether labels, capacity and configuration agree with that."""

@@ -1,17 +1,17 @@
-"""MIG-02, 03, 04 and 06: what is advertised of cut devices, and whether devices can be cut so."""
+"""MIG-02, 03, 04 and 06: which MIG resources nodes advertise, and whether such a layout is possible."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv.arithmetic import TIMES
-from conformance.mig.requests import Requests
-from conformance.mig.slices import MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
-from conformance.mig.state import CHANGING
+from conformance.devices.arithmetic import TIMES
+from conformance.mig.manager_state import CHANGING
+from conformance.mig.mig_nodes import MIG_RESOURCE, MigNode, geometry_words, mig_nodes, words
+from conformance.mig.requested_layout import Requests
 from conformance.outputs import mig_geometry
 from conformance.outputs.node_labels import GPU, capacity_inconsistencies
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Subject, bad, not_judged, ok
+from conformance.scope.scope import Scope, subject
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 _STATUS = "node.status.capacity, node labels"
 
@@ -30,11 +30,19 @@ def check_single(scope: Scope) -> Iterator[Finding]:
             continue
         product = item.view.gpu.product
         if not product.mig_profile and not product.mig_invalid:
-            yield not_judged(subject(item.node), "strategy single with MIG off: its devices are whole", "label nvidia.com/gpu.product")
+            yield not_judged(
+                subject(item.node),
+                message="strategy single with MIG off: its devices are whole",
+                source="label nvidia.com/gpu.product",
+            )
         elif item.view.mig_config_state in CHANGING:
-            yield not_judged(subject(item.node), "its geometry is being changed (MIG-01)", "label nvidia.com/mig.config.state")
+            yield not_judged(
+                subject(item.node),
+                message="its geometry is being changed (MIG-01)",
+                source="label nvidia.com/mig.config.state",
+            )
         elif item.elsewhere:
-            yield not_judged(subject(item.node), item.elsewhere, "node labels, ResourceSlices")
+            yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
         else:
             yield _single(item)
 
@@ -46,26 +54,50 @@ def _single(item: MigNode) -> Finding:
     expected = f"{name} {count * gpu.factor} = {count} instances {TIMES} {gpu.factor}, one profile on all devices"
     observed = f"{name} {units}, product {product.text}"
     if product.mig_invalid:
-        message = "the devices of the node are not all cut into one profile, which strategy single refuses: the plugin offers none of them"
-        return bad(subject(item.node), observed, "one profile on all devices", "label nvidia.com/gpu.product", message)
+        message = "the node's devices are not all cut into one profile: with strategy single, the plugin then offers none of them"
+        return bad(
+            subject(item.node),
+            observed=observed,
+            expected="one profile on all devices",
+            source="label nvidia.com/gpu.product",
+            message=message,
+        )
     if mig_geometry.max_instances(item.model, product.mig_profile) == 0:
         message = f"its product label names the profile {product.mig_profile}, which {item.model} does not have"
-        return bad(subject(item.node), observed, geometry_words(item.model), "label nvidia.com/gpu.product", message)
+        return bad(
+            subject(item.node),
+            observed=observed,
+            expected=geometry_words(item.model),
+            source="label nvidia.com/gpu.product",
+            message=message,
+        )
     compute = product.mig_profile.partition("g")[0]
     stated = item.node.metadata.label.get("nvidia.com/gpu.slices.gi", compute)
     if stated != compute:
         message = (
             f"its product label says {product.mig_profile} and nvidia.com/gpu.slices.gi says {stated}: one of them is of another geometry"
         )
-        return bad(subject(item.node), f"slices.gi {stated}, product {product.text}", f"slices.gi {compute}", "node labels", message)
+        return bad(
+            subject(item.node),
+            observed=f"slices.gi {stated}, product {product.text}",
+            expected=f"slices.gi {compute}",
+            source="node labels",
+            message=message,
+        )
     if item.mig_resources:
         name = next(iter(item.mig_resources))
         message = f"it advertises {name}, which strategy single does not offer: pods that ask for it hold devices twice"
-        return bad(subject(item.node), f"{name} {item.mig_resources[name]}", expected, _STATUS, message)
+        return bad(
+            subject(item.node),
+            observed=f"{name} {item.mig_resources[name]}",
+            expected=expected,
+            source=_STATUS,
+            message=message,
+        )
     if units != count * gpu.factor:
         message = f"it advertises {units} {name} and has {count} instances of {product.mig_profile} {TIMES} {gpu.factor}"
-        return bad(subject(item.node), observed, expected, _STATUS, message)
-    return ok(subject(item.node), observed, expected, _STATUS)
+        return bad(subject(item.node), observed=observed, expected=expected, source=_STATUS, message=message)
+    return ok(subject(item.node), observed=observed, expected=expected, source=_STATUS)
 
 
 # -- MIG-03 ------------------------------------------------------------------------------------------
@@ -80,13 +112,21 @@ def check_mixed(scope: Scope) -> Iterator[Finding]:
         entries = {entry.advertised_as: entry for entry in item.view.mig}
         names = sorted({name for name, entry in entries.items() if entry.count} | item.mig_resources.keys())
         if item.view.mig_config_state in CHANGING:
-            yield not_judged(subject(item.node), "its geometry is being changed (MIG-01)", "label nvidia.com/mig.config.state")
+            yield not_judged(
+                subject(item.node),
+                message="its geometry is being changed (MIG-01)",
+                source="label nvidia.com/mig.config.state",
+            )
             continue
         if item.elsewhere:
-            yield not_judged(subject(item.node), item.elsewhere, "node labels, ResourceSlices")
+            yield not_judged(subject(item.node), message=item.elsewhere, source="node labels, ResourceSlices")
             continue
         if not names:
-            yield not_judged(subject(item.node), "strategy mixed and no MIG device: its devices are whole or empty", _STATUS)
+            yield not_judged(
+                subject(item.node),
+                message="strategy mixed and no MIG device: its devices are whole or empty",
+                source=_STATUS,
+            )
             continue
         for name in names:
             yield _profile(item, name, requests)
@@ -99,16 +139,26 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
     units = item.capacity.get(name, 0)
     entry = next((entry for entry in item.view.mig if entry.advertised_as == name), None)
     if profile is None or mig_geometry.max_instances(item.model, profile) == 0:
-        message = (
-            f"{name} is no profile of {item.model}: no such device can be there, and pods that ask for it get something else or nothing"
+        message = f"{name} is no profile of {item.model}: no such device can exist, and pods that ask for it get something else or nothing"
+        return bad(
+            place,
+            observed=f"{name} {units}",
+            expected=geometry_words(item.model),
+            source="node.status.capacity",
+            message=message,
         )
-        return bad(place, f"{name} {units}", geometry_words(item.model), "node.status.capacity", message)
     count, factor = (entry.count or 0, entry.factor) if entry else (0, 1)
     formula = f"{count} {TIMES} {factor}"
     observed = f"{name} {units}, label count {count}"
     if units != count * factor:
         message = f"it advertises {units} {name} and its labels give {formula}"
-        return bad(place, observed, f"{count * factor} = {formula}", _STATUS, message)
+        return bad(
+            place,
+            observed=observed,
+            expected=f"{count * factor} = {formula}",
+            source=_STATUS,
+            message=message,
+        )
     if item.settled and item.all_cut and item.devices is not None and item.view.mig_config:
         request = requests.of(item)
         total = request.wanted.total(item.devices.devices) if request.wanted else None
@@ -118,9 +168,14 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
             expected = f"{total.get(profile, 0)} = {how}"
             if total.get(profile, 0) != count:
                 message = f"it has {count} instances of {profile}; mig.config {item.view.mig_config!r} gives {expected}"
-                return bad(place, observed, expected, request.source, message)
-            return ok(place, observed, f"{expected}, {TIMES} {factor}", f"{_STATUS}, {request.source}")
-    return ok(place, observed, f"{count * factor} = {formula}", _STATUS)
+                return bad(place, observed=observed, expected=expected, source=request.source, message=message)
+            return ok(
+                place,
+                observed=observed,
+                expected=f"{expected}, {TIMES} {factor}",
+                source=f"{_STATUS}, {request.source}",
+            )
+    return ok(place, observed=observed, expected=f"{count * factor} = {formula}", source=_STATUS)
 
 
 def _whole(item: MigNode) -> Finding:
@@ -134,8 +189,13 @@ def _whole(item: MigNode) -> Finding:
         message = (
             f"it advertises {faults[0].observed} whole devices beside its instances, expected {faults[0].expected} ({faults[0].source})"
         )
-        return bad(place, observed, faults[0].expected, _STATUS, message)
-    return ok(place, observed, "0, all devices are cut" if item.all_cut else "the devices that are not cut, once", _STATUS)
+        return bad(place, observed=observed, expected=faults[0].expected, source=_STATUS, message=message)
+    return ok(
+        place,
+        observed=observed,
+        expected="0, all devices are cut" if item.all_cut else "the devices that are not cut, once",
+        source=_STATUS,
+    )
 
 
 # -- MIG-04 ------------------------------------------------------------------------------------------
@@ -150,21 +210,35 @@ def check_geometry(scope: Scope) -> Iterator[Finding]:
         known = {profile: count for profile, count in item.layout.items() if geometry is None or profile in geometry.maxima}
         source = f"labels of instances, geometry of {geometry.name}" if geometry else "labels of instances"
         if geometry is None:
-            yield not_judged(subject(item.node), f"no geometry table is known for {item.model or 'its product'}", source)
+            yield not_judged(
+                subject(item.node),
+                message=f"no geometry table is known for {item.model or 'its product'}",
+                source=source,
+            )
         elif not known:
-            yield not_judged(subject(item.node), f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)", source)
+            yield not_judged(
+                subject(item.node),
+                message=f"{words(item.layout)}: no profile of {geometry.name} (MIG-02, MIG-03)",
+                source=source,
+            )
         elif item.devices is None:
             message = "strategy single labels instances and not devices; advertisement.devicesPerNode of the policy can state them"
-            yield not_judged(subject(item.node), message, source)
+            yield not_judged(subject(item.node), message=message, source=source)
         else:
             devices = item.devices.devices
             possible, reason = mig_geometry.fits_devices(item.model, devices, known)
             observed = f"{words(item.layout)} on {devices} devices ({item.devices.source})"
             if possible:
-                yield ok(subject(item.node), observed, geometry_words(item.model), source)
+                yield ok(subject(item.node), observed=observed, expected=geometry_words(item.model), source=source)
             else:
-                message = f"the geometry is impossible: {reason}; labels and capacity tell of devices that cannot exist"
-                yield bad(subject(item.node), observed, geometry_words(item.model), source, message)
+                message = f"the geometry is impossible: {reason}; labels and capacity claim devices that cannot exist"
+                yield bad(
+                    subject(item.node),
+                    observed=observed,
+                    expected=geometry_words(item.model),
+                    source=source,
+                    message=message,
+                )
 
 
 # -- MIG-06 ------------------------------------------------------------------------------------------
@@ -178,7 +252,11 @@ def check_off(scope: Scope) -> Iterator[Finding]:
             continue
         if item.mig_resources and not (item.view.labelled or item.view.gpu.product.text or item.view.mig_config):
             names = ", ".join(item.mig_resources)
-            yield not_judged(subject(item.node), f"it offers {names} and no label of discovery tells its MIG strategy", _STATUS)
+            yield not_judged(
+                subject(item.node),
+                message=f"it offers {names} and no label of GPU Feature Discovery names its MIG strategy",
+                source=_STATUS,
+            )
             continue
         why = "mig.config is all-disabled" if disabled else "MIG strategy none"
         expected = f"no {MIG_RESOURCE}* in capacity, allocatable and labels ({why})"
@@ -188,6 +266,12 @@ def check_off(scope: Scope) -> Iterator[Finding]:
             left.append(f"product {item.view.gpu.product.text}")
         if left:
             message = f"{left[0]} is left although {why}: pods that ask for it are bound to instances that are gone"
-            yield bad(subject(item.node), ", ".join(left), expected, _STATUS, message)
+            yield bad(
+                subject(item.node),
+                observed=", ".join(left),
+                expected=expected,
+                source=_STATUS,
+                message=message,
+            )
         else:
-            yield ok(subject(item.node), "no MIG resource", expected, _STATUS)
+            yield ok(subject(item.node), observed="no MIG resource", expected=expected, source=_STATUS)

@@ -1,4 +1,4 @@
-"""MIG-07: what pods that ask for slices get."""
+"""MIG-07: pods ask for slices, and what they see is compared with what they asked for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.asked_nodes import Asked, choose, in_turns, per_node
-from conformance.iso.asking import Ran, hold, pinned
-from conformance.iso.sight import END, HOLD
-from conformance.mig.pending import FACTOR, judge_pending, watch_pending
-from conformance.mig.slices import MigNode, mig_nodes
+from conformance.devices.free_devices import Place
+from conformance.mig.mig_nodes import MigNode, mig_nodes
 from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import Listing, parse_listing
 from conformance.outputs.unreadable import Unreadable
-from conformance.places import Place
-from conformance.scope import Scope, whole
-from fixtures.evidence import Finding, NotApplicable, bad, ok, undecided
-from fixtures.models import Node
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.pending import FACTOR, judge_pending, watch_pending
+from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT
+from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes.models import Node
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, NotApplicable, bad, ok, undecided
 
 SOURCE = "nvidia-smi -L in the container"
 _COMMON = ("1g.5gb", "1g.10gb", "1g.12gb", "1g.18gb", "1g.24gb", "2g.20gb", "3g.40gb", "7g.80gb")
@@ -65,7 +65,7 @@ def chosen(scope: Scope) -> list[Slot]:
     if not found:
         raise NotApplicable("NoMigDevice", "no Ready, schedulable node offers MIG devices")
     by_place = {(slot.node.name, slot.resource): slot for slot in found}
-    return [by_place[place.node.name, place.resource] for place in choose(scope, [slot.place for slot in found])]
+    return [by_place[place.node.name, place.resource] for place in choose_places(scope, [slot.place for slot in found])]
 
 
 def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
@@ -83,26 +83,26 @@ def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     known = {(item.node.name, slot.resource) for item in nodes for slot in _slots_of(scope, item)}
     able = {(slot.node.name, slot.resource): slot for slot in chosen(scope)}
 
-    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
-        yield from _slice(scope, workspace, {number: able[place.node.name, place.resource] for number, place in turn}, nodes)
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        yield from _slice(scope, workspace, {number: able[place.node.name, place.resource] for number, place in batch}, nodes)
 
     def unfit(place: Place) -> str:
         return "" if (place.node.name, place.resource) in known else f"its {place.resource} is no MIG device"
 
-    yield from per_node(scope, in_turns(scope, workspace, [slot.place for slot in able.values()], 2, ask), unfit)
+    yield from per_node(scope, in_batches(scope, workspace, [slot.place for slot in able.values()], 2, ask), unfit)
 
 
-def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes: Sequence[MigNode]) -> Iterator[Asked]:
-    """What is found on slots that are asked at the same time; the profile that nobody offers is asked in the first turn."""
+def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes: Sequence[MigNode]) -> Iterator[PlaceFinding]:
+    """What is found on slots that are asked at the same time; the profile that nobody offers is asked in the first batch."""
     probes = scope.policy.probes
     asked = {f"mig-07-{index}-{number}": slot for index, slot in places.items() for number in range(min(slot.free, 2))}
     first = next((slot for index, slot in places.items() if index == 0), None)
     absent = not_offered(scope, nodes, first.node) if first else ""
     begun = time.monotonic()
     if first:
-        workspace.start(pinned(scope, first.node, "mig-07-absent", HOLD, resources={absent: 1}))
-    pods = [pinned(scope, slot.node, name, HOLD, resources={slot.resource: 1}) for name, slot in asked.items()]
-    ran = hold(workspace, pods, END, probes.start_seconds)
+        workspace.start(pinned_pod(scope, first.node, "mig-07-absent", HOLD_SCRIPT, resources={absent: 1}))
+    pods = [pinned_pod(scope, slot.node, name, HOLD_SCRIPT, resources={slot.resource: 1}) for name, slot in asked.items()]
+    ran = hold_pods(workspace, pods, END_MARKER, probes.start_seconds)
     took = time.monotonic() - begun
     seen = {name: listing_of(ran[name]) for name in asked}
     yield from zip((slot.place for slot in asked.values()), judge_slices(asked, ran, seen), strict=True)
@@ -114,7 +114,7 @@ def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes
     yield first.place, judge_pending(waited["mig-07-absent"], absent, "no node offers this profile", control)
 
 
-def listing_of(ran: Ran) -> Listing | str:
+def listing_of(ran: ProbeResult) -> Listing | str:
     """What nvidia-smi listed in the probe's container, or why that is not known."""
     if ran.trouble:
         return f"the probe pod gave no answer: {ran.trouble}"
@@ -129,7 +129,7 @@ def listing_of(ran: Ran) -> Listing | str:
         return f"nvidia-smi -L could not be read: {error}"
 
 
-def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, Ran], seen: Mapping[str, Listing | str]) -> Iterator[Finding]:
+def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen: Mapping[str, Listing | str]) -> Iterator[Finding]:
     """One finding per pod: exactly one MIG device, of the profile asked for, that no other pod sees."""
     holders: dict[str, list[str]] = {}
     for name, listing in seen.items():
@@ -139,10 +139,14 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, Ran], seen: Mappin
         listing, subject = seen[name], ran[name].subject
         expected = f"one MIG device {slot.profile} on {slot.node.name}" + ("" if slot.shared else ", its own")
         if isinstance(listing, str):
-            yield undecided(subject, listing, SOURCE)
+            yield undecided(subject, message=listing, source=SOURCE)
             continue
         if not listing.gpus and listing.failures:
-            yield undecided(subject, f"nvidia-smi does not work in the pod: {listing.failures[0]}", SOURCE)
+            yield undecided(
+                subject,
+                message=f"nvidia-smi does not work in the pod: {listing.failures[0]}",
+                source=SOURCE,
+            )
             continue
         devices = [device for gpu in listing.gpus for device in gpu.mig]
         whole = [gpu.uuid for gpu in listing.gpus if not gpu.mig]
@@ -151,12 +155,12 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, Ran], seen: Mappin
         if len(devices) != 1 or whole:
             count = f"{len(devices)} MIG devices" + (f" and {len(whole)} whole ones" if whole else "")
             message = f"it asked for one {slot.resource} and sees {count}: slices do not isolate here"
-            yield bad(subject, shown, expected, SOURCE, message)
+            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
         elif devices[0].profile != slot.profile:
             message = f"it asked for one {slot.resource} and got a {devices[0].profile}: memory and compute are not those it was sized for"
-            yield bad(subject, shown, expected, SOURCE, message)
+            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
         elif others and not slot.shared:
             message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
-            yield bad(subject, shown, expected, SOURCE, message)
+            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
         else:
-            yield ok(subject, shown, expected, SOURCE)
+            yield ok(subject, observed=shown, expected=expected, source=SOURCE)

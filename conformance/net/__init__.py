@@ -1,1 +1,1 @@
-"""NET: RDMA, GPUDirect and what carries traffic between nodes."""
+"""NET: RDMA, GPUDirect and the traffic between nodes."""

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.fence.selection import admits, terms
 from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
-from conformance.net.reading import entries, mapping, name_of, text
-from conformance.scope import Scope, subject, whole
-from fixtures.evidence import Finding, Subject, bad, not_judged, ok
-from fixtures.models import Json, Node, PodSpec
+from conformance.net.reading import name_of, text
+from conformance.scope.node_affinity import admits, terms
+from conformance.scope.scope import Scope, subject, whole
+from fixtures.kubernetes.models import Json, Node, PodSpec
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 NFD_LABELS = ("feature.node.kubernetes.io/pci-15b3.present", "feature.node.kubernetes.io/rdma.available")
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
@@ -52,7 +53,7 @@ def offering_nodes(scope: Scope) -> list[Node]:
 def fabric_nodes(scope: Scope) -> list[FabricNode]:
     """Nodes that have fabric devices by NFD, by what they advertise, or by the NicClusterPolicy's explicit choice."""
     policy = the_policy(scope)
-    names = fabric_resources(scope)
+    names, promised = fabric_resources(scope), promises(policy).names
     affinity = mapping(policy, "spec", "nodeAffinity")
     chooser = PodSpec(affinity={"nodeAffinity": affinity}) if affinity else PodSpec()
     found = []
@@ -66,15 +67,29 @@ def fabric_nodes(scope: Scope) -> list[FabricNode]:
         if not reasons:
             continue
         left_out = "" if chosen or advertised else "spec.nodeAffinity of the NicClusterPolicy leaves it out"
+        if len(reasons) == len(advertised) and not promised and (empty := _never_had(scope, node, advertised)):
+            left_out = empty
         if not left_out and not node.ready:
             left_out = "NotReady"
         found.append(FabricNode(node=node, reasons=tuple(reasons), left_out=left_out))
     return found
 
 
+def _never_had(scope: Scope, node: Node, names: list[str]) -> str:
+    """Why capacities of 0 make no RDMA node; empty where they do.
+
+    The kubelet keeps a 0 of a plugin that serves no device, as on machines without EFA. A machine of the same kind that has some tells
+    that this one lost them.
+    """
+    of_kind = [other for other in scope.snapshot.nodes if _kind(other) == _kind(node)]
+    if any(whole(other.status.capacity.get(name)) for other in of_kind for name in names):
+        return ""
+    return f"{', '.join(names)} is 0 on every machine of its kind"
+
+
 def _positive(chooser: PodSpec) -> bool:
     """Whether required affinity names nodes by something they have: ``DoesNotExist`` alone chooses every other node."""
-    expressions = [item for term in terms(chooser) for item in entries(term.get("matchExpressions"))]
+    expressions = [item for term in terms(chooser) for item in mappings(term.get("matchExpressions"))]
     return any(item.get("operator") in _POSITIVE for item in expressions)
 
 
@@ -92,17 +107,23 @@ def check_advertised(scope: Scope) -> Iterator[Finding]:
 def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[Finding]:
     state = text(mapping(policy, "status").get("state")) or "no state"
     for source, message in promised.troubles:
-        yield bad(subject_of(policy), "unreadable", "a list of resources", source, message)
+        yield bad(
+            subject_of(policy),
+            observed="unreadable",
+            expected="a list of resources",
+            source=source,
+            message=message,
+        )
     sources = {item.resource: item.source for item in promised.resources}
     for name, source in sources.items():
         subject_ = Subject("resource", name)
         offering = [node.name for node in scope.snapshot.nodes if allocatable(node, name) > 0]
         expected = "at least one node that advertises it"
         if offering:
-            yield ok(subject_, f"{len(offering)} nodes", expected, source)
+            yield ok(subject_, observed=f"{len(offering)} nodes", expected=expected, source=source)
             continue
         message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
-        yield bad(subject_, "no node", expected, source, message)
+        yield bad(subject_, observed="no node", expected=expected, source=source, message=message)
 
 
 def _idle_agents(scope: Scope) -> str:
@@ -113,7 +134,7 @@ def _idle_agents(scope: Scope) -> str:
         for item in listing.items
         if item.status.desired_number_scheduled == 0
         and any(owner.kind == "NicClusterPolicy" for owner in item.metadata.owners)
-        and scope.standing.admits(item.namespace)
+        and scope.platform_workloads.admits(item.namespace)
     ]
     return f": its DaemonSets {', '.join(sorted(idle)[:5])} match zero nodes" if idle else ""
 
@@ -121,23 +142,41 @@ def _idle_agents(scope: Scope) -> str:
 def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list[FabricNode]) -> Finding:
     node, subject_ = entry.node, subject(entry.node)
     if entry.left_out:
-        return not_judged(subject_, f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})", "node.status")
+        return not_judged(
+            subject_,
+            message=f"{entry.left_out} (it counts as an RDMA node by {entry.reasons[0]})",
+            source="node.status",
+        )
     wanted = _wanted(scope, node, promised, nodes)
     observed = ", ".join(f"{name}: {allocatable(node, name)}" for name in wanted)
     if not wanted:
-        return not_judged(subject_, "it has fabric devices, and nothing says under which resource they are offered", entry.reasons[0])
+        return not_judged(
+            subject_,
+            message="it has fabric devices, and nothing says under which resource they are offered",
+            source=entry.reasons[0],
+        )
     missing = [name for name in wanted if allocatable(node, name) < 1]
     advertises_nothing = missing == wanted and not any(whole(node.status.capacity.get(name)) for name in missing)
     if advertises_nothing and node.name not in scope.sources:
-        return not_judged(subject_, "it has no accelerator and advertises no fabric resource", entry.reasons[0])
+        return not_judged(
+            subject_,
+            message="it has no accelerator and advertises no fabric resource",
+            source=entry.reasons[0],
+        )
     expected = ", ".join(f"{name} > 0" for name in wanted)
     if missing:
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
-        return bad(subject_, observed, expected, "node.status.allocatable", message)
+        return bad(
+            subject_,
+            observed=observed,
+            expected=expected,
+            source="node.status.allocatable",
+            message=message,
+        )
     if not promised.names:
-        message = f"{observed}, like machines of its kind: no configuration of a NicClusterPolicy says what it must be"
-        return not_judged(subject_, message, entry.reasons[0])
-    return ok(subject_, observed, expected, "node.status.allocatable")
+        message = f"{observed}, like machines of its kind: no NicClusterPolicy says what it must advertise"
+        return not_judged(subject_, message=message, source=entry.reasons[0])
+    return ok(subject_, observed=observed, expected=expected, source="node.status.allocatable")
 
 
 def _wanted(scope: Scope, node: Node, promised: Promises, nodes: list[FabricNode]) -> list[str]:
@@ -173,9 +212,20 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
         source = f"annotation {NAD_RESOURCE}"
         resource = text(mapping(item, "metadata", "annotations").get(NAD_RESOURCE))
         if not resource:
-            yield not_judged(subject_, "it names no resource: pods that use it need none", source)
+            yield not_judged(subject_, message="it names no resource: pods that use it need none", source=source)
         elif count := offered.get(resource, 0):
-            yield ok(subject_, f"{resource} on {count} nodes", "a resource that some node advertises", source)
+            yield ok(
+                subject_,
+                observed=f"{resource} on {count} nodes",
+                expected="a resource that some node advertises",
+                source=source,
+            )
         else:
             message = f"it names {resource}, which no node advertises: pods that use the network stay Pending"
-            yield bad(subject_, resource, "a resource that some node advertises", source, message)
+            yield bad(
+                subject_,
+                observed=resource,
+                expected="a resource that some node advertises",
+                source=source,
+                message=message,
+            )

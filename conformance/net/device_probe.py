@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from conformance.asked_nodes import Asked, choose, in_turns, kept_away, left_out, of_nodes
-from conformance.iso.asking import pinned, run
+from conformance.devices.free_devices import Place
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
-from conformance.net.sight import LOOK, judge_sight
-from conformance.places import Place
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable
-from fixtures.models import Json, Node
+from conformance.net.visible_fabric import LIST_SCRIPT, judge_visible_fabric
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, kept_away, left_out, one_per_node
+from conformance.probes.running import pinned_pod, run_pods
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
@@ -44,20 +44,21 @@ def attached(pod: Json, scope: Scope) -> Json:
 def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """NET-04: one finding for every node that offers an RDMA resource. Raises :class:`Inconclusive` when no unit of any is free."""
 
-    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
         pods = [
-            attached(pinned(scope, place.node, f"net-04-{number}", LOOK, resources={place.resource: 1}), scope) for number, place in turn
+            attached(pinned_pod(scope, place.node, f"net-04-{number}", LIST_SCRIPT, resources={place.resource: 1}), scope)
+            for number, place in batch
         ]
-        pods += [pinned(scope, place.node, f"net-04-{number}-unasked", LOOK) for number, place in turn]
-        ran = run(workspace, pods, scope.policy.probes.start_seconds)
-        for number, place in turn:
-            findings = judge_sight(ran[f"net-04-{number}"], ran[f"net-04-{number}-unasked"], place.resource)
+        pods += [pinned_pod(scope, place.node, f"net-04-{number}-unasked", LIST_SCRIPT) for number, place in batch]
+        ran = run_pods(workspace, pods, scope.policy.probes.start_seconds)
+        for number, place in batch:
+            findings = judge_visible_fabric(ran[f"net-04-{number}"], ran[f"net-04-{number}-unasked"], place.resource)
             yield from ((place, finding) for finding in findings)
 
     offered = [_place(scope, node, name) for name, nodes in places(scope).items() for node in nodes]
-    chosen = choose(scope, sorted(offered, key=lambda place: -place.free))
-    yield from of_nodes(
-        in_turns(scope, workspace, chosen, 2, ask), offering_nodes(scope), lambda node, reached: _left(scope, node, reached)
+    chosen = choose_places(scope, sorted(offered, key=lambda place: -place.free))
+    yield from one_per_node(
+        in_batches(scope, workspace, chosen, 2, ask), offering_nodes(scope), lambda node, reached: _left(scope, node, reached)
     )
 
 
@@ -69,4 +70,6 @@ def _left(scope: Scope, node: Node, reached: Mapping[tuple[str, ...], str]) -> F
     """A node that offers RDMA resources and was not asked."""
     own = [_place(scope, node, name) for name in fabric_resources(scope) if allocatable(node, name) > 0]
     full = "" if any(place.free for place in own) else f"pods hold every unit of {', '.join(place.resource for place in own)}"
-    return left_out(scope, node, kept_away(scope, node) or full, {reached[place.sort] for place in own if place.sort in reached})
+    return left_out(
+        scope, node, kept_away(scope, node) or full, {reached[place.device_type] for place in own if place.device_type in reached}
+    )

@@ -1,21 +1,24 @@
-"""Starts the two-node run: a pod per node, a name for rank 0 to be found under, and the suite's all-reduce (facts 5.4, 5.5)."""
+"""Starts the two-node run: one pod per node, a DNS name for rank 0, and the suite's all-reduce.
+
+Facts: docs/facts/nccl.md#nccl-log-lines, docs/facts/nccl.md#nccl-tests.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.iso.asking import why
 from conformance.net.device_probe import attached
-from conformance.net.places import Plan, make_plans
-from conformance.net.run import FabricRun, RankPod
-from conformance.policy import Network
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive, NotApplicable
-from fixtures.models import Json, Pod
+from conformance.net.two_node_run import FabricRun, RankPod
+from conformance.net.two_nodes import Plan, make_plans
+from conformance.policy.model import Network
+from conformance.probes.running import pod_trouble
+from conformance.scope.scope import Scope, matches
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json, Pod
 from fixtures.probes import allreduce
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace, decode_pod
-from fixtures.trouble import ApiTrouble
+from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 NAME = "net-fabric"
 """Name of the Service and of the ConfigMap; pods are ``net-fabric-<node rank>``."""
@@ -29,7 +32,7 @@ COMMAND = (
 )
 MAX_LOG_BYTES = 8 << 20
 LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,ENV"}
-"""What NCCL must be told to print its channels and their transport, in every release since 2.18 (facts 5.4)."""
+"""Environment variables that make NCCL print its channels and their transport, since 2.18 (docs/facts/nccl.md#nccl-log-lines)."""
 
 _DEFAULT_IMAGE = Network().image
 _JOB = "gpu-conformance.io/fabric-run"
@@ -41,7 +44,7 @@ def run_fabric(scope: Scope, workspace: Workspace, plan: Plan) -> FabricRun:
     Raises :class:`NotApplicable` where it cannot be asked and :class:`Inconclusive` when a pod did not start.
     """
     network = scope.policy.network
-    if not plan.device.startswith("nvidia.com/") and network.image == _DEFAULT_IMAGE:
+    if not plan.device.startswith("nvidia.com/") and _image(network, plan).endswith(_DEFAULT_IMAGE):
         raise NotApplicable("NoImageForVendor", f"set network.image to a PyTorch image that runs on {plan.device}")
     namespace = workspace.namespace("privileged") if network.ipc_lock else workspace.namespace()
     for key, obj in objects(network):
@@ -59,6 +62,10 @@ def run_fabric(scope: Scope, workspace: Workspace, plan: Plan) -> FabricRun:
         seconds=seconds,
         finished=ended is not None,
     )
+
+
+def _image(network: Network, plan: Plan) -> str:
+    return next((image for glob, image in network.images.items() if matches(plan.device, (glob,))), network.image)
 
 
 def _ended(seen: list[Pod]) -> bool | None:
@@ -99,7 +106,7 @@ def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
     pod = probe_pod(
         PodShape(
             name=name,
-            image=network.image,
+            image=_image(network, plan),
             script=network.command or COMMAND,
             resources={plan.device: plan.per_node, **({plan.fabric: 1} if plan.fabric else {})},
             node=node.name,
@@ -124,7 +131,7 @@ def _pod(scope: Scope, plan: Plan, namespace: str, rank: int) -> Json:
         del devices[small]  # a training process is no small one: it is bounded by its node
     container["resources"] = {"limits": devices, "requests": {"cpu": f"{plan.per_node}", "memory": f"{2 * plan.per_node}Gi", **devices}}
     if network.ipc_lock:
-        # a capability reaches the processes of root only; restricted and baseline forbid it altogether (facts 2.3)
+        # a capability reaches the processes of root only; restricted and baseline forbid it (docs/facts/pod-security.md#pods-with-devices)
         spec["securityContext"]["runAsNonRoot"] = False
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return attached(pod, scope) if plan.fabric else pod
@@ -146,12 +153,12 @@ def environment(network: Network, plan: Plan, namespace: str, rank: int) -> dict
 
 
 def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> RankPod:
-    """Where a pod is and what it printed. Raises :class:`Inconclusive` when it did not start or its log cannot be had."""
+    """Where a pod is and what it printed. Raises :class:`Inconclusive` when it did not start or its log cannot be read."""
     answer = workspace.cluster.get("pods", name, namespace)
     if not answer.ok:
         raise Inconclusive(answer.reason, f"pod {name} of the run is gone: {answer.status} {answer.message}")
     pod = decode_pod(answer.json())
-    state = why(pod)
+    state = pod_trouble(pod)
     if not pod.spec.node_name:
         raise Inconclusive("Unschedulable", f"pod {name} of the run got no node within {seconds:g} s: {state}")
     if pod.status.phase == "Pending" or not pod.status.container_statuses:

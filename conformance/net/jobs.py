@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from conformance.gang.jobs import GangJob, gang_jobs
+import msgspec
+
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
-from conformance.scope import Scope, whole
-from fixtures.evidence import Finding, NotApplicable, bad, not_judged, ok
-from fixtures.models import Pod
+from conformance.scope.gang_jobs import GangJob, gang_jobs
+from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes.models import Pod
+from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok
 
 SOURCE = "pod.spec.containers[].resources"
 
@@ -19,15 +22,21 @@ def check_jobs(scope: Scope) -> Iterator[Finding]:
     offering = {node.name for node in offering_nodes(scope)}
     if not offering:
         raise NotApplicable("NoRdmaNodes", "no node offers an RDMA resource")
-    for job in gang_jobs(scope):
+    for job in map(partial(_of_devices, scope), gang_jobs(scope)):
         spans = why_multi_node(scope, job)
         if spans:
             yield _judge(job, spans, names, offering)
 
 
+def _of_devices(scope: Scope, job: GangJob) -> GangJob:
+    """The job without its pods that hold no device, such as a launcher or Ray's head: they need no fabric."""
+    pods = [pod for pod in job.pods if (demand := scope.device_demand_of(pod)).devices or demand.unknown]
+    return msgspec.structs.replace(job, pods=tuple(pods), needed=job.needed - len(job.pods) + len(pods))
+
+
 def why_multi_node(scope: Scope, job: GangJob) -> str:
     """Why a job spans nodes, as a clause: where its members are, or that no node could hold it; empty when it does not."""
-    nodes = {pod.spec.node_name for pod in job.pods if pod.spec.node_name and not pod.finished}
+    nodes = {pod.spec.node_name for pod in _members(job) if pod.spec.node_name}
     if len(nodes) > 1:
         return f"its pods run on {len(nodes)} nodes"
     for name, count in _asked(scope, job).items():
@@ -38,30 +47,48 @@ def why_multi_node(scope: Scope, job: GangJob) -> str:
 
 
 def _asked(scope: Scope, job: GangJob) -> dict[str, int]:
-    """Devices the whole job asks for: its largest member's, times the members it needs."""
+    """Devices the whole job asks for: its largest member's, times the members it needs. What has ended asks for none any more."""
     largest: dict[str, int] = {}
-    for pod in job.pods:
+    members = _members(job)
+    for pod in members:
         for name, count in scope.devices_of(pod.spec).items():
             largest[name] = max(largest.get(name, 0), count)
-    return {name: count * max(job.needed, len(job.pods)) for name, count in largest.items()}
+    return {name: count * max(job.needed, len(members)) for name, count in largest.items()}
+
+
+def _members(job: GangJob) -> list[Pod]:
+    """Pods of a job without those that have ended or are being deleted: others stand for these."""
+    return [pod for pod in job.pods if not pod.finished and not pod.metadata.deletion_timestamp]
 
 
 def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str]) -> Finding:
-    members = [pod for pod in job.pods if not pod.finished]
+    members = _members(job)
     placed = {pod.spec.node_name for pod in members if pod.spec.node_name}
     if placed and not placed & offering:
-        return not_judged(job.subject, f"{spans}, none of which offers an RDMA resource", "pod.spec.nodeName")
+        return not_judged(
+            job.subject,
+            message=f"{spans}, none of which offers an RDMA resource",
+            source="pod.spec.nodeName",
+        )
     without = [pod for pod in members if not asks_fabric(pod, names)]
     if without and all(pod.spec.host_network for pod in without):
-        return not_judged(job.subject, f"{spans} in the hosts' network: they need no resource to reach the fabric", "pod.spec.hostNetwork")
+        return not_judged(
+            job.subject,
+            message=f"{spans} in the hosts' network: they need no resource to reach the fabric",
+            source="pod.spec.hostNetwork",
+        )
     if without and all(pod.spec.resource_claims for pod in without):
-        return not_judged(job.subject, f"{spans} with resource claims, which may bring fabric devices", "pod.spec.resourceClaims")
+        return not_judged(
+            job.subject,
+            message=f"{spans} with resource claims, which may bring fabric devices",
+            source="pod.spec.resourceClaims",
+        )
     observed = f"{len(members) - len(without)} of {len(members)} pods ask for it"
     expected = f"every pod asks for one of {', '.join(names)}"
     if without:
-        message = f"{spans}, and pod {without[0].name} asks for none of {', '.join(names)}: NCCL falls back to TCP without a word"
-        return bad(job.subject, observed, expected, SOURCE, message)
-    return ok(job.subject, f"{observed}; {spans}", expected, SOURCE)
+        message = f"{spans}, and pod {without[0].name} asks for none of {', '.join(names)}: NCCL falls back to TCP without a warning"
+        return bad(job.subject, observed=observed, expected=expected, source=SOURCE, message=message)
+    return ok(job.subject, observed=f"{observed}; {spans}", expected=expected, source=SOURCE)
 
 
 def asks_fabric(pod: Pod, names: tuple[str, ...]) -> bool:

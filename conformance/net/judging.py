@@ -1,4 +1,7 @@
-"""What is made of a two-node run: pure functions from its logs to findings (facts 5.4a, 5.5)."""
+"""Findings from the logs of a two-node run (NET-05 and NET-06). Pure.
+
+Facts: docs/facts/nccl.md#evidence-of-gpudirect, docs/facts/nccl.md#nccl-tests.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.net.run import FabricRun
+from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
 from conformance.outputs.nccl_tests import NcclTests
 from conformance.outputs.unreadable import Unreadable
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 LOG = "channel lines of the NCCL log"
 TABLE = "all-reduce table of the run"
@@ -40,7 +43,7 @@ def of_each(
 
 def _without_run(reason: NotApplicable | Inconclusive) -> Finding:
     subject = Subject("NCCL run", f"a kind of machine: {reason.code}")
-    return (not_judged if isinstance(reason, NotApplicable) else undecided)(subject, reason.message, "plan of the run")
+    return (not_judged if isinstance(reason, NotApplicable) else undecided)(subject, message=reason.message, source="plan of the run")
 
 
 def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding]]) -> Iterator[Finding]:
@@ -50,7 +53,7 @@ def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding
             subject = Subject(finding.subject.kind, f"{finding.subject.name} on {where}", finding.subject.namespace)
             yield msgspec.structs.replace(finding, subject=subject)
     except Inconclusive as reason:
-        yield undecided(Subject("NCCL run", where, run.namespace), reason.message, LOG)
+        yield undecided(Subject("NCCL run", where, run.namespace), message=reason.message, source=LOG)
 
 
 def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding]:
@@ -66,8 +69,11 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     placement = run.placement(log)
     pairs: dict[tuple[int, int], list[Channel]] = defaultdict(list)
     strangers = 0
+    collective: dict[int, list[Channel]] = defaultdict(list)
     for line in log.channels:
-        if line.src not in placement or line.dst not in placement:
+        if line.collective and line.src in placement:
+            collective[line.src].append(line)
+        elif line.src not in placement or line.dst not in placement:
             strangers += 1
         elif placement[line.src] != placement[line.dst]:
             pairs[(line.src, line.dst)].append(line)
@@ -76,13 +82,29 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
         missing[(item.src, item.dst)].append(item)
     for pair, lines in sorted(pairs.items()):
         yield _judge_pair(run, pair, lines, missing[pair], accepted)
+    for rank, lines in sorted(collective.items()):
+        yield _judge_ways(run.part("rank", f"{rank} -> switches"), lines, [], accepted)
     for here, there in _silent_ways(run, pairs, placement):
         message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
-        yield bad(run.part("node pair", f"{here} -> {there}"), "no channel", "channels in both directions", LOG, message)
+        yield bad(
+            run.part("node pair", f"{here} -> {there}"),
+            observed="no channel",
+            expected="channels in both directions",
+            source=LOG,
+            message=message,
+        )
     for rank in nccl_log.silent_ranks(log, placement):
-        yield undecided(run.part("rank", str(rank)), "no channel line names it: its part of the log is missing", LOG)
+        yield undecided(
+            run.part("rank", str(rank)),
+            message="no channel line names it: its part of the log is missing",
+            source=LOG,
+        )
     if strangers:
-        yield undecided(run.subject, f"{strangers} channel lines name ranks that were not asked for, on nodes unknown", LOG)
+        yield undecided(
+            run.subject,
+            message=f"{strangers} channel lines name ranks that were not asked for, on nodes unknown",
+            source=LOG,
+        )
 
 
 def _read_log(run: FabricRun) -> NcclLog:
@@ -103,12 +125,12 @@ def _judge_nodes(run: FabricRun) -> Iterator[Finding]:
     for pod in run.pods:
         subject, expected = run.part("Pod", pod.name), "a node of its own"
         if count[pod.node] == 1:
-            yield ok(subject, f"node {pod.node}", expected, "pod.spec.nodeName")
+            yield ok(subject, observed=f"node {pod.node}", expected=expected, source="pod.spec.nodeName")
         else:
             yield undecided(
                 subject,
-                f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric",
-                "pod.spec.nodeName",
+                message=f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric",
+                source="pod.spec.nodeName",
             )
 
 
@@ -117,38 +139,52 @@ def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Fin
     networks = ", ".join(log.networks) or "unknown"
     observed = f"{verdict.code.value}: {verdict.message} (network {networks}; {len(log.net_channels)} network channels)"
     expected = f"{' or '.join(accepted)} and no failure warning"
-    if verdict.code in nccl_log.UNDECIDABLE_CODES:
-        return undecided(run.subject, f"{verdict.code.value}: {verdict.message}", LOG)
     if verdict.failures:
-        return bad(run.subject, observed, expected, "NCCL WARN", f"NCCL warns: {verdict.failures[0][:300]}")
+        return bad(
+            run.subject,
+            observed=observed,
+            expected=expected,
+            source="NCCL WARN",
+            message=f"NCCL warns: {verdict.failures[0][:300]}",
+        )
+    if verdict.code in nccl_log.UNDECIDABLE_CODES:
+        return undecided(run.subject, message=f"{verdict.code.value}: {verdict.message}", source=LOG)
     if verdict.code.value not in accepted:
         message = (
             f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
         )
-        return bad(run.subject, observed, expected, LOG, message)
-    return ok(run.subject, observed, expected, LOG)
+        return bad(run.subject, observed=observed, expected=expected, source=LOG, message=message)
+    if verdict.doubts:
+        message = f"NCCL warns of an error that is not known to this suite: {verdict.doubts[0][:300]}"
+        return undecided(run.subject, message=message, source="NCCL WARN")
+    return ok(run.subject, observed=observed, expected=expected, source=LOG)
 
 
 def _judge_pair(
     run: FabricRun, pair: tuple[int, int], lines: list[Channel], missing: list[nccl_log.Uncovered], accepted: Sequence[str]
 ) -> Finding:
     """One pair of ranks on different nodes: how its channels go, and whether both of their ends were logged."""
-    subject = run.part("rank pair", f"{pair[0]} -> {pair[1]}")
+    return _judge_ways(run.part("rank pair", f"{pair[0]} -> {pair[1]}"), lines, missing, accepted)
+
+
+def _judge_ways(subject: Subject, lines: list[Channel], missing: list[nccl_log.Uncovered], accepted: Sequence[str]) -> Finding:
     ways = Counter(f"{line.via}{f' [{line.direction}]' if line.direction else ''}" for line in lines)
     observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
     expected = "every channel via NET/…/GDRDMA, sent and received"
     if wrong := next((problem for line in lines if (problem := _problem(line, accepted))), ""):
-        return bad(subject, observed, expected, LOG, wrong)
+        return bad(subject, observed=observed, expected=expected, source=LOG, message=wrong)
     if missing:
         first = missing[0]
         message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
-        return bad(subject, observed, expected, LOG, message)
-    return ok(subject, observed, expected, LOG)
+        return bad(subject, observed=observed, expected=expected, source=LOG, message=message)
+    return ok(subject, observed=observed, expected=expected, source=LOG)
 
 
 def _problem(line: Channel, accepted: Sequence[str]) -> str:
     """What is wrong with one channel between nodes, as a sentence; empty when it goes as the policy accepts."""
-    where = f"channel {line.channel:02d} goes via {line.via[:80]}"
+    where = f"channel {line.channel:02d} goes via {line.via[:80] or 'a transport that the log does not name'}"
+    if not line.understood:
+        return f"{where}, which is not understood: it was not seen to be direct"
     if line.is_net:
         if line.network in SOCKET_NETWORKS:
             return f"{where}: over TCP, through both hosts' CPUs"
@@ -178,7 +214,13 @@ def judge_bandwidth(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
         table = nccl_tests.parse(run.text)
     except Unreadable as error:
         message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
-        yield bad(run.part("measurement", "bus bandwidth"), "no table", figure, TABLE, message)
+        yield bad(
+            run.part("measurement", "bus bandwidth"),
+            observed="no table",
+            expected=figure,
+            source=TABLE,
+            message=message,
+        )
         return
     yield _judge_largest(run, table, minimum, figure)
     yield _judge_ranks(run, table)
@@ -190,30 +232,40 @@ def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figu
     row = nccl_tests.largest(table)
     if row is None or row.out_of_place.busbw <= 0:
         message = f"the run printed no row with a bandwidth: {run.outcome()}"
-        return bad(subject, "no row", figure, TABLE, message)
+        return bad(subject, observed="no row", expected=figure, source=TABLE, message=message)
     average = f"; the average over all sizes, {table.average:g} GB/s, is not judged" if table.average is not None else ""
     observed = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes{average}"
     if table.max_bytes is not None and row.size < table.max_bytes:
         message = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
-        return bad(subject, observed, figure, TABLE, message)
+        return bad(subject, observed=observed, expected=figure, source=TABLE, message=message)
     if problem := nccl_tests.factor_problem(table, run.ranks):
-        return bad(subject, observed, figure, TABLE, f"the figures contradict each other: {problem}")
+        return bad(
+            subject,
+            observed=observed,
+            expected=figure,
+            source=TABLE,
+            message=f"the figures contradict each other: {problem}",
+        )
     if minimum is not None and row.out_of_place.busbw < minimum:
         message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training steps wait for gradients"
-        return bad(subject, observed, figure, TABLE, message)
-    return ok(subject, observed, figure, TABLE)
+        return bad(subject, observed=observed, expected=figure, source=TABLE, message=message)
+    return ok(subject, observed=observed, expected=figure, source=TABLE)
 
 
 def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
     subject, expected = run.part("measurement", "ranks"), f"{run.ranks} ranks, each once"
     seen = [rank for rank, _, _ in table.rank_lines]
     if not seen:
-        return undecided(subject, "the output lists no ranks, so nobody knows how many took part", TABLE)
+        return undecided(
+            subject,
+            message="the output lists no ranks, so nobody knows how many took part",
+            source=TABLE,
+        )
     observed = f"{len(set(seen))} ranks in {len(seen)} lines"
     if sorted(seen) != list(range(run.ranks)):
         message = f"{observed} took part, {run.ranks} were asked for: what was measured is not the run that was asked for"
-        return bad(subject, observed, expected, TABLE, message)
-    return ok(subject, observed, expected, TABLE)
+        return bad(subject, observed=observed, expected=expected, source=TABLE, message=message)
+    return ok(subject, observed=observed, expected=expected, source=TABLE)
 
 
 def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
@@ -221,12 +273,16 @@ def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
     if table.wrong or table.out_of_bounds or table.out_of_bounds_failed:
         count = f"{table.wrong or table.out_of_bounds or 0:g}"
         message = f"{count} values of the result are wrong: memory, fabric or driver corrupts data, and training goes on with it"
-        return bad(subject, f"{count} wrong values", expected, TABLE, message)
+        return bad(subject, observed=f"{count} wrong values", expected=expected, source=TABLE, message=message)
     if table.wrong is None:
-        return undecided(subject, "values were not checked (#wrong is N/A or absent)", TABLE)
+        return undecided(subject, message="values were not checked (#wrong is N/A or absent)", source=TABLE)
     if table.out_of_bounds is None:
-        return undecided(subject, f"the run's last lines are missing, so not all values were checked: {run.outcome()}", TABLE)
-    return ok(subject, "0 wrong values", expected, TABLE)
+        return undecided(
+            subject,
+            message=f"the run's last lines are missing, so not all values were checked: {run.outcome()}",
+            source=TABLE,
+        )
+    return ok(subject, observed="0 wrong values", expected=expected, source=TABLE)
 
 
 def _tail(log: str, lines: int = 3) -> str:

@@ -1,4 +1,7 @@
-"""The NicClusterPolicy: its state, and the resources that its own configuration promises (facts 5.1, 5.2)."""
+"""The NicClusterPolicy: its state, and the resources that its own configuration promises.
+
+Facts: docs/facts/rdma.md#network-operator, docs/facts/rdma.md#resources.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from conformance.net.reading import entries, mapping, name_of, text
-from conformance.scope import Scope
-from fixtures import json_text
-from fixtures.evidence import Finding, Subject, bad, not_judged, ok
-from fixtures.json_text import NotJson
-from fixtures.models import Json
+from conformance.net.reading import name_of, text
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text import json_text
+from fixtures.text.json_text import NotJson
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 KEY = "mellanox.com/nicclusterpolicies"
 SINGLETON = "nic-cluster-policy"
@@ -20,7 +24,7 @@ GOOD_STATES = ("ready", "ignore")
 """``ignore``: the state is not asked for in the spec."""
 
 _PLUGINS = (("rdmaSharedDevicePlugin", "configList", "rdma"), ("sriovDevicePlugin", "resourceList", "nvidia.com"))
-"""Field of the spec, list in its config, prefix where an entry names none (facts 5.2)."""
+"""Field of the spec, list in its config, prefix where an entry names none (docs/facts/rdma.md#resources)."""
 
 
 class Promised(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,20 +59,20 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
         state = text(status.get("state"))
         if subject.name != SINGLETON:
             message = f"the operator ignores every NicClusterPolicy but {SINGLETON} (state {state or 'not reported'})"
-            yield not_judged(subject, message, "metadata.name")
+            yield not_judged(subject, message=message, source="metadata.name")
             continue
         yield _policy_state(subject, state, text(status.get("reason")))
-        for applied in entries(status.get("appliedStates")):
+        for applied in mappings(status.get("appliedStates")):
             yield _applied_state(subject, applied)
 
 
 def _policy_state(subject: Subject, state: str, reason: str) -> Finding:
     source = "status.state"
     if state == "ready":
-        return ok(subject, state, "ready", source)
+        return ok(subject, observed=state, expected="ready", source=source)
     why = f" ({reason})" if reason else ""
     message = f"the operator reports {state or 'no state'}{why}, so what it installs for the fabric cannot be relied on"
-    return bad(subject, state or "no state", "ready", source, message)
+    return bad(subject, observed=state or "no state", expected="ready", source=source, message=message)
 
 
 def _applied_state(policy: Subject, applied: Json) -> Finding:
@@ -76,10 +80,14 @@ def _applied_state(policy: Subject, applied: Json) -> Finding:
     subject = Subject("applied state", f"{policy.name}/{name or '?'}")
     source, expected = "status.appliedStates[].state", " or ".join(GOOD_STATES)
     if state in GOOD_STATES:
-        return ok(subject, state, expected, source)
+        return ok(subject, observed=state, expected=expected, source=source)
     why = f" ({message})" if message else ""
     return bad(
-        subject, state or "no state", expected, source, f"{name or 'a state'} is {state or 'not reported'}{why}: its agents do not serve"
+        subject,
+        observed=state or "no state",
+        expected=expected,
+        source=source,
+        message=f"{name or 'a state'} is {state or 'not reported'}{why}: its agents do not work",
     )
 
 

@@ -1,22 +1,11 @@
-"""Parts of objects that are read as dictionaries: whatever a cluster put there, the answer has the asked shape."""
+"""Reads parts of objects from dictionaries with the expected type, whatever the cluster put there."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fixtures.models import Json
-
-
-def mapping(obj: Any, *path: str) -> Json:
-    """The object at a path of keys; ``{}`` when there is none."""
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj if isinstance(obj, dict) else {}
-
-
-def entries(value: Any) -> list[Json]:
-    """The objects of a list; ``[]`` when it is none."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
 
 
 def text(value: Any, limit: int = 300) -> str:

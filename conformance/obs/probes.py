@@ -1,4 +1,4 @@
-"""The probe of OBS-06: a device pod that no node can take, beside the same pod that one can."""
+"""The probe of OBS-06: a device pod that fits on no node, and as its control the same pod with one device."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from conformance.asked_nodes import choose
-from conformance.fence.waiting import disturbed
+from conformance.devices.free_devices import Place, usable_places
 from conformance.outputs.events import Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
-from conformance.places import Place, offers
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
-from fixtures.models import Json, Pod, Toleration
+from conformance.probes.node_sampling import choose_places
+from conformance.probes.pending import absence_seconds
+from conformance.probes.pod_state import disturbance
+from conformance.scope.scope import Scope
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json, Pod, Toleration
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.watch import Observation
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 
 REASON = "FailedScheduling"
-CONTROL_FACTOR = 5.0
 SOURCE = "events of the pod"
 
 
@@ -38,13 +38,13 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """OBS-06: one more device than the largest node has is asked for; the control asks for one and must be scheduled."""
-    places = offers(scope, claims=False)
+    places = usable_places(scope, claims=False)
     if not places:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
-    place = choose(scope, places)[0]
+    place = choose_places(scope, places)[0]
     impossible = 1 + max(scope.device_allocatable(node).get(place.resource, 0) for node in scope.accelerator_nodes)
     seconds = _control(scope, workspace, place)
-    window = max(scope.policy.probes.window_seconds, CONTROL_FACTOR * seconds)
+    window = absence_seconds(scope, seconds)
     name, namespace = "obs-06-impossible", workspace.namespace()
     with Observation(workspace.cluster, "events", namespace, fields=f"involvedObject.name={name}") as observation:
         workspace.start(_pod(scope, place, name, impossible))
@@ -62,7 +62,7 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         condition=f"{condition.status}/{condition.reason}: {condition.message}" if condition is not None else "",
         messages=messages,
         window=window,
-        obstacle="the probe pod was deleted by someone else" if state is None else disturbed(state),
+        obstacle="the probe pod was deleted by someone else" if state is None else disturbance(state),
     )
     yield judge_unplaced(Subject("Pod", name, namespace), seen)
 
@@ -88,7 +88,7 @@ def _pod(scope: Scope, place: Place, name: str, count: int) -> Json:
     return probe_pod(
         PodShape(
             name=name,
-            image=probes.image,
+            image=probes.image_for([place.resource]),
             script="id -u",
             resources={place.resource: count},
             tolerations=[*tolerations.values(), *probes.tolerations],
@@ -122,16 +122,37 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
     expected = f"{REASON} naming Insufficient {seen.resource} within {seen.window:.1f} s"
     asked = f"{seen.asked} {seen.resource}"
     if seen.node:
-        return undecided(subject, f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}", "pod.spec.nodeName")
+        return undecided(
+            subject,
+            message=f"a pod that asks for {asked}, more than any node has, was placed on {seen.node}",
+            source="pod.spec.nodeName",
+        )
     if seen.obstacle and not seen.messages:
-        return undecided(subject, f"no {REASON} event, and {seen.obstacle}", SOURCE)
+        return undecided(subject, message=f"no {REASON} event, and {seen.obstacle}", source=SOURCE)
     if not seen.messages:
         message = f"a pod that asks for {asked} waits and no {REASON} event says why"
-        return bad(subject, f"no {REASON} event; condition {seen.condition or 'none'}"[:600], expected, SOURCE, message)
+        return bad(
+            subject,
+            observed=f"no {REASON} event; condition {seen.condition or 'none'}"[:600],
+            expected=expected,
+            source=SOURCE,
+            message=message,
+        )
     for text in seen.messages:
         parsed = _parsed(text)
         if parsed is not None and seen.resource in parsed.insufficient:
             nodes = f"{parsed.insufficient[seen.resource]} of {parsed.total if parsed.total is not None else 'all'} nodes"
-            return ok(subject, f"Insufficient {seen.resource} on {nodes}: {text}"[:600], expected, SOURCE)
+            return ok(
+                subject,
+                observed=f"Insufficient {seen.resource} on {nodes}: {text}"[:600],
+                expected=expected,
+                source=SOURCE,
+            )
     message = f"the event of a pod that asks for {asked} does not name the resource that is short: {seen.messages[-1]}"
-    return bad(subject, seen.messages[-1][:600], expected, SOURCE, message[:600])
+    return bad(
+        subject,
+        observed=seen.messages[-1][:600],
+        expected=expected,
+        source=SOURCE,
+        message=message[:600],
+    )

@@ -1,1 +1,1 @@
-"""Operator and agents: what keeps devices advertised, configured and watched."""
+"""OPS: the GPU stack's operators and agents."""

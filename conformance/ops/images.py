@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from conformance.ops.agents import Agent, agents
-from conformance.scope import Scope, matches, subject
-from conformance.templates import templates_in
-from fixtures.evidence import Finding, Subject, bad, ok, undecided
-from fixtures.models import Container, Pod, PodSpec
-from fixtures.text import listed
+from conformance.scope.agents import Agent, agents
+from conformance.scope.pod_templates import templates_in
+from conformance.scope.rollouts import roll_out_under_way
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.images import tag_of
+from fixtures.kubernetes.models import Container, Pod, PodSpec
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"
 _PINNED = "a digest, or a tag that is not forbidden; one digest on all nodes"
-
-
-def tag_of(image: str) -> str:
-    """The tag of an image reference, empty without one. A registry's port is no tag."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def unpinned(image: str, forbidden: Iterable[str]) -> str:
@@ -40,11 +37,17 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
     for agent in found:
         yield _judge(scope, agent)
     # kube-system and default are shared with everybody, and a namespace that is not the platform's is full of other things
-    homes = {agent.daemonset.namespace for agent in found if scope.standing.admits(agent.daemonset.namespace)} - {"kube-system", "default"}
+    homes = {agent.daemonset.namespace for agent in found if scope.platform_workloads.admits(agent.daemonset.namespace)} - {
+        "kube-system",
+        "default",
+    }
     deployments = scope.snapshot.listing("apps/deployments")
     if deployments.trouble:
-        yield undecided(Subject("resource", "apps/deployments"), f"could not be listed: {deployments.message}")
-    for item in deployments.items:
+        yield undecided(
+            Subject("resource", "apps/deployments"),
+            message=f"could not be listed: {deployments.message}",
+        )
+    for item in deployments.objects:
         if str((item.get("metadata") or {}).get("namespace")) in homes:
             for template in templates_in("apps/deployments", item):
                 yield _controller(scope, template.subject, template.spec, template.trouble)
@@ -53,12 +56,18 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
 def _controller(scope: Scope, place: Subject, spec: PodSpec, trouble: str) -> Finding:
     source = "spec.template.spec.containers[*].image"
     if trouble:
-        return undecided(place, trouble, source)
+        return undecided(place, message=trouble, source=source)
     images = sorted({container.image for container in spec.every_container()})
     problems = _unpinned(scope, images)
     if problems:
-        return bad(place, listed(images), _PINNED, source, f"{listed(problems)}: a restart may bring another version")
-    return ok(place, listed(images), _PINNED, source)
+        return bad(
+            place,
+            observed=listed(images),
+            expected=_PINNED,
+            source=source,
+            message=f"{listed(problems)}: a restart may bring another version",
+        )
+    return ok(place, observed=listed(images), expected=_PINNED, source=source)
 
 
 def _unpinned(scope: Scope, images: Iterable[str]) -> list[str]:
@@ -71,11 +80,20 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     problems = _unpinned(scope, images)
     if problems:
         message = f"{listed(problems)}: nodes that join or restart may run another version than the rest"
-        return bad(place, listed(images), _PINNED, source, message)
+        return bad(place, observed=listed(images), expected=_PINNED, source=source, message=message)
     different = _different(scope, agent)
+    nodes = [*agent.accelerator_nodes, *agent.other_nodes]
+    if different and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
+        return undecided(place, message=f"{different}; {doing}", source=source)
     if different:
-        return bad(place, different, _PINNED, source, f"{different}: nodes of one pool run different software")
-    return ok(place, f"{listed(images)} on {len(agent.pods)} nodes", _PINNED, source)
+        return bad(
+            place,
+            observed=different,
+            expected=_PINNED,
+            source=source,
+            message=f"{different}: nodes of one pool run different software",
+        )
+    return ok(place, observed=f"{listed(images)} on {len(agent.pods)} nodes", expected=_PINNED, source=source)
 
 
 def _different(scope: Scope, agent: Agent) -> str:

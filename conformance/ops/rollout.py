@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from conformance.components import UNPROVEN, told
-from conformance.ops.agents import (
+from conformance.scope.agents import (
+    MONITORS,
     Agent,
     agents,
     full_name,
@@ -18,9 +18,12 @@ from conformance.ops.agents import (
     mounts_plugin_folder,
     workload_of,
 )
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
-from fixtures.text import listed
+from conformance.scope.components import UNPROVEN, workload_names
+from conformance.scope.rollouts import replaces_by_itself, roll_out_under_way
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")
@@ -38,14 +41,26 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
         raise Inconclusive("AgentsUnproven", f"DaemonSets look like agents ({names}), and {UNPROVEN}")
     for item in strangers:
         advice = f"{item.namespace} is not known to be the platform's (policy tenants.moreInfrastructure)"
-        yield not_judged(subject(item), f"it looks like an agent, and {advice}", "metadata.namespace, ownerReferences, hostPath")
+        yield not_judged(
+            subject(item),
+            message=f"it looks like an agent, and {advice}",
+            source="metadata.namespace, ownerReferences, hostPath",
+        )
     if not missing and not found:
         raise NotApplicable("NoAgents", "no DaemonSet of a device stack is in the cluster; agents may be host services")
     for glob in missing:
         message = f"the policy expects {glob} on every accelerator node and no DaemonSet has that name"
-        yield bad(Subject("DaemonSet", glob), "none", _EXPECTED, "policy operators.expectedAgents", message)
+        yield bad(
+            Subject("DaemonSet", glob),
+            observed="none",
+            expected=_EXPECTED,
+            source="policy operators.expectedAgents",
+            message=message,
+        )
+    blind = [agent for agent in found if matches(agent.daemonset.name, MONITORS)]
+    blind = [] if any(agent.accelerator_nodes for agent in blind) else blind
     for agent in found:
-        yield _judge(agent)
+        yield _watches_nothing(agent) if agent in blind and scope.accelerator_nodes else _judge(scope, agent)
     yield from _rivals(scope, found)
 
 
@@ -53,32 +68,58 @@ def _rivals(scope: Scope, found: list[Agent]) -> Iterator[Finding]:
     """One finding where several device plugins run on one node and nothing tells which of them is the platform's."""
     registering = [agent for agent in found if _PLUGIN.search(agent.daemonset.name) and mounts_plugin_folder(agent.spec)]
     plugins = [agent for agent in registering if not is_named(scope, agent.daemonset)]
-    rivals = scope.standing.decided(plugins, lambda agent: workload_of(agent.daemonset))
+    rivals = scope.platform_workloads.resolve(plugins, lambda agent: workload_of(agent.daemonset))
     nodes = Counter(node for agent in rivals for node in agent.pods)
     shared = sorted(node for node, count in nodes.items() if count > 1)
     if shared:
         both = [agent for agent in rivals if agent.pods.keys() & set(shared)]
-        names = told(workload_of(agent.daemonset) for agent in both)
+        names = workload_names(workload_of(agent.daemonset) for agent in both)
         message = f"{names} run on {listed(shared)}: each registers the same devices, and which one is the platform's cannot be told"
-        yield undecided(Subject("DaemonSet", "device plugins"), message, _SOURCE)
+        yield undecided(Subject("DaemonSet", "device plugins"), message=message, source=_SOURCE)
 
 
-def _judge(agent: Agent) -> Finding:
+def _judge(scope: Scope, agent: Agent) -> Finding:
     place, status = subject(agent.daemonset), agent.daemonset.status
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if not nodes and not status.desired_number_scheduled and agent.optional:
-        return not_judged(place, "its selector matches no node, as an optional agent's may", "template nodeSelector, node labels")
+        return not_judged(
+            place,
+            message="its selector matches no node, as an optional agent's may",
+            source="template nodeSelector, node labels",
+        )
     observed = (
         f"expected on {len(nodes)}, desired {status.desired_number_scheduled}, updated {status.updated_number_scheduled}, "
         f"ready {status.number_ready}, available {status.number_available}"
     )
-    problem = _problem(agent, len(nodes))
-    return bad(place, observed, _EXPECTED, _SOURCE, problem) if problem else ok(place, observed, _EXPECTED, _SOURCE)
+    problem = _problem(agent, nodes)
+    if not problem:
+        return _complete(agent, observed)
+    if status.desired_number_scheduled and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
+        return undecided(place, message=f"{problem}; {doing}", source=_SOURCE)
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=problem)
 
 
-def _problem(agent: Agent, expected: int) -> str:
+def _watches_nothing(agent: Agent) -> Finding:
+    """Of several variants of a monitor, one must select accelerator nodes; here none does."""
+    observed = f"desired {agent.daemonset.status.desired_number_scheduled}, on no accelerator node"
+    message = "it watches the health of devices and selects no accelerator node, nor does another monitor: faults go unseen"
+    source = "template nodeSelector and affinity, node labels"
+    return bad(subject(agent.daemonset), observed=observed, expected="accelerator nodes that it selects", source=source, message=message)
+
+
+def _complete(agent: Agent, observed: str) -> Finding:
+    """An agent on all its nodes. With OnDelete, pods may be of an older template for as long as nobody deletes them."""
+    place, status = subject(agent.daemonset), agent.daemonset.status
+    old = status.desired_number_scheduled - status.updated_number_scheduled
+    if old > 0:
+        message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: whoever upgrades it has not finished"
+        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+
+
+def _problem(agent: Agent, nodes: list[Node]) -> str:
     """What is wrong with an agent's rollout, first things first, or empty."""
-    status, generation = agent.daemonset.status, agent.daemonset.metadata.generation
+    status, generation, expected = agent.daemonset.status, agent.daemonset.metadata.generation, len(nodes)
     desired = status.desired_number_scheduled
     if status.observed_generation != generation:
         return f"its controller saw generation {status.observed_generation} of {generation}: its counts are those of an older template"
@@ -89,21 +130,28 @@ def _problem(agent: Agent, expected: int) -> str:
             else "because its selector matches none, although every GPU node should run it"
         )
         return f"desired on no node {why}: zero of zero pods are ready"
-    if desired != expected:
+    tainted = [node for node in nodes if agent.untolerated(node)]
+    kept = [node for node in tainted if node.name in agent.pods]
+    if not expected - len(kept) <= desired <= expected + len(agent.pods.keys() - {node.name for node in nodes}):
         return f"desired on {desired} nodes and expected on {expected}: {_difference(agent) or 'its selector and the nodes disagree'}"
-    counts = {"updated": status.updated_number_scheduled, "ready": status.number_ready, "available": status.number_available}
-    short = [f"{name} {count}" for name, count in counts.items() if count != desired]
+    if len(kept) < len(tainted):
+        return _difference(agent)
+    counts = {"ready": status.number_ready, "available": status.number_available}
+    if replaces_by_itself(agent.daemonset):
+        counts = {"updated": status.updated_number_scheduled, **counts}
+    short = [f"{name} {count}" for name, count in counts.items() if count < desired]
     if short:
         return f"of {desired} desired: {', '.join(short)}; {_unready(agent) or 'its pods are not there yet'}"
     return _unready(agent)
 
 
 def _difference(agent: Agent) -> str:
-    kept_away = [f"{node.name} ({taints[0]})" for node in agent.accelerator_nodes if (taints := agent.untolerated(node))]
+    """Nodes that taints keep it away from, else nodes without its pod. A taint ends no pod that runs unless it is NoExecute."""
+    absent = [node for node in agent.accelerator_nodes if node.name not in agent.pods]
+    kept_away = [f"{node.name} ({taints[0]})" for node in absent if (taints := agent.untolerated(node))]
     if kept_away:
         return f"it does not tolerate the taints of {listed(kept_away)}"
-    absent = [node.name for node in agent.accelerator_nodes if node.name not in agent.pods]
-    return f"no pod on {listed(absent)}" if absent else ""
+    return f"no pod on {listed(node.name for node in absent)}" if absent else ""
 
 
 def _unready(agent: Agent) -> str:

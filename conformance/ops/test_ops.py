@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
+from conformance.node_states.field_writes import fields_of
+from conformance.ops.agent_coverage import check_coverage
+from conformance.ops.custom_resources import check_ready
+from conformance.ops.device_plugins import check_one_plugin
+from conformance.ops.driver_upgrades import check_upgrades, maybe_upgrading
 from conformance.ops.images import check_pinned
-from conformance.ops.resources import check_ready
+from conformance.ops.installed_stack import check_configured
+from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_rolled_out
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
+from fixtures.verdict.findings import Evidence
 
 
 @requirement("OPS-01")
 def test_the_stack_s_custom_resources_are_ready_for_a_real_reason(judge: Evidence, scope: Scope) -> None:
-    """The stack's custom resources are ready, for a reason that is not an empty cluster."""
+    """The stack's custom resources are ready, and not merely because they found no GPU node."""
     judge(check_ready(scope))
 
 
@@ -22,7 +30,32 @@ def test_every_agent_is_rolled_out_on_every_node_that_expects_it(judge: Evidence
     judge(check_rolled_out(scope))
 
 
+@requirement("OPS-03")
+def test_no_agent_or_controller_crash_loops_or_keeps_restarting(judge: Evidence, scope: Scope) -> None:
+    """No agent and no controller of the stack crash-loops or keeps restarting."""
+    judge(check_restarts(scope))
+
+
 @requirement("OPS-04")
 def test_images_of_the_stack_are_pinned_and_the_same_on_every_node(judge: Evidence, scope: Scope) -> None:
     """Images of the stack are pinned and the same on every node."""
     judge(check_pinned(scope))
+
+
+@requirement("OPS-06")
+def test_no_driver_upgrade_failed_or_is_stuck(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
+    """No driver upgrade failed, is stuck, or has left its node cordoned."""
+    judge(check_upgrades(scope, fields_of(scope.snapshot, maybe_upgrading(scope), lambda: request.getfixturevalue("cluster"))))
+
+
+@requirement("OPS-12")
+def test_each_node_has_one_device_plugin_per_vendor(judge: Evidence, scope: Scope) -> None:
+    """Each node has one device plugin per vendor."""
+    judge(check_one_plugin(scope))
+
+
+@requirement("OPS-13")
+def test_an_installed_stack_is_configured_and_its_agents_are_on_every_node_of_a_pool(judge: Evidence, scope: Scope) -> None:
+    """An installed stack has the object that configures it, and its agents are on every node of a pool."""
+    judge(check_configured(scope))
+    judge(check_coverage(scope))

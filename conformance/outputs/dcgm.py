@@ -1,4 +1,4 @@
-"""Reader of dcgm-exporter metrics (Prometheus text, facts 6.1) and the state of each device in one scrape.
+"""Reader of dcgm-exporter metrics (Prometheus text, docs/facts/telemetry.md#metrics) and the state of each device in one scrape.
 
 Memory is MiB, power W, temperature °C, activity a ratio 0..1. MIG instance rows carry the parent's UUID and are told apart by
 ``GPU_I_ID``; ``GPU_UTIL`` does not exist for them.
@@ -14,24 +14,37 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs import xid
-from conformance.outputs.unreadable import Unreadable, lines_of
+from conformance.outputs.metric_samples import Sample, parse_samples
+from conformance.outputs.unreadable import Unreadable
 
-IDLE_BELOW = 0.01  # activity (facts 6.1, allocated-but-idle)
-BASELINE_MIB = 600.0  # driver and persistence overhead (facts 6.1, used-but-unallocated)
-_SAMPLE = re.compile(r"([A-Za-z_:][\w:]{0,255})(?:\{(.*)\})?\s{1,16}(\S{1,64})(?:\s{1,16}-?\d{1,20})?\s*\Z")
-_LABEL = re.compile(r'([A-Za-z_]\w{0,127})="((?:[^"\\]|\\.)*)"\s{0,8},?\s{0,8}')
-_ESCAPE = re.compile(r"\\(.)")
+__all__ = ["ACTIVITY", "UTILISATION", "Device", "HealthWatch", "Sample", "State", "parse", "parse_samples"]
+
+IDLE_BELOW = 0.01  # activity (docs/facts/telemetry.md#idle-and-occupied)
+BASELINE_MIB = 600.0  # driver and persistence overhead (docs/facts/telemetry.md#idle-and-occupied)
 _PREFIXES = ("DCGM_FI_", "DCGM_EXP_")
+_FAULTS = (
+    *("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_FI_DEV_ECC_DBE_VOL_"),
+    *("DCGM_FI_DEV_ROW_REMAP_", "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS"),
+)
+"""Series that tell a fault also where they name no GPU: of a switch, or summed up by Prometheus."""
+_HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
+_OLD_NAMES: Mapping[str, str] = {
+    "dcgm_gpu_utilization": "DCGM_FI_DEV_GPU_UTIL",
+    "dcgm_xid_errors": "DCGM_FI_DEV_XID_ERRORS",
+    "dcgm_fb_used": "DCGM_FI_DEV_FB_USED",
+    "dcgm_gpu_temp": "DCGM_FI_DEV_GPU_TEMP",
+    "dcgm_power_usage": "DCGM_FI_DEV_POWER_USAGE",
+    "dcgm_ecc_dbe_volatile_total": "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "dcgm_ecc_dbe_aggregate_total": "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
+    "dcgm_retired_pages_sbe": "DCGM_FI_DEV_RETIRED_SBE",
+    "dcgm_retired_pages_dbe": "DCGM_FI_DEV_RETIRED_DBE",
+    "dcgm_retired_pages_pending": "DCGM_FI_DEV_RETIRED_PENDING",
+}
+"""Names before DCGM's own (``--use-old-namespace``)."""
+_BLANKS = ((2147483632.0, 2147483647.0), (140737488355328.0, 140737488355343.0), (9223372036854775000.0, math.inf))
+"""What DCGM says for a value that it does not have, in 32 bits, as a float and in 64 bits (docs/facts/telemetry.md#values)."""
 ACTIVITY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """One series with its value. Label names as exported."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
 
 
 class State(StrEnum):
@@ -42,6 +55,14 @@ class State(StrEnum):
     XID_FATAL = "xid fatal"
     REMAP_FAILED = "row remap failed"
     UNKNOWN = "unknown"
+
+
+class HealthWatch(msgspec.Struct, frozen=True):
+    """What DCGM's own health check says of one part of a device: 0 pass, 10 warning, 20 failure."""
+
+    part: str
+    code: str
+    result: int
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -58,6 +79,7 @@ class Device(msgspec.Struct, frozen=True):
     metrics: Mapping[str, float]
     pods: tuple[tuple[str, str, str], ...]  # (namespace, pod, container)
     counted_xids: tuple[int, ...] = ()  # codes of DCGM_EXP_XID_ERRORS_COUNT above zero
+    health: tuple[HealthWatch, ...] = ()
 
     @property
     def activity(self) -> float | None:
@@ -99,7 +121,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def allocated(self) -> bool:
-        """Whether a pod is named on any series. A device shared in time can name at most one (facts 6.1)."""
+        """Whether a pod is named on any series. A device shared in time can name at most one (docs/facts/telemetry.md#shared-devices)."""
         return bool(self.pods)
 
     @property
@@ -123,29 +145,14 @@ class Device(msgspec.Struct, frozen=True):
         """Whether memory is held and no pod is named: a process outside Kubernetes, a leak, or a shared device."""
         return not self.allocated and not self.instance and (self.memory_used or 0) > BASELINE_MIB
 
+    @property
+    def named(self) -> bool:
+        """Whether the scrape says which GPU it is."""
+        return bool(self.gpu or self.uuid)
+
     def __str__(self) -> str:
         part = f" instance {self.instance} {self.profile}".rstrip() if self.instance else ""
         return f"{self.host or '?'} GPU {self.gpu or '?'}{part}"
-
-
-def parse_samples(text: str) -> list[Sample]:
-    """All samples of a Prometheus text exposition; lines that are none are skipped, comments too.
-
-    Raises:
-        Unreadable: empty, binary or oversized text.
-    """
-    samples = []
-    for line in lines_of(text):
-        match = None if line.startswith("#") else _SAMPLE.match(line.strip())
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        labels = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(match[2] or "")}
-        samples.append(Sample(match[1], labels, value))
-    return samples
 
 
 def _first(labels: Mapping[str, str], *names: str) -> str:
@@ -153,28 +160,54 @@ def _first(labels: Mapping[str, str], *names: str) -> str:
 
 
 def parse(text: str) -> list[Device]:
-    """Devices of one scrape in order of appearance; series without a GPU (NVSwitch, CPU) are left out.
+    """Devices of one scrape in order of appearance; series without a GPU (NVSwitch, CPU) are left out unless they tell a fault.
 
     Raises:
         Unreadable: empty, binary or oversized text, or no DCGM series of a GPU in it.
     """
     groups: dict[tuple[str, str, str, str], list[Sample]] = {}
-    for sample in parse_samples(text):
+    for sample in map(_current, parse_samples(text)):
         labels = sample.labels
-        if sample.name.startswith(_PREFIXES) and (labels.get("UUID") or labels.get("gpu")) and math.isfinite(sample.value):
-            key = (_first(labels, "Hostname", "hostname"), labels.get("gpu", ""), labels.get("UUID", ""), labels.get("GPU_I_ID", ""))
+        uuid = _first(labels, "UUID", "gpu_uuid", "uuid")
+        if not sample.name.startswith(_PREFIXES) or _is_blank(sample.value):
+            continue
+        if uuid or labels.get("gpu") or (sample.value > 0 and sample.name.startswith(_FAULTS)):
+            key = (_first(labels, "Hostname", "hostname"), labels.get("gpu", ""), uuid, labels.get("GPU_I_ID", ""))
             groups.setdefault(key, []).append(sample)
     if not groups:
         raise Unreadable("no DCGM series of a GPU found")
-    return [_device(key, samples) for key, samples in groups.items()]
+    return [_device(key, samples) for key, samples in _joined(groups).items()]
+
+
+def _current(sample: Sample) -> Sample:
+    """The sample under today's name; OpenMetrics ends counters in ``_total``."""
+    name = _OLD_NAMES.get(sample.name, sample.name.removesuffix("_total") if sample.name.startswith(_PREFIXES) else sample.name)
+    return sample if name == sample.name else Sample(name, sample.labels, sample.value)
+
+
+def _is_blank(value: float) -> bool:
+    return not math.isfinite(value) or any(low <= value <= high for low, high in _BLANKS)
+
+
+def _joined(groups: dict[tuple[str, str, str, str], list[Sample]]) -> dict[tuple[str, str, str, str], list[Sample]]:
+    """Series that name their GPU by index or by UUID only, put to the one device that they can mean."""
+    joined: dict[tuple[str, str, str, str], list[Sample]] = {}
+    whole = [key for key in groups if key[1] and key[2]]
+    for key, samples in groups.items():
+        mine = [each for each in whole if all(a == b or not a for a, b in zip(key[:3], each[:3], strict=True)) and key[3] == each[3]]
+        joined.setdefault(mine[0] if len(mine) == 1 and key not in whole else key, []).extend(samples)
+    return joined
 
 
 def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
     merged: dict[str, str] = {}
     pods: dict[tuple[str, str, str], None] = {}
+    metrics: dict[str, float] = {}
     for sample in samples:
         labels = sample.labels
         merged.update({name: value for name, value in labels.items() if value})
+        # a series for each link, pod or part of the device: the worst counts
+        metrics[sample.name] = max(sample.value, metrics.get(sample.name, sample.value))
         if pod := _first(labels, "exported_pod", "pod", "pod_name"):
             namespace = _first(labels, "exported_namespace", "namespace", "pod_namespace")
             pods[(namespace, pod, _first(labels, "exported_container", "container", "container_name"))] = None
@@ -185,12 +218,17 @@ def _device(key: tuple[str, str, str, str], samples: list[Sample]) -> Device:
         uuid=uuid,
         instance=instance,
         profile=merged.get("GPU_I_PROFILE", ""),
-        model=merged.get("modelName", ""),
+        model=merged.get("modelName", "") or merged.get("model_name", ""),
         pci=merged.get("pci_bus_id", ""),
         driver=merged.get("DCGM_FI_DRIVER_VERSION", ""),
-        metrics={sample.name: sample.value for sample in samples},
+        metrics=metrics,
         pods=tuple(pods),
         counted_xids=tuple(sorted({code for sample in samples if (code := _counted_xid(sample))})),
+        health=tuple(
+            HealthWatch(_first(sample.labels, "health_watch"), _first(sample.labels, "health_error_code"), int(sample.value))
+            for sample in samples
+            if sample.name == _HEALTH
+        ),
     )
 
 

@@ -1,19 +1,25 @@
-"""Readers of scheduling messages and of Kubernetes events, from the default scheduler, Volcano, Kueue and the kubelet (facts 2.6, 4.8).
+"""Readers of scheduling messages and of Kubernetes events, from the default scheduler, Volcano, Kueue and the kubelet.
 
 Counts of an unschedulable message are nodes, and reasons overlap: their sum may exceed the number of nodes.
+
+Facts: docs/facts/scheduling-messages.md#unschedulable-pods, docs/facts/scheduling-messages.md#refusals-of-the-kubelet,
+docs/facts/scheduling-messages.md#containers-that-do-not-start, docs/facts/gangs.md#volcano, docs/facts/gangs.md#kueue.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from conformance.outputs import starts
 from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import load_objects, looks_like_json, mapping, sequence, text_of
-from fixtures.models import Json
+from conformance.outputs.yaml_text import load_objects, looks_like_json
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 _HEAD = re.compile(
     r"(?:\d{1,7}/(?P<total>\d{1,7}) nodes are (?:available|unavailable)|all nodes are (?:available|unavailable)): (?P<rest>\S.*)",
@@ -28,7 +34,7 @@ _QUOTA = re.compile(
     r"(?:.{0,160}?(?P<more>\d{1,12}) more needed)?"
 )
 _TOO_LARGE = re.compile(r"maximum request size for shared resources is 1|at most 1 nvidia\.com/gpu can be requested")
-_AGE = r"(?:<unknown>|<invalid>|\.\.\.|(?:\d{1,6}[smhdy]){1,4}(?: \(x\d{1,6} over (?:\d{1,6}[smhdy]){1,4}\))?)"
+_AGE = r"(?P<age><unknown>|<invalid>|\.\.\.|(?:\d{1,6}[smhdy]){1,4}(?: \(x\d{1,6} over (?:\d{1,6}[smhdy]){1,4}\))?)"
 _DESCRIBE = re.compile(
     r"\s{0,8}(?P<type>Normal|Warning)\s{1,32}(?P<reason>[A-Z]\w{1,63})\s{1,32}"
     rf"{_AGE}\s{{1,32}}(?P<source>[\w.-]{{1,128}})\s{{1,32}}(?P<message>\S.*)\Z"
@@ -43,6 +49,9 @@ _CUSTOM = re.compile(
     r"(?P<object>[a-z0-9][a-z0-9./-]{2,252})\s{2,64}(?P<message>\S.*)\Z"
 )
 _DOCUMENT = re.compile(r"^ {0,4}(?:- )?(?:kind: (?:Event|List|EventList|Pod|PodList)|items:) *$", re.MULTILINE)
+_NAME = re.compile(r"Name:\s{1,32}([a-z0-9][a-z0-9.-]{0,252})\s*\Z")
+_UNIT = re.compile(r"(\d{1,6})([smhdy])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
 _MARKDOWN_ROW = re.compile(r"\s{0,8}\|(?P<object>[^|]{1,300})\|(?P<reason>[^|]{1,100})\|(?P<message>[^|]{1,2000})\|\s*\Z")
 
 
@@ -99,12 +108,17 @@ class EventKind(StrEnum):
     ADMITTED = "Admitted"
     EVICTED = "Evicted"
     ADMISSION_FAILED = "AdmissionFailed"
+    START_FAILED = "StartFailed"
+    STARTED = "Started"
     AUTOSCALER = "Autoscaler"
     OTHER = "Other"
 
 
 class ParsedEvent(msgspec.Struct, frozen=True):
-    """One event. Fields that its form does not carry are ``""``; ``unschedulable`` is set where the message has that grammar."""
+    """One event. Fields that its form does not carry are ``""``; ``unschedulable`` is set where the message has that grammar.
+
+    ``seen`` orders events by when they were last seen, in seconds, where the form says that; ``count`` is how often.
+    """
 
     type: str
     reason: str
@@ -113,10 +127,15 @@ class ParsedEvent(msgspec.Struct, frozen=True):
     message: str
     kind: EventKind
     unschedulable: Unschedulable | None = None
+    seen: float | None = None
+    count: int = 1
 
 
 def classify(text: str) -> tuple[ReasonKind, str]:
-    """Kind and detail of one reason's text, in the wordings of all supported releases (facts 2.6)."""
+    """Kind and detail of one reason's text, in the wordings of all supported releases.
+
+    Facts: docs/facts/scheduling-messages.md#unschedulable-pods.
+    """
     if "had untolerated taint" in text or ("had taint" in text and "didn't tolerate" in text) or "had taints that the pod" in text:
         match = _TAINT_OLD.search(text)
         value = match["value"].strip() if match else ""
@@ -131,12 +150,12 @@ def classify(text: str) -> tuple[ReasonKind, str]:
 
 _MARKS: tuple[tuple[tuple[str, ...], ReasonKind], ...] = (
     (("pod affinity", "pod anti-affinity", "anti-affinity rules"), ReasonKind.POD_AFFINITY),
+    (("volume", "PersistentVolume"), ReasonKind.VOLUME),  # "volume node affinity conflict" is about the volume
     (("node affinity", "node selector", "node(s) didn't match Pod's node"), ReasonKind.AFFINITY),
     (("were unschedulable",), ReasonKind.CORDONED),
     (("topology spread",), ReasonKind.TOPOLOGY_SPREAD),
     (("Too many pods",), ReasonKind.TOO_MANY_PODS),
     (("cannot allocate all claims", "resourceclaim", "dynamic resource", "claim"), ReasonKind.DRA),
-    (("volume", "PersistentVolume"), ReasonKind.VOLUME),
     (("resource fit failed",), ReasonKind.RESOURCE_FIT),
 )
 
@@ -185,16 +204,18 @@ def _items(body: str) -> Iterable[tuple[int, str]]:
         yield current
 
 
-def event_of(type_: str, reason: str, object_: str, source: str, message: str) -> ParsedEvent:
+def event_of(type_: str, reason: str, object_: str, source: str, message: str, *, seen: float | None = None, count: int = 1) -> ParsedEvent:
     """Classify one event by its reason and message."""
     message = " ".join(message.split())
     unschedulable = parse_unschedulable(message) if _HEAD.search(message) else None
-    return ParsedEvent(type_, reason, object_, source, message, _event_kind(reason, message, unschedulable), unschedulable)
+    return ParsedEvent(type_, reason, object_, source, message, _event_kind(reason, message, unschedulable), unschedulable, seen, count)
 
 
 def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) -> EventKind:
     if reason in ("UnexpectedAdmissionError", "TopologyAffinityError") or reason.startswith("OutOf") or _TOO_LARGE.search(message):
         return EventKind.ADMISSION_FAILED
+    if starts.fails(reason, message):
+        return EventKind.START_FAILED
     if _GANG.search(message):
         return EventKind.GANG_UNSCHEDULABLE
     if _QUOTA.search(message) or "queue resource quota insufficient" in message:
@@ -206,6 +227,7 @@ def _event_kind(reason: str, message: str, unschedulable: Unschedulable | None) 
     if message.startswith("pod group is ready") or (reason == "Scheduled" and "gang" in message):
         return EventKind.GANG_READY
     for name, kind in (
+        ("Started", EventKind.STARTED),
         ("QuotaReserved", EventKind.QUOTA_RESERVED),
         ("Admitted", EventKind.ADMITTED),
         ("Evict", EventKind.EVICTED),
@@ -238,26 +260,48 @@ def parse_events(text: str) -> list[ParsedEvent]:
     text = readable_text(text)
     found = _from_objects(text)
     if found is None:
-        found = [event for line in text.split("\n") if (event := _from_line(line[:8192])) is not None]
+        found = list(_from_lines(text))
     if not found:
         raise Unreadable("no event or scheduling message found")
-    return found
+    # ``kubectl get events`` does not sort
+    return found if any(event.seen is None for event in found) else sorted(found, key=lambda event: event.seen or 0.0)
 
 
-def _from_line(line: str) -> ParsedEvent | None:
+def _from_lines(text: str) -> Iterable[ParsedEvent]:
+    described = ""
+    for line in text.split("\n"):
+        if name := _NAME.match(line):
+            described = f"pod/{name[1]}"
+        if (event := _from_line(line[:8192], described)) is not None:
+            yield event
+
+
+def _seen(text: str) -> tuple[float | None, int]:
+    """When, as seconds before now, and how often: ``4m43s (x93 over 24m)``."""
+    last, _, often = text.partition(" (x")
+    units = _UNIT.findall(last)
+    seen = -float(sum(int(number) * _SECONDS[unit] for number, unit in units)) if units else None
+    return seen, int(often.partition(" ")[0]) if often[:1].isdigit() else 1
+
+
+def _from_line(line: str, described: str) -> ParsedEvent | None:
     line = line.replace("**", "").rstrip()
     if line.startswith("#"):
         return None
     if match := _DESCRIBE.match(line):
-        return event_of(match["type"], match["reason"], "", match["source"], match["message"])
-    if match := _GET.match(line) or _CUSTOM.match(line):
+        seen, count = _seen(match["age"])
+        return event_of(match["type"], match["reason"], described, match["source"], match["message"], seen=seen, count=count)
+    if match := _GET.match(line):
+        seen, count = _seen(match["age"])
+        return event_of(match["type"], match["reason"], match["object"], "", match["message"], seen=seen, count=count)
+    if match := _CUSTOM.match(line):
         return event_of(match["type"], match["reason"], match["object"], "", match["message"])
     if match := _DESCRIBE_BARE.match(line):
-        return event_of(match["type"], match["reason"], "", "", match["message"])
+        return event_of(match["type"], match["reason"], described, "", match["message"])
     if match := _MARKDOWN_ROW.match(line):
         event = event_of("", match["reason"].strip(), match["object"].strip(), "", match["message"])
         return event if event.kind is not EventKind.OTHER or event.reason in ("Schedulable", "Unschedulable") else None
-    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line):
+    if _HEAD.search(line) or _GANG.search(line) or _QUOTA.search(line) or _TOO_LARGE.search(line) or starts.fails("", line):
         return event_of("", "", "", "", line)
     return None
 
@@ -284,7 +328,18 @@ def _from_object(item: Json) -> Iterable[ParsedEvent]:
         return
     source = text_of(mapping(item.get("source")).get("component")) or text_of(item.get("reportingController"))
     reporter = source or text_of(item.get("reportingComponent"))
-    yield event_of(text_of(item.get("type")), text_of(item.get("reason")), name, reporter, message)
+    count = item.get("count") or mapping(item.get("series")).get("count")
+    times = int(count) if isinstance(count, int) else 1
+    yield event_of(text_of(item.get("type")), text_of(item.get("reason")), name, reporter, message, seen=_time(item), count=times)
+
+
+def _time(item: Json) -> float | None:
+    series, metadata = mapping(item.get("series")), mapping(item.get("metadata"))
+    written = (item.get("lastTimestamp"), series.get("lastObservedTime"), item.get("eventTime"), metadata.get("creationTimestamp"))
+    try:
+        return datetime.fromisoformat(next(text_of(time) for time in written if time).replace("Z", "+00:00")).timestamp()
+    except (StopIteration, ValueError, OverflowError):
+        return None
 
 
 def _from_pod(pod: Json) -> Iterable[ParsedEvent]:
@@ -296,3 +351,11 @@ def _from_pod(pod: Json) -> Iterable[ParsedEvent]:
     for condition in map(mapping, sequence(status.get("conditions"))):
         if condition.get("type") == "PodScheduled" and text_of(condition.get("status")).lower() == "false":
             yield event_of("Warning", text_of(condition.get("reason")), name, "", text_of(condition.get("message")))
+    for container in (*sequence(status.get("initContainerStatuses")), *sequence(status.get("containerStatuses"))):
+        state = mapping(mapping(container).get("state"))
+        held = mapping(state.get("waiting")) or mapping(state.get("terminated"))
+        reason, message = text_of(held.get("reason")), text_of(held.get("message"))
+        if starts.fails(reason, message):
+            restarts = mapping(container).get("restartCount")
+            times = 1 + restarts if isinstance(restarts, int) else 1
+            yield event_of("Warning", reason, name, "", f"container {text_of(mapping(container).get('name'))}: {message}", count=times)

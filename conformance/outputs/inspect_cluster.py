@@ -1,129 +1,80 @@
-"""Inspections of Kubernetes objects and events captured as text: nodes, events, ResourceSlices, PodGroups, Pod Security refusals."""
+"""Inspections of Kubernetes objects and events captured as text: events, ResourceSlices, PodGroups, Pod Security refusals."""
 
 from __future__ import annotations
 
-from conformance.outputs import events, node_labels, node_text, resource_slice, volcano
+import msgspec
+
+from conformance.outputs import events, resource_slice, starts, volcano
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.unreadable import Unreadable, readable_text
-from fixtures.podsecurity.rejection import parse_rejection
+from fixtures.kubernetes.podsecurity.rejection import parse_rejection
 
 _PROBLEMS = frozenset({events.EventKind.UNSCHEDULABLE, events.EventKind.GANG_UNSCHEDULABLE, events.EventKind.QUOTA_PENDING})
 _READY = frozenset({events.EventKind.ADMITTED, events.EventKind.GANG_READY})
 
 
-def inspect_node(text: str) -> Inspection:
-    """``node``: label arithmetic of every NVIDIA node in the text. Raises ``Unreadable``."""
-    views = node_text.parse_nodes(text)
-    nvidia = [view for view in views if _is_nvidia(view)]
-    judged = [(view, *_judge_node(view)) for view in nvidia]
-    findings = [finding for _, _, _, found in judged for finding in found]
-    facts: dict[str, object] = {"nodes": len(views), "acceleratorNodes": [_node_facts(view) for view in nvidia]}
-    if not nvidia:
-        return Inspection(
-            "node", Judged.UNDECIDABLE, "NO_DEVICES", f"{len(views)} node(s), none with NVIDIA labels or resources", facts, []
-        )
-    verdict = worst([each for _, each, _, _ in judged])
-    code = next(code for _, each, code, _ in judged if each is verdict)
-    if verdict is Judged.GOOD:
-        message = "; ".join(f"{view.name or 'node'}: {_expected_words(view)}" for view in nvidia[:8])
-        return Inspection("node", verdict, code, f"consistent: {message}", facts, findings)
-    first = next(finding for finding in findings if finding.verdict is verdict)
-    return Inspection("node", verdict, code, f"{first.subject}: {first.message}", facts, findings)
-
-
-def _is_nvidia(view: node_text.NodeView) -> bool:
-    return any("nvidia.com/" in key for key in (*view.labels, *(view.capacity or {})))
-
-
-def _expected_words(view: node_text.NodeView) -> str:
-    return ", ".join(f"{name} {units}" for name, units in sorted(node_labels.expectations(view.labels).items()))
-
-
-def _node_facts(view: node_text.NodeView) -> dict[str, object]:
-    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
-    return {
-        "name": view.name,
-        "form": view.form,
-        "product": node.gpu.product.text,
-        "model": node.gpu.product.model,
-        "count": node.gpu.count,
-        "replicas": node.gpu.replicas,
-        "shared": node.gpu.product.shared or node.gpu.factor > 1,
-        "renamed": node.gpu.renamed,
-        "migStrategy": node.strategy,
-        "migConfig": node.mig_config,
-        "migConfigState": node.mig_config_state,
-        "vgpu": node.vgpu,
-        "expected": node_labels.expectations(view.labels),
-        "capacity": dict(node.capacity) if view.capacity is not None else None,
-        "allocatable": dict(node.allocatable) if view.allocatable is not None else None,
-    }
-
-
-def _judge_node(view: node_text.NodeView) -> tuple[Judged, str, list[InspectionFinding]]:
-    name = view.name or "node"
-    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
-    if node.vgpu:
-        message = "vGPU guest: MIG, GPUDirect RDMA and DCGM profiling do not apply"
-        return Judged.UNDECIDABLE, "NOT_APPLICABLE", [InspectionFinding(name, Judged.UNDECIDABLE, message)]
-    wrong = [
-        InspectionFinding(
-            name, Judged.BAD, f"{item.what} {item.observed}, expected {item.expected} ({item.source})", item.observed, item.expected
-        )
-        for item in node_labels.inconsistencies(view.labels, view.capacity, view.allocatable)
-    ]
-    if node.mig_config_state == "failed":
-        wrong.append(InspectionFinding(name, Judged.BAD, f"mig.config {node.mig_config} failed: labels show the last applied geometry"))
-    if wrong:
-        return Judged.BAD, "INCONSISTENT", wrong
-    if node.mig_config_state not in ("", "success"):
-        message = f"mig.config.state is {node.mig_config_state}: the node is changing"
-        return Judged.UNDECIDABLE, "MIG_CONFIG_CHANGING", [InspectionFinding(name, Judged.UNDECIDABLE, message)]
-    if not node.labelled:
-        return _judge_uncounted(name, node)
-    return Judged.GOOD, "CONSISTENT", []
-
-
-def _judge_uncounted(name: str, node: node_labels.NodeAdvertisement) -> tuple[Judged, str, list[InspectionFinding]]:
-    """Without a device count only divisibility can be checked."""
-    gpu = node.gpu
-    units = node.capacity.get(gpu.advertised_as, 0)
-    if gpu.factor > 1 and units % gpu.factor:
-        message = f"capacity {gpu.advertised_as} {units} is no multiple of replicas {gpu.factor}"
-        return Judged.BAD, "INCONSISTENT", [InspectionFinding(name, Judged.BAD, message, str(units), f"a multiple of {gpu.factor}")]
-    if gpu.factor > 1 and units:
-        message = f"no gpu.count: {units} is consistent if the node has {units // gpu.factor} device(s) x {gpu.factor} replicas"
-    else:
-        message = f"no gpu.count: {units} x {gpu.advertised_as} cannot be checked ({'shared' if gpu.product.shared else 'exclusive'})"
-    return Judged.UNDECIDABLE, "NO_DEVICE_COUNT", [InspectionFinding(name, Judged.UNDECIDABLE, message)]
-
-
 def inspect_events(text: str) -> Inspection:
-    """``events``: what is still unplaced at the end of the events. Raises ``Unreadable``."""
+    """``events``: what is still unplaced, or does not start, at the end of the events. Raises ``Unreadable``."""
     parsed = events.parse_events(text)
     open_problems: dict[str, events.ParsedEvent] = {}
+    failed_starts: dict[str, events.ParsedEvent] = {}
     refused = [event for event in parsed if event.kind is events.EventKind.ADMISSION_FAILED]
     settled: list[events.ParsedEvent] = []
     for event in parsed:
-        if event.kind in _PROBLEMS:
-            open_problems[event.object or f"#{len(open_problems)}"] = event
+        if event.kind is events.EventKind.START_FAILED:
+            before = failed_starts.get(_key(event))
+            failed_starts[_key(event)] = msgspec.structs.replace(event, count=event.count + (before.count if before else 0))
+        elif event.kind in _PROBLEMS:
+            open_problems[_key(event) or f"#{len(open_problems)}"] = event
+        elif event.kind is events.EventKind.STARTED:
+            settled.append(event)
+            held = failed_starts.get(_key(event))
+            if held is not None and starts.obstacle(held.reason, held.message) is not starts.Obstacle.CRASH:
+                del failed_starts[_key(event)]
         elif event.kind in _READY or (event.reason == "Scheduled" and "uccessfully assigned" in event.message):
             settled.append(event)
             if event.kind is events.EventKind.GANG_READY:
                 open_problems.clear()  # a gang's pods carry no name of their group
-            open_problems.pop(event.object, None)
+            open_problems.pop(_key(event), None)
     findings = [InspectionFinding(event.object or "event", Judged.BAD, f"{event.reason}: {event.message}"[:500]) for event in refused]
+    findings += [InspectionFinding(event.object or "event", _start_verdict(event), _words(event)) for event in failed_starts.values()]
     for event in open_problems.values():
         verdict = Judged.BAD if event.kind is events.EventKind.UNSCHEDULABLE else Judged.UNDECIDABLE
-        findings.append(InspectionFinding(event.object or "event", verdict, f"{event.reason}: {event.message}".removeprefix(": ")[:500]))
+        findings.append(InspectionFinding(event.object or "event", verdict, _words(event)))
     findings += [
         InspectionFinding(event.object or "event", Judged.UNDECIDABLE, f"{event.reason}: {event.message}"[:500])
         for event in parsed
         if event.kind is events.EventKind.EVICTED
     ]
     kinds = {event.kind for event in open_problems.values()}
-    verdict, code, message = _events_verdict(refused, kinds, settled, parsed)
+    verdict, code, message = (
+        _started_verdict(list(failed_starts.values()))
+        if failed_starts and not refused
+        else _events_verdict(refused, kinds, settled, parsed)
+    )
     return Inspection("events", verdict, code, message, _events_facts(parsed), findings)
+
+
+def _key(event: events.ParsedEvent) -> str:
+    """What an event is about. Events of one ``kubectl describe`` are about one object, which they do not name."""
+    return event.object or ("described" if event.type else "")
+
+
+def _words(event: events.ParsedEvent) -> str:
+    return f"{event.reason}: {event.message}".removeprefix(": ")[:500]
+
+
+def _start_verdict(event: events.ParsedEvent) -> Judged:
+    return Judged.UNDECIDABLE if starts.may_pass(event.reason, event.message, event.count) else Judged.BAD
+
+
+def _started_verdict(failed: list[events.ParsedEvent]) -> tuple[Judged, str, str]:
+    """Pods that have a node and do not start there."""
+    verdict = worst([_start_verdict(event) for event in failed])
+    first = next(event for event in failed if _start_verdict(event) is verdict)
+    what = starts.obstacle(first.reason, first.message)
+    times = f", {first.count} times" if first.count > 1 else ""
+    return verdict, "START_FAILED", f"it does not start for {what.value if what else 'an unknown reason'}{times}: {_words(first)[:300]}"
 
 
 def _events_verdict(
@@ -169,31 +120,36 @@ def _events_facts(parsed: list[events.ParsedEvent]) -> dict[str, object]:
 
 
 def inspect_resource_slices(text: str) -> Inspection:
-    """``resourceslice``: completeness of pools and devices published twice. Raises ``Unreadable``."""
+    """``resourceslice``: pools that lack slices or devices, devices published twice or tainted. Raises ``Unreadable``."""
     slices = resource_slice.parse(text)
     pools = resource_slice.pools(slices)
     findings: list[InspectionFinding] = []
+    codes: list[str] = []
+    notes: list[InspectionFinding] = []
     for pool in pools:
         subject = f"{pool.driver} pool {pool.name}"
         if pool.incomplete:
+            codes.append("INCOMPLETE_TEXT")
             findings.append(InspectionFinding(subject, Judged.UNDECIDABLE, f"incomplete text: {pool.incomplete}"))
-        findings += [InspectionFinding(subject, Judged.BAD, problem) for problem in resource_slice.pool_problems(pool)]
+        for problem in resource_slice.pool_problems(pool):
+            codes.append(problem.code)
+            findings.append(InspectionFinding(subject, Judged.BAD if problem.certain else Judged.UNDECIDABLE, problem.message))
+        notes += [InspectionFinding(subject, Judged.GOOD, taint) for taint in resource_slice.informing_taints(pool)]
     facts: dict[str, object] = {
         "slices": len(slices),
         "pools": [
             {"driver": p.driver, "name": p.name, "generation": p.generation, "slices": p.slices, "complete": p.complete, "devices": p.types}
             for p in pools
         ],
+        "taintedDevices": sum(bool(device.tainted) for pool in pools for device in pool.devices),
     }
     verdict = worst([finding.verdict for finding in findings] or [Judged.GOOD])
     if verdict is Judged.GOOD:
         devices = sum(len(pool.devices) for pool in pools)
-        return Inspection(
-            "resourceslice", verdict, "COMPLETE", f"{len(slices)} slice(s), {len(pools)} complete pool(s), {devices} devices", facts, []
-        )
-    first = next(finding for finding in findings if finding.verdict is verdict)
-    code = "INCOMPLETE_TEXT" if verdict is Judged.UNDECIDABLE else "INCOMPLETE_POOL" if "slices of" in first.message else "DUPLICATE"
-    return Inspection("resourceslice", verdict, code, f"{first.subject}: {first.message}", facts, findings)
+        message = f"{len(slices)} slice(s), {len(pools)} complete pool(s), {devices} devices"
+        return Inspection("resourceslice", verdict, "COMPLETE", message, facts, notes)
+    first, code = next((finding, code) for finding, code in zip(findings, codes, strict=True) if finding.verdict is verdict)
+    return Inspection("resourceslice", verdict, code, f"{first.subject}: {first.message}", facts, findings + notes)
 
 
 _GANG_VERDICT = {
@@ -213,7 +169,10 @@ def inspect_podgroup(text: str) -> Inspection:
     codes: list[tuple[Judged, str]] = []
     for group in groups:
         verdict, code, message = _GANG_VERDICT[group.state]
-        if group.running and group.running < group.min_member:
+        if group.foreign:
+            verdict, code = Judged.UNDECIDABLE, "OTHER_SCHEDULER"
+            message = f"a PodGroup of {group.api}, whose state is not read here"
+        elif group.running and group.running < group.min_member:
             verdict, code = Judged.BAD, "PARTIAL_PLACEMENT"
             message = f"{group.running} of {group.min_member} members run in phase {group.phase}"
         codes.append((verdict, code))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-from conformance.outputs import dcgm, job_log, nvidia_smi, xid
+import msgspec
+
+from conformance.outputs import job_log, nvidia_smi, xid
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
-from conformance.outputs.unreadable import readable_text
+from conformance.outputs.unreadable import Unreadable, readable_text
 
 _LISTING = re.compile(r"^\s{0,8}GPU \d{1,4}: .{1,128}? \(UUID: ", re.MULTILINE)
 _CLASS_VERDICT = {
@@ -18,8 +20,18 @@ _CLASS_VERDICT = {
 
 
 def inspect_nvidia_smi(text: str) -> Inspection:
-    """``nvidia-smi``: ``-L``, ``-q`` or ``-q -x``, told apart by the text. Raises ``Unreadable``."""
-    return _inspect_listing(text) if _LISTING.search(readable_text(text)) else _inspect_query(text)
+    """``nvidia-smi``: ``-L``, ``-q``, ``-q -x``, the table or CSV, by the text; the worse of two counts. Raises ``Unreadable``."""
+    if not _LISTING.search(readable_text(text)):
+        return _inspect_query(text)
+    listing = _inspect_listing(text)
+    try:
+        query = _inspect_query(text)
+    except Unreadable:
+        return listing
+    if not query.facts["gpus"]:
+        return listing
+    worse = query if worst([query.verdict, listing.verdict]) is query.verdict else listing
+    return msgspec.structs.replace(worse, facts={**listing.facts, **query.facts}, findings=[*listing.findings, *query.findings])
 
 
 def _inspect_listing(text: str) -> Inspection:
@@ -28,7 +40,8 @@ def _inspect_listing(text: str) -> Inspection:
     instances = sum(len(gpu.mig) for gpu in listing.gpus)
     facts: dict[str, object] = {
         "form": "-L",
-        "gpus": len(listing.gpus),
+        "gpus": len({gpu.uuid for gpu in listing.gpus}),
+        "listings": len(nvidia_smi.listings(listing.gpus)),
         "migDevices": instances,
         "models": sorted({gpu.model for gpu in listing.gpus}),
         "layouts": [gpu.layout for gpu in listing.gpus],
@@ -52,6 +65,9 @@ def _inspect_query(text: str) -> Inspection:
         if action is not nvidia_smi.Action.HEALTHY:
             judged.append(Judged.BAD)
             findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.BAD, f"{action.value}: {'; '.join(reasons)}"))
+        elif gpu.fabric_doubts:
+            judged.append(Judged.UNDECIDABLE)
+            findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.UNDECIDABLE, gpu.fabric_doubts[0]))
         elif not gpu.has_signal:
             judged.append(Judged.UNDECIDABLE)
             findings.append(InspectionFinding(f"GPU{number} {gpu.pci}", Judged.UNDECIDABLE, "no health signal in the output"))
@@ -66,12 +82,13 @@ def _inspect_query(text: str) -> Inspection:
         "attachedGpus": query.attached,
         "gpus": len(query.gpus),
         "actions": {action: gpus for action, gpus in actions.items() if gpus},
+        "fabric": sorted({f"{gpu.fabric_state}/{gpu.fabric_status}" for gpu in query.gpus if gpu.has_fabric}),
         "recoveryActions": sorted({gpu.recovery_action for gpu in query.gpus if gpu.recovery_action}),
         "cut": query.cut,
     }
     if query.failures:
         return Inspection("nvidia-smi", Judged.BAD, "DRIVER_FAILED", query.failures[0], facts, findings)
-    if query.attached is not None and query.attached != len(query.gpus) and not query.cut:
+    if query.attached is not None and query.attached != len(query.gpus):
         message = f"{query.attached} GPUs attached, {len(query.gpus)} in the output"
         findings.append(InspectionFinding("nvidia-smi", Judged.UNDECIDABLE, message))
         judged.append(Judged.UNDECIDABLE)
@@ -82,81 +99,9 @@ def _inspect_query(text: str) -> Inspection:
         return Inspection("nvidia-smi", verdict, sick[0].upper(), f"of {len(query.gpus)} GPUs: {counts}", facts, findings)
     if verdict is Judged.UNDECIDABLE:
         message = findings[0].message if findings else "no GPU in the output"
-        return Inspection("nvidia-smi", verdict, "NO_HEALTH_SIGNAL", message, facts, findings)
+        code = "FABRIC_UNKNOWN" if any(gpu.fabric_doubts for gpu in query.gpus) else "NO_HEALTH_SIGNAL"
+        return Inspection("nvidia-smi", verdict, code, message, facts, findings)
     return Inspection("nvidia-smi", verdict, "HEALTHY", f"all {len(query.gpus)} GPUs healthy", facts, findings)
-
-
-def inspect_dcgm(text: str) -> Inspection:
-    """``dcgm-metrics``: one scrape. Idleness over time needs several; it is noted, not judged. Raises ``Unreadable``."""
-    devices = dcgm.parse(text)
-    findings: list[InspectionFinding] = []
-    judged: list[Judged] = []
-    for device in devices:
-        verdict = Judged.GOOD
-        unknown = [code for code in device.xids if xid.lookup(code).klass is xid.XidClass.UNKNOWN]
-        if device.fatal_xids:
-            entry = xid.lookup(device.fatal_xids[0])
-            verdict = Judged.BAD
-            message = f"fatal Xid {entry.code}: {entry.action or 'no action listed'} {entry.note}".rstrip()
-            findings.append(InspectionFinding(str(device), verdict, message))
-        elif device.state is dcgm.State.REMAP_FAILED:
-            verdict = Judged.BAD
-            findings.append(InspectionFinding(str(device), verdict, "row remapping failed: replace the GPU"))
-        elif unknown:
-            verdict = Judged.UNDECIDABLE
-            findings.append(InspectionFinding(str(device), verdict, f"Xid {unknown[0]} is not in the catalogue"))
-        elif device.state is dcgm.State.UNKNOWN:
-            verdict = Judged.UNDECIDABLE
-            findings.append(InspectionFinding(str(device), verdict, "no utilisation or activity series"))
-        elif device.xids:
-            classes = ", ".join(f"{code} ({xid.lookup(code).klass.value})" for code in device.xids)
-            findings.append(InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}"))
-        if device.allocated and device.state is dcgm.State.IDLE:
-            pod = "/".join(device.pods[0][:2])
-            findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, f"allocated to {pod} and idle in this scrape"))
-        if device.used_but_unallocated:
-            used = f"{device.memory_used:g} MiB used, no pod named: outside Kubernetes, leaked, or a shared device"
-            findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, used))
-        judged.append(verdict)
-    facts: dict[str, object] = {
-        "devices": [_device_facts(device) for device in devices],
-        "gpus": len({(d.host, d.gpu, d.uuid) for d in devices}),
-    }
-    verdict = worst(judged)
-    if verdict is not Judged.GOOD:
-        first = next(finding for finding in findings if finding.verdict is verdict)
-        code = "NO_ACTIVITY" if verdict is Judged.UNDECIDABLE and "Xid" not in first.message else "XID_UNKNOWN"
-        if verdict is Judged.BAD:
-            code = "XID_FATAL" if any(device.state is dcgm.State.XID_FATAL for device in devices) else "ROW_REMAP_FAILED"
-        return Inspection("dcgm-metrics", verdict, code, f"{first.subject}: {first.message}", facts, findings)
-    busy = sum(device.state is dcgm.State.BUSY for device in devices)
-    allocated = sum(device.allocated for device in devices)
-    code = f"{'BUSY' if busy else 'IDLE'}_{'ALLOCATED' if allocated else 'UNALLOCATED'}"
-    message = f"{len(devices)} device(s): {busy} busy, {len(devices) - busy} idle, {allocated} allocated"
-    return Inspection("dcgm-metrics", verdict, code, message, facts, findings)
-
-
-def _device_facts(device: dcgm.Device) -> dict[str, object]:
-    return {
-        "host": device.host,
-        "gpu": device.gpu,
-        "uuid": device.uuid,
-        "instance": device.instance,
-        "profile": device.profile,
-        "model": device.model,
-        "pciBusId": device.pci,
-        "driver": device.driver,
-        "vgpu": device.vgpu,
-        "state": device.state.value,
-        "allocated": device.allocated,
-        "pods": ["/".join(pod) for pod in device.pods],
-        "activity": device.activity,
-        "memoryUsedMiB": device.memory_used,
-        "temperatureC": device.temperature,
-        "powerW": device.power,
-        "xid": device.xid,
-        "xids": list(device.xids),
-    }
 
 
 def inspect_kernel_log(text: str) -> Inspection:

@@ -12,7 +12,7 @@ def inspect_nccl_log(text: str) -> Inspection:
     """``nccl-log``. Codes: those of :class:`~conformance.outputs.nccl_log.NcclCode`. Raises ``Unreadable``."""
     log = nccl_log.parse(text)
     verdict = nccl_log.judge(log)
-    findings = [InspectionFinding("NCCL WARN", Judged.BAD, warning[:500]) for warning in verdict.failures]
+    findings = [InspectionFinding("failure", Judged.BAD, warning[:500]) for warning in verdict.failures]
     findings += [InspectionFinding("NCCL WARN", Judged.UNDECIDABLE, text[:500]) for text in log.warnings if text not in verdict.failures]
     findings += [
         InspectionFinding(f"HCA {hca.index} {hca.name}", Judged.BAD, "GPU Direct RDMA Disabled", "disabled", "enabled")
@@ -26,8 +26,10 @@ def inspect_nccl_log(text: str) -> Inspection:
         )
     for line in log.net_channels:
         if not line.gdr:
-            where = f"channel {line.channel:02d}/{line.connection} {line.src} -> {line.dst} [{line.direction}]"
-            findings.append(InspectionFinding(where, Judged.BAD, "no GPUDirect RDMA", f"via {line.via}", "via NET/…/GDRDMA"))
+            end = "" if line.collective else f" -> {line.dst}"
+            where = f"channel {line.channel:02d}/{line.connection} {line.src}{end} [{line.direction}]"
+            what = "no GPUDirect RDMA" if line.understood else "transport not understood: not seen to be direct"
+            findings.append(InspectionFinding(where, Judged.BAD, what, f"via {line.via}", "via NET/…/GDRDMA"))
     # an excerpt lacks most of the other side's lines: worth telling, a verdict only for a whole log
     one_sided = Judged.BAD if log.whole else Judged.UNDECIDABLE
     for pair in nccl_log.uncovered(log):

@@ -11,6 +11,7 @@ from conformance.outputs.unreadable import Unreadable
 
 _STATE = re.compile(r"mig\.config\.state' node label to '(\w{1,32})'")
 _ASSERTING = re.compile(r"Updating MIG config: map\[([^\]]{0,256})\]")
+_CUDA_CALL = re.compile(r"Failed to [a-z].{1,120}\(error code .{1,120}\)!")
 _MIG_MANAGER = re.compile(r"MIG (?:config|mode|device|configuration|manager)|mig\.config|mig-parted")
 
 
@@ -35,10 +36,10 @@ def parse_vector_add(text: str) -> VectorAdd:
     error = ""
     seen = False
     for line in log_lines(text):
-        seen = seen or "[Vector addition of " in line or "CUDA kernel launch with" in line
+        seen = seen or "[Vector addition of " in line or "CUDA kernel launch with" in line or bool(_CUDA_CALL.search(line))
         if line.strip() == "Test PASSED":
             passed = True if passed is None else passed
-        elif "Failed to " in line or "Result verification failed" in line or line.strip() == "Test FAILED":
+        elif (seen and "Failed to " in line) or "Result verification failed" in line or line.strip() == "Test FAILED":
             passed, error = False, line.strip()[:300]
     if not seen and passed is None:
         raise Unreadable("no line of the vectorAdd sample found")

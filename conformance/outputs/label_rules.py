@@ -1,4 +1,7 @@
-"""Whether the labels of a GPU node agree with each other: numbers, suffixes, strategy, profiles, geometry (facts 1.3 to 1.5)."""
+"""Whether the labels of a GPU node agree with each other: numbers, suffixes, strategy, profiles, geometry.
+
+Facts: docs/facts/labels.md#discovery-labels, docs/facts/labels.md#product-label, docs/facts/resources.md#capacity.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """MIG geometry: which profiles a product has, how many fit on a device, what a mig-parted config name asks for.
 
-Tables are those of mig-parted and the GPU Operator's default config (facts 1.6), costs are slices (facts 1.5), config names facts 1.7.
+Tables are those of mig-parted and of the GPU Operator's default config (docs/facts/mig.md#profiles), costs are slices
+(docs/facts/mig.md#slices), names of configurations are mig-parted's (docs/facts/mig.md#configurations).
 The same profile name has different maxima on different products, so every question names the product.
 """
 
@@ -73,7 +74,7 @@ H100_96 = _seven("H100 96GB, GH200 96GB or H20 96GB", (12, 24, 48, 96))
 H200 = _seven("H200 141GB", (18, 35, 71, 141))
 GH200_144 = _seven("GH200 144GB", (18, 36, 72, 144))
 B200 = _seven("B200 180GB", (23, 45, 90, 180))
-# Older drivers print other sizes for the large GB200 profiles (facts 1.6).
+# Older drivers print other sizes for the large GB200 profiles (docs/facts/mig.md#profiles).
 GB200 = _seven("GB200", (23, 47, 93, 186), {"3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1})
 B300 = _seven("B300", (34, 67, 135, 269))
 GB300 = _seven("GB300", (35, 70, 139, 278))
@@ -142,7 +143,10 @@ def is_profile(text: str) -> bool:
 
 
 def resource_name(profile: str) -> str:
-    """Extended resource of a profile under strategy ``mixed``: ``1g.10gb+me`` → ``nvidia.com/mig-1g.10gb.me`` (facts 1.1)."""
+    """Extended resource of a profile under strategy ``mixed``: ``1g.10gb+me`` → ``nvidia.com/mig-1g.10gb.me``.
+
+    Facts: docs/facts/resources.md#resource-names.
+    """
     return _RESOURCE_PREFIX + profile.replace("+", ".")
 
 
@@ -241,9 +245,11 @@ def fits(product: str, layout: Mapping[str, int]) -> tuple[bool, str]:
 
 
 def config_layout(product: str, config: str) -> dict[str, int] | None:
-    """Layout per device that a mig-parted config name asks for (facts 1.7); ``{}`` for ``all-disabled`` and ``all-enabled``.
+    """Layout per device that a mig-parted config name asks for; ``{}`` for ``all-disabled`` and ``all-enabled``.
 
     ``None`` when it cannot be told: a custom name, a product without a table, or a profile that the product does not have.
+
+    Facts: docs/facts/mig.md#configurations.
     """
     if config in ("all-disabled", "all-enabled"):
         return {}

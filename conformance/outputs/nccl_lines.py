@@ -1,4 +1,6 @@
-"""Reader of NCCL (and RCCL) logs: channels, networks, HCAs, settings, warnings. Grammar of facts 5.4, tags v2.18.1 to v2.30.7.
+"""Reader of NCCL (and RCCL) logs: channels, networks, HCAs, settings, warnings.
+
+Grammar of NCCL v2.18.1 to v2.30.7 (docs/facts/nccl.md#nccl-log-lines).
 
 The verdict over what is read here is :func:`conformance.outputs.nccl_log.judge`.
 """
@@ -10,20 +12,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from conformance.outputs.log_text import log_lines
-from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.log_text import strip_launcher
+from conformance.outputs.log_wrappers import unwrapped
+from conformance.outputs.nccl_channel import ROOT, Channel, channels_in
+from conformance.outputs.nccl_writers import Segment, segments
+from conformance.outputs.unreadable import Unreadable, readable_text
 
-_PREFIX = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,253}):\d{1,10}:\d{1,10} \[-?\d{1,4}\]")
-_CHANNEL = re.compile(
-    r"Channel (?P<channel>\d{1,4})(?:/(?P<connection>\d{1,4}))?\s{0,8}:\s{0,8}"
-    r"(?P<src>\d{1,7})\[(?P<src_device>[0-9a-f]{1,16})\]\s{0,8}->\s{0,8}(?P<dst>\d{1,7})\[(?P<dst_device>[0-9a-f]{1,16})\]"
-    r"(?:\s{0,8}\[(?P<direction>send|receive)\])?\s{1,8}via\s{1,8}(?P<via>\S.*)"
-)
 _TRAILER = re.compile(r"\s(?:comm 0x\S{0,32} nRanks \d|<--|\[cite|#)")
-_NET = re.compile(
-    r"(?P<kind>NET|COLLNET)/(?P<network>[^/]{1,64})/(?P<device>\d{1,4})(?:\((?P<proxy>-?\d{1,7})\))?"
-    r"(?P<gdr>/GDRDMA)?(?P<pci>\(PCI\))?(?P<shared>/Shared)?\Z"
-)
 _COMM = re.compile(
     r"\brank (?P<rank>\d{1,7}) nRanks (?P<ranks>\d{1,7}) nNodes (?P<nodes>\d{1,6})"
     r" localRanks \d{1,6} localRank \d{1,6}(?: MNNVL (?P<mnnvl>\d))?"
@@ -41,33 +36,15 @@ _ENV = re.compile(r"((?:NCCL|RCCL|FI|OFI)_\w{1,64}) set by environment to (\S.{0
 _PROVIDER = re.compile(r"(?i)\bselected provider is ([\w;.-]{1,64})")
 _DEVICE = re.compile(r"\[(\d{1,4})\]([\w.-]{1,64}):\d{1,3}/(IB|RoCE)")
 _MNNVL = re.compile(r"\bMNNVL 1\b")
+_FABRIC = re.compile(r"MNNVL busId (0x[0-9a-f]{1,16}) .{0,160}?\bstate (\d{1,3})(?: healthMask 0x([0-9a-f]{1,8}))?")
+_FAILURE = re.compile(
+    r"Test NCCL failure|Test CUDA failure|NCCL error in: |NCCL Error \d{1,2}: |DistBackendError"
+    r"|\bnccl(?:UnhandledCudaError|SystemError|InternalError|InvalidUsage|RemoteError): |Watchdog caught collective operation timeout"
+)
+MAX_WARNING = 1000
+FABRIC_UNSUPPORTED, FABRIC_COMPLETED = 0, 3
+_FABRIC_BITS = ("degraded bandwidth", "route recovery in progress", "route unhealthy", "access timeout recovery")
 _ERROR_PATH = re.compile(r"[\w/.-]{1,128}\.(?:cc|cu|cpp|h):\d{1,6} -> \d{1,3}")
-
-
-class Channel(msgspec.Struct, frozen=True):
-    """One ``Channel`` line. ``src_device``/``dst_device`` are NVML indexes, or bus ids in hex in old releases."""
-
-    channel: int
-    connection: int
-    src: int
-    dst: int
-    src_device: str
-    dst_device: str
-    direction: str
-    via: str
-    host: str
-    kind: str = ""
-    network: str = ""
-    device: int = -1
-    proxy_rank: int = -1
-    gdr: bool = False
-    pci: bool = False
-    shared: bool = False
-
-    @property
-    def is_net(self) -> bool:
-        """Whether the line goes through a network plugin (``NET/…`` or ``COLLNET/…``)."""
-        return bool(self.kind)
 
 
 class Hca(msgspec.Struct, frozen=True):
@@ -84,6 +61,7 @@ class NcclLog(msgspec.Struct, frozen=True):
     """What a log says. ``nodes`` is the largest ``nNodes`` seen, ``None`` when no line states it; ``placement`` maps rank → host.
 
     ``whole`` is true when every rank of the run printed its ``comm … nNodes`` line: then a line that is missing was not printed.
+    ``failures`` are words of the program that ran over NCCL; ``sick_fabrics`` are GPUs whose NVLink fabric NCCL found not healthy.
     """
 
     lines: int
@@ -102,6 +80,8 @@ class NcclLog(msgspec.Struct, frozen=True):
     error_paths: tuple[str, ...]
     mnnvl: bool
     whole: bool = False
+    failures: tuple[str, ...] = ()
+    sick_fabrics: tuple[str, ...] = ()
 
     @property
     def net_channels(self) -> tuple[Channel, ...]:
@@ -123,6 +103,7 @@ class _Reading:
         self.ranks: list[int] = []
         self.hosts: dict[str, None] = {}
         self.placement: dict[int, str] = {}
+        self.guessed: dict[int, str] = {}  # by lines of which nobody knows which side prints them
         self.networks: dict[str, None] = {}
         self.hcas: dict[tuple[str, int, str, str], Hca] = {}
         self.rails: dict[int, str] = {}
@@ -131,24 +112,31 @@ class _Reading:
         self.versions: dict[str, None] = {}
         self.warnings: dict[str, None] = {}
         self.error_paths: list[str] = []
+        self.failures: dict[str, None] = {}
+        self.fabrics: dict[str, None] = {}
         self.mnnvl = False
         self.comm_ranks: set[int] = set()
         self.recognised = 0
 
-    def line(self, line: str) -> None:
-        """Take one line in."""
-        prefix = _PREFIX.search(line)
-        host = prefix[1] if prefix else ""
+    def segment(self, segment: Segment) -> None:
+        """Take what one writer wrote into one line."""
+        line, host = segment.text, segment.host
         head, marker, text = line.partition("NCCL INFO ")
         if host and "NCCL " in line:
             self.hosts[host] = None
-        if " NCCL WARN " in f" {line}":
+        channels = list(channels_in(line, host, segment.glued))
+        for channel in channels:
+            self._channel(channel)
+        if "NCCL WARN " in line:
             self.recognised += 1
-            self.warnings[line.partition("NCCL WARN ")[2].strip()] = None
+            self.warnings[line.partition("NCCL WARN ")[2].strip()[:MAX_WARNING]] = None
             return
         text = (text if marker else head).strip()
-        if channel := _CHANNEL.search(text):
-            self._channel(channel, host)
+        if failure := _FAILURE.search(text):
+            self.recognised += 1
+            self.failures[text[failure.start() :].strip()[:MAX_WARNING]] = None
+        if channels:
+            self.ranks += [int(match[1]) for match in _RCCL_RANKS.finditer(text)]
             return
         if rank := _TEST_RANK.match(text):
             self.placement.setdefault(int(rank[1]), rank[2])
@@ -157,34 +145,14 @@ class _Reading:
             self.recognised += 1
             self._message(text, host)
 
-    def _channel(self, match: re.Match[str], host: str) -> None:
+    def _channel(self, channel: Channel) -> None:
         self.recognised += 1
-        if suffix := _RCCL_RANKS.search(match["via"]):
-            self.ranks.append(int(suffix[1]))
-        via = _TRAILER.split(match["via"], maxsplit=1)[0].rstrip()
-        net = _NET.match(via)
-        channel = Channel(
-            channel=int(match["channel"]),
-            connection=int(match["connection"] or 0),
-            src=int(match["src"]),
-            dst=int(match["dst"]),
-            src_device=match["src_device"],
-            dst_device=match["dst_device"],
-            direction=match["direction"] or "",
-            via=via,
-            host=host,
-            kind=net["kind"] if net else "",
-            network=net["network"] if net else "",
-            device=int(net["device"]) if net else -1,
-            proxy_rank=int(net["proxy"]) if net and net["proxy"] else -1,
-            gdr=bool(net and net["gdr"]),
-            pci=bool(net and net["pci"]),
-            shared=bool(net and net["shared"]),
-        )
         self.channels.append(channel)
-        if host:
+        if channel.host:
             # the receiving side prints [receive], the sending side prints [send] and the P2P lines
-            self.placement.setdefault(channel.dst if channel.direction == "receive" else channel.src, host)
+            rank = channel.dst if channel.direction == "receive" and channel.dst != ROOT else channel.src
+            sure = channel.direction or channel.understood
+            (self.placement if sure else self.guessed).setdefault(rank, channel.host)
 
     def _message(self, text: str, host: str) -> None:
         if match := _COMM.search(text):
@@ -211,10 +179,28 @@ class _Reading:
             self.provider = match[1]
         elif _MNNVL.match(text):
             self.mnnvl = True
+        elif (match := _FABRIC.match(text)) and (problem := _fabric_problem(match)):
+            self.fabrics[problem] = None
         elif _ERROR_PATH.match(text):
             self.error_paths.append(text)
         if match := _VERSION.search(text):
             self.versions[" ".join(match[1].split())] = None
+
+
+def _fabric_problem(match: re.Match[str]) -> str:
+    """What NVML says is wrong with a GPU's fabric; two bits each: 1 true, 2 false (docs/facts/nccl.md#nccl-log-lines)."""
+    state, mask = int(match[2]), int(match[3] or "0", 16)
+    if state not in (FABRIC_UNSUPPORTED, FABRIC_COMPLETED):
+        return f"fabric state {state} of the GPU at bus {match[1]}, expected {FABRIC_COMPLETED} (completed)"
+    bad = [name for position, name in enumerate(_FABRIC_BITS) if mask >> 2 * position & 3 == 1]
+    return f"fabric of the GPU at bus {match[1]}: {', '.join(bad)}" if bad else ""
+
+
+def _settled(channel: Channel, placement: Mapping[int, str]) -> Channel:
+    """A transport that nobody understands needs no network when both ranks are on one host."""
+    here = placement.get(channel.src)
+    local = not channel.understood and not channel.direction and here is not None and here == placement.get(channel.dst)
+    return msgspec.structs.replace(channel, kind="") if local else channel
 
 
 def parse(text: str) -> NcclLog:
@@ -224,18 +210,20 @@ def parse(text: str) -> NcclLog:
         Unreadable: empty, binary or oversized text, or not one line that NCCL or nccl-tests writes.
     """
     reading = _Reading()
-    lines = log_lines(text)
-    for line in lines:
-        reading.line(line)
+    # some write a whole log as one quoted string
+    lines = [strip_launcher(line) for line in unwrapped(readable_text(text)).replace("\\n", "\n").split("\n")]
+    for segment in segments(lines):
+        reading.segment(segment)
+    placement = reading.guessed | reading.placement
     if not reading.recognised:
         raise Unreadable("no line of an NCCL log found")
     return NcclLog(
         lines=len(lines),
-        channels=tuple(reading.channels),
+        channels=tuple(_settled(channel, placement) for channel in reading.channels),
         nodes=max(reading.nodes, default=None),
         ranks=max(reading.ranks, default=None),
         hosts=tuple(reading.hosts),
-        placement=reading.placement,
+        placement=placement,
         networks=tuple(reading.networks),
         hcas=tuple(reading.hcas.values()),
         rails=reading.rails,
@@ -244,6 +232,8 @@ def parse(text: str) -> NcclLog:
         versions=tuple(reading.versions),
         warnings=tuple(reading.warnings),
         error_paths=tuple(reading.error_paths),
+        failures=tuple(reading.failures),
+        sick_fabrics=tuple(reading.fabrics),
         mnnvl=reading.mnnvl,
         whole=bool(reading.ranks) and len(reading.comm_ranks) == max(reading.ranks),
     )

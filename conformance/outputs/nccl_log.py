@@ -1,20 +1,23 @@
-"""Verdict over an NCCL log: which transport carried the run between nodes (facts 5.4a), and which directions were seen.
+"""Verdict over an NCCL log: which transport carried the run between nodes, and which directions were seen.
 
 A job's exit status, ``Connected all rings … GDR 1`` and ``Using network IB`` are never evidence on their own; channel lines are.
+
+Facts: docs/facts/nccl.md#evidence-of-gpudirect.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs.nccl_lines import Channel, Hca, NcclLog, parse
+from conformance.outputs.nccl_channel import Channel
+from conformance.outputs.nccl_lines import Hca, NcclLog, parse
+from conformance.outputs.nccl_warnings import Weight, weight
 
 __all__ = [
-    "FAILING_WARNINGS",
     "GPU_DIRECT_CODES",
     "SOCKET_NETWORKS",
     "UNDECIDABLE_CODES",
@@ -35,26 +38,6 @@ SOCKET_NETWORKS = frozenset({"Socket", "FastSocket"})
 _TCPX_NETWORKS = ("FasTrak", "GPUDirectTCPX")
 _TCP_PROVIDERS = ("tcp", "sockets", "udp", "net")
 
-FAILING_WARNINGS: tuple[str, ...] = (
-    "mixed local Net device counts",
-    "async fatal event",
-    "Got completion",
-    "Call to ibv_",
-    "Unable to register memory",
-    "No IP interface found",
-    "Attempted to connect incompatible devices",
-    "Cuda failure",
-    "HIP failure",
-    "Failed to bind NVLink SHARP",
-    "Failed to initialize any NET plugin",
-    "Error: network ",
-    "GDR disabled on GDR-supported instance type",
-    "no socket interface found",
-    "Connection refused",
-    "failed to extend /dev/shm",
-    "No space left on device",
-)
-
 
 class NcclCode(StrEnum):
     """What carried the traffic between nodes."""
@@ -65,6 +48,7 @@ class NcclCode(StrEnum):
     SOCKET_FALLBACK = "SOCKET_FALLBACK"
     MNNVL = "MNNVL"
     TCPX_GPUDIRECT = "TCPX_GPUDIRECT"
+    FAILED = "FAILED"
     NOT_APPLICABLE = "NOT_APPLICABLE"
     NO_EVIDENCE = "NO_EVIDENCE"
 
@@ -74,19 +58,27 @@ UNDECIDABLE_CODES = frozenset({NcclCode.NOT_APPLICABLE, NcclCode.NO_EVIDENCE})
 
 
 class NcclVerdict(msgspec.Struct, frozen=True):
-    """``code`` says what carried the traffic, ``failures`` the warnings that fail the run whatever carried it."""
+    """``code`` says what carried the traffic, ``failures`` the warnings that fail the run whatever carried it.
+
+    ``doubts`` are warnings that speak of an error and that nobody knows: with them nobody can say that all went well.
+    """
 
     code: NcclCode
     message: str
     failures: tuple[str, ...]
     facts: Mapping[str, object]
+    doubts: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool | None:
         """Whether GPU memory travelled directly and nothing failed; ``None`` when the log cannot tell."""
+        if self.failures:
+            return False
         if self.code in UNDECIDABLE_CODES:
             return None
-        return self.code in GPU_DIRECT_CODES and not self.failures
+        if self.code in GPU_DIRECT_CODES:
+            return None if self.doubts else True
+        return False
 
 
 class Uncovered(msgspec.Struct, frozen=True, order=True):
@@ -130,20 +122,29 @@ def silent_ranks(log: NcclLog, placement: Mapping[int, str]) -> list[int]:
 
 
 def judge(log: NcclLog) -> NcclVerdict:
-    """The verdict function of facts 5.4a. Pure."""
+    """What carried the traffic between nodes (docs/facts/nccl.md#evidence-of-gpudirect). Pure."""
     net = log.net_channels
     direct = [line for line in net if line.gdr]
     sockets = [line for line in net if line.network in SOCKET_NETWORKS]
     disabled = sorted({hca.index for hca in log.hcas if not hca.enabled and hca.network not in SOCKET_NETWORKS})
     code, message = _code(log, len(direct), len(sockets), disabled)
-    failures = tuple(warning for warning in log.warnings if any(mark in warning for mark in FAILING_WARNINGS))
-    if failures:
+    failures = (
+        *(warning for warning in log.warnings if weight(warning) is Weight.FAILING),
+        *log.sick_fabrics,
+        *log.failures,
+    )
+    doubts = tuple(warning for warning in log.warnings if weight(warning) is Weight.DOUBTFUL)
+    if failures and code in UNDECIDABLE_CODES:
+        code, message = NcclCode.FAILED, f"the run failed: {failures[0][:200]}"
+    elif failures:
         message += f"; NCCL warned: {failures[0][:200]}"
+    elif doubts:
+        message += f"; not understood: {doubts[0][:200]}"
     facts: dict[str, object] = {
         "nodes": log.nodes,
         "hosts": list(log.hosts),
         "ranks": log.ranks,
-        "networks": sorted({*log.networks, *(line.network for line in net)}),
+        "networks": sorted({*log.networks, *(line.network for line in net if line.network)}),
         "netChannels": len(net),
         "gdrChannels": len(direct),
         "socketChannels": len(sockets),
@@ -151,22 +152,26 @@ def judge(log: NcclLog) -> NcclVerdict:
         "shmChannels": sum(line.via.startswith("SHM/") for line in log.channels),
         "mnnvlChannels": len(log.mnnvl_channels),
         "hcasWithoutGdr": disabled,
-        "railsSeen": sorted({line.device for line in net}),
-        "railsWithoutGdr": sorted({line.device for line in net if not line.gdr}),
+        "channelsNotUnderstood": sum(not line.understood for line in net),
+        "railsSeen": sorted({line.device for line in net if line.device >= 0}),
+        "railsWithoutGdr": sorted({line.device for line in net if not line.gdr and line.device >= 0}),
         "wholeLog": log.whole,
         "oneDirectionOnly": len(uncovered(log)),
         "environment": dict(log.environment),
         "versions": list(log.versions),
         "warnings": len(log.warnings),
     }
-    return NcclVerdict(code, message, failures, facts)
+    return NcclVerdict(code, message, failures, facts, doubts)
 
 
 def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple[NcclCode, str]:
-    total = len(log.net_channels)
+    net = log.net_channels
+    total = len(net)
     nodes = log.nodes if log.nodes is not None else len(log.hosts)
     socket_network = any(network in SOCKET_NETWORKS for network in log.networks)
-    if log.nodes == 1:
+    if log.nodes == 1 and not _crosses_hosts(log, net):
+        if several_hosts(log, log.mnnvl_channels):
+            return _mnnvl(log)
         return NcclCode.NOT_APPLICABLE, "the run had one node: nothing travelled between nodes"
     if sockets:
         return NcclCode.SOCKET_FALLBACK, f"{sockets} of {total} network channels go via NET/{_socket_name(log)}"
@@ -176,6 +181,10 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
         return NcclCode.SOCKET_FALLBACK, f"{nodes} nodes and Using network {_socket_name(log)}"
     if not total:
         return _without_net_channels(log)
+    strange = [line for line in net if not line.understood]
+    if strange and not any(line.network for line in net):
+        via = strange[0].via[:80] or "a transport that is cut off"
+        return NcclCode.NO_EVIDENCE, f"{total} channels via {via}, which is not understood"
     if direct == total and disabled:
         return (
             NcclCode.PARTIAL_GDR,
@@ -189,15 +198,43 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
         return NcclCode.TCPX_GPUDIRECT, f"all {total} network channels go via {log.net_channels[0].network}: GPU-direct over TCP, not RDMA"
     if direct == total:
         return NcclCode.GDR_ENGAGED, f"all {total} network channels go via GDRDMA"
+    tail = f"; {len(strange)} not understood, as via {strange[0].via[:80] or 'nothing'}" if strange else ""
     if direct:
-        rails = sorted({line.device for line in log.net_channels if not line.gdr})
-        return NcclCode.PARTIAL_GDR, f"{direct} of {total} network channels go via GDRDMA; without it: rail {_words(rails)}"
-    return NcclCode.RDMA_WITHOUT_GDR, f"0 of {total} network channels go via GDRDMA"
+        rails = sorted({line.device for line in net if not line.gdr and line.device >= 0})
+        where = f"; without it: rail {_words(rails)}" if rails else ""
+        return NcclCode.PARTIAL_GDR, f"{direct} of {total} network channels go via GDRDMA{where}{tail}"
+    return NcclCode.RDMA_WITHOUT_GDR, f"0 of {total} network channels go via GDRDMA{tail}"
+
+
+def several_hosts(log: NcclLog, channels: Sequence[Channel]) -> bool:
+    """Whether channels join more than one host: by the hosts of their ranks, or because one device index has two ranks.
+
+    NCCL counts an NVLink domain as one node, however many hosts it spans.
+    """
+    ranks = {rank for line in channels for rank in (line.src, line.dst)}
+    hosts = {log.placement[rank] for rank in ranks if rank in log.placement}
+    devices: dict[str, set[int]] = defaultdict(set)
+    for line in channels:
+        devices[line.src_device].add(line.src)
+        devices[line.dst_device].add(line.dst)
+    return len(hosts) > 1 or any(len(ranks) > 1 for device, ranks in devices.items() if device)
+
+
+def _crosses_hosts(log: NcclLog, channels: Sequence[Channel]) -> bool:
+    where = log.placement
+    return any(line.src in where and line.dst in where and where[line.src] != where[line.dst] for line in channels)
+
+
+def _mnnvl(log: NcclLog) -> tuple[NcclCode, str]:
+    return NcclCode.MNNVL, f"{len(log.mnnvl_channels)} channels go via multi-node NVLink, none via a network"
 
 
 def _without_net_channels(log: NcclLog) -> tuple[NcclCode, str]:
+    # a host that only prints is no rank of a channel
+    if log.mnnvl_channels and ((log.nodes or 0) > 1 or several_hosts(log, log.mnnvl_channels)):
+        return _mnnvl(log)
     if log.mnnvl_channels:
-        return NcclCode.MNNVL, f"{len(log.mnnvl_channels)} channels go via multi-node NVLink, none via a network"
+        return NcclCode.NO_EVIDENCE, "channels via multi-node NVLink, and all the log shows is one host"
     tcpx = next((network for network in log.networks if network.startswith(_TCPX_NETWORKS)), "")
     if tcpx:
         return NcclCode.TCPX_GPUDIRECT, f"Using network {tcpx}: GPU-direct over TCP, not RDMA"

@@ -1,4 +1,4 @@
-"""Reader of the nccl-tests (and rccl-tests) table, and the verdict over it (facts 5.5).
+"""Reader of the nccl-tests (and rccl-tests) table, and the verdict over it (docs/facts/nccl.md#nccl-tests).
 
 Sizes are bytes, times microseconds, algbw and busbw GB/s. The verdict looks at the row of the largest size (out of place), never at the
 average, which mixes small sizes in.
@@ -6,7 +6,6 @@ average, which mixes small sizes in.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -14,10 +13,25 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.log_text import log_lines
+from conformance.outputs.nccl_tests_json import as_table
+from conformance.outputs.nccl_tests_rows import Row, RowReader, number, parse_row
 from conformance.outputs.unreadable import Unreadable
 
-TOLERANCE = 0.02  # of busbw / algbw against the collective's factor (facts 5.5)
-_MAX_FIELDS = 32
+__all__ = [
+    "FACTORS",
+    "NcclTests",
+    "NcclTestsCode",
+    "NcclTestsVerdict",
+    "Row",
+    "factor",
+    "factor_problem",
+    "judge",
+    "largest",
+    "parse",
+    "parse_row",
+]
+
+TOLERANCE = 0.02  # of busbw / algbw against the collective's factor (docs/facts/nccl.md#nccl-tests)
 _RANK = re.compile(
     r"#\s{1,8}Rank\s{1,8}(\d{1,7})\s.{0,120}?\bon\s{1,24}(\S{1,253})\s{1,8}device\s{1,8}\d{1,4}\s(?:\[\S{1,32}\]\s?)?(.{0,120})"
 )
@@ -26,8 +40,9 @@ _BOUNDS = re.compile(r"#\s{0,4}Out of bounds values\s{0,4}:\s{0,4}(\d{1,20})\s{0
 _AVERAGE = re.compile(r"#\s{0,4}Avg bus bandwidth\s{0,4}:\s{0,4}(\S{1,32})(?:\s{1,4}(OK|FAILED))?")
 _STARTING = re.compile(r"#\s{0,4}Collective test (?:starting|concluded): (\w{1,64})")
 _VERSION = re.compile(r"#\s{0,4}((?:nccl|rccl)-tests version .{1,160})")
+_MAX_PREFIX = 120
+_FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .{1,200}|Invalid number of GPUs: .{1,200}|NCCL failure .{1,200}|\A# error: .{1,200}")
 _VALIDATION = re.compile(r"\bvalidation: (\d)")
-_TYPE = re.compile(r"[a-z][a-z0-9_]{1,31}\Z")
 
 _RING: Callable[[int], float] = lambda n: (n - 1) / n  # noqa: E731
 _PLAIN: Callable[[int], float] = lambda n: 1.0  # noqa: E731
@@ -52,33 +67,13 @@ class NcclTestsCode(StrEnum):
     NO_MEASUREMENT = "NO_MEASUREMENT"
     INCONSISTENT = "INCONSISTENT"
     RANKS_MISMATCH = "RANKS_MISMATCH"
+    FAILED = "FAILED"
     BELOW_MINIMUM = "BELOW_MINIMUM"
     CORRECTNESS_NOT_CHECKED = "CORRECTNESS_NOT_CHECKED"
     INCOMPLETE = "INCOMPLETE"
 
 
 UNDECIDABLE_CODES = frozenset({NcclTestsCode.CORRECTNESS_NOT_CHECKED, NcclTestsCode.INCOMPLETE})
-
-
-class Half(msgspec.Struct, frozen=True):
-    """Out-of-place or in-place part of a row. ``wrong`` is ``None`` for ``N/A``: values were not checked."""
-
-    time: float
-    algbw: float
-    busbw: float
-    wrong: float | None
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One size. ``in_place`` is ``None`` when the run left it blank."""
-
-    size: int
-    count: int
-    type: str
-    redop: str
-    root: int | None
-    out_of_place: Half
-    in_place: Half | None
 
 
 class NcclTests(msgspec.Struct, frozen=True):
@@ -95,6 +90,7 @@ class NcclTests(msgspec.Struct, frozen=True):
     out_of_bounds_failed: bool
     average: float | None
     average_failed: bool
+    failures: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int | None:
@@ -127,61 +123,26 @@ def _checked(row: Row) -> bool:
     return row.out_of_place.wrong is not None
 
 
-def _float(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _half(fields: list[str]) -> Half | None:
-    numbers = [_float(field) for field in fields[:3]]
-    wrong = None if fields[3] == "N/A" else _float(fields[3])
-    if (wrong is None and fields[3] != "N/A") or any(number is None or number < 0 for number in numbers):
-        return None
-    return Half(numbers[0] or 0.0, numbers[1] or 0.0, numbers[2] or 0.0, wrong)
-
-
-def parse_row(line: str) -> Row | None:
-    """A table row of 13 fields (new), 12 or 11 (old), with blank in-place half or with ``-I`` columns; ``None`` for any other line."""
-    fields = line.split(maxsplit=_MAX_FIELDS)
-    if len(fields) < 7 or not (fields[0].isascii() and fields[0].isdigit() and fields[1].isascii() and fields[1].isdigit()):
-        return None
-    if len(fields[0]) > 20 or len(fields[1]) > 20 or not _TYPE.match(fields[2]):
-        return None
-    rest = fields[3:]
-    redop = rest.pop(0) if _TYPE.match(rest[0]) else ""
-    root = None
-    if len(rest) % 4 == 1 and re.fullmatch(r"-?\d{1,7}", rest[0]):
-        root = int(rest.pop(0))
-    if len(rest) not in (4, 8, 16):
-        return None
-    width = len(rest) // 2 if len(rest) > 4 else 4
-    first = _half(rest[:width])
-    second = _half(rest[width:]) if len(rest) > 4 else None
-    if first is None or (len(rest) > 4 and second is None):
-        return None
-    return Row(int(fields[0]), int(fields[1]), fields[2], redop, root, first, second)
-
-
 def parse(text: str) -> NcclTests:
     """Read a captured run.
 
     Raises:
         Unreadable: empty, binary or oversized text, or neither a table nor a header of nccl-tests in it.
     """
-    rows: list[Row] = []
+    reader = RowReader()
     ranks: list[tuple[int, str, str]] = []
     found: dict[str, re.Match[str]] = {}
+    failures: list[str] = []
     header = error_column = False
-    for line in log_lines(text):
+    for line in as_table(text) or log_lines(text):
         stripped = line.strip()
-        if not stripped.startswith("#"):
-            row = parse_row(stripped)
-            if row is not None:
-                rows.append(row)
+        if failure := _FAILURE.search(stripped):
+            failures.append(stripped[failure.start() :][:300])
+        start = stripped.find("#", 0, _MAX_PREFIX)
+        if start < 0 or len(stripped[:start].split()) > 3:
+            reader.line(stripped)
             continue
+        stripped = stripped[start:]
         if "busbw" in stripped and "algbw" in stripped:
             header, error_column = True, "error" in stripped
         elif rank := _RANK.match(stripped):
@@ -196,6 +157,7 @@ def parse(text: str) -> NcclTests:
         ):
             if match := pattern.match(stripped) or (pattern.search(stripped[:512]) if name == "validation" else None):
                 found[name] = match
+    rows = reader.rows
     if not rows and not header and not found and not ranks:
         raise Unreadable("neither a table nor a header of nccl-tests found")
     bounds, average = found.get("bounds"), found.get("average")
@@ -209,8 +171,9 @@ def parse(text: str) -> NcclTests:
         error_column=error_column,
         out_of_bounds=int(bounds[1]) if bounds else None,
         out_of_bounds_failed=bool(bounds and bounds[2] == "FAILED"),
-        average=_float(average[1]) if average else None,
+        average=number(average[1]) if average else None,
         average_failed=bool(average and average[2] == "FAILED"),
+        failures=tuple(failures),
     )
 
 
@@ -220,7 +183,10 @@ def largest(run: NcclTests) -> Row | None:
 
 
 def factor(collective: str, ranks: int) -> float | None:
-    """busbw / algbw of a collective over ``ranks`` ranks (facts 5.5); ``None`` for an unknown collective or fewer than one rank."""
+    """busbw / algbw of a collective over ``ranks`` ranks; ``None`` for an unknown collective or fewer than one rank.
+
+    Facts: docs/facts/nccl.md#nccl-tests.
+    """
     name = collective.removesuffix("_perf")
     return FACTORS[name](ranks) if name in FACTORS and ranks > 0 else None
 
@@ -271,6 +237,8 @@ def judge(run: NcclTests, *, minimum_busbw: float | None = None, ranks: int | No
 
 
 def _code(run: NcclTests, row: Row | None, minimum: float | None, ranks: int | None) -> tuple[NcclTestsCode, str]:
+    if run.failures:
+        return NcclTestsCode.FAILED, f"the run failed: {run.failures[0][:200]}"
     if row is None or row.out_of_place.busbw <= 0:
         return NcclTestsCode.NO_MEASUREMENT, "no row with a bandwidth: the run measured nothing"
     if run.wrong or run.out_of_bounds or run.out_of_bounds_failed:

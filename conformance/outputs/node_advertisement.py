@@ -1,12 +1,15 @@
-"""What one GPU node advertises: its NVIDIA labels taken apart, capacity and allocatable (facts 1.3, 1.4).
+"""What one GPU node advertises: its NVIDIA labels taken apart, capacity and allocatable.
 
 Inputs are plain mappings: ``metadata.labels``, ``status.capacity``, ``status.allocatable`` of one node, all values strings.
+
+Facts: docs/facts/labels.md#discovery-labels, docs/facts/labels.md#product-label.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -23,7 +26,7 @@ _MIG_LABEL = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb(?:[.-][a-z]{1,8}(
 
 
 class Product(msgspec.Struct, frozen=True):
-    """A product label taken apart: ``<sanitised model>[-MIG-<profile>|-MIG-INVALID][-SHARED]`` (facts 1.4)."""
+    """A product label taken apart: ``<sanitised model>[-MIG-<profile>|-MIG-INVALID][-SHARED]`` (docs/facts/labels.md#product-label)."""
 
     text: str
     model: str
@@ -54,13 +57,29 @@ class ResourceLabels(msgspec.Struct, frozen=True):
 
     @property
     def renamed(self) -> bool:
-        """Whether units are advertised as ``<resource>.shared``: shared without the ``-SHARED`` suffix (facts 1.4)."""
+        """Whether units are advertised as ``<resource>.shared``: shared without the ``-SHARED`` suffix.
+
+        Facts: docs/facts/labels.md#product-label.
+        """
         return self.factor > 1 and bool(self.product.text) and not self.product.shared
 
     @property
     def advertised_as(self) -> str:
         """Resource name that carries the units."""
         return f"{self.resource}.shared" if self.renamed else self.resource
+
+
+class LabelWords(msgspec.Struct, frozen=True):
+    """The labels of one node taken apart. ``malformed`` are keys of counts that are no whole numbers."""
+
+    gpu: ResourceLabels
+    mig: tuple[ResourceLabels, ...]
+    strategy: str
+    mig_capable: bool | None
+    mig_config: str
+    mig_config_state: str
+    vgpu: bool
+    malformed: tuple[str, ...]
 
 
 class NodeAdvertisement(msgspec.Struct, frozen=True):
@@ -141,13 +160,31 @@ def advertisement(
     labels: Mapping[str, str], capacity: Mapping[str, str] | None = None, allocatable: Mapping[str, str] | None = None
 ) -> NodeAdvertisement:
     """Read one node. Never raises: values that are not whole numbers are named in ``malformed`` (``label <key>``, ``capacity <name>``)."""
-    # a node has some hundred labels: only those that can match are matched
+    words = _taken_apart(tuple([item for item in labels.items() if item[0].startswith(PREFIX)]))
+    malformed = list(words.malformed)
+    return NodeAdvertisement(
+        gpu=words.gpu,
+        mig=words.mig,
+        strategy=words.strategy,
+        mig_capable=words.mig_capable,
+        mig_config=words.mig_config,
+        mig_config_state=words.mig_config_state,
+        vgpu=words.vgpu,
+        capacity=_units(capacity or {}, "capacity", malformed),
+        allocatable=_units(allocatable or {}, "allocatable", malformed),
+        malformed=tuple(malformed),
+    )
+
+
+@lru_cache(maxsize=8192)
+def _taken_apart(items: tuple[tuple[str, str], ...]) -> LabelWords:
+    """NVIDIA's labels of a node. A score of requirements ask it of every node, and nodes of a pool have the same."""
+    labels = dict(items)
     matched = [match for key in labels if key.startswith(_MIG_PREFIX) and (match := _MIG_LABEL.match(key))]
     numbers = [f"{GPU}.count", f"{GPU}.replicas", *(match[0] for match in matched if match[2] in ("count", "replicas"))]
-    malformed = [f"label {key}" for key in numbers if key in labels and _number(labels[key]) is None]
     parts = sorted({match[1] for match in matched})
     capable = labels.get("nvidia.com/mig.capable")
-    return NodeAdvertisement(
+    return LabelWords(
         gpu=_resource_labels(labels, GPU, ""),
         mig=tuple(_resource_labels(labels, f"nvidia.com/mig-{part}", mig_geometry.profile_of(part) or part) for part in parts),
         strategy=labels.get("nvidia.com/mig.strategy", "none"),
@@ -155,7 +192,5 @@ def advertisement(
         mig_config=labels.get("nvidia.com/mig.config", ""),
         mig_config_state=labels.get("nvidia.com/mig.config.state", ""),
         vgpu=is_vgpu(labels),
-        capacity=_units(capacity or {}, "capacity", malformed),
-        allocatable=_units(allocatable or {}, "allocatable", malformed),
-        malformed=tuple(malformed),
+        malformed=tuple(f"label {key}" for key in numbers if key in labels and _number(labels[key]) is None),
     )

@@ -1,6 +1,7 @@
 """The label arithmetic of a GPU node: what its labels say, what they predict, where capacity or the labels themselves disagree.
 
-Grammar and arithmetic of facts 1.3, 1.4 and 1.5 (gpu-feature-discovery and k8s-device-plugin v0.20.0). Inputs are plain mappings:
+Grammar and arithmetic are those of k8s-device-plugin v0.20.0 (docs/facts/labels.md#discovery-labels,
+docs/facts/labels.md#product-label, docs/facts/resources.md#capacity). Inputs are plain mappings:
 ``metadata.labels``, ``status.capacity``, ``status.allocatable`` of one node, all values strings.
 
 vGPU guests (product ``GRID-…`` or ``nvidia.com/vgpu.present=true``) are not judged: nothing is expected and nothing is inconsistent.
@@ -45,7 +46,7 @@ __all__ = [
 
 
 def expectations(labels: Mapping[str, str]) -> dict[str, int]:
-    """Units per resource name that the labels predict for ``status.capacity`` (facts 1.5); 0 means absent or zero.
+    """Units per resource name that the labels predict for ``status.capacity`` (docs/facts/resources.md#capacity); 0 means absent or zero.
 
     A renamed resource predicts 0 for its plain name. Under ``mixed`` with some MIG and some whole devices, labels do not say how many
     devices are whole: ``nvidia.com/gpu`` is then left out, and :func:`capacity_inconsistencies` checks its bounds. ``{}`` for vGPU
@@ -141,7 +142,10 @@ def _whole_device_bounds(node: NodeAdvertisement) -> list[Inconsistency]:
 
 
 def allocatable_inconsistencies(capacity: Mapping[str, str], allocatable: Mapping[str, str]) -> list[Inconsistency]:
-    """Resources whose allocatable differs from capacity: fewer means unhealthy devices, more is impossible (facts 1.5)."""
+    """Resources whose allocatable differs from capacity: fewer means unhealthy devices, more is impossible.
+
+    Facts: docs/facts/resources.md#allocatable.
+    """
     return _allocatable_inconsistencies(advertisement({}, capacity, allocatable))
 
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable, readable_text
-from conformance.outputs.yaml_text import load_objects, looks_like_json, mapping, text_of
-from fixtures.models import Json
+from conformance.outputs.yaml_text import load_objects, looks_like_json
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, text_of
 
 _PAIR = re.compile(
     r"(?<![\w./-])\"?(?P<key>(?:[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/)[A-Za-z0-9][\w.-]{0,62})\"?"
@@ -18,10 +19,19 @@ _PAIR = re.compile(
 )
 _SECTION = re.compile(r"\s{0,16}\"?(Capacity|Allocatable|capacity|allocatable)\"?:")
 _OTHER_SECTION = re.compile(r"[A-Z][A-Za-z ]{1,40}:(?:\s|\Z)")
+_ASKED = re.compile(r"\s{1,64}(?:- )?\"?(?:Limits|Requests|limits|requests|resources)\"?:")
 _NAME = re.compile(r"Name:\s{1,32}(\S{1,253})\s*\Z")
 _RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-\d{1,2}g\.\d{1,4}gb(?:[.-][a-z]{1,8}(?:\.all)?)?)(?:\.shared)?\Z")
+_OTHER_DEVICES = re.compile(
+    r"amd\.com/(?:gpu|[sdtqc]px_nps\d)|gpu\.intel\.com/(?:i915|xe)|habana\.ai/gaudi|google\.com/tpu"
+    r"|aws\.amazon\.com/neuron(?:core|device)?|vpc\.amazonaws\.com/efa|rdma/[\w.-]{1,63}"
+)
+_LABEL = re.compile(
+    r"(?:[\w.-]{1,64}\.)?(?:nvidia\.com|amd\.com|intel\.com|habana\.ai|google\.com|amazonaws\.com|azure\.com|k8s\.aws)/"
+    r"|(?:intel\.)?feature\.node\.kubernetes\.io/|kubernetes\.io/|node\.kubernetes\.io/instance-type\Z"
+)
 _TAINT_EFFECT = re.compile(r":(?:PreferNo|No)(?:Schedule|Execute)\Z")
-_COLUMNS = re.compile(r"NAME(?:\s{2,}\S+)*\s*\Z")
+_COLUMNS = re.compile(r"NAME(?:\s{2,64}\S{1,64}){0,40}\s*\Z")
 _COLUMN_LABELS: Mapping[str, str] = {
     "COUNT": "nvidia.com/gpu.count",
     "GPUS": "nvidia.com/gpu.count",
@@ -33,7 +43,17 @@ _COLUMN_LABELS: Mapping[str, str] = {
     "MIG": "nvidia.com/mig.strategy",
     "INSTANCE": "node.kubernetes.io/instance-type",
 }
-_COLUMN_RESOURCES: Mapping[str, str] = {"GPU": "nvidia.com/gpu", "SHARED": "nvidia.com/gpu.shared", "ALLOCATABLE": "nvidia.com/gpu"}
+_COLUMN_RESOURCES: Mapping[str, str] = {
+    "GPU": "nvidia.com/gpu",
+    "SHARED": "nvidia.com/gpu.shared",
+    "ALLOCATABLE": "nvidia.com/gpu",
+    "AMDGPU": "amd.com/gpu",
+    "GAUDI": "habana.ai/gaudi",
+    "TPU": "google.com/tpu",
+    "NEURON": "aws.amazon.com/neuron",
+    "NEURONCORE": "aws.amazon.com/neuroncore",
+}
+_NO_WORD = re.compile(r"[^A-Za-z0-9]")
 
 
 class NodeView(msgspec.Struct, frozen=True):
@@ -76,6 +96,10 @@ def _from_object(item: Json) -> NodeView | None:
             _strings(mapping(status.get("allocatable"))) if "allocatable" in status else None,
             "object",
         )
+    if "capacity" in item or "allocatable" in item:
+        return _from_object({"kind": "Node", "status": item})
+    if item and "memory" in item and any("/" in str(key) for key in item):  # one of the two, by jq
+        return NodeView("", {}, _strings(item), None, "object")
     if item and all("/" in str(key) and not isinstance(value, dict | list) for key, value in item.items()):
         return NodeView(text_of(item.get("kubernetes.io/hostname")), _strings(item), None, None, "labels")
     return None
@@ -89,6 +113,15 @@ class _Building:
         self.labels: dict[str, str] = {}
         self.resources: dict[str, dict[str, str]] = {}
 
+    def is_full(self, key: str) -> bool:
+        """Whether capacity and allocatable of a resource are known: lines found by grep name neither, and come in this order."""
+        return all(key in self.resources.get(where, {}) for where in ("capacity", "allocatable"))
+
+    def add(self, where: str, key: str, value: str) -> None:
+        """Take an amount in. Without a section the first is capacity, the second allocatable."""
+        section = where or ("allocatable" if key in self.resources.get("capacity", {}) else "capacity")
+        self.resources.setdefault(section, {})[key] = value
+
     def view(self) -> NodeView | None:
         if not self.labels and not self.resources:
             return None
@@ -99,29 +132,43 @@ class _Building:
 def _from_lines(text: str) -> list[NodeView]:
     """``kubectl describe node`` (whole or cut) and lists of ``key: value`` or ``key=value`` lines."""
     building = [_Building("")]
-    section = ""
+    section, depth = "", 0
+    asked: int | None = None
     for raw in text.split("\n"):
         line = raw[:4096]
         if line.startswith("#"):
             continue
         if name := _NAME.match(line):
             building.append(_Building(name[1]))
+        if asked is not None and line.strip() and _indent(line) <= asked:
+            asked = None
+        if asked is None and _ASKED.match(line):
+            asked = _indent(line)  # what a pod asks for is nothing that a node has
+        if asked is not None:
+            continue
         if match := _SECTION.match(line):
-            section = match[1].lower()
+            section, depth = match[1].lower(), _indent(line)
         elif _OTHER_SECTION.match(line):
-            section = line.partition(":")[0].lower()
+            section, depth = line.partition(":")[0].lower(), 0
         if section in ("taints", "annotations"):
             continue
+        resources = section in ("capacity", "allocatable")
+        inside = resources and (_indent(line) > depth or _SECTION.match(line) is not None)
         for pair in _PAIR.finditer(line):
             key, value = pair["key"], pair["quoted"] if pair["quoted"] is not None else pair["bare"]
             if _TAINT_EFFECT.search(value):
                 continue
-            if _RESOURCE.match(key):
-                where = section if section in ("capacity", "allocatable") else "capacity"
-                building[-1].resources.setdefault(where, {})[key] = value
-            elif "nvidia.com/" in key or key.startswith(("feature.node.kubernetes.io/", "kubernetes.io/")):
+            if inside or _RESOURCE.match(key) or (_OTHER_DEVICES.fullmatch(key) and value.isdigit()):
+                if not resources and building[-1].is_full(key):
+                    building.append(_Building(""))
+                building[-1].add(section if resources else "", key, value)
+            elif section == "labels" or _LABEL.match(key):
                 building[-1].labels[key] = value
     return [view for node in building if (view := node.view()) is not None]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def _from_table(text: str) -> list[NodeView]:
@@ -131,7 +178,7 @@ def _from_table(text: str) -> list[NodeView]:
     for raw in text.split("\n"):
         line = raw[:4096].rstrip()
         if _COLUMNS.match(line):
-            heads = line.split()
+            heads = [_NO_WORD.sub("", head).upper() for head in line.split()]
             continue
         cells = line.split()
         if not heads or len(cells) != len(heads):

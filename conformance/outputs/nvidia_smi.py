@@ -1,29 +1,31 @@
-"""Readers of ``nvidia-smi -L``, ``nvidia-smi -q`` text and ``nvidia-smi -q -x`` XML, and the health verdict per GPU (facts 6.2, 6.3)."""
+"""Readers of ``nvidia-smi -L``, ``nvidia-smi -q`` text and ``nvidia-smi -q -x`` XML, and the health verdict per GPU.
+
+Facts: docs/facts/device-health.md#memory-errors.
+"""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs import mig_geometry
+from conformance.outputs import mig_geometry, nvidia_smi_fabric, nvidia_smi_tables
 from conformance.outputs.log_text import log_lines
+from conformance.outputs.nvidia_smi_sections import Sections, normal
 from conformance.outputs.unreadable import Unreadable, readable_text
 
-RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (facts 6.3)
+RETIRED_PAGES_LIMIT = 60  # single plus double bit; from there on the GPU is replaced (docs/facts/device-health.md#memory-errors)
 _GPU_LINE = re.compile(r"\s{0,8}GPU (\d{1,4}): (.{1,128}?) \(UUID: (GPU-[0-9a-fA-F-]{4,64})\)")
 _MIG_LINE = re.compile(r"\s{0,16}MIG (\S{1,32})\s{1,16}Device\s{1,8}(\d{1,4}): \(UUID: (MIG-[0-9a-zA-Z/-]{4,96})\)")
-_GPU_HEADER = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*\Z")
-_KEY_VALUE = re.compile(r"( {0,64})(\S(?:[^:]|:(?! )){0,96}?) {1,64}: ?(.{0,256})\Z")
-_NO_ALNUM = re.compile(r"[^a-z0-9]+")
 _FAILED = re.compile(
     r"No devices (?:were )?found|couldn't communicate with the NVIDIA driver|Failed to initialize NVML|Driver/library version mismatch"
-    r"|Unable to determine the device handle|GPU is lost"
+    r"|Unable to determine the device handle|GPU is lost|NVIDIA-SMI has failed"
 )
+_XML_LINE = re.compile(r"\s{0,64}</?[A-Za-z_][\w.-]{0,64}(?:\s[^<>]{0,256})?/?>[^<>]{0,512}(?:</[\w.-]{1,64}>)?\s{0,64}")
 _XML_START, _XML_END = "<nvidia_smi_log>", "</nvidia_smi_log>"
 _NONE = frozenset({"", "n/a", "none", "[n/a]", "not supported", "requested functionality has been deprecated"})
 
@@ -90,6 +92,9 @@ class GpuHealth(msgspec.Struct, frozen=True):
     recovery_action: str
     fabric_state: str
     fabric_status: str
+    fabric_problems: tuple[str, ...]
+    fabric_doubts: tuple[str, ...]
+    has_fabric: bool
     slowdowns: tuple[str, ...]
     mig_enabled: bool | None
     lost: bool
@@ -98,7 +103,8 @@ class GpuHealth(msgspec.Struct, frozen=True):
     def has_signal(self) -> bool:
         """Whether any health signal was read; without one a GPU cannot be called healthy."""
         numbers = (self.retired_single, self.retired_double, self.retired_pending, self.remap_pending, self.remap_failure)
-        return bool(self.recovery_action or self.lost) or any(value is not None for value in (*numbers, self.volatile_uncorrectable))
+        answered = self.recovery_action.lower() not in _NONE - {"none"}
+        return bool(answered or self.lost or self.has_fabric) or any(value is not None for value in (*numbers, self.volatile_uncorrectable))
 
     def judge(self) -> tuple[Action, tuple[str, ...]]:
         """The strongest action that the signals ask for, and every reason, strongest first."""
@@ -121,8 +127,7 @@ class GpuHealth(msgspec.Struct, frozen=True):
         if self.recovery_action.lower() not in _NONE:
             action = Action.REBOOT if "reboot" in self.recovery_action.lower() else Action.RESET
             found.append((action, f"the driver asks for recovery: {self.recovery_action}"))
-        if self.fabric_state.lower() not in _NONE | {"completed"} or self.fabric_status.lower() not in _NONE | {"success"}:
-            found.append((Action.RESET, f"fabric {self.fabric_state or '?'}/{self.fabric_status or '?'}, expected Completed/Success"))
+        found.extend((Action.RESET, problem) for problem in self.fabric_problems)
         found.extend((Action.THROTTLED, f"{name} active") for name in self.slowdowns)
         order = list(Action)
         found.sort(key=lambda item: -order.index(item[0]))
@@ -164,11 +169,22 @@ def _failure(line: str) -> str:
     return line.strip()[:300] if _FAILED.search(line) else ""
 
 
+def listings(gpus: Sequence[ListedGpu]) -> list[list[ListedGpu]]:
+    """A text may hold the listings of several pods: indexes begin anew."""
+    found: list[list[ListedGpu]] = []
+    for gpu in gpus:
+        if not found or gpu.index <= found[-1][-1].index:
+            found.append([])
+        found[-1].append(gpu)
+    return found
+
+
 def listing_problems(listing: Listing) -> list[str]:
     """What is wrong with a listing: nvidia-smi's own failures, a UUID listed twice, a MIG layout that the product cannot have."""
     problems = list(listing.failures)
-    counted = Counter([gpu.uuid for gpu in listing.gpus] + [device.uuid for gpu in listing.gpus for device in gpu.mig])
-    problems += [f"UUID {uuid} is listed {count} times" for uuid, count in sorted(counted.items()) if count > 1]
+    for gpus in listings(listing.gpus):
+        counted = Counter([gpu.uuid for gpu in gpus] + [device.uuid for gpu in gpus for device in gpu.mig])
+        problems += [f"UUID {uuid} is listed {count} times" for uuid, count in sorted(counted.items()) if count > 1]
     for gpu in listing.gpus:
         possible, reason = mig_geometry.fits(gpu.model, gpu.layout)
         if not possible:
@@ -179,50 +195,31 @@ def listing_problems(listing: Listing) -> list[str]:
 def parse_query(text: str) -> Query:
     """Read ``nvidia-smi -q``, as text or, where an ``nvidia_smi_log`` element is found, as XML; what stands around either is skipped.
 
+    The table of ``nvidia-smi`` itself, its CSV, and excerpts of ``-q`` without the line of the GPU are read too.
+
     Raises:
         Unreadable: empty, binary or oversized text, malformed XML, or nothing that ``nvidia-smi -q`` prints.
     """
     text = readable_text(text)
     if _XML_START in text:
         return _parse_xml(text)
-    header: dict[str, str] = {}
-    gpus: list[tuple[str, dict[str, str]]] = []
-    failures: list[str] = []
-    stack: list[tuple[int, str]] = []
-    for line in log_lines(text):
-        if gpu := _GPU_HEADER.match(line):
-            gpus.append((gpu[1], {}))
-            stack = []
-            continue
-        if failure := _failure(line):
-            failures.append(failure)
-        match = _KEY_VALUE.match(line)
-        indent = len(line) - len(line.lstrip(" "))
-        key = _normal(match[2] if match else line)
-        if not key:
-            continue
-        while stack and stack[-1][0] >= indent:
-            stack.pop()
-        path = "/".join([*(name for _, name in stack[-6:]), key])
-        if match and gpus:
-            gpus[-1][1].setdefault(path, match[3].strip())
-        elif match:
-            header.setdefault(path, match[3].strip())
-        stack.append((indent, key))
-    if not gpus and "attached_gpus" not in header and "driver_version" not in header and not failures:
+    lines = log_lines(text)
+    failures = tuple(failure for line in lines if (failure := _failure(line)))
+    sections = Sections(lines)
+    tables = [*nvidia_smi_tables.from_table(lines), *nvidia_smi_tables.from_csv(lines)]
+    known = {"attached_gpus", "driver_version"} & sections.header.keys()
+    if not tables and not sections.gpus and not known and not failures:
         raise Unreadable("neither nvidia-smi -q text nor its XML found")
-    attached = header.get("attached_gpus", "")
+    driver, cuda = next((found for line in lines if (found := nvidia_smi_tables.versions(line))), ("", ""))
+    attached = sections.header.get("attached_gpus", "")
+    expected = int(attached) + len(tables) if re.fullmatch(r"\d{1,4}", attached) else None
     return Query(
-        header.get("driver_version", ""),
-        header.get("cuda_version", ""),
-        int(attached) if re.fullmatch(r"\d{1,4}", attached) else None,
-        tuple(_health(pci, values) for pci, values in gpus),
-        tuple(failures),
+        sections.header.get("driver_version", driver),
+        sections.header.get("cuda_version", cuda),
+        expected,
+        tuple(_health(pci, values) for pci, values in [*tables, *sections.gpus]),
+        failures,
     )
-
-
-def _normal(text: str) -> str:
-    return _NO_ALNUM.sub("_", text.strip().lower()[:96]).strip("_")
 
 
 def _parse_xml(text: str) -> Query:
@@ -238,6 +235,9 @@ def _parse_xml(text: str) -> Query:
             if root is None and isinstance(event[-1], ElementTree.Element):
                 root = event[-1]
     except (ElementTree.ParseError, ValueError) as error:
+        clean = "\n".join(line for line in document.split("\n") if _XML_LINE.fullmatch(line))
+        if clean != document.rstrip() and _XML_START in clean:
+            return _parse_xml(clean)  # another program's line stands between
         cut = True
         if root is None:
             raise Unreadable(f"malformed nvidia-smi XML: {error}") from error
@@ -261,7 +261,7 @@ def _parse_xml(text: str) -> Query:
 
 def _flatten(element: ElementTree.Element, path: str, values: dict[str, str], depth: int) -> None:
     for child in element:
-        name = f"{path}/{_normal(child.tag)}" if path else _normal(child.tag)
+        name = f"{path}/{normal(child.tag)}" if path else normal(child.tag)
         if len(child) and depth < 12:
             _flatten(child, name, values, depth + 1)
         else:
@@ -317,6 +317,9 @@ def _health(pci: str, values: Mapping[str, str]) -> GpuHealth:
         recovery_action=_pick(values, "gpu_recovery_action"),
         fabric_state=_pick(values, "fabric/state"),
         fabric_status=_pick(values, "fabric/status"),
+        fabric_problems=nvidia_smi_fabric.fabric_problems(values),
+        fabric_doubts=nvidia_smi_fabric.fabric_doubts(values),
+        has_fabric=nvidia_smi_fabric.has_fabric(values),
         slowdowns=tuple(slowdowns),
         mig_enabled={"enabled": True, "disabled": False}.get(mig),
         lost=any(value in ("Unknown Error", "[Unknown Error]", "ERR!", "GPU is lost", "[GPU is lost]") for value in values.values()),

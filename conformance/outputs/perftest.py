@@ -1,4 +1,4 @@
-"""Reader of perftest output: ``ib_write_bw``, ``ib_read_bw``, ``ib_send_bw`` (facts 5.6).
+"""Reader of perftest output: ``ib_write_bw``, ``ib_read_bw``, ``ib_send_bw`` (docs/facts/nccl.md#perftest).
 
 Bandwidths are Gb/s. Only the lines about CUDA or ROCm prove that GPU memory was used. Their absence proves host memory when the output
 is whole (it ends with the closing rule); in a cut excerpt it proves nothing.
@@ -163,5 +163,5 @@ def _code(output: Perftest, best: BandwidthRow | None, minimum: float | None) ->
     if output.memory is Memory.HOST:
         return "HOST_MEMORY", f"{measured} from host memory: no evidence of GPUDirect RDMA"
     if output.memory is Memory.UNKNOWN:
-        return "MEMORY_UNKNOWN", f"{measured}, but the output is not whole and holds no CUDA line: memory type unknown"
+        return "MEMORY_UNKNOWN", f"{measured}, but the output is incomplete and holds no CUDA line: memory type unknown"
     return "GDR_MEASURED", f"{measured} from {output.memory.value} memory"

@@ -1,6 +1,8 @@
-"""Reader of ResourceSlices: devices by driver and type, and completeness of pools (facts 3.2, 3.6).
+"""Reader of ResourceSlices: devices by driver and type, and completeness of pools.
 
 A pool is complete only when the slices of its newest generation number ``resourceSliceCount``; older generations are ignored.
+
+Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import load_objects, mapping, sequence, text_of
-from fixtures.models import Json
+from conformance.outputs.yaml_text import load_objects
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 
 class DeviceTaint(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ class SliceDevice(msgspec.Struct, frozen=True):
 
     @property
     def tainted(self) -> str:
-        """The first taint that keeps the device from new claims, or its driver's own word that it is ill, as text; empty without."""
+        """The first taint that keeps the device from new claims, or the health problem that its driver reports, as text; empty without."""
         health = self.attribute("healthy") or self.attribute("health")
         ill = f"health {health}" if health.lower() in ("false", "unhealthy") else ""
         return next((str(taint) for taint in self.taints if taint.hard), ill)
@@ -131,7 +134,7 @@ def _slice(item: Json) -> Slice:
     generation, expected = _whole(pool.get("generation")), _whole(pool.get("resourceSliceCount"))
     if generation is None or expected is None:
         reasons.append("pool generation or resourceSliceCount is missing")
-    if raw is None and "sharedCounters" not in spec:
+    if raw is None and "sharedCounters" not in spec and not _is_whole(item):
         reasons.append("no devices and no counters")
     return Slice(
         name=text_of(mapping(item.get("metadata")).get("name")),
@@ -144,6 +147,12 @@ def _slice(item: Json) -> Slice:
         devices=tuple(devices),
         incomplete="; ".join(reasons),
     )
+
+
+def _is_whole(item: Json) -> bool:
+    """Whether it is an object as the API gives it, which leaves an empty list of devices out, and no excerpt."""
+    metadata = mapping(item.get("metadata"))
+    return bool(text_of(metadata.get("uid")) and text_of(metadata.get("resourceVersion")))
 
 
 def _whole(value: object) -> int | None:
@@ -207,14 +216,40 @@ def pools(slices: Iterable[Slice]) -> list[Pool]:
     return result
 
 
-def pool_problems(pool: Pool) -> list[str]:
-    """What is wrong with a pool: slices missing, device names or UUIDs published twice. What was left out of the text is not a problem."""
+class PoolProblem(msgspec.Struct, frozen=True):
+    """What is wrong with a pool. ``certain`` is false where it is said in words that nobody here knows."""
+
+    code: str
+    message: str
+    certain: bool = True
+
+
+def pool_problems(pool: Pool) -> list[PoolProblem]:
+    """What is wrong with a pool, worst first: slices missing, no device, names or UUIDs published twice, devices that no claim gets.
+
+    What was left out of the text is not a problem.
+    """
     problems = []
     if not pool.incomplete and pool.slices != pool.expected_slices:
-        problems.append(f"{pool.slices} of {pool.expected_slices} slices of generation {pool.generation}")
+        message = f"{pool.slices} of {pool.expected_slices} slices of generation {pool.generation}"
+        problems.append(PoolProblem("INCOMPLETE_POOL", message))
     for what, values in (
         ("device name", [device.name for device in pool.devices]),
         ("UUID", [uuid for device in pool.devices if (uuid := device.attribute("uuid"))]),
     ):
-        problems += [f"{what} {value} is published {count} times" for value, count in sorted(Counter(values).items()) if count > 1]
+        twice = [(value, count) for value, count in sorted(Counter(values).items()) if count > 1]
+        problems += [PoolProblem("DUPLICATE", f"{what} {value} is published {count} times") for value, count in twice]
+    if not pool.devices and pool.complete:
+        problems.append(PoolProblem("NO_DEVICES", "its driver publishes no device: no claim gets one here"))
+    for device in pool.devices:
+        if device.tainted:
+            problems.append(PoolProblem("TAINTED", f"device {device.name} has {device.tainted}: no new claim gets it"))
+        elif strange := next((taint for taint in device.taints if not taint.hard and taint.effect != "None"), None):
+            message = f"device {device.name} has the taint {strange}, whose effect is not known"
+            problems.append(PoolProblem("TAINTED", message, certain=False))
     return problems
+
+
+def informing_taints(pool: Pool) -> list[str]:
+    """Taints that keep no claim away: their effect is None."""
+    return [f"device {device.name}: {taint}" for device in pool.devices for taint in device.taints if taint.effect == "None"]

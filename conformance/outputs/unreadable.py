@@ -30,4 +30,9 @@ def readable_text(text: str) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Lines of ``text`` cut at ``MAX_LINE_CHARACTERS``, so that no pattern sees an unbounded line. Raises as ``readable_text`` does."""
-    return [line[:MAX_LINE_CHARACTERS] for line in readable_text(text).split("\n")]
+    return cut_lines(readable_text(text))
+
+
+def cut_lines(text: str) -> list[str]:
+    """Lines of a text that is readable, each cut at ``MAX_LINE_CHARACTERS``."""
+    return [line[:MAX_LINE_CHARACTERS] for line in text.split("\n")]

@@ -1,8 +1,10 @@
-"""Where a Volcano PodGroup stands (facts 4.3 and the traps of 4.8).
+"""Where a Volcano PodGroup stands.
 
 A PodGroup keeps ``Unschedulable=True`` and ``Scheduled=True`` side by side, so the phase decides first and then the newest
 ``lastTransitionTime``; ``Succeeded`` and ``Releasing`` members mean tearing down, not lack of room. Whether a gang is all or nothing is
 proven by bound pods only, which a PodGroup does not show.
+
+Facts: docs/facts/gangs.md#volcano, docs/facts/gangs.md#volcano-conditions.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from enum import StrEnum
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import load_objects, mapping, sequence, text_of
-from fixtures.models import Json
+from conformance.outputs.yaml_text import load_objects
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 _MEMBERS = re.compile(r"(\d{1,6}) (Pending|Running|Succeeded|Failed|Releasing|Pipelined|Binding|Bound|Allocated|Unknown|minAvailable)\b")
 _RELEASING = frozenset({"Releasing", "Succeeded"})
@@ -53,6 +56,12 @@ class PodGroup(msgspec.Struct, frozen=True):
     succeeded: int
     failed: int
     conditions: tuple[GroupCondition, ...]
+    api: str = ""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is another scheduler's PodGroup, whose phases are its own."""
+        return bool(self.api) and not self.api.startswith("scheduling.volcano.sh/")
 
     @property
     def newest(self) -> GroupCondition | None:
@@ -104,6 +113,7 @@ def group_of(item: Json) -> PodGroup:
         running=_whole(status, "running"),
         succeeded=_whole(status, "succeeded"),
         failed=_whole(status, "failed"),
+        api=text_of(item.get("apiVersion")),
         conditions=tuple(_condition(condition) for condition in map(mapping, sequence(status.get("conditions")))),
     )
 

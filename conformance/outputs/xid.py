@@ -1,4 +1,7 @@
-"""The Xid table and the reader of kernel logs (facts 6.2: NVIDIA's Xid catalogue, immediate actions; forms of kernel lines)."""
+"""The Xid table and the reader of kernel logs.
+
+Facts: docs/facts/device-health.md#xid-actions, docs/facts/device-health.md#kernel-log.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ import msgspec
 from conformance.outputs.log_text import log_lines
 from conformance.outputs.unreadable import Unreadable
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})(?:, [^)]{0,64})?\):? {0,4}(\d{1,5})(?:,| |\Z)(.{0,1024})")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})(?:[, ][^)]{0,64})?\):? {0,4}(\d{1,5})(?:,| |\Z)(.{0,1024})")
+_OFF_THE_BUS = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]{4,20})\b.{0,200}fallen off the bus")
 _SXID = re.compile(r"nvidia-nvswitch\d{1,4}: SXid \(PCI:([0-9a-fA-F:.]{4,20})\): (\d{1,6}), (Fatal|Non-fatal)(.{0,1024})")
-_KERNEL = re.compile(r"\bNVRM: |\bnvidia-\w{1,16}: |\bkernel: |\A(?:<\d{1,3}>)?\[ {0,12}\d{1,12}\.\d{1,9}\] ")
+_KERNEL = re.compile(
+    r"\bNVRM: |\bnvidia-(?:nvswitch\d{0,4}|uvm|modeset|drm|peermem): |\bkernel: |\A(?:<\d{1,3}>)?\[ {0,12}\d{1,12}\.\d{1,9}\] "
+)
 _RECOVERY = re.compile(r"to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,64})\)")
 _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 
@@ -108,7 +114,7 @@ CATALOGUE: Mapping[int, XidEntry] = {
     code: XidEntry(code, action, klass, _NOTES.get(code, "")) for action, klass, text in _ROWS for code in _codes(text)
 }
 
-# Not taken for a device fault by the device plugin's own health watch (facts 6.2).
+# Not taken for a device fault by the device plugin's own health watch (docs/facts/device-plugin.md#health).
 PLUGIN_IGNORES: frozenset[int] = frozenset({13, 31, 43, 45, 68, 109})
 
 
@@ -143,6 +149,10 @@ def parse_kernel_log(text: str) -> list[XidEvent]:
         elif match := _SXID.search(line):
             klass = XidClass.FATAL if match[3] == "Fatal" else XidClass.INFO
             events.append(XidEvent(int(match[2]), match[1], match[4].lstrip(", ").strip(), "", klass, sxid=True))
+        elif match := _OFF_THE_BUS.search(line):
+            events.append(_event(79, match[1], line[match.start() :]))
+        elif "NVRM: Xid" in line or ": SXid" in line:
+            events.append(XidEvent(0, "?", line.strip()[:300], "", XidClass.UNKNOWN))  # a fault in words that nobody here knows
         kernel = kernel or bool(_KERNEL.search(line))
     if not events and not kernel:
         raise Unreadable("no kernel log line found")

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
-from fixtures import json_text, yaml_text
-from fixtures.json_text import NotJson
-from fixtures.models import Json
-from fixtures.yaml_text import NotYaml
+from fixtures.kubernetes.models import Json
+from fixtures.text import json_text, yaml_text
+from fixtures.text.json_text import NotJson
+from fixtures.text.yaml_text import NotYaml
 
+_BETWEEN = re.compile(r"\}[ \t]*\n[ \t]*\{")
 _LEADING = re.compile(r"\A(?:[ \t]*(?:[#$][^\n]*)?\n)*[ \t]*")
 
 
@@ -31,13 +32,24 @@ def load_objects(text: str) -> list[Json]:
         try:
             documents = [json_text.decode(stripped)]
         except NotJson as error:
-            raise Unreadable(f"malformed JSON: {_first_line(error)}") from error
+            documents = _stream(stripped)
+            if not documents:
+                raise Unreadable(f"malformed JSON: {_first_line(error)}") from error
     else:
         documents = _load_yaml(text)
     objects = [item for document in documents for item in _unpack(document)]
     if not objects:
         raise Unreadable("neither a JSON nor a YAML object found")
     return objects
+
+
+def _stream(text: str) -> list[Any]:
+    """Documents one behind another, as jq prints them; none where any is malformed."""
+    try:
+        documents = json_text.decode(f"[{_BETWEEN.sub('},{', text)}]") if _BETWEEN.search(text) else []
+    except NotJson:
+        return []
+    return list(documents)
 
 
 def looks_like_json(text: str) -> bool:
@@ -77,20 +89,3 @@ def _unpack(document: Any) -> Iterator[Json]:
             yield document
     elif isinstance(document, list):
         yield from (item for item in document if isinstance(item, dict))
-
-
-def mapping(value: Any) -> Json:
-    """``value`` when it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def sequence(value: Any) -> list[Any]:
-    """``value`` when it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def text_of(value: Any) -> str:
-    """``value`` as text: ``""`` for ``None`` and collections, ``true``/``false`` for booleans."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None or isinstance(value, dict | list) else str(value)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.plugin.gate import ExitCode
 from conformance.plugin.options import Options
-from fixtures.record import Report, Verdict
+from conformance.plugin.verdict import ExitCode
+from fixtures.verdict.record import Report, Verdict
 
 
 def read_baseline(options: Options) -> Report | None:
-    """The report that ``--baseline`` names; None without the option. Raises :class:`pytest.UsageError` when it is none."""
-    from reports.write import ReportError, load  # imported late: most runs have no baseline
+    """The report that ``--baseline`` names; None without the option. Raises :class:`pytest.UsageError` when it is not one."""
+    from reports.folder import ReportError, load  # imported late: most runs have no baseline
 
     if not options.baseline:
         return None
@@ -26,10 +26,10 @@ def read_baseline(options: Options) -> Report | None:
 
 def compare_with(baseline: Report, report: Report, accepted: Iterable[str]) -> None:
     """Write the regressions into ``report``. With one of them a run that passed has failed; a worse end of the run stays."""
-    from reports import diff  # imported late, as above
+    from reports.diff import runs  # imported late, as above
 
-    difference = diff.accept(diff.compare(baseline, report), accepted)
-    report.regressions = [diff.sentence(change) for change in diff.regressions(difference) if isinstance(change, diff.Change)]
+    difference = runs.accept(runs.compare(baseline, report), accepted)
+    report.regressions = [runs.sentence(change) for change in runs.regressions(difference) if isinstance(change, runs.Change)]
     if report.regressions and report.verdict is Verdict.PASSED:
         report.verdict = Verdict.FAILED
         if report.exit_code == ExitCode.CONFORMANT:

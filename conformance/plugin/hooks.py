@@ -1,10 +1,10 @@
-"""The order of things in a run: open the target, read it once, judge, report, decide."""
+"""The pytest hooks of a run, in their order: open the target, read it once, judge, report, decide the exit code."""
 
 from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from types import FrameType
 
@@ -12,25 +12,30 @@ import msgspec
 import pytest
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.needs import Needs
 from conformance.plugin import progress, selecting
 from conformance.plugin.baseline import read_baseline
-from conformance.plugin.gate import ExitCode
-from conformance.plugin.judging import EVIDENCE, REQUIREMENT, check_preconditions, conclude, failure_text
-from conformance.plugin.opening import Handover, check_policy_names, open_target, reopen
+from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, read_options
-from conformance.plugin.recording import chaos_record, created_keys, finish, prepare_folder
-from conformance.plugin.state import STATE, State
-from conformance.requirement import Requirement
-from fixtures import access, ownership, private_files
-from fixtures.collect import collect
-from fixtures.evidence import Evidence, Inconclusive, NotApplicable
-from fixtures.garbage import collect_rarely
-from fixtures.record import Access, Result, Verdict
-from fixtures.snapshot import Snapshot
+from conformance.plugin.recording import chaos_record, finish, prepare_folder
+from conformance.plugin.residue import created_keys
+from conformance.plugin.session import EVIDENCE, REQUIREMENT, SECONDS, STATE, State
+from conformance.plugin.settle import settle
+from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text
+from conformance.plugin.waves import Waves
+from conformance.policy.platforms import chosen_by_marks
+from conformance.requirement import Needs, Requirement
+from fixtures.cluster import access
+from fixtures.ownership import owned
+from fixtures.snapshot.collect import collect
+from fixtures.snapshot.state import Snapshot
+from fixtures.system import private_files
+from fixtures.system.garbage import collect_rarely
+from fixtures.verdict.findings import Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.record import Access, Result, Verdict
 
 WORKER_KEY = "gpu_conformance"
 RESULT_ATTRIBUTE = "gpu_conformance_result"
+WAVES = pytest.StashKey[Waves]()
 GROUP = "gpu-conformance-workload"
 """xdist group of everything that asks the cluster something: these run one after the other on one worker."""
 
@@ -58,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     options = read_options(config, catalogue)
     if worker:
-        handover = msgspec.json.decode(worker[WORKER_KEY].encode(), type=Handover)
+        handover = msgspec.json.decode(worker[WORKER_KEY].encode(), type=WorkerHandover)
         state = State(catalogue, options, handover.run_id, str(worker["workerid"]))
         state.opened = reopen(handover)
         state.snapshot = Snapshot.load(Path(handover.snapshot_file))
@@ -67,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
             state.opened.cluster.learn_versions(state.snapshot.versions, state.snapshot.unknown)
         state.needs = _needs(selecting.selected(catalogue, options), state)
     else:
-        state = State(catalogue, options, ownership.new_run_id())
+        state = State(catalogue, options, owned.new_run_id())
     config.stash[STATE] = state
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "loadgroup"  # so that the group of workload requirements stays on one worker
@@ -110,7 +115,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)
     if getattr(session.config.option, "tx", None):
-        _read_cluster(state, selecting.selected(state.catalogue, state.options))
+        _read_cluster(state, selecting.selected(state.catalogue, state.options), progress.teller(session.config))
         folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
         file = folder / "snapshot.msgpack"
         state.snapshot.save(file)
@@ -138,26 +143,39 @@ def _needs(requirements: Iterable[Requirement], state: State) -> Needs:
     writes: dict[str, list[str]] = {}
     for requirement in requirements:
         if requirement.access.rank <= state.options.access.rank:
-            for key in (*requirement.reads, *requirement.optional_reads):
+            for key in requirement.lists:
                 reads.setdefault(key, []).append(requirement.id)
             for right in requirement.writes:
                 writes.setdefault(right, []).append(requirement.id)
     return Needs(reads=reads, writes=writes)
 
 
-def _read_cluster(state: State, requirements: list[Requirement]) -> None:
+def _read_cluster(state: State, requirements: list[Requirement], say: Callable[[str], None]) -> None:
     """Read what the requirements need, once. Trouble with one kind, or with discovery, is the listing's."""
     state.needs = _needs(requirements, state)
     if state.opened.offline is not None:
         state.snapshot = state.opened.offline
+        _adopt_presets(state, say)
         return
     assert state.opened.cluster is not None
+    if state.options.settle:
+        settle(state.opened.cluster, state.opened.policy, state.opened.target.kubernetes_version, state.options.settle, say)
     state.snapshot = collect(
         state.opened.cluster, ["nodes", "pods", "namespaces", *state.needs.reads], version=state.opened.target.kubernetes_version
     )
     state.opened.target.cluster_uid = state.snapshot.cluster_uid
+    _adopt_presets(state, say)
     served = [key for key in created_keys(state) if state.opened.cluster.serves(key)]
     state.never_created = frozenset(key for key in served if access.refused(state.opened.cluster, key, access.REMOVAL_VERBS))
+
+
+def _adopt_presets(state: State, say: Callable[[str], None]) -> None:
+    """Lay the platform's presets below the owner's policy: those that were named, else those that the cluster's marks choose."""
+    left_open = not state.options.platform and not state.opened.policy.platform
+    if left_open and (found := chosen_by_marks(state.snapshot)):
+        state.opened.adopt(found)
+    for chosen in state.opened.presets:
+        say(f"platform: {chosen.name} ({chosen.why})")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -226,8 +244,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if state is None or requirement is None:
         return
     if not state.has_snapshot:
-        _read_cluster(state, [other.stash[REQUIREMENT] for other in item.session.items if REQUIREMENT in other.stash])
+        selected = [other.stash[REQUIREMENT] for other in item.session.items if REQUIREMENT in other.stash]
+        _read_cluster(state, selected, progress.teller(item.config))
     check_preconditions(requirement, state)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Let probes that do not disturb each other wait for their pods together."""
+    state = _state(pyfuncitem.config)
+    if state is None or REQUIREMENT not in pyfuncitem.stash:
+        return None
+    waves = pyfuncitem.config.stash.setdefault(WAVES, Waves(state))
+    return waves.call(pyfuncitem) or None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -243,7 +272,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if error is not None and not isinstance(error, Exception):
         return report
-    result = conclude(requirement, item.stash.get(EVIDENCE, None) or Evidence(), error, call.duration, state)
+    result = conclude(requirement, item.stash.get(EVIDENCE, None) or Evidence(), error, item.stash.get(SECONDS, call.duration), state)
     setattr(report, RESULT_ATTRIBUTE, msgspec.json.encode(result).decode())
     if result.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
         report.outcome, report.longrepr = "passed", None

@@ -1,30 +1,30 @@
-"""Opens what is judged: a live cluster, a saved snapshot, a local control plane or the embedded simulated cluster."""
+"""Opens the target of a run: a live cluster, a saved snapshot, a local control plane or the simulated cluster."""
 
 from __future__ import annotations
 
 import difflib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
-from conformance.policy import Policy
-from conformance.policy_file import PolicyError, build_policy, read_policy_file
-from fixtures.cluster import SIMULATED_MARK, Cluster
-from fixtures.models import Json
-from fixtures.record import Target, TargetKind
-from fixtures.simulator.scenario import ScenarioError
-from fixtures.snapshot import Snapshot
-from fixtures.snapshot_files import SnapshotError, load_files
-from fixtures.trouble import ClusterUnreachable
-
-if TYPE_CHECKING:
-    from fixtures.localcluster.local_cluster import LocalCluster
-    from fixtures.simulator.embedded import EmbeddedCluster
+from conformance.policy.model import Policy
+from conformance.policy.platforms import Chosen, PresetError, named
+from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.cluster.client import SIMULATED_MARK, Cluster
+from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.kubernetes.models import Json
+from fixtures.localcluster import interface as localcluster
+from fixtures.localcluster.interface import NotStartable
+from fixtures.simulator import interface as simulator
+from fixtures.simulator.interface import RunningCluster, ScenarioError, StartError
+from fixtures.snapshot.files import SnapshotError, load_files
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.record import Target, TargetKind
 
 DEFAULT_SCENARIO = "healthy"
 """The nodes of a local control plane whose scenario was not named."""
@@ -33,11 +33,15 @@ SIMULATED_PACE: Json = {"probes": {"windowSeconds": 1.0, "startSeconds": 30.0}}
 """The simulated programs react within tens of milliseconds: watching an absence for half a minute would prove no more."""
 
 
-LOCAL_PACE: Json = {"probes": {"windowSeconds": 2.0, "startSeconds": 60.0}}
-"""Real schedulers and controllers react within a second, the simulated nodes at once."""
+LOCAL_PACE: Json = {
+    "accelerators": {"newNodeMinutes": 0},
+    "operators": {"rolloutMinutes": 0},
+    "probes": {"windowSeconds": 2.0, "startSeconds": 60.0},
+}
+"""Real schedulers and controllers react within a second, the simulated nodes at once. Every node and pod was made a moment ago."""
 
 
-class Handover(msgspec.Struct, kw_only=True):
+class WorkerHandover(msgspec.Struct, kw_only=True):
     """What a worker needs to judge the same target as the controller; travels as JSON."""
 
     target: Target
@@ -47,20 +51,33 @@ class Handover(msgspec.Struct, kw_only=True):
     in_cluster: bool = False
     snapshot_file: str = ""
     folder: str = ""  # the run's own, for what vouches for it
-    policy: Json = {}
+    policy: Json = {}  # presets included
 
 
-class Opened:
-    """The target of a run. ``cluster`` is None for a saved snapshot."""
+class OpenTarget:
+    """The target of a run. ``cluster`` is None for a saved snapshot.
 
-    def __init__(self, target: Target, cluster: Cluster | None, policy: Policy, handover: Handover) -> None:
+    ``documents`` are what lies over the policy's defaults, the owner's last.
+    """
+
+    def __init__(
+        self, target: Target, cluster: Cluster | None, policy: Policy, handover: WorkerHandover, documents: tuple[Json, ...] = ()
+    ) -> None:
         self.target = target
         self.cluster = cluster
         self.policy = policy
         self.handover = handover
-        self.embedded: EmbeddedCluster | LocalCluster | None = None
+        self.documents = documents
+        self.presets: list[Chosen] = []
+        self.embedded: RunningCluster | None = None
         self.offline: Snapshot | None = None
         self.folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def adopt(self, presets: Sequence[Chosen]) -> None:
+        """Lay presets between the defaults and what the owner wrote. Raises :class:`PolicyError`."""
+        self.presets = list(presets)
+        self.policy = build_policy(*(one.policy for one in presets), *self.documents)
+        self.handover.policy = _document(self.policy)
 
     def close(self) -> None:
         """End the embedded or local cluster and drop temporary files."""
@@ -70,21 +87,35 @@ class Opened:
             self.folder.cleanup()
 
 
-def open_target(options: Options, run_id: str) -> Opened:
-    """Open the target the options name. Raises :class:`pytest.UsageError` with one line when it cannot be had."""
+def open_target(options: Options, run_id: str) -> OpenTarget:
+    """Open the target the options name. Raises :class:`pytest.UsageError` with one line when it cannot be opened."""
     try:
         document = read_policy_file(Path(options.policy)) if options.policy else {}
         if options.every_node:
             document = {**document, "probes": {**document.get("probes", {}), "everyNode": True}}
-        if options.snapshot:
-            return _open_snapshot(options, run_id, document)
-        if options.kubeconfig or options.in_cluster:
-            return _open_live(options, run_id, document)
-        if options.local:
-            return _open_local(options, run_id, document)
-        return _open_simulated(options, run_id, document)
-    except (ClusterUnreachable, ScenarioError, SnapshotError, PolicyError) as error:
+        presets = named(options.platform, "--platform") if options.platform else named_by(build_policy(document))
+        opened = _open(options, run_id, document)
+        if presets:
+            opened.adopt(presets)
+        return opened
+    except (ClusterUnreachable, ScenarioError, SnapshotError, PolicyError, PresetError) as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def named_by(policy: Policy) -> list[Chosen]:
+    """The presets that a policy names; none where it leaves the choice to the cluster's marks. Raises :class:`PresetError`."""
+    names = policy.platform.split(",") if isinstance(policy.platform, str) else policy.platform
+    return named((name.strip() for name in names if name.strip()), "the policy's platform")
+
+
+def _open(options: Options, run_id: str, document: Json) -> OpenTarget:
+    if options.snapshot:
+        return _open_snapshot(options, run_id, document)
+    if options.kubeconfig or options.in_cluster:
+        return _open_live(options, run_id, document)
+    if options.local:
+        return _open_local(options, run_id, document)
+    return _open_simulated(options, run_id, document)
 
 
 def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
@@ -93,8 +124,8 @@ def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
     for area in policy.gate.areas:
         if area not in areas:
             near = difflib.get_close_matches(area.upper(), areas, n=1, cutoff=0.4)
-            told = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
-            raise pytest.UsageError(f"policy: gate.areas: unknown area {area!r}; {told}")
+            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
+            raise pytest.UsageError(f"policy: gate.areas: unknown area {area!r}; {hint}")
     for id_ in policy.required:
         try:
             catalogue.get(id_)
@@ -102,88 +133,83 @@ def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
             raise pytest.UsageError(f"policy: required: {error}") from None
 
 
-def reopen(handover: Handover) -> Opened:
+def reopen(handover: WorkerHandover) -> OpenTarget:
     """Open the controller's target in a worker."""
     cluster = None
     if handover.in_cluster:
         cluster = Cluster.in_cluster()
     elif handover.kubeconfig:
         cluster = Cluster.from_kubeconfig(Path(handover.kubeconfig), handover.context)
-    return Opened(handover.target, cluster, build_policy(handover.policy), handover)
+    return OpenTarget(handover.target, cluster, build_policy(handover.policy), handover)
 
 
-def _open_live(options: Options, run_id: str, document: Json) -> Opened:
+def _open_live(options: Options, run_id: str, document: Json) -> OpenTarget:
     cluster = Cluster.in_cluster() if options.in_cluster else Cluster.from_kubeconfig(Path(options.kubeconfig), options.context)
     target = _target(cluster, TargetKind.LIVE)
-    handover = Handover(
+    handover = WorkerHandover(
         target=target,
         run_id=run_id,
         kubeconfig=options.kubeconfig,
         context=options.context,
         in_cluster=options.in_cluster,
-        policy=document,
+        policy=_document(build_policy(document)),
     )
-    return Opened(target, cluster, build_policy(document), handover)
+    return OpenTarget(target, cluster, build_policy(document), handover, (document,))
 
 
-def _open_snapshot(options: Options, run_id: str, document: Json) -> Opened:
+def _open_snapshot(options: Options, run_id: str, document: Json) -> OpenTarget:
     snapshot = load_files(Path(options.snapshot))
     target = Target(kind=TargetKind.SNAPSHOT, server=options.snapshot, cluster_uid=snapshot.cluster_uid)
-    opened = Opened(target, None, build_policy(document), Handover(target=target, run_id=run_id, policy=document))
+    policy = build_policy(document)
+    opened = OpenTarget(target, None, policy, WorkerHandover(target=target, run_id=run_id, policy=_document(policy)), (document,))
     opened.offline = snapshot
     return opened
 
 
-def _open_simulated(options: Options, run_id: str, document: Json) -> Opened:
-    from fixtures.simulator.embedded import EmbeddedCluster, EmbeddedError  # imported late: a live run does not need it
-
+def _open_simulated(options: Options, run_id: str, document: Json) -> OpenTarget:
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
     embedded = None
     try:
-        embedded = EmbeddedCluster.start(options.simulate, Path(folder.name))
+        embedded = simulator.start(options.simulate, Path(folder.name))
         cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
         target = _target(cluster, TargetKind.SIMULATED)
         target.scenario, target.defects = embedded.scenario, list(embedded.defects)
-        policy = build_policy(SIMULATED_PACE, embedded.policy, document)
-        handover = Handover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
-        opened = Opened(target, cluster, policy, handover)
+        documents = (SIMULATED_PACE, embedded.policy, document)
+        policy = build_policy(*documents)
+        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(embedded.kubeconfig), policy=_document(policy))
+        opened = OpenTarget(target, cluster, policy, handover, documents)
     except BaseException as error:
         if embedded is not None:
             embedded.stop()
         folder.cleanup()
-        if isinstance(error, EmbeddedError):
+        if isinstance(error, StartError):
             pytest.exit(f"gpu-conformance: {error}", returncode=3)
         raise
     opened.embedded, opened.folder = embedded, folder
     return opened
 
 
-def _open_local(options: Options, run_id: str, document: Json) -> Opened:
-    from fixtures.localcluster.binaries import BinariesMissing  # imported late, as above
-    from fixtures.localcluster.certificates import CertificateError
-    from fixtures.localcluster.controlplane import LocalClusterError
-    from fixtures.localcluster.local_cluster import LocalCluster
-    from fixtures.localcluster.release import UnknownMinor
-
+def _open_local(options: Options, run_id: str, document: Json) -> OpenTarget:
     folder = tempfile.TemporaryDirectory(prefix="gpu-conformance-")
     local = None
     try:
         bin_dir = Path(options.local_bin) if options.local_bin else None
-        local = LocalCluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
+        local = localcluster.start(options.local, options.simulate or DEFAULT_SCENARIO, Path(folder.name), bin_dir)
         cluster = Cluster.from_kubeconfig(local.kubeconfig)
         target = _target(cluster, TargetKind.LOCAL)
         target.scenario, target.defects, target.notes = local.scenario, list(local.defects), list(local.warnings)
         target.components = list(local.components)
-        policy = build_policy(LOCAL_PACE, local.policy, document)
-        handover = Handover(target=target, run_id=run_id, kubeconfig=str(local.kubeconfig), policy=_document(policy))
-        opened = Opened(target, cluster, policy, handover)
+        documents = (LOCAL_PACE, local.policy, document)
+        policy = build_policy(*documents)
+        handover = WorkerHandover(target=target, run_id=run_id, kubeconfig=str(local.kubeconfig), policy=_document(policy))
+        opened = OpenTarget(target, cluster, policy, handover, documents)
     except BaseException as error:
         if local is not None:
             local.stop()
         folder.cleanup()
-        if isinstance(error, BinariesMissing | UnknownMinor | CertificateError):
+        if isinstance(error, NotStartable):
             raise pytest.UsageError(f"--local: {error}") from None
-        if isinstance(error, LocalClusterError):
+        if isinstance(error, StartError):
             pytest.exit(f"gpu-conformance: {error}", returncode=3)
         raise
     opened.embedded, opened.folder = local, folder

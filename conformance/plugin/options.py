@@ -1,4 +1,4 @@
-"""The command line of the suite. What is wrong on it is one line and exit code 4."""
+"""The suite's pytest options. A wrong one is reported in one line, with exit code 4."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
-from fixtures.localcluster.release import DEFAULT_MINOR
-from fixtures.record import Access, Level
+from fixtures.localcluster.interface import DEFAULT_MINOR
+from fixtures.verdict.record import Access, Level
 
 GROUP = "gpu-conformance"
 TARGETS = "--kubeconfig FILE, --in-cluster, --snapshot PATH, --simulate SCENARIO, --local[=MINOR]"
@@ -37,6 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     report_dir: str = ""
     every_node: bool = False
+    platform: tuple[str, ...] = ()  # presets by name; empty: the cluster's marks choose
+    settle: float = 0.0  # seconds to wait for changes under way
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -45,44 +47,62 @@ def add_options(parser: pytest.Parser) -> None:
     What takes a value is None where it was not given, so that an empty value can be told from none.
     """
     group = parser.getgroup(GROUP, "GPU cluster conformance")
-    group.addoption("--kubeconfig", metavar="FILE", help="a live cluster: its kubeconfig (never taken from the environment)")
+    group.addoption("--kubeconfig", metavar="FILE", help="judge a live cluster, by its kubeconfig (never taken from the environment)")
     group.addoption("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
-    group.addoption("--in-cluster", action="store_true", help="the cluster this process runs in, as its ServiceAccount")
+    group.addoption("--in-cluster", action="store_true", help="judge the cluster that this process runs in, as its ServiceAccount")
     group.addoption(
         "--snapshot",
         metavar="PATH",
-        help="offline: file or folder of 'kubectl get' output; a full one: gpu-conformance list --snapshot-command",
+        help="judge a file or folder of 'kubectl get' output, offline; gpu-conformance list --snapshot-command prints how to save one",
     )
-    group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", help="the embedded simulated cluster")
+    group.addoption("--simulate", metavar="SCENARIO[,DEFECT...]", help="judge the embedded simulated cluster")
     group.addoption(
         "--local",
         metavar="MINOR",
         nargs="?",
         const=DEFAULT_MINOR,
-        help=f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate; 'make local' builds it",
+        help=f"judge real Kubernetes processes (default: {DEFAULT_MINOR}) with the nodes of --simulate; 'make local' builds them",
     )
     group.addoption(
         "--local-bin",
         metavar="DIR",
-        help="folder with etcd and the Kubernetes programs for --local; Volcano's or Kueue's run from there too, instead of look-alikes",
+        help="folder with etcd and the Kubernetes programs for --local; real Volcano or Kueue programs in it replace the stand-ins",
     )
-    group.addoption("--policy", metavar="FILE", help="what the owner expects of the cluster (YAML)")
-    group.addoption("--read-only", action="store_true", help="'read' requirements only: nothing is created, not even as dry-run")
-    group.addoption("--access", choices=[str(a) for a in Access], help="ceiling of access; default: workload")
-    group.addoption("--level", choices=["must", "should"], default="should", help="'must' leaves the SHOULD requirements out")
-    group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="these requirements and areas only")
-    group.addoption("--require", metavar="ID[,ID...]", action="append", default=[], help="these must judge something, or fail")
-    group.addoption("--min-judged", metavar="N", help="fewer requirements judged than this are inconclusive; default: gate.minimumJudged")
-    group.addoption("--every-node", action="store_true", help="probes ask every free accelerator node; default: one of every product")
-    group.addoption("--baseline", metavar="REPORT", help="an earlier report.json (or its folder): what is worse than there fails the run")
+    group.addoption("--policy", metavar="FILE", help="what you expect of the cluster (YAML)")
+    group.addoption(
+        "--platform",
+        metavar="NAME[,NAME]",
+        action="append",
+        default=[],
+        help="add these presets to the policy's defaults (eks, gke, openshift, ...; none); default: the cluster's own marks choose",
+    )
+    group.addoption("--read-only", action="store_true", help="judge 'read' requirements only; create nothing, not even as dry-run")
+    group.addoption("--access", choices=[str(a) for a in Access], help="the most that the run may do; default: workload")
+    group.addoption("--level", choices=["must", "should"], default="should", help="'must' leaves out SHOULD requirements; default: should")
+    group.addoption("--only", metavar="ID|AREA[,...]", action="append", default=[], help="judge these requirements and areas only")
+    group.addoption(
+        "--require",
+        metavar="ID[,ID...]",
+        action="append",
+        default=[],
+        help="requirements that must judge something: if one finds nothing to judge, it fails",
+    )
+    group.addoption(
+        "--min-judged", metavar="N", help="exit code 10 if fewer requirements are judged; default: gate.minimumJudged of the policy"
+    )
+    group.addoption("--every-node", action="store_true", help="probe every free accelerator node; default: one node of every product")
+    group.addoption(
+        "--settle", metavar="SECONDS", help="wait so long for roll-outs and changes under way to end, then judge; default: judge at once"
+    )
+    group.addoption("--baseline", metavar="REPORT", help="an earlier report.json (or its folder): the run fails if something got worse")
     group.addoption(
         "--accept-not-judged",
         metavar="GLOB",
         action="append",
         default=[],
-        help="what the baseline judged and this run need not: requirement, area or subject ('NET', 'Node gpu-3')",
+        help="accept that a requirement, area or subject of the baseline is no longer judged ('NET', 'Node gpu-3')",
     )
-    group.addoption("--report-dir", metavar="DIR", help="default: out/<run id>, with out/latest pointing at it")
+    group.addoption("--report-dir", metavar="DIR", help="folder of the report; default: out/<run id>, and out/latest points at it")
 
 
 NAMES = (
@@ -93,10 +113,12 @@ NAMES = (
     "local",
     "local_bin",
     "policy",
+    "platform",
     "report_dir",
     "only",
     "require",
     "min_judged",
+    "settle",
     "baseline",
     "accept_not_judged",
 )
@@ -142,7 +164,11 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         accept_not_judged=tuple(option.accept_not_judged),
         report_dir=option.report_dir or "",
         every_node=option.every_node,
+        platform=_split(option.platform),
+        settle=float(_count("--settle", option.settle, "seconds") or 0),
     )
+    if options.settle and options.snapshot:
+        raise pytest.UsageError("--settle: a saved snapshot does not change; take another one later")
     if options.accept_not_judged and not options.baseline:
         raise pytest.UsageError("--accept-not-judged needs --baseline")
     _check_names(catalogue, options)
@@ -186,12 +212,12 @@ def _check_names(catalogue: Catalogue, options: Options) -> None:
         raise pytest.UsageError(f"--require {missing[0]}: --only {','.join(options.only)} leaves it out")
 
 
-def _count(flag: str, text: str | None) -> int | None:
-    """A number of requirements; None where the option was not given. Raises :class:`pytest.UsageError`."""
+def _count(flag: str, text: str | None, unit: str = "requirements") -> int | None:
+    """A whole number; None where the option was not given. Raises :class:`pytest.UsageError`."""
     if text is None:
         return None
     if not (text.strip().isascii() and text.strip().isdigit()):
-        raise pytest.UsageError(f"{flag} {text}: expected a whole number of requirements")
+        raise pytest.UsageError(f"{flag} {text}: expected a whole number of {unit}")
     return int(text)
 
 

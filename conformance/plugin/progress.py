@@ -1,14 +1,16 @@
-"""What a run shows on the terminal: what is judged, a line per requirement, the summary at the end."""
+"""What a run prints on the terminal: its target, one line per requirement, the summary."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conformance.plugin.state import State
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report, Result, TargetKind, Verdict
+from conformance.plugin.session import State
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, Result, TargetKind, Verdict
 
 REPORT = pytest.StashKey[Report]()
 VERDICT = pytest.StashKey[str]()
@@ -52,6 +54,21 @@ def prepare(config: pytest.Config) -> None:
         reporter._show_progress_info = False
 
 
+def teller(config: pytest.Config) -> Callable[[str], None]:
+    """Prints a sentence on the terminal at once, fit for one line, also while pytest captures output."""
+    from reports.safe_text import one_line  # imported late: most runs say nothing
+
+    reporter, capture = (config.pluginmanager.getplugin(name) for name in ("terminalreporter", "capturemanager"))
+
+    def tell(words: str) -> None:
+        if reporter is None or config.option.verbose < 0:
+            return
+        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+            reporter.write_line(one_line(words))
+
+    return tell
+
+
 def show(config: pytest.Config, result: Result, count: int, planned: int) -> None:
     """One requirement's line."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
@@ -67,7 +84,7 @@ def show(config: pytest.Config, result: Result, count: int, planned: int) -> Non
 
 def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> str:
     """The tables of areas and experiments, then what needs attention. Returns the verdict's line: it is for the very end."""
-    from reports.terminal import summary as render  # imported late: rich is not needed before
+    from reports.terminal.summary import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
     reporter.write_line("")

@@ -1,4 +1,4 @@
-"""Which requirements a run is about: by level, ``--only``, ``-k``, ``-m`` and paths; and what left the others out."""
+"""Which requirements a run judges, by ``--level``, ``--only``, ``-k``, ``-m`` and paths, and which option left out the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from conformance.catalogue import Catalogue
 from conformance.plugin.options import Options
 from conformance.requirement import Requirement
-from fixtures.record import Level
+from fixtures.verdict.record import Level
 
 
 def left_out(requirement: Requirement, options: Options) -> str:

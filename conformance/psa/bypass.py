@@ -1,16 +1,22 @@
-"""PSA-05: ways around the device plugin in tenants' pods."""
+"""PSA-05: ways around the device plugin in tenants' pods and templates."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any
+from collections.abc import Collection, Iterator
 
-from conformance.places import runtime_classes
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, bad, not_judged, ok
-from fixtures.models import Container, Pod
+from conformance.devices.free_devices import runtime_classes
+from conformance.psa.environments import Environments, secrets_taken, takes_config
+from conformance.psa.host_fabric import by_host
+from conformance.psa.host_volumes import HostVolumes, claims_volume
+from conformance.psa.reach import Reach
+from conformance.scope.pod_templates import templates
+from conformance.scope.reserved_devices import granted
+from conformance.scope.scope import Scope
+from conformance.scope.template import Template, demand_of, unread
+from fixtures.kubernetes.models import Container
+from fixtures.kubernetes.untyped import mapping
+from fixtures.verdict.findings import Finding, allowed, bad, not_judged, ok, undecided
 
 SOURCE = "pod.spec"
 EXPECTED = "devices through the device plugin or a claim only"
@@ -18,11 +24,11 @@ RUNTIME_CLASS = "nvidia"
 
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
 HARMLESS = frozenset({"", "void", "none"})
-"""Values that give no device: they close the door instead of opening it."""
+"""Values that give no device: they close the door instead of opening it (docs/facts/container-runtimes.md#device-variables)."""
 
 DEVICE_LIST = "/var/run/nvidia-container-devices"
 """NVIDIA's container runtime grants the device that a mount below this folder names, where
-``accept-nvidia-visible-devices-as-volume-mounts`` is set (NVIDIA Container Toolkit, ``config.toml``)."""
+``accept-nvidia-visible-devices-as-volume-mounts`` is set (docs/facts/container-runtimes.md#device-mounts)."""
 
 _SOCKETS = (
     "/run/containerd/containerd.sock",
@@ -38,97 +44,114 @@ _DEVICES = frozenset({"dri", "kfd", "vfio", "infiniband"})
 _DEVICE_PREFIXES = ("nvidia", "neuron", "accel")
 
 
-class Environments:
-    """What ConfigMaps of tenants put into the environment of containers that take all of their keys (``envFrom``)."""
+def check_bypass(scope: Scope) -> Iterator[Finding]:
+    """PSA-05: no pod and no template of a tenant bypasses the device plugin to reach devices, whether it asks for one or not."""
+    ways = _Ways(scope)
+    for template in templates(scope):
+        if template.trouble:
+            if not template.namespace or scope.is_tenant(template.namespace):
+                yield unread(template)
+        elif scope.is_tenant(template.namespace):
+            yield _judge(scope, ways, template)
+
+
+class _Ways:
+    """What of a cluster decides whether a pod's fields open a device."""
 
     def __init__(self, scope: Scope) -> None:
-        self._snapshot = scope.snapshot
-
-    @cached_property
-    def _data(self) -> dict[tuple[str, str], Mapping[str, str]]:
-        return {(config.namespace, config.name): config.data or {} for config in self._snapshot.configmaps}
-
-    @property
-    def known(self) -> bool:
-        """Whether ConfigMaps were read: a saved snapshot may not hold them."""
-        return self._snapshot.served("configmaps")
-
-    def variables(self, namespace: str, sources: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-        """Guarded variables by name: value and the ConfigMap it is from. The last source that has a key wins; Secrets are never read."""
-        found = {}
-        for source in sources:
-            config, prefix = str(_mapping(source.get("configMapRef")).get("name") or ""), str(source.get("prefix") or "")
-            data = self._data.get((namespace, config), {}) if config else {}
-            for name in VARIABLES:
-                if name.startswith(prefix) and (value := data.get(name.removeprefix(prefix))) is not None:
-                    found[name] = value, config
-        return found
+        self.classes = {RUNTIME_CLASS, *(name for name, handler in runtime_classes(scope).items() if handler.startswith("nvidia"))}
+        self.environments = Environments(scope.snapshot, VARIABLES)
+        self.volumes = HostVolumes(scope.snapshot)
+        self.reach = Reach(scope)
+        self.scope = scope
 
 
-def check_bypass(scope: Scope) -> Iterator[Finding]:
-    """PSA-05: no pod of a tenant reaches devices past the device plugin, whether it asks for one or not."""
-    classes = {RUNTIME_CLASS, *(name for name, handler in runtime_classes(scope).items() if handler.startswith("nvidia"))}
-    environments = Environments(scope)
-    for pod in scope.snapshot.pods:
-        if not pod.finished and scope.is_tenant(pod.namespace):
-            asking = scope.asking_of(pod)
-            found = list(bypasses(pod, environments, asks_device=asking.devices or bool(asking.unknown), device_classes=classes))
-            if found:
-                first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-                message = f"{first}: it can use devices that were granted to others, and nothing counts them"
-                yield bad(subject(pod), "; ".join(found)[:1500], EXPECTED, SOURCE, message[:600] + scope.platform.advice(pod.namespace))
-            elif not environments.known and any(_takes_config(container) for container in pod.spec.every_container()):
-                reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
-                yield not_judged(subject(pod), reason, SOURCE)
-            else:
-                yield ok(subject(pod), "none of the known bypasses", EXPECTED, SOURCE)
+def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
+    source = template.path if not template.live else SOURCE
+    demand = demand_of(scope, template)
+    if found := list(bypasses(template, ways, asks_device=demand.devices or bool(demand.unknown))):
+        if by_host(scope, template):
+            message = "the policy lets it reach the fabric through the host, and it takes every device of its node"
+            return allowed(template.place, message=message, source="policy tenants.hostRdma")
+        first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+        message = f"{first}: it can use devices that were granted to others, and no quota counts that"
+        return bad(
+            template.place,
+            observed="; ".join(found)[:1500],
+            expected=EXPECTED,
+            source=source,
+            message=message[:600] + scope.platform.advice(template.namespace),
+        )
+    if doubts := list(_doubts(ways, template, asks_device=demand.devices)):
+        return undecided(template.place, message=doubts[0][:600], source=source)
+    if not ways.environments.known and any(map(takes_config, template.spec.every_container())):
+        reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
+        return not_judged(template.place, message=reason, source=source)
+    if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.spec.volumes or ())):
+        return not_judged(template.place, message=f"it mounts a claim, and the snapshot holds no {lacking}", source=source)
+    return ok(template.place, observed="none of the known bypasses", expected=EXPECTED, source=source)
 
 
-def bypasses(pod: Pod, environments: Environments, *, asks_device: bool, device_classes: set[str]) -> Iterator[str]:
+def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[str]:
     """Each bypass in words of its own."""
-    spec = pod.spec
+    spec = template.spec
+    given = granted(ways.scope, template.pod) if template.pod is not None else frozenset[str]()
     for container in spec.every_container():
-        if _mapping(container.security_context).get("privileged") is True:
+        if mapping(container.security_context).get("privileged") is True:
             yield f"container {container.name} is privileged and sees every device of the node"
-        yield from _variables(container)
-        if container.env_from and environments.known:
-            yield from _shared_variables(pod.namespace, container, environments)
+        yield from _variables(container, ways.environments, template.namespace, given)
+        if container.env_from and ways.environments.known:
+            yield from _shared_variables(template.namespace, container, ways.environments, given)
         for mount in container.volume_mounts or ():
             if listed_device(mount.get("mountPath")):
                 yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
     for volume in spec.volumes or ():
-        path = _mapping(volume.get("hostPath")).get("path")
+        path = mapping(volume.get("hostPath")).get("path")
         if isinstance(path, str) and (what := exposed_by(path)):
             yield f"volume {volume.get('name')} mounts hostPath {path[:200]}: {what}"
+        held = ways.volumes.behind(volume, template)
+        if held and (what := exposed_by(held.path)):
+            yield f"volume {volume.get('name')} mounts {held.path[:200]} of the host through PersistentVolume {held.name}{held.how}: {what}"
     if spec.host_ipc:
         yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
-    if spec.runtime_class_name in device_classes and not asks_device:
+    whole = spec.containers or not template.partial
+    if spec.runtime_class_name in ways.classes and not asks_device and whole:
         yield f"runtimeClassName {spec.runtime_class_name} without a device lets the image's NVIDIA_VISIBLE_DEVICES choose"
-    for key, value in pod.metadata.annotation.items():
+    for key, value in template.annotations.items():
         if key.startswith("cdi.k8s.io/"):
             yield f"annotation {key}={value[:100]} asks the container runtime for CDI devices"
 
 
-def _variables(container: Container) -> Iterator[str]:
+def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[str]:
+    """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
+    if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
+        yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
+    for container in template.spec.every_container():
+        unread = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
+        if unread and ways.reach.accelerators(template.spec, asks_device=asks_device):
+            what = f"takes every key of Secret {unread[0][:253]} (envFrom), which is never read: one may be {VARIABLES[0]}"
+            yield f"container {container.name} {what}; let it name single keys (valueFrom.secretKeyRef)"
+
+
+def _variables(container: Container, environments: Environments, namespace: str, given: Collection[str]) -> Iterator[str]:
     for entry in container.env or ():
         name, value = entry.get("name"), entry.get("value")
         if name not in VARIABLES:
             continue
-        if "valueFrom" in entry:
+        if "valueFrom" in entry and given and environments.known:
+            if (found := environments.of_key(namespace, entry["valueFrom"]).strip()) not in (*HARMLESS, *given):
+                yield f"container {container.name} takes {name}={found[:100]} from elsewhere, and its reservation holds another device"
+        elif "valueFrom" in entry:
             yield f"container {container.name} takes {name} from elsewhere"
         elif str(value or "").strip() not in HARMLESS:
             yield f"container {container.name} sets {name}={str(value)[:100]} by hand"
 
 
-def _shared_variables(namespace: str, container: Container, environments: Environments) -> Iterator[str]:
+def _shared_variables(namespace: str, container: Container, environments: Environments, given: Collection[str]) -> Iterator[str]:
     stated = {entry.get("name") for entry in container.env or ()}  # ``env`` wins over ``envFrom``
     for name, (value, config) in environments.variables(namespace, container.env_from or ()).items():
-        if name not in stated and value.strip() not in HARMLESS:
+        if name not in stated and value.strip() not in (*HARMLESS, *given):
             yield f"container {container.name} takes {name}={value[:100]} from ConfigMap {config}"
-
-
-def _takes_config(container: Container) -> bool:
-    return any("configMapRef" in source for source in container.env_from or ())
 
 
 def listed_device(path: object) -> str:
@@ -165,7 +188,3 @@ def exposed_by(path: str) -> str:
 
 def _overlaps(path: str, guarded: str) -> bool:
     return path == guarded or guarded.startswith(path + "/") or path.startswith(guarded + "/")
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from conformance.scope import Scope
-from fixtures.podsecurity import Level
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.podsecurity import Level
 
 _MINOR = re.compile(r"v?1\.(\d{1,3})\b")
 

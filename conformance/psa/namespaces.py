@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from conformance.psa.levels import required_level
-from conformance.scope import Scope, subject
-from fixtures.evidence import Finding, Outcome, bad, not_judged
-from fixtures.models import Namespace
-from fixtures.podsecurity import LATEST, policy_of
+from conformance.psa.levels import required_level, server_minor
+from conformance.psa.pinned_versions import let_through
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Namespace
+from fixtures.kubernetes.podsecurity import LATEST, Level, policy_of
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged
 
 PREFIX = "pod-security.kubernetes.io/"
 SOURCE = f"labels {PREFIX}*"
@@ -23,7 +25,7 @@ def check_enforcement(scope: Scope) -> Iterator[Finding]:
             continue
         if namespace.name == DEFAULT and DEFAULT not in used and DEFAULT not in scope.policy.tenants.namespaces:
             message = "every cluster has this namespace; it holds no pod and the policy does not name it"
-            yield not_judged(subject(namespace), message, "pods")
+            yield not_judged(subject(namespace), message=message, source="pods")
         else:
             yield _judge(scope, namespace)
 
@@ -31,25 +33,47 @@ def check_enforcement(scope: Scope) -> Iterator[Finding]:
 def _judge(scope: Scope, namespace: Namespace) -> Finding:
     about = subject(namespace)
     if namespace.metadata.deletion_timestamp:
-        return not_judged(about, "the namespace is being deleted and takes no new pods", "metadata.deletionTimestamp")
+        return not_judged(
+            about,
+            message="the namespace is being deleted and takes no new pods",
+            source="metadata.deletionTimestamp",
+        )
     required = required_level(scope, namespace.name)
     labels = namespace.metadata.label
     effective, errors = policy_of(labels)
     observed = _shown(labels)
+    if required is Level.PRIVILEGED:
+        return Finding(about, Outcome.OK, observed, "nothing: the policy asks for privileged, which forbids nothing", SOURCE)
     expected = f"{PREFIX}enforce={required} or stricter"
     wrong = [error for error in errors if error.label == f"{PREFIX}enforce"]
     if wrong:
         message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so what is enforced is not what was meant"
-        return bad(about, observed, expected, SOURCE, message)
+        return bad(about, observed=observed, expected=expected, source=SOURCE, message=message)
+    if effective.enforce.level is Level.PRIVILEGED and matches(namespace.name, scope.policy.tenants.ipc_lock):
+        message = f"the policy lets its RDMA pods add IPC_LOCK, which only privileged admits; PSA-02 holds its device pods to {required}"
+        return allowed(about, message=message, source="policy tenants.ipcLock")
+    if effective.enforce.level.strictness < required.strictness and matches(namespace.name, scope.policy.tenants.host_rdma):
+        message = "the policy lets its device pods use the host's network and be privileged; PSA-05 holds them to whole nodes"
+        return allowed(about, message=message, source="policy tenants.hostRdma")
+    if effective.enforce.level is Level.PRIVILEGED and scope.platform.openshift:
+        message = "OpenShift admits its pods by SecurityContextConstraints, which are not read; PSA-02 judges its device pods"
+        return not_judged(about, message=message, source=SOURCE)
     if f"{PREFIX}enforce" not in labels:
         message = "no enforce label, so the API server's default applies (privileged unless its configuration says otherwise)"
         message += scope.platform.advice(namespace.name)
-        return bad(about, observed, expected, SOURCE, message)
+        return bad(about, observed=observed, expected=expected, source=SOURCE, message=message)
     if effective.enforce.level.strictness < required.strictness:
         message = f"it enforces {effective.enforce.level} where the policy asks {required}, so pods beyond {required} are admitted"
         message += scope.platform.advice(namespace.name)
-        return bad(about, observed, expected, SOURCE, message)
-    return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(_advice(labels, [error.label for error in errors])))
+        return bad(about, observed=observed, expected=expected, source=SOURCE, message=message)
+    gap = let_through(required, effective.enforce, server_minor(scope))
+    if gap.old:
+        message = (
+            f"{effective.enforce} admits pods that {required} refuses today ({listed(gap.old, 8)}): a pinned version keeps its old rules"
+        )
+        return bad(about, observed=observed, expected=expected, source=SOURCE, message=message)
+    advice = _advice(labels, [error.label for error in errors], gap.new)
+    return Finding(about, Outcome.OK, observed, expected, SOURCE, "; ".join(advice))
 
 
 def _shown(labels: dict[str, str]) -> str:
@@ -57,11 +81,13 @@ def _shown(labels: dict[str, str]) -> str:
     return ", ".join(found)[:300] or "no Pod Security label"
 
 
-def _advice(labels: dict[str, str], wrong: list[str]) -> Iterator[str]:
+def _advice(labels: dict[str, str], wrong: list[str], newer: Sequence[str]) -> Iterator[str]:
     """The SHOULD part: it is said, and fails nothing."""
     version = labels.get(f"{PREFIX}enforce-version", LATEST)
     if version == LATEST or f"{PREFIX}enforce-version" in wrong:
         yield "enforce-version should be pinned (v1.NN): with latest an upgrade of the control plane changes what is refused"
+    if newer:
+        yield f"{version} does not know yet: {listed(newer)}; pin a newer version when its workloads are ready"
     missing = [mode for mode in ("warn", "audit") if f"{PREFIX}{mode}" not in labels]
     if missing:
         yield f"{' and '.join(missing)} should be set too, so that refusals are seen before they happen"

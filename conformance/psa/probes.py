@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.asked_nodes import Asked, choose, in_turns, per_node
-from conformance.iso.asking import Ran, pinned, run
-from conformance.iso.judging import SOURCE, sight_of
-from conformance.iso.sight import LOOK
-from conformance.places import Place, listable, offers, unlistable
+from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.running import ProbeResult, pinned_pod, run_pods
+from conformance.probes.visible_devices import LIST_SCRIPT, SOURCE, visible_to
 from conformance.psa.levels import server_minor
-from conformance.scope import Scope
-from fixtures.cluster import Answer
-from fixtures.evidence import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
-from fixtures.models import Json
-from fixtures.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, parse_rejection, policy_of
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
 
 
 class Dryrun(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +35,10 @@ class Dryrun(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe_refusal(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """PSA-03: dry-run of a root CUDA pod and of the compliant one, in the run's own namespace and in every enforcing tenant's."""
-    places = offers(scope)
+    places = usable_places(scope)
     if not places:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device, so there is no device pod to ask about")
-    compliant = pinned(scope, places[0].node, "psa-03-compliant", LOOK, resources={places[0].resource: 1})
+    compliant = pinned_pod(scope, places[0].node, "psa-03-compliant", LIST_SCRIPT, resources={places[0].resource: 1})
     root = root_pod(compliant)
     for namespace, enforced in _enforcing(scope, workspace):
         violations = evaluate(root["spec"], {}, enforced.level, enforced.version, server_minor=server_minor(scope))
@@ -88,16 +87,26 @@ def judge_refusal(seen: Dryrun) -> Finding:
     if refused.ok:
         what = "and the control too" if seen.control.ok else f"although the control got {seen.control.status}"
         message = f"the root CUDA pod is accepted {what}, so the label {seen.enforced} enforces nothing here"
-        return bad(subject, observed, expected, source, message)
+        return bad(subject, observed=observed, expected=expected, source=source, message=message)
     rejection = parse_rejection(refused.message)
     if refused.status != 403 or rejection is None or not rejection.denied:
-        return undecided(subject, f"the root pod was refused, but not by Pod Security: {observed}", source)
+        return undecided(
+            subject,
+            message=f"the root pod was refused, but not by Pod Security: {observed}",
+            source=source,
+        )
     if set(rejection.reasons) != set(seen.predicted) or rejection.level is not seen.enforced.level:
         missing = set(seen.predicted) - set(rejection.reasons)
         extra = set(rejection.reasons) - set(seen.predicted)
         parts = [f"missing {', '.join(sorted(missing))}" if missing else "", f"not predicted {', '.join(sorted(extra))}" if extra else ""]
         detail = "; ".join(part for part in parts if part) or f"level {rejection.level}"
-        return bad(subject, observed, expected, source, f"the refusal is not the Pod Security Standards' own ({detail})")
+        return bad(
+            subject,
+            observed=observed,
+            expected=expected,
+            source=source,
+            message=f"the refusal is not the Pod Security Standards' own ({detail})",
+        )
     return _judge_control(subject, seen, observed, expected, source)
 
 
@@ -106,17 +115,34 @@ def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str,
     if not control.ok:
         if control.status == 403 and parse_rejection(control.message):
             message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"
-            return bad(subject, f"{control.status} {control.message}"[:600], "the compliant pod is accepted", source, message[:600])
+            return bad(
+                subject,
+                observed=f"{control.status} {control.message}"[:600],
+                expected="the compliant pod is accepted",
+                source=source,
+                message=message[:600],
+            )
         message = f"the compliant pod was refused for another reason: {control.status} {control.message}"[:600]
         if seen.own:
-            return undecided(subject, f"PositiveControlFailed: {message}", source)
+            return undecided(subject, message=f"PositiveControlFailed: {message}", source=source)
         return Finding(subject, Outcome.OK, observed, expected, source, message)  # a tenant's quota may be used up: not Pod Security's
     warned = [text for text in control.warnings if "PodSecurity" in text]
     if warned:
         message = f"the compliant pod is accepted with a warning: {warned[0]}"
-        return bad(subject, warned[0][:600], "no Warning header for the compliant pod", source, message[:600])
+        return bad(
+            subject,
+            observed=warned[0][:600],
+            expected="no Warning header for the compliant pod",
+            source=source,
+            message=message[:600],
+        )
     other = f" (other warnings: {'; '.join(control.warnings)})" if control.warnings else ""
-    return ok(subject, f"{observed}; control accepted without Pod Security warning{other}"[:800], expected, source)
+    return ok(
+        subject,
+        observed=f"{observed}; control accepted without Pod Security warning{other}"[:800],
+        expected=expected,
+        source=source,
+    )
 
 
 # -- PSA-04 --------------------------------------------------------------------------------------------
@@ -126,31 +152,43 @@ def probe_nonroot(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """PSA-04: the compliant pod runs as a user and lists its device."""
     user = scope.policy.probes.run_as_user
 
-    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
-        asked = {f"psa-04-{number}": place for number, place in turn}
-        pods = [pinned(scope, place.node, name, LOOK, resources={place.resource: 1}) for name, place in asked.items()]
-        for name, ran in run(workspace, pods, scope.policy.probes.start_seconds).items():
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        asked = {f"psa-04-{number}": place for number, place in batch}
+        pods = [pinned_pod(scope, place.node, name, LIST_SCRIPT, resources={place.resource: 1}) for name, place in asked.items()]
+        for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
             yield asked[name], judge_nonroot(ran, asked[name].resource, user)
 
-    places = choose(scope, listable(scope))
-    yield from per_node(scope, in_turns(scope, workspace, places, 1, ask), unlistable)
+    places = choose_places(scope, listable_places(scope))
+    yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
 
 
-def judge_nonroot(ran: Ran, resource: str, user: int) -> Finding:
+def judge_nonroot(ran: ProbeResult, resource: str, user: int) -> Finding:
     """PSA-04: uid as asked and not 0, at least one device listed."""
     expected = f"uid {user} sees its {resource}"
-    sight = sight_of(ran)
+    sight = visible_to(ran)
     if isinstance(sight, str):
-        return undecided(ran.subject, sight, SOURCE)
+        return undecided(ran.subject, message=sight, source=SOURCE)
     observed = f"{sight.text} on node {ran.node}"
     if sight.uid in ("", "0"):
         message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
-        return bad(ran.subject, observed, expected, SOURCE, message)
+        return bad(ran.subject, observed=observed, expected=expected, source=SOURCE, message=message)
     if not sight.uuids and sight.exit_code == "127" and sight.device_files:
-        text = "the device is there and the image cannot start nvidia-smi (policy probes.image: it takes one with glibc)"
-        return undecided(ran.subject, f"{text}: {observed}", SOURCE)
+        text = "the device is there and the image cannot start nvidia-smi (policy probes.image must be an image with glibc)"
+        return undecided(ran.subject, message=f"{text}: {observed}", source=SOURCE)
     if not sight.uuids:
-        return bad(ran.subject, observed, expected, SOURCE, f"a pod that satisfies restricted cannot use its {resource}: {sight.text}")
+        return bad(
+            ran.subject,
+            observed=observed,
+            expected=expected,
+            source=SOURCE,
+            message=f"a pod that satisfies restricted cannot use its {resource}: {sight.text}",
+        )
     if sight.uid != str(user):
-        return bad(ran.subject, observed, expected, SOURCE, f"the container runs as uid {sight.uid}, not as the uid {user} that was asked")
-    return ok(ran.subject, observed, expected, SOURCE)
+        return bad(
+            ran.subject,
+            observed=observed,
+            expected=expected,
+            source=SOURCE,
+            message=f"the container runs as uid {sight.uid}, not as the uid {user} that was asked",
+        )
+    return ok(ran.subject, observed=observed, expected=expected, source=SOURCE)

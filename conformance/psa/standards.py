@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
+from conformance.psa.host_fabric import by_host
 from conformance.psa.levels import required_level, server_minor
-from conformance.scope import Scope, matches
-from conformance.templates import Template, templates, unread
-from fixtures.evidence import Finding, Outcome, bad, ok, undecided
-from fixtures.models import Json, PodSpec
-from fixtures.podsecurity import LATEST, Level, Violation, evaluate
-from fixtures.podsecurity.registry import checks
-from fixtures.podsecurity.standards import NEWEST_MINOR
+from conformance.scope.pod_templates import templates
+from conformance.scope.scope import Scope, matches
+from conformance.scope.template import Template, demand_of, unread
+from fixtures.kubernetes.models import Json, PodSpec
+from fixtures.kubernetes.podsecurity import LATEST, Level, Violation, evaluate
+from fixtures.kubernetes.podsecurity.registry import checks
+from fixtures.kubernetes.podsecurity.standards import NEWEST_MINOR
+from fixtures.verdict.findings import Finding, Outcome, allowed, bad, not_judged, ok, undecided
 
 IPC_LOCK = "IPC_LOCK"
 MAX_VIOLATIONS_SHOWN = 6
@@ -30,33 +32,59 @@ def check_standards(scope: Scope) -> Iterator[Finding]:
             if not template.namespace or scope.is_tenant(template.namespace):
                 yield unread(template)
         elif scope.is_tenant(template.namespace):
-            asking = scope.asking(template.spec, template.namespace, template.claims)
-            if asking.devices or asking.unknown:
-                finding = _judge(scope, template, minor, known)
-                if not asking.devices and finding.outcome is Outcome.BAD:
-                    why = f"whether it asks for a device is not known: {asking.unknown}; if it does, {finding.message}"
-                    finding = undecided(template.place, why[:600], template.path)
+            demand = demand_of(scope, template)
+            if demand.devices or demand.unknown:
+                finding = _judge_part(scope, template, minor) if template.partial else _judge(scope, template, minor, known)
+                if not demand.devices and finding.outcome is Outcome.BAD:
+                    why = f"whether it asks for a device is not known: {demand.unknown}; if it does, {finding.message}"
+                    finding = undecided(template.place, message=why[:600], source=template.path)
                 yield finding
 
 
 def _judge(scope: Scope, template: Template, minor: int | None, known: dict[bytes, list[Violation]]) -> Finding:
     level = required_level(scope, template.namespace)
     spec = as_json(template.spec)
-    allowed = _without_ipc_lock(scope, template, spec)
+    dropped = _without_ipc_lock(scope, template, spec)
     key = _judged_part(spec, template.annotations, level)
     violations = known.get(key)
     if violations is None:
         violations = known[key] = evaluate(spec, template.annotations, level, LATEST, server_minor=minor)
     count = len(checks(level, NEWEST_MINOR if minor is None else min(minor, NEWEST_MINOR)))
-    expected = f"{level}: {count} controls over {len(template.spec.every_container())} containers"
+    expected = f"{level}: all {count} controls, containers judged: {len(template.spec.every_container())}"
+    if violations and by_host(scope, template):
+        return allowed(template.place, message="the policy lets it reach the fabric through the host", source="policy tenants.hostRdma")
     if not violations:
-        note = f"; {IPC_LOCK} of {allowed} left out as the policy allows" if allowed else ""
-        return ok(template.place, f"no violation of {count} controls{note}", expected, template.path)
+        note = f"; {IPC_LOCK} of {dropped} left out as the policy allows" if dropped else ""
+        return ok(
+            template.place,
+            observed=f"no violation of {count} controls{note}",
+            expected=expected,
+            source=template.path,
+        )
     shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
     reasons = ", ".join(violation.reason for violation in violations)
     return bad(
-        template.place, shown[:1500], expected, template.path, f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600]
+        template.place,
+        observed=shown[:1500],
+        expected=expected,
+        source=template.path,
+        message=f"it violates {level} ({reasons}){_hint(scope, template, shown)}"[:600],
     )
+
+
+def _judge_part(scope: Scope, template: Template, minor: int | None) -> Finding:
+    """What is written in a part of a pod stands, so it may violate baseline, which only forbids. What it lacks a controller may add."""
+    level = required_level(scope, template.namespace)
+    spec = as_json(template.spec)
+    _without_ipc_lock(scope, template, spec)
+    forbidden = min(level, Level.BASELINE, key=lambda one: one.strictness)
+    if violations := evaluate(spec, template.annotations, forbidden, LATEST, server_minor=minor):
+        shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
+        reasons = ", ".join(violation.reason for violation in violations)
+        message = f"it violates {forbidden} ({reasons}) whatever completes it{_hint(scope, template, shown)}"
+        return bad(template.place, observed=shown[:1500], expected=f"{forbidden} at least", source=template.path, message=message[:600])
+    message = "only a part of a pod, which a runtime or controller completes: its pods are judged when they run"
+    return not_judged(template.place, message=message, source=template.path)
 
 
 def _judged_part(spec: Json, annotations: Mapping[str, str], level: Level) -> bytes:
@@ -85,7 +113,7 @@ def _hint(scope: Scope, template: Template, shown: str) -> str:
 def _without_ipc_lock(scope: Scope, template: Template, spec: Json) -> str:
     """Drop IPC_LOCK from what an RDMA pod of a named tenant adds; names of its containers that had it.
 
-    RDMA pins memory, which IPC_LOCK allows; the capability violates even baseline (facts 2.3).
+    RDMA pins memory, which IPC_LOCK allows; the capability violates even baseline (docs/facts/pod-security.md#pods-with-devices).
     """
     if not matches(template.namespace, scope.policy.tenants.ipc_lock) or not _asks_rdma(scope, template.spec):
         return ""

@@ -7,9 +7,9 @@ from conformance.psa.namespaces import check_enforcement
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.psa.standards import check_standards
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Evidence
 
 
 @requirement("PSA-01")
@@ -20,23 +20,23 @@ def test_tenant_namespaces_enforce_the_pod_security_level(judge: Evidence, scope
 
 @requirement("PSA-02")
 def test_device_pods_satisfy_the_pod_security_standards(judge: Evidence, scope: Scope) -> None:
-    """Every device pod and template of a tenant satisfies the tenant's Pod Security level."""
+    """Every device pod and device template of a tenant satisfies the tenant's Pod Security level."""
     judge(check_standards(scope))
 
 
 @requirement("PSA-03")
 def test_the_api_refuses_a_root_device_pod_for_the_predicted_reasons(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """The API refuses a root device pod where restricted is enforced, for exactly the predicted reasons."""
+    """The API refuses a root device pod where Pod Security is enforced, for exactly the predicted reasons."""
     judge(probe_refusal(scope, workspace))
 
 
-@requirement("PSA-04")
+@requirement("PSA-04", devices=1)
 def test_a_compliant_pod_runs_as_a_user_and_sees_its_device(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """A pod that satisfies restricted runs as a user and sees its device."""
+    """A pod that satisfies the restricted level runs as non-root and sees its device."""
     judge(probe_nonroot(scope, workspace))
 
 
 @requirement("PSA-05")
 def test_no_tenant_pod_goes_around_the_device_plugin(judge: Evidence, scope: Scope) -> None:
-    """No tenant pod reaches devices past the device plugin."""
+    """No tenant pod bypasses the device plugin to reach devices."""
     judge(check_bypass(scope))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from conformance.req.amounts import held, is_extended, looks_like_device, mapped_to_dra, problem
-from conformance.req.claimed import check_claims_can_be_met, check_given_once
-from conformance.scope import Scope, asked, matches, subject, whole
-from conformance.templates import Template, templates, unread
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok
-from fixtures.models import Container, Node, Pod, PodSpec
-from fixtures.text import listed
+from conformance.devices.plugin_pods import why_none_allocatable
+from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem, scheduler_amounts
+from conformance.req.claims import check_claims_can_be_met, check_given_once
+from conformance.scope.node_affinity import admits, selects
+from conformance.scope.pod_templates import templates
+from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
+from conformance.scope.template import Template, unread
+from fixtures.cluster.kinds import WORKLOAD_KEYS
+from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
+from fixtures.kubernetes.times import unix
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
 
@@ -22,7 +27,7 @@ def check_whole_devices(scope: Scope) -> Iterator[Finding]:
         if template.trouble:
             yield unread(template)
             continue
-        devices = [(place, container) for place, container in containers(template.spec) if asked(container, scope.is_device)]
+        devices = [(place, container) for place, container in containers(template.spec) if requested_amounts(container, scope.is_device)]
         if devices:
             yield _whole_devices(scope, template, devices)
 
@@ -44,17 +49,31 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
     problems = [
         f"{place} {text}"
         for place, container in devices
-        for name, (request, limit) in asked(container, scope.is_device).items()
+        for name, (request, limit) in requested_amounts(container, scope.is_device).items()
         if (text := problem(name, request, limit))
     ]
+    loose = template.partial and template.key not in WORKLOAD_KEYS
+    unlimited = all(
+        limit is None
+        for _, container in devices
+        for name, (request, limit) in requested_amounts(container, scope.is_device).items()
+        if problem(name, request, limit)
+    )
+    if problems and loose and (unlimited or not template.certain):
+        message = f"{listed(problems, 3)}: the API server refuses that in a pod, and what its controller makes of it is not known"
+        return undecided(template.place, message=message, source=source)
     if problems:
-        consequence = (
-            "the API server will refuse the pods it makes" if not template.live else "it was never accepted by a validating API server"
+        consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
+        return bad(
+            template.place,
+            observed=listed(problems, 3),
+            expected=expected,
+            source=source,
+            message=f"{listed(problems, 3)}, so {consequence}",
         )
-        return bad(template.place, listed(problems, 3), expected, source, f"{listed(problems, 3)}, so {consequence}")
     amounts = held(template.spec, scope.is_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
-    return ok(template.place, observed, expected, source)
+    return ok(template.place, observed=observed, expected=expected, source=source)
 
 
 # -- REQ-03 --------------------------------------------------------------------------------------------
@@ -63,29 +82,45 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
 def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
     """One finding per node and extended resource that it offers or that pods hold there, and per node and DRA driver."""
     yield from check_given_once(scope)
-    by_claim = mapped_to_dra(scope)
+    by_claim, by_scheduler = mapped_to_dra(scope), scheduler_amounts(scope)
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := held(pod.spec))]
         names = {name for _, amounts in pods for name, count in amounts.items() if count}
         names |= {name for name, value in node.status.allocatable.items() if is_extended(name) and whole(value)}
         for name in sorted(names):
             holders = [(pod, amounts[name]) for pod, amounts in pods if amounts.get(name)]
-            yield _committed(node, name, holders, name in by_claim)
+            if name in by_scheduler:
+                place = Subject("Node", f"{node.name} {name}")
+                yield not_judged(place, message=f"only a scheduler counts {name}: no node offers it", source="status.capacity")
+            else:
+                yield _committed(scope, node, name, holders, name in by_claim)
 
 
-def _committed(node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: bool) -> Finding:
+def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int]], by_claim: bool) -> Finding:
     place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, status.allocatable"
     total = sum(count for _, count in holders)
     offered = whole(node.status.allocatable.get(name))
     if not offered and by_claim:  # the kubelet keeps a 0 of the plugin that was there before
-        return not_judged(place, f"a DeviceClass maps {name} to claims: its {total} units are allocated by DRA", source)
+        return not_judged(
+            place,
+            message=f"a DeviceClass maps {name} to claims: its {total} units are allocated by DRA",
+            source=source,
+        )
     if total <= offered:
-        return ok(place, f"{total} of {offered} held", f"at most {offered}", source)
-    holding = listed(
-        [f"{pod.namespace}/{pod.name} ({count})" for pod, count in sorted(holders, key=lambda item: (-item[1], item[0].name))], 4
-    )
-    message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail at a restart"
-    return bad(place, f"{total} held", f"at most {offered}", source, message)
+        return ok(place, observed=f"{total} of {offered} held", expected=f"at most {offered}", source=source)
+    ordered = sorted(holders, key=lambda item: (-item[1], item[0].name))
+    holding = listed([f"{pod.namespace}/{pod.name} ({_held(pod, count)})" for pod, count in ordered], 4)
+    had = whole(node.status.capacity.get(name))
+    if not offered and total <= had:
+        why = why_none_allocatable(scope, node, name)
+        message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; nobody took too many ({holding})"
+        return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+    message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail when the kubelet restarts"
+    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+
+
+def _held(pod: Pod, count: int) -> str:
+    return f"{count}, being deleted" if pod.metadata.deletion_timestamp else str(count)
 
 
 # -- REQ-04 --------------------------------------------------------------------------------------------
@@ -99,7 +134,7 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
         for node in scope.snapshot.nodes
     }
     offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
-    by_claim = mapped_to_dra(scope)
+    by_claim = mapped_to_dra(scope) | scheduler_amounts(scope)
     for pod in scope.snapshot.pods:
         if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
             continue
@@ -111,24 +146,47 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
 def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[str, int]]) -> Finding:
     place, source = subject(pod), "requests of the pending pod, status.capacity of every node"
     observed = ", ".join(f"{name} {count}" for name, count in sorted(wanted.items()))
-    expected = "a node whose capacity holds it"
+    expected = "a node with enough capacity"
     scaled = [name for name in wanted if matches(name, scope.policy.requests.autoscaled)]
     if scaled:
-        return not_judged(place, f"{listed(scaled)} would come with new nodes, by the policy", "policy requests.autoscaled")
+        return not_judged(
+            place,
+            message=f"{listed(scaled)} would come with new nodes (policy requests.autoscaled)",
+            source="policy requests.autoscaled",
+        )
     known = sorted({name for offer in offers for name, count in offer.items() if count})
     for name, count in sorted(wanted.items()):
         largest = max((offer.get(name, 0) for offer in offers), default=0)
         if not largest:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f" (did it mean {near[0]}?)" if near else f" (nodes offer {listed(known)})" if known else ""
-            return bad(place, observed, expected, source, f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever")
+            return bad(
+                place,
+                observed=observed,
+                expected=expected,
+                source=source,
+                message=f"it asks for {name}, which no node offers{hint}: it will stay Pending for ever",
+            )
         if count > largest:
             message = f"it asks for {count} {name} and the largest node has {largest}: it will stay Pending for ever"
-            return bad(place, observed, expected, source, message)
+            return bad(place, observed=observed, expected=expected, source=source, message=message)
     if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
-        return bad(place, observed, expected, source, message)
-    return ok(place, observed, expected, source)
+        return bad(place, observed=observed, expected=expected, source=source, message=message)
+    if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
+        source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
+        message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
+        created, limit = unix(pod.metadata.creation_timestamp), scope.policy.requests.pending_minutes
+        if created is not None and scope.snapshot.taken_at - created < limit * 60:
+            return undecided(place, message=f"{message}; a node may still come (policy requests.pendingMinutes: {limit:g})", source=source)
+        return bad(place, observed=observed, expected="a node that it admits", source=source, message=f"{message}: it will stay Pending")
+    return ok(place, observed=observed, expected=expected, source=source)
+
+
+def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
+    """Nodes that have what a pod wants and that its selector does not admit; none if it admits one of them."""
+    able = [node for node in scope.snapshot.nodes if all(whole(node.status.capacity.get(name)) >= count for name, count in wanted.items())]
+    return [] if any(admits(pod.spec, node) for node in able) else [node.name for node in able]
 
 
 # -- REQ-05 --------------------------------------------------------------------------------------------
@@ -143,18 +201,20 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
             yield unread(template)
             continue
         names = {
-            name for _, container in containers(template.spec) for name in asked(container, lambda name: looks_like_device(scope, name))
+            name
+            for _, container in containers(template.spec)
+            for name in requested_amounts(container, lambda name: looks_like_device(scope, name))
         }
         for name in names:
             users.setdefault(name, []).append(template)
         entries = template.spec.resource_claims
-        for name, asking in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
-            if asking.devices:
+        for name, demand in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
+            if demand.devices:
                 claimants.setdefault(name, []).append(template)
     if not users and not claimants:
         raise NotApplicable("NoDeviceRequests", "no template and no pod asks for a device")
     accelerators = scope.policy.accelerators
-    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
+    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources, *scheduler_amounts(scope))
     for name, using in sorted(users.items()):
         yield _approved(Subject("Resource", name), using, matches(name, approved), approved, "resources of templates and pods")
     by_driver = scope.policy.requests.approved or accelerators.drivers
@@ -167,6 +227,17 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
 def _approved(place: Subject, using: list[Template], good: bool, approved: Sequence[str], source: str) -> Finding:
     who = listed(dict.fromkeys(str(template.subject) for template in using), 3)
     if good:
-        return ok(place, f"asked by {len(using)} templates and pods", "an approved name", source)
+        return ok(
+            place,
+            observed=f"asked by {len(using)} templates and pods",
+            expected="an approved name",
+            source=source,
+        )
     message = f"{place.name} is not approved and is asked by {who}: quotas, fences and dashboards for approved names do not cover it"
-    return bad(place, f"asked by {who}", f"one of {listed(approved, 8)}", source, message)
+    return bad(
+        place,
+        observed=f"asked by {who}",
+        expected=f"one of {listed(approved, 8)}",
+        source=source,
+        message=message,
+    )

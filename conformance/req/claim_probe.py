@@ -1,4 +1,4 @@
-"""REQ-01 where devices are claimed: what the API server answers to claims that ask for devices wrongly, by server-side dry-run."""
+"""REQ-01 for claims (DRA): what the API server answers to malformed ResourceClaims, by server-side dry-run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from conformance.req.quantity_probe import CONTROL, Refusal, refusal
-from fixtures.cluster import Answer
-from fixtures.evidence import Finding, Inconclusive, Subject, bad, ok
-from fixtures.models import Json
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok
 
 DEFAULTED = "a claim without a count"
 _SOURCE = "answer to a server-side dry-run"
@@ -72,12 +72,18 @@ def _acceptance(place: Subject, case: ClaimCase, answer: Answer) -> Finding:
     expected = "accepted, a count of 1"
     if not answer.ok:
         message = f"the API refuses {case.name}: {answer.status} {answer.message[:300]}"
-        return bad(place, f"{answer.status} {answer.reason}", expected, _SOURCE, message)
+        return bad(
+            place,
+            observed=f"{answer.status} {answer.reason}",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
     count = _returned_count(answer)
     if count != 1:
         message = f"the returned claim asks for {'no count' if count is None else count} of devices: nobody can tell what it will be given"
-        return bad(place, f"count {count}", expected, _SOURCE, message)
-    return ok(place, f"{answer.status}, count 1", expected, _SOURCE)
+        return bad(place, observed=f"count {count}", expected=expected, source=_SOURCE, message=message)
+    return ok(place, observed=f"{answer.status}, count 1", expected=expected, source=_SOURCE)
 
 
 def _returned_count(answer: Answer) -> object:

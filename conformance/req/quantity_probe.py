@@ -1,4 +1,4 @@
-"""REQ-01: what the API server answers to pods that ask for a device wrongly, by server-side dry-run."""
+"""REQ-01: what the API server answers to pods with malformed device amounts, by server-side dry-run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from conformance.claimable import claimable
-from conformance.scope import Scope
-from fixtures.cluster import Answer
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
-from fixtures.models import Json
+from conformance.devices.claimable import claimable
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 
 CONTROL = "one device"
 COPIED = "a limit without request"
@@ -58,7 +58,7 @@ def counted_resource(scope: Scope) -> str:
 
 
 def cases(resource: str) -> list[Case]:
-    """The control first, then each mistake with the causes that facts 2.1 gives for it."""
+    """The control first, then each mistake with the API server's causes for it (docs/facts/admission.md#extended-resources)."""
 
     def case(name: str, request: str, limit: str, *causes: tuple[str, str]) -> Case:
         requests = {resource: request} if request else {}
@@ -122,16 +122,28 @@ def refusal(wanted: Refusal, answer: Answer) -> Finding:
     fields = " and ".join(field for field, _ in wanted.causes)
     expected = f"422 Invalid at {fields}"
     if answer.ok:
-        message = f"the API accepts {wanted.what}: it can be bound with an amount nobody can serve"
-        return bad(wanted.place, f"{answer.status} accepted", expected, _SOURCE, message)
+        message = f"the API accepts {wanted.what}: a node may get a pod that it cannot serve"
+        return bad(
+            wanted.place,
+            observed=f"{answer.status} accepted",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
     if answer.status != 422:
         message = f"refused for another reason before quantities were validated: {answer.status} {answer.reason}: {answer.message[:300]}"
-        return undecided(wanted.place, message, _SOURCE)
+        return undecided(wanted.place, message=message, source=_SOURCE)
     missing = [field for field, text in wanted.causes if not _has_cause(answer, field, text)]
     if answer.reason != "Invalid" or missing:
         message = f"refused with 422 {answer.reason}, but not for {' and '.join(missing) or 'this'}: {answer.message[:300]}"
-        return bad(wanted.place, f"422 {answer.reason}", expected, _SOURCE, message)
-    return ok(wanted.place, f"422 Invalid at {fields}", expected, _SOURCE)
+        return bad(
+            wanted.place,
+            observed=f"422 {answer.reason}",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
+    return ok(wanted.place, observed=f"422 Invalid at {fields}", expected=expected, source=_SOURCE)
 
 
 def _has_cause(answer: Answer, field: str, text: str) -> bool:
@@ -147,12 +159,24 @@ def _acceptance(case: Case, answer: Answer) -> Finding:
     expected = f"accepted, request {case.resource} 1"
     if not answer.ok:
         message = f"the API refuses a pod with {case.name}: {answer.status} {answer.message[:300]}"
-        return bad(_place(case), f"{answer.status} {answer.reason}", expected, _SOURCE, message)
+        return bad(
+            _place(case),
+            observed=f"{answer.status} {answer.reason}",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
     request = _returned_request(answer, case.resource)
     if request != "1":
         message = f"the returned pod requests {request or 'no'} {case.resource} for a limit of 1: the scheduler counts requests only"
-        return bad(_place(case), f"request {request or 'absent'}", expected, _SOURCE, message)
-    return ok(_place(case), f"{answer.status}, request {request}", expected, _SOURCE)
+        return bad(
+            _place(case),
+            observed=f"request {request or 'absent'}",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
+    return ok(_place(case), observed=f"{answer.status}, request {request}", expected=expected, source=_SOURCE)
 
 
 def _returned_request(answer: Answer, resource: str) -> str:

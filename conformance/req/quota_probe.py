@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.req.quantity_probe import counted_resource
-from conformance.scope import Scope
-from fixtures.cluster import Answer
-from fixtures.evidence import Finding, Inconclusive, Subject, bad, ok, undecided
-from fixtures.models import Json
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Answer
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
-from fixtures.watch import Observation
+from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok, undecided
 
 QUOTA = "gpu-conformance"
 HARD = 1
@@ -28,7 +28,7 @@ CACHE_SECONDS = (0.5, 1.0, 2.0)
 _SOURCE = "answer to a server-side dry-run"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What was answered. ``published`` is whether the quota controller filled ``status.hard``."""
 
     resource: str
@@ -38,7 +38,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quota_key(resource: str) -> str:
-    """What a quota calls devices of a resource: ``requests.<name>``, or the class's own key where they are claimed (facts 2.4)."""
+    """What a quota calls devices of a resource: ``requests.<name>``, or the class's own key where they are claimed.
+
+    Facts: docs/facts/admission.md#quota.
+    """
     if resource.startswith(BY_CLASS):
         return f"{resource.removeprefix(BY_CLASS)}.deviceclass.resource.k8s.io/devices"
     return f"requests.{resource}"
@@ -54,7 +57,7 @@ def quota_of(resource: str) -> Json:
     }
 
 
-def ask_quota(workspace: Workspace, scope: Scope) -> Seen:
+def ask_quota(workspace: Workspace, scope: Scope) -> QuotaOutcome:
     """Create the quota, wait until its controller published it, then ask for what fits and for one device more."""
     resource = counted_resource(scope)
     namespace = workspace.namespace(suffix="quota")
@@ -70,7 +73,7 @@ def ask_quota(workspace: Workspace, scope: Scope) -> Seen:
                 pass
             beyond = _ask(workspace, scope, namespace, resource, HARD + 1)
         within = _ask(workspace, scope, namespace, resource, HARD)
-    return Seen(resource=resource, published=published, within=within, beyond=beyond)
+    return QuotaOutcome(resource=resource, published=published, within=within, beyond=beyond)
 
 
 def _published(observation: Observation, name: str, key: str, deadline: float) -> bool:
@@ -95,23 +98,36 @@ def _ask(workspace: Workspace, scope: Scope, namespace: str, resource: str, coun
     return workspace.ask("pods", probe_pod(shape), namespace)
 
 
-def judge_quota(seen: Seen) -> Iterator[Finding]:
+def judge_quota(outcome: QuotaOutcome) -> Iterator[Finding]:
     """Findings for the refusal and for its control. Raises :class:`Inconclusive` when what fits is refused too."""
-    resource, within, beyond = seen.resource, seen.within, seen.beyond
+    resource, within, beyond = outcome.resource, outcome.within, outcome.beyond
     refused = Subject("Request", f"{HARD + 1} {resource} under a quota of {HARD}")
     expected = f"403 exceeded quota: {QUOTA}"
-    late = "" if seen.published else "; the quota controller never published status.hard"
+    late = "" if outcome.published else "; the quota controller never published status.hard"
     if beyond.ok:
-        message = f"one device over the quota is accepted: quotas on devices bind nobody here{late}"
-        yield bad(refused, f"{beyond.status} accepted", expected, _SOURCE, message)
+        message = f"one device over the quota is accepted: quotas on devices are not enforced here{late}"
+        yield bad(
+            refused,
+            observed=f"{beyond.status} accepted",
+            expected=expected,
+            source=_SOURCE,
+            message=message,
+        )
         return
     if not within.ok:
         text = f"{HARD} {resource} within the quota is refused too: {within.status} {within.message[:300]}{late}"
         raise Inconclusive("PositiveControlFailed", text)
     if beyond.status == 403 and f"exceeded quota: {QUOTA}" in beyond.message and quota_key(resource) in beyond.message:
-        yield ok(refused, f"403 exceeded quota: {QUOTA}", expected, _SOURCE)
-        yield ok(Subject("Request", f"{HARD} {resource} under a quota of {HARD}"), f"{within.status} accepted", "accepted", _SOURCE)
+        yield ok(refused, observed=f"403 exceeded quota: {QUOTA}", expected=expected, source=_SOURCE)
+        yield ok(
+            Subject("Request", f"{HARD} {resource} under a quota of {HARD}"),
+            observed=f"{within.status} accepted",
+            expected="accepted",
+            source=_SOURCE,
+        )
     else:
         yield undecided(
-            refused, f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}", _SOURCE
+            refused,
+            message=f"refused for another reason than the quota: {beyond.status} {beyond.reason}: {beyond.message[:300]}",
+            source=_SOURCE,
         )

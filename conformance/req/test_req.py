@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
+from conformance.req.asked_again import asked_again
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.req.claim_probe import ask_claims, judge_claims
+from conformance.req.ending import check_ending
+from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
+from conformance.req.quotas import check_tenants_have_quotas
+from conformance.req.refused import check_refused
+from conformance.req.restarted_jobs import check_restarted_jobs
+from conformance.req.starting import check_starting
+from conformance.req.waiting import Still, check_waiting
 from conformance.requirement import requirement
-from conformance.scope import Scope
-from fixtures.evidence import Evidence
+from conformance.scope.scope import Scope
+from conformance.scope.settling import unless_settling
 from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Evidence, NotApplicable
 
 
 @requirement("REQ-01")
@@ -25,13 +36,13 @@ def test_the_api_refuses_malformed_device_amounts_and_copies_limits(judge: Evide
 
 @requirement("REQ-02")
 def test_every_template_asks_whole_devices_with_request_equal_to_limit(judge: Evidence, scope: Scope) -> None:
-    """Every pod template and pod asks whole devices with request equal to limit."""
+    """Every pod and pod template asks for whole devices, with request equal to limit."""
     judge(check_whole_devices(scope))
 
 
 @requirement("REQ-03")
 def test_no_node_has_more_devices_held_than_allocatable(judge: Evidence, scope: Scope) -> None:
-    """On every node and resource, bound pods hold at most what is allocatable."""
+    """Pods bound to a node hold no more devices than the node can allocate."""
     judge(check_not_overcommitted(scope))
 
 
@@ -47,7 +58,47 @@ def test_only_approved_device_names_are_in_use(judge: Evidence, scope: Scope) ->
     judge(check_approved_names(scope))
 
 
+@requirement("REQ-06")
+def test_every_tenant_namespace_with_device_pods_has_a_quota_on_them(judge: Evidence, scope: Scope) -> None:
+    """Every tenant namespace with device pods has a quota on their devices."""
+    judge(check_tenants_have_quotas(scope))
+
+
 @requirement("REQ-07")
 def test_a_quota_on_devices_is_enforced(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A quota on devices is enforced."""
     judge(judge_quota(ask_quota(workspace, scope)))
+
+
+@requirement("REQ-11")
+def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float) -> None:
+    """No kubelet refuses pods with devices."""
+    judge(unless_settling(scope, check_refused(scope, now)))
+
+
+@requirement("REQ-12")
+def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
+    """No device pod or job waits longer than the policy's age while devices that fit it are free."""
+    judge(check_waiting(scope, now, _still(scope, request)))
+    judge(check_jobs_without_pods(scope, now))
+
+
+@requirement("REQ-13")
+def test_every_device_pod_that_is_bound_starts(judge: Evidence, scope: Scope, now: float) -> None:
+    """Every device pod that is bound to a node starts there within the policy's age."""
+    judge(check_starting(scope, now))
+
+
+@requirement("REQ-14")
+def test_every_device_pod_ends(judge: Evidence, scope: Scope, now: float) -> None:
+    """No pod that holds devices hangs in its deletion or crashes again and again."""
+    judge(check_ending(scope, now))
+    judge(check_restarted_jobs(scope, now))
+
+
+def _still(scope: Scope, request: pytest.FixtureRequest) -> Still | None:
+    """How to ask the cluster again; None where there is only a snapshot."""
+    try:
+        return asked_again(request.getfixturevalue("cluster"), scope.snapshot)
+    except NotApplicable:
+        return None

@@ -1,15 +1,15 @@
-"""SHARE-01 and 02: what shared devices are offered as, and to whom."""
+"""SHARE-01 and 02: how shared devices are advertised, and which tenants use them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv.arithmetic import TIMES
+from conformance.devices.arithmetic import TIMES
 from conformance.outputs.label_rules import sharing_inconsistencies
-from conformance.scope import Scope, matches, subject
+from conformance.scope.scope import Scope, matches, subject
 from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
-from fixtures.evidence import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
-from fixtures.models import Node
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _STATUS = "node.status.allocatable"
 
@@ -22,7 +22,7 @@ def _part(item: Shared) -> Subject:
 
 
 def check_replicas(scope: Scope) -> Iterator[Finding]:
-    """One finding per node and shared resource: allocatable == devices × replicas, and every label tells of the same sharing."""
+    """One finding per node and shared resource: allocatable == devices × replicas, and every label agrees with that."""
     shared = [item for node in scope.accelerator_nodes for item in shared_resources(scope, node)]
     if not shared:
         raise NotApplicable("NoSharing", "no node shares its devices")
@@ -35,18 +35,18 @@ def _replicas(scope: Scope, item: Shared) -> Finding:
     allocatable = scope.device_allocatable(item.node).get(item.resource, 0)
     if item.units is None:
         message = "no label counts its devices and their replicas (GPU Feature Discovery), so there is nothing to compare units with"
-        return not_judged(_part(item), message, source)
+        return not_judged(_part(item), message=message, source=source)
     formula = f"{item.devices} {TIMES} {item.factor}"
-    expected = f"{item.units} = {formula}, labels of one mind"
+    expected = f"{item.units} = {formula}, labels that agree"
     observed = f"{allocatable} allocatable, {_told(item)}"
     contradiction = _contradiction(scope, item)
     if allocatable != item.units:
-        message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels tell of another sharing than there is"
-        return bad(_part(item), observed, expected, source, message)
+        message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels describe another sharing"
+        return bad(_part(item), observed=observed, expected=expected, source=source, message=message)
     if contradiction:
-        message = f"{contradiction}: jobs that select by label share devices, or avoid sharing, against their will"
-        return bad(_part(item), observed, expected, source, message)
-    return ok(_part(item), observed, expected, source)
+        message = f"{contradiction}: jobs that select by label get shared devices when they want exclusive ones, or the reverse"
+        return bad(_part(item), observed=observed, expected=expected, source=source, message=message)
+    return ok(_part(item), observed=observed, expected=expected, source=source)
 
 
 def _told(item: Shared) -> str:
@@ -101,9 +101,9 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
                 f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
                 f"where each device is given to {item.factor or 'several'} pods: memory and faults are shared with strangers"
             )
-            yield bad(subject(pod), observed, expected, source, message)
+            yield bad(subject(pod), observed=observed, expected=expected, source=source, message=message)
         else:
-            yield ok(subject(pod), observed, expected, source)
+            yield ok(subject(pod), observed=observed, expected=expected, source=source)
 
 
 def _limit(scope: Scope, item: Shared) -> Finding:
@@ -111,11 +111,15 @@ def _limit(scope: Scope, item: Shared) -> Finding:
     expected, source = f"at most {limit} (policy advertisement.maxReplicas)", item.source
     factor = item.factor if item.factor is not None else _counted(scope, item.node, item)
     if factor is None:
-        return undecided(_part(item), "it is shared and nothing tells how often each device is given out", source)
+        return undecided(
+            _part(item),
+            message="it is shared and nothing tells how often each device is given out",
+            source=source,
+        )
     if factor > limit:
         message = f"each device is given to {factor} pods and the policy allows {limit}: their shares of memory and time are too small"
-        return bad(_part(item), f"{factor} replicas", expected, source, message)
-    return ok(_part(item), f"{factor} replicas", expected, source)
+        return bad(_part(item), observed=f"{factor} replicas", expected=expected, source=source, message=message)
+    return ok(_part(item), observed=f"{factor} replicas", expected=expected, source=source)
 
 
 def _counted(scope: Scope, node: Node, item: Shared) -> int | None:

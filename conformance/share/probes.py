@@ -1,4 +1,4 @@
-"""SHARE-03: pods that fill the shared units of a node, and one pod too many."""
+"""SHARE-03: pods take all shared units of a node, and one more pod must stay Pending."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.asked_nodes import Asked, choose, in_turns, per_node
-from conformance.iso.asking import Ran, hold, pinned
-from conformance.iso.judging import sight_of
-from conformance.iso.sight import END, HOLD, Sight
-from conformance.mig.pending import FACTOR, Waited, judge_pending, watch_pending
-from conformance.places import Place, listable, places_of
-from conformance.scope import Scope
+from conformance.devices.free_devices import Place, listable_places, places_of
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.pending import PendingPod, absence_seconds, judge_pending, watch_pending
+from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
+from conformance.scope.scope import Scope
 from conformance.share.units import Shared, shared_resources
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
-from fixtures.models import Json, Node
+from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
 
 MAX_PODS = 64
 """Most pods that one node is filled with."""
@@ -26,7 +25,7 @@ MAX_PODS = 64
 SOURCE = "nvidia-smi -L in the containers"
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
+class FillableNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node whose free shared units are filled: what it has, how many units are free, and how many other pods hold and may give back."""
 
     shared: Shared
@@ -46,16 +45,16 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return self.free > self.devices * (self.factor - 1)
 
 
-def fields(scope: Scope) -> list[Field]:
+def fillable_nodes(scope: Scope) -> list[FillableNode]:
     """Nodes that can be filled, those that decide first, then the cheapest. Raises :class:`NotApplicable`, :class:`Inconclusive`."""
     found, trouble = [], []
-    for place in listable(scope):
+    for place in listable_places(scope):
         for shared in _shared(scope, place):
             if reason := _unfillable(place, shared):
                 trouble.append(f"{place}: {reason}")
             elif shared.devices is not None and shared.factor:
                 free, held = place.free, place.capacity - place.free
-                found.append(Field(shared=shared, devices=shared.devices, factor=shared.factor, free=free, others=held))
+                found.append(FillableNode(shared=shared, devices=shared.devices, factor=shared.factor, free=free, others=held))
     if not found and not trouble:
         raise NotApplicable("NoSharing", "no Ready, schedulable node shares devices that a pod can list")
     if not found:
@@ -78,10 +77,10 @@ def _unfillable(place: Place, shared: Shared) -> str:
 
 def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """SHARE-03: fill a node with pods of one shared unit each, then ask for one unit more."""
-    able = {(field.place.node.name, field.place.resource): field for field in fields(scope)}
+    able = {(target.place.node.name, target.place.resource): target for target in fillable_nodes(scope)}
 
-    def ask(turn: list[tuple[int, Place]]) -> Iterator[Asked]:
-        yield from _fill(scope, workspace, {number: able[place.node.name, place.resource] for number, place in turn})
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        yield from _fill(scope, workspace, {number: able[place.node.name, place.resource] for number, place in batch})
 
     def unfit(place: Place) -> str:
         return "" if _shared(scope, place) else f"its {place.resource} is not shared"
@@ -90,86 +89,86 @@ def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         reasons = [reason for place in places_of(scope, node) for shared in _shared(scope, place) if (reason := _unfillable(place, shared))]
         return "; ".join(dict.fromkeys(reasons))
 
-    chosen = choose(scope, [field.place for field in able.values()])
-    asked = in_turns(scope, workspace, chosen, max(place.free for place in chosen), ask)
+    chosen = choose_places(scope, [target.place for target in able.values()])
+    asked = in_batches(scope, workspace, chosen, max(place.free for place in chosen), ask)
     yield from per_node(scope, asked, unfit, obstacle)
 
 
-def _fill(scope: Scope, workspace: Workspace, chosen: Mapping[int, Field]) -> Iterator[Asked]:
+def _fill(scope: Scope, workspace: Workspace, chosen: Mapping[int, FillableNode]) -> Iterator[PlaceFinding]:
     """What is found on nodes that are filled at the same time."""
-    extras: dict[str, tuple[Field, str]] = {}
+    extras: dict[str, tuple[FillableNode, str]] = {}
     longest = 0.0
-    for index, field in chosen.items():
-        names = [f"share-03-{index}-{number}" for number in range(field.free)]
+    for index, target in chosen.items():
+        names = [f"share-03-{index}-{number}" for number in range(target.free)]
         begun = time.monotonic()
-        ran = hold(workspace, [_asking(scope, field, name) for name in names], END, scope.policy.probes.start_seconds)
+        ran = hold_pods(workspace, [_unit_pod(scope, target, name) for name in names], END_MARKER, scope.policy.probes.start_seconds)
         longest = max(longest, time.monotonic() - begun)
-        yield from ((field.place, finding) for finding in judge_filled(field, ran))
+        yield from ((target.place, finding) for finding in judge_filled(target, ran))
         missing = sum(bool(pod.trouble) for pod in ran.values())
-        control = f"{missing} of {field.free} pods that fit did not run" if missing else ""
-        extra = workspace.start(_asking(scope, field, f"share-03-{index}-extra"))
-        extras[extra] = (field, control)
+        control = f"{missing} of {target.free} pods that fit did not run" if missing else ""
+        extra = workspace.start(_unit_pod(scope, target, f"share-03-{index}-extra"))
+        extras[extra] = (target, control)
     hopeless = all(control for _, control in extras.values())
-    waited = watch_pending(workspace, list(extras), 0.0 if hopeless else max(scope.policy.probes.window_seconds, FACTOR * longest))
-    for name, (field, control) in extras.items():
-        yield field.place, judge_extra(field, waited[name], control)
+    waited = watch_pending(workspace, list(extras), 0.0 if hopeless else absence_seconds(scope, longest))
+    for name, (target, control) in extras.items():
+        yield target.place, judge_extra(target, waited[name], control)
 
 
-def judge_extra(field: Field, waited: Waited, control: str) -> Finding:
+def judge_extra(target: FillableNode, waited: PendingPod, control: str) -> Finding:
     """The pod beyond the units of a node. Bound although others could have given one back meanwhile, it proves nothing."""
-    node, resource = field.shared.node.name, field.shared.resource
-    if waited.node and field.others > 0:
-        text = f"it was bound to {waited.node}, and other pods held {field.others} {resource} there, of which one may have come free"
-        return undecided(waited.subject, text, "pod watched")
+    node, resource = target.shared.node.name, target.shared.resource
+    if waited.node and target.others > 0:
+        text = f"it was bound to {waited.node}, and other pods held {target.others} {resource} there, of which one may have come free"
+        return undecided(waited.subject, message=text, source="pod watched")
     return judge_pending(waited, resource, f"all units of {node} are held", control)
 
 
-def _asking(scope: Scope, field: Field, name: str) -> Json:
-    return pinned(scope, field.shared.node, name, HOLD, resources={field.shared.resource: 1})
+def _unit_pod(scope: Scope, target: FillableNode, name: str) -> Json:
+    return pinned_pod(scope, target.shared.node, name, HOLD_SCRIPT, resources={target.shared.resource: 1})
 
 
-def judge_filled(field: Field, ran: Mapping[str, Ran]) -> Iterator[Finding]:
+def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterator[Finding]:
     """What the pods that fill a node saw: one device each, and devices seen by as many pods as there are replicas."""
     holders: dict[str, list[str]] = {}
     blind = False
     for name, pod in ran.items():
-        sight = sight_of(pod)
+        sight = visible_to(pod)
         if isinstance(sight, str):
             blind = True
-            yield undecided(pod.subject, sight, SOURCE)
+            yield undecided(pod.subject, message=sight, source=SOURCE)
         elif len(sight.uuids) != 1:
-            finding = _odd(pod, sight, field)
+            finding = _odd(pod, sight, target)
             blind = True
             yield finding
         else:
             holders.setdefault(sight.uuids[0], []).append(name)
     if holders:
-        yield _shares(field, holders, blind)
+        yield _shares(target, holders, blind)
 
 
-def _odd(pod: Ran, sight: Sight, field: Field) -> Finding:
+def _odd(pod: ProbeResult, sight: VisibleDevices, target: FillableNode) -> Finding:
     if not sight.uuids:
-        return undecided(pod.subject, f"nvidia-smi lists no device in the pod: {sight.text}", SOURCE)
-    message = f"it asked for one {field.shared.resource} and sees {len(sight.uuids)} devices"
-    return bad(pod.subject, sight.text, "one device", SOURCE, message)
+        return undecided(pod.subject, message=f"nvidia-smi lists no device in the pod: {sight.text}", source=SOURCE)
+    message = f"it asked for one {target.shared.resource} and sees {len(sight.uuids)} devices"
+    return bad(pod.subject, observed=sight.text, expected="one device", source=SOURCE, message=message)
 
 
-def _shares(field: Field, holders: Mapping[str, Sequence[str]], blind: bool) -> Finding:
-    place = Subject("Node", f"{field.shared.node.name} {field.shared.resource}")
+def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: bool) -> Finding:
+    place = Subject("Node", f"{target.shared.node.name} {target.shared.resource}")
     counts = Counter({uuid: len(names) for uuid, names in holders.items()})
     pods, (uuid, most) = sum(counts.values()), counts.most_common(1)[0]
     observed = f"{pods} pods on {len(counts)} devices, up to {most} on one ({uuid})"
-    expected = f"{field.factor} pods on one UUID, {field.devices} devices"
-    if most > field.factor:
-        message = f"{uuid} is given to {most} pods and its replicas are {field.factor}: shares are smaller than promised"
-        return bad(place, observed, expected, SOURCE, message)
-    if len(counts) > field.devices:
-        message = f"{pods} pods see {len(counts)} devices on a node that has {field.devices}: replicas are not units of one device"
-        return bad(place, observed, expected, SOURCE, message)
-    if most == field.factor:
-        return ok(place, observed, expected, SOURCE)
-    if field.decides and not blind:
-        message = f"all free units are held and no device is shared by {field.factor} pods, only by {most}: its replicas are not shared"
-        return bad(place, observed, expected, SOURCE, message)
-    message = f"{observed}; other pods hold the remaining units, so {field.factor} on one device could not be seen"
-    return undecided(place, message, SOURCE)
+    expected = f"{target.factor} pods on one UUID, {target.devices} devices"
+    if most > target.factor:
+        message = f"{uuid} is given to {most} pods and its replicas are {target.factor}: shares are smaller than promised"
+        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+    if len(counts) > target.devices:
+        message = f"{pods} pods see {len(counts)} devices on a node that has {target.devices}: replicas are not units of one device"
+        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+    if most == target.factor:
+        return ok(place, observed=observed, expected=expected, source=SOURCE)
+    if target.decides and not blind:
+        message = f"all free units are held and no device is shared by {target.factor} pods, only by {most}: its replicas are not shared"
+        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+    message = f"{observed}; other pods hold the remaining units, so {target.factor} on one device could not be seen"
+    return undecided(place, message=message, source=SOURCE)

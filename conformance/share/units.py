@@ -1,4 +1,7 @@
-"""Shared resources of a node: how many units each device is offered as, and who says so (facts 1.2 to 1.5, 7.2)."""
+"""Shared resources of a node: how many units each device is offered as, and who says so.
+
+Facts: docs/facts/labels.md#discovery-labels, docs/facts/resources.md#capacity, docs/facts/vendors-and-clouds.md#gke.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.adv.arithmetic import GKE, gke_terms
-from conformance.adv.physical import number
+from conformance.devices.arithmetic import GKE, gke_terms
+from conformance.devices.physical import number
 from conformance.outputs.node_labels import ResourceLabels, advertisement
-from conformance.scope import Scope
-from fixtures.models import Node
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Node
 
 SHARED_SUFFIX = ".shared"
 

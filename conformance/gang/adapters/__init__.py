@@ -1,4 +1,4 @@
-"""Gang schedulers behind one contract: what is asked of each is the same, how it is asked is its own."""
+"""Adapters: one interface for Volcano, Kueue and the native gang scheduler, and a smaller one for those that are only read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from conformance.gang.adapters.base import Adapter, Availability, Gang, Guarante
 from conformance.gang.adapters.kueue import Kueue
 from conformance.gang.adapters.native import Native
 from conformance.gang.adapters.volcano import Volcano
-from conformance.scope import Scope
+from conformance.gang.adapters.watched import Watched, watched
+from conformance.scope.scope import Scope
 
-__all__ = ["Adapter", "Availability", "Gang", "Guarantee", "Kueue", "Native", "Volcano", "adapters", "chosen"]
+__all__ = ["Adapter", "Availability", "Gang", "Guarantee", "Kueue", "Native", "Volcano", "Watched", "adapters", "chosen", "watched"]
 
 
 def adapters() -> list[Adapter]:

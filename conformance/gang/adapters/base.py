@@ -9,23 +9,28 @@ from typing import Any, Protocol
 
 import msgspec
 
-from conformance.components import UNPROVEN, Workload, told
-from conformance.platform_namespaces import release_of
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive
-from fixtures.models import Json
+from conformance.scope.components import UNPROVEN, Workload, workload_names
+from conformance.scope.platform_namespaces import release_of
+from conformance.scope.scope import Scope
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping
 from fixtures.probes.workspace import Workspace
-from fixtures.trouble import ApiTrouble
-from fixtures.watch import Observation
+from fixtures.verdict.findings import Inconclusive
 
 RELEASE_SECONDS = 60.0
 GANG_LABEL = "gpu-conformance.io/gang"
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a gang scheduler is there and works. ``healthy`` is None when nothing shows it; ``reason`` is one clause."""
+    """Whether a gang scheduler is there and works. ``healthy`` is None when nothing shows it; ``reason`` is one clause.
+
+    ``idle``: its API is served, which proves no scheduler, and nothing uses it.
+    """
 
     installed: bool
+    idle: bool = False
     healthy: bool | None = None
     reason: str = ""
     source: str = ""
@@ -61,7 +66,7 @@ class Adapter(Protocol):
 
     :meth:`setup` prepares queues that admit ``quota`` units of ``resource``; :meth:`submit` creates a gang;
     :meth:`release` removes it and waits until its pods are gone; :meth:`teardown` removes what would keep the
-    workspace from being cleared. Methods raise :class:`~fixtures.evidence.Inconclusive` when the API refuses them.
+    workspace from being cleared. Methods raise :class:`~fixtures.verdict.findings.Inconclusive` when the API refuses them.
     """
 
     name: str
@@ -97,7 +102,7 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     Found by name in namespaces of the platform, the usual one first. None when there is none of them: the scheduler may run as a
     process of its own. Raises :class:`Inconclusive` when several could be the one.
     """
-    deployments = [item for item in scope.snapshot.objects("apps/deployments") if isinstance(item, dict)]
+    deployments = scope.snapshot.objects("apps/deployments")
     found, down, strangers = [], [], []
     for role, part in wanted.items():
         named = [item for item in deployments if part in str(_meta(item).get("name"))]
@@ -106,16 +111,12 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
         if not items:
             continue
         [item] = items
-        status = item.get("status") if isinstance(item.get("status"), dict) else {}
-        spec = item.get("spec") if isinstance(item.get("spec"), dict) else {}
-        asked = spec.get("replicas", 1) if spec else 1
-        available = (status or {}).get("availableReplicas") or 0
-        text = f"{role} {_meta(item).get('namespace')}/{_meta(item).get('name')} {available}/{asked} available"
-        found.append(text)
-        if not isinstance(available, int) or available < 1:
-            down.append(text)
+        works, text = available(item)
+        found.append(f"{role} {text}")
+        if not works:
+            down.append(f"{role} {text}")
     if not found:
-        unproven = f"; {told(strangers)} are none of them: {UNPROVEN}" if strangers else ""
+        unproven = f"; {workload_names(strangers)} are none of them: {UNPROVEN}" if strangers else ""
         return None, f"no Deployment of its controllers was found{unproven}"
     missing = len(wanted) - len(found)
     if down or missing:
@@ -123,13 +124,20 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
     return True, "; ".join(found)
 
 
+def available(deployment: Json) -> tuple[bool, str]:
+    """Whether a Deployment has an available pod, and how many of how many, in words."""
+    meta, number = _meta(deployment), mapping(deployment, "status").get("availableReplicas") or 0
+    text = f"{meta.get('namespace')}/{meta.get('name')} {number}/{mapping(deployment, 'spec').get('replicas', 1)} available"
+    return isinstance(number, int) and number >= 1, text
+
+
 def _decided(scope: Scope, named: list[Json], part: str, usual: str) -> list[Json]:
-    """The Deployment that is meant, or none. Raises :class:`Inconclusive` when there are several."""
-    proven = scope.standing.decided(named, _workload)
+    """The scheduler's Deployment, or None. Raises :class:`Inconclusive` when there are several."""
+    proven = scope.platform_workloads.resolve(named, _workload)
     for field, value in (("namespace", usual), ("name", part)):
         proven = [item for item in proven if _meta(item).get(field) == value] or proven
     if len(proven) > 1:
-        message = f"{told(map(_workload, proven))} could both be {part}: which one schedules cannot be told"
+        message = f"{workload_names(map(_workload, proven))} could both be {part}, and nothing tells which one is"
         raise Inconclusive("TwoCandidates", message)
     return proven
 

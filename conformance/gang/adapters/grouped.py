@@ -1,4 +1,4 @@
-"""What adapters share whose gangs are a PodGroup object and pods that name it."""
+"""Base of the adapters whose gangs are a PodGroup object and pods that name it (Volcano, native)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from conformance.gang.adapters.base import RELEASE_SECONDS, Gang, await_gone, delete_pods, in_turn, start_pod
-from fixtures.evidence import Inconclusive
-from fixtures.models import Json
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
-from fixtures.trouble import ApiTrouble
+from fixtures.verdict.findings import Inconclusive
 
 
 class GroupedPods:

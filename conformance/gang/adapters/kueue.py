@@ -1,4 +1,4 @@
-"""Kueue: plain pods as a group, admitted by the quota of a queue of this run (facts 4.4)."""
+"""Kueue: plain pods as a group, admitted by the quota of a queue of this run (docs/facts/gangs.md#kueue)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from conformance.gang.adapters.base import (
     in_turn,
     start_pod,
 )
-from conformance.scope import Scope
-from fixtures import yaml_text
-from fixtures.evidence import Inconclusive
-from fixtures.models import Json
+from conformance.scope.scope import Scope
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
-from fixtures.trouble import ApiTrouble
-from fixtures.watch import Observation
-from fixtures.yaml_text import NotYaml
+from fixtures.text import yaml_text
+from fixtures.text.yaml_text import NotYaml
+from fixtures.verdict.findings import Inconclusive
 
 GROUP = "kueue.x-k8s.io"
 WORKLOADS = f"{GROUP}/workloads"
@@ -55,11 +55,11 @@ class Kueue:
         self._queue = ""
 
     def detect(self, scope: Scope) -> Availability:
-        """Installed when Workloads are served; healthy by its Deployment, else by an Active ClusterQueue."""
+        """Installed by its kinds or its Deployment; healthy by its Deployment, else by an Active ClusterQueue."""
         snapshot = scope.snapshot
-        if not snapshot.served(WORKLOADS):
-            return Availability(installed=False, reason=f"{WORKLOADS} is not served", source="discovery")
         healthy, reason = controllers_health(scope, {"manager": "kueue-controller-manager"}, "kueue-system")
+        if healthy is None and not any(snapshot.served(key) for key in (WORKLOADS, CLUSTER_QUEUES, FLAVORS)):
+            return Availability(installed=False, reason=f"{WORKLOADS} is not served", source="discovery")
         if healthy is not None:
             return Availability(installed=True, healthy=healthy, reason=reason, source="Deployment of Kueue")
         active = [
@@ -68,17 +68,20 @@ class Kueue:
             if is_active(item)
         ]
         if active:
-            reason = f"ClusterQueue {active[0]} is Active, which its manager writes ({reason})"
+            reason = f"ClusterQueue {active[0]} is Active, and only Kueue's manager sets that ({reason})"
             return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
         return Availability(installed=True, reason=f"{reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions")
 
     def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
-        """Placement with topology-aware scheduling, eviction with waitForPodsReady, else quota alone (facts 4.4, gang semantics)."""
+        """Placement with topology-aware scheduling, eviction with waitForPodsReady, else quota alone.
+
+        Facts: docs/facts/gangs.md#kueue-and-placement.
+        """
         if topology := self._topology_of(scope):
             return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
         timeout = pods_ready_timeout(scope)
         if timeout is not None:
-            return Guarantee.EVICTION, f"waitForPodsReady takes back what is not ready within {timeout:g} s"
+            return Guarantee.EVICTION, f"waitForPodsReady evicts a workload that is not ready within {timeout:g} s"
         return Guarantee.QUOTA, "Kueue has neither waitForPodsReady nor topology-aware scheduling: it promises quota, not placement"
 
     @staticmethod
@@ -131,7 +134,7 @@ class Kueue:
                     break
             else:
                 message = (
-                    f"no Workload was made of the pod group within {ANSWER_SECONDS:g} s: Kueue does not manage plain pods here, or is away"
+                    f"Kueue made no Workload for the pod group within {ANSWER_SECONDS:g} s: it does not manage plain pods here, or is down"
                 )
                 raise Inconclusive("PodsNotManaged", message)
         answer = workspace.cluster.get(CLUSTER_QUEUES, self._queue)
@@ -215,7 +218,7 @@ def pods_ready_timeout(scope: Scope) -> float | None:
     found: dict[float | None, str] = {}
     for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
         text = (config.data or {}).get(CONFIGURATION)
-        if text is None or "kueue" not in text or not scope.standing.admits(config.namespace):
+        if text is None or "kueue" not in text or not scope.platform_workloads.admits(config.namespace):
             continue
         try:
             document = yaml_text.load(text)
@@ -232,6 +235,6 @@ def pods_ready_timeout(scope: Scope) -> float | None:
 
 
 def seconds_of(text: object) -> float:
-    """Seconds of a Go duration (``5m``, ``1h30m``); Kueue's default of 5 minutes for what is none."""
+    """Seconds of a Go duration (``5m``, ``1h30m``); Kueue's default of 5 minutes if the text is not one."""
     parts = _DURATION.findall(text) if isinstance(text, str) else []
     return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else 300.0

@@ -1,14 +1,18 @@
-"""The gang scheduling of Kubernetes itself: PodGroups of ``scheduling.k8s.io``, since 1.36 (facts 4.2)."""
+"""The gang scheduling of Kubernetes itself: PodGroups of ``scheduling.k8s.io``, since 1.36 (docs/facts/gangs.md#native-gangs)."""
 
 from __future__ import annotations
 
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee
 from conformance.gang.adapters.grouped import GroupedPods
-from conformance.scope import Scope
-from fixtures.models import Json
+from conformance.gang.kueue_objects import conditions_of
+from conformance.scope.gang_marks import native_group
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
 
 GROUPS = "scheduling.k8s.io/podgroups"
+_WRITTEN = frozenset({"PodGroupScheduled", "PodGroupInitiallyScheduled"})
+"""Conditions that only the scheduler writes, in 1.36 and since 1.37."""
 
 
 class Native:
@@ -21,12 +25,20 @@ class Native:
         self._version = "v1beta1"
 
     def detect(self, scope: Scope) -> Availability:
-        """Installed when PodGroups are served, which takes a feature gate and a runtime-config: nobody has it by accident."""
+        """Installed when PodGroups are served; healthy when the scheduler has written to one: API server and scheduler have gates apart."""
         if not scope.snapshot.served(GROUPS):
             return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
         version = scope.snapshot.versions.get(GROUPS, "")
-        reason = f"{GROUPS} {version} is served; the scheduler is the default one".replace("  ", " ")
-        return Availability(installed=True, healthy=True, reason=reason, source="discovery")
+        reason, source = f"{GROUPS} {version} is served".replace("  ", " "), "podgroup.status.conditions"
+        written = [item for item in scope.snapshot.objects(GROUPS) if _WRITTEN & conditions_of(item).keys()]
+        if written:
+            reason += f", and the scheduler has written to {len(written)} PodGroups"
+            return Availability(installed=True, healthy=True, reason=reason, source=source)
+        used = sum(bool(native_group(pod)) for pod in scope.snapshot.pods)
+        reason += f"; {used} pods use it, and" if used else ", nothing uses it, and"
+        return Availability(
+            installed=True, idle=not used, reason=f"{reason} no PodGroup shows that the scheduler forms gangs", source=source
+        )
 
     def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
         """Placement: no pod is bound before minCount can be."""

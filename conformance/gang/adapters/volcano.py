@@ -1,13 +1,13 @@
-"""Volcano: a PodGroup per gang, pods with its annotation and ``schedulerName: volcano`` (facts 4.3)."""
+"""Volcano: a PodGroup per gang, pods with its annotation and ``schedulerName: volcano`` (docs/facts/gangs.md#volcano)."""
 
 from __future__ import annotations
 
 from conformance.gang.adapters.base import GANG_LABEL, Availability, Gang, Guarantee, controllers_health
 from conformance.gang.adapters.grouped import GroupedPods
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive
-from fixtures.models import Json
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Inconclusive
 
 GROUPS = "scheduling.volcano.sh/podgroups"
 QUEUES = "scheduling.volcano.sh/queues"
@@ -26,18 +26,18 @@ class Volcano:
         self._version = "v1beta1"
 
     def detect(self, scope: Scope) -> Availability:
-        """Installed when PodGroups are served; healthy by its Deployments, else by the state of its default queue."""
+        """Installed by its kinds or its Deployments; healthy by its Deployments, else by the state of its default queue."""
         snapshot = scope.snapshot
-        if not snapshot.served(GROUPS):
-            return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
         healthy, reason = controllers_health(
             scope, {"scheduler": "volcano-scheduler", "controllers": "volcano-controllers"}, "volcano-system"
         )
+        if healthy is None and not any(snapshot.served(key) for key in (GROUPS, QUEUES)):
+            return Availability(installed=False, reason=f"{GROUPS} is not served", source="discovery")
         if healthy is not None:
             return Availability(installed=True, healthy=healthy, reason=reason, source="Deployments of Volcano")
         state = self._queue_state(scope)
         if state == "Open":
-            reason = f"queue {DEFAULT_QUEUE} is Open, which its controllers write ({reason})"
+            reason = f"queue {DEFAULT_QUEUE} is Open, and only Volcano's controllers set that ({reason})"
             return Availability(installed=True, healthy=True, reason=reason, source="queue.status.state")
         return Availability(
             installed=True, reason=f"{reason}, and queue {DEFAULT_QUEUE} is {state or 'missing'}", source="queue.status.state"

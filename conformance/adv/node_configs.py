@@ -1,0 +1,259 @@
+"""ADV-06: the device plugin's configuration that a node names, and whether the node advertises what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
+from conformance.devices.physical import physical_counts
+from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
+from conformance.scope.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
+from conformance.scope.components import workload_names
+from conformance.scope.platform_namespaces import IGNORED
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import ConfigMap, DaemonSet, Node, PodSpec
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Inconclusive, advised, bad, not_judged, ok, undecided
+
+LABEL = "nvidia.com/device-plugin.config"
+POLICIES = "nvidia.com/clusterpolicies"
+_STRATEGY_ENV = "MIG_STRATEGY"
+
+
+class ConfigReference(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's settings: ConfigMap name, default key, namespace of the operands. Empty where they are not set."""
+
+    config_map: str = ""
+    default: str = ""
+    namespace: str = ""
+
+
+def config_reference(scope: Scope) -> ConfigReference:
+    """``spec.devicePlugin.config`` of the ClusterPolicy that its operator acts upon, if there is one.
+
+    Raises :class:`Inconclusive` when several say different things.
+    """
+    found: dict[ConfigReference, str] = {}
+    for policy in scope.snapshot.listing(POLICIES).objects:
+        config = _get(policy, "spec", "devicePlugin", "config")
+        if isinstance(config, dict) and config.get("name") and str(_get(policy, "status", "state")) not in IGNORED:
+            namespace = _get(policy, "status", "namespace")
+            default = config.get("default")
+            reference = ConfigReference(
+                config_map=str(config["name"]),
+                default=default if isinstance(default, str) else "",
+                namespace=namespace if isinstance(namespace, str) else "",
+            )
+            found.setdefault(reference, str(_get(policy, "metadata", "name")))
+    if len(found) > 1:
+        raise Inconclusive("TwoCandidates", f"ClusterPolicies {' and '.join(sorted(found.values()))} name different configurations")
+    return next(iter(found), ConfigReference())
+
+
+def _get(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def candidates(scope: Scope, reference: ConfigReference) -> list[ConfigMap]:
+    """ConfigMaps that may hold plugin configurations: the named one, else those of namespaces where agents are."""
+    maps = [item for item in scope.snapshot.configmaps if not reference.config_map or item.name == reference.config_map]
+    if reference.config_map and reference.namespace:
+        return [item for item in maps if item.namespace == reference.namespace]
+    homes = {item.namespace for item in scope.snapshot.listing("apps/daemonsets").items if is_agent(scope, item)}
+    return [item for item in maps if item.namespace in homes or scope.platform_workloads.admits(item.namespace)]
+
+
+def holders(scope: Scope, maps: list[ConfigMap], key: str) -> list[ConfigMap]:
+    """ConfigMaps that hold a configuration of that name: those that a plugin mounts, else those beside one, else all of them."""
+    holding = [item for item in maps if key in (item.data or {})]
+    plugins = _plugins(scope)
+    mounted = {(plugin.namespace, name) for plugin in plugins for name in _mounted(plugin.spec.template.spec)}
+    beside = {plugin.namespace for plugin in plugins}
+    for near in (
+        [item for item in holding if (item.namespace, item.name) in mounted],
+        [item for item in holding if item.namespace in beside],
+    ):
+        if near:
+            return near
+    return holding
+
+
+def _mounted(spec: PodSpec) -> Iterator[str]:
+    """Names of the ConfigMaps that a pod mounts."""
+    for volume in spec.volumes or ():
+        name = _get(volume, "configMap", "name")
+        if isinstance(name, str):
+            yield name
+
+
+def _plugins(scope: Scope) -> list[DaemonSet]:
+    """DaemonSets of device plugins: those that the policy names, else those that an operator owns, else all that are where agents are."""
+    found = [item for item in scope.snapshot.listing("apps/daemonsets").items if _is_plugin(item) and is_agent(scope, item)]
+    return [item for item in found if is_named(scope, item)] or scope.platform_workloads.resolve(found, workload_of)
+
+
+def _is_plugin(daemonset: DaemonSet) -> bool:
+    """Whether a DaemonSet may be NVIDIA's plugin; those of networks sit in the same folder."""
+    looks = "device-plugin" in daemonset.name or mounts_plugin_folder(daemonset.spec.template.spec)
+    return looks and not any(word in daemonset.name for word in ("rdma", "sriov"))
+
+
+def _unproven_plugins(scope: Scope) -> str:
+    """Why it is unknown which plugin reads the configuration, if DaemonSets look like one; empty if none does."""
+    plugins = [item for item in look_alikes(scope) if _is_plugin(item)]
+    names = workload_names(workload_of(item) for item in plugins)
+    return f"{names} may be its plugin and is not known to be the platform's (policy tenants.moreInfrastructure)" if plugins else ""
+
+
+def strategy_flag(scope: Scope) -> str:
+    """MIG strategy that the plugin's DaemonSet sets by environment: it wins over the file.
+
+    Facts: docs/facts/device-plugin.md#precedence-of-settings.
+    Raises :class:`Inconclusive` when several plugins set different ones.
+    """
+    found: dict[str, str] = {}
+    for item in _plugins(scope):
+        for container in item.spec.template.spec.containers:
+            for entry in container.env or ():
+                if entry.get("name") == _STRATEGY_ENV and isinstance(entry.get("value"), str):
+                    found.setdefault(str(entry["value"]), str(workload_of(item)))
+    if len(found) > 1:
+        raise Inconclusive("TwoCandidates", f"{' and '.join(sorted(found.values()))} set different MIG strategies")
+    return next(iter(found), "")
+
+
+def check_configs(scope: Scope) -> Iterator[Finding]:
+    """One finding per NVIDIA node that a configuration applies to: by its label, or by the operator's default."""
+    reference = config_reference(scope)
+    maps = candidates(scope, reference)
+    unproven = "" if reference.namespace or _plugins(scope) else _unproven_plugins(scope)
+    flag = strategy_flag(scope)
+    read: dict[str, PluginConfig | PluginConfigError] = {}
+    for node in scope.accelerator_nodes:
+        labels = node.metadata.label
+        key = labels.get(LABEL, "") or reference.default
+        if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
+            continue
+        source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
+        if unproven:
+            yield undecided(subject(node), message=unproven, source=source)
+            continue
+        holding = holders(scope, maps, key)
+        if not holding:
+            yield _missing(node, key, reference, maps, source)
+            continue
+        if len(holding) > 1:
+            names = " and ".join(f"{item.namespace}/{item.name}" for item in holding)
+            yield undecided(
+                subject(node),
+                message=f"ConfigMaps {names} both hold {key!r}, and no plugin shows which it reads",
+                source=source,
+            )
+            continue
+        [holder] = holding
+        place = f"{holder.namespace}/{holder.name}"
+        if key not in read:
+            try:
+                read[key] = parse((holder.data or {})[key])
+            except PluginConfigError as error:
+                read[key] = error
+        yield _applied(scope, node, key, read[key], place, flag)
+
+
+def _missing(node: Node, key: str, reference: ConfigReference, maps: list[ConfigMap], source: str) -> Finding:
+    known = sorted({name for item in maps for name in item.data or {}})[:8] if reference.config_map else []
+    where = f"ConfigMap {reference.config_map}" if reference.config_map else "any ConfigMap of the platform's namespaces"
+    keys = f"; it has {', '.join(known)}" if known else ""
+    message = f"its device plugin is told to use {key!r}, which is no key of {where}{keys}: the plugin of this node does not start"
+    return bad(
+        subject(node),
+        observed=f"{key!r} is missing",
+        expected=f"a key of {where}",
+        source=source,
+        message=message,
+    )
+
+
+def _applied(scope: Scope, node: Node, key: str, config: PluginConfig | PluginConfigError, place: str, flag: str) -> Finding:
+    source = f"ConfigMap {place}, node labels, node.status.capacity"
+    if isinstance(config, PluginConfigError):
+        message = (
+            f"{place} {key!r} is refused by the plugin ({config}): the next start of this node's plugin fails and takes its devices away"
+        )
+        return bad(
+            subject(node),
+            observed=f"{key!r}: {config}",
+            expected="a configuration that the plugin accepts",
+            source=source,
+            message=message,
+        )
+    capacity = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
+    if not capacity:
+        return not_judged(
+            subject(node),
+            message="it advertises no device, so there is nothing to compare with the configuration (ADV-01)",
+            source=source,
+        )
+    view = advertisement(node.metadata.label)
+    strategy = flag or config.mig_strategy or "none"
+    predicted = _predicted(view, config)
+    sources = [] if view.labelled or strategy != "none" else physical_counts(node, scope.policy, [])
+    faults = [*_faults(view, config, strategy, capacity), *_uncounted(config, capacity, sources[0].devices if sources else 0)]
+    if faults:
+        message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"
+        return bad(
+            subject(node),
+            observed=faults[0],
+            expected=f"{key!r}: {predicted}",
+            source=source,
+            message=message,
+        )
+    shown = ", ".join(f"{name} {count}" for name, count in sorted(capacity.items()))
+    if config.ignored:
+        message = f"{place} {key!r} has keys that the plugin does not know and passes over without a word: {', '.join(config.ignored)}"
+        return advised(
+            subject(node), observed=listed(config.ignored), expected="keys that the plugin knows", source=source, message=message
+        )
+    return ok(subject(node), observed=shown, expected=f"{key!r}: {predicted}", source=source)
+
+
+def _uncounted(config: PluginConfig, capacity: Mapping[str, int], devices: int) -> Iterator[str]:
+    """Units per device where no label of discovery, but a cloud or the policy counts ``devices`` (0: nobody does)."""
+    name = config.advertised_as(GPU)
+    units, rest = divmod(capacity.get(name, 0), devices) if devices else (0, 0)
+    if units and not rest and units != config.factor(GPU):
+        yield f"the node advertises {capacity[name]} {name}, which is {units} per device"
+
+
+def _predicted(view: NodeAdvertisement, config: PluginConfig) -> str:
+    resources = [entry.resource for entry in view.mig] if view.strategy == "mixed" and view.mig else [GPU]
+    units = ", ".join(f"{config.advertised_as(name)} {config.factor(name)} per device" for name in resources)
+    return f"MIG strategy {config.mig_strategy or 'none'}, {units}"
+
+
+def _faults(view: NodeAdvertisement, config: PluginConfig, strategy: str, capacity: Mapping[str, int]) -> Iterator[str]:
+    """Where the node differs. Numbers that are no multiple of the devices are ADV-03's: a factor cannot be read from them."""
+    # nodes whose MIG is off need no label of a strategy that would only matter with it on
+    if view.labelled and view.strategy != strategy and (view.strategy != "none" or view.gpu.product.mig_profile or view.mig):
+        yield f"nvidia.com/mig.strategy says {view.strategy}"
+    for resource, factor in config.replicas.items():
+        other = resource if config.rename else f"{resource}.shared"
+        if capacity.get(other) and not capacity.get(config.advertised_as(resource)):
+            yield f"the node advertises {other}, not {config.advertised_as(resource)}"
+        elif factor > 1 and resource == GPU and not view.labelled and capacity.get(config.advertised_as(resource), 0) % factor:
+            yield f"{config.advertised_as(resource)} {capacity[config.advertised_as(resource)]} is no multiple of {factor}"
+    for entry in (view.gpu, *view.mig):
+        if not entry.count or (entry is view.gpu and view.strategy == "mixed" and view.mig):
+            continue
+        name = config.advertised_as(entry.resource)
+        units, rest = divmod(capacity.get(name, 0), entry.count)
+        if units and not rest and units != config.factor(entry.resource):
+            yield f"the node advertises {capacity[name]} {name}, which is {units} per device"
+        shared = f"{entry.resource}.shared"
+        if name != shared and capacity.get(shared):
+            yield f"the node advertises {shared}"

@@ -1,0 +1,216 @@
+"""Inspection of nodes of every vendor, with the arithmetic of ADV: all of capacity allocatable, and as many units as devices make."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from conformance.adv.checks import terms_of
+from conformance.devices.physical import PhysicalCount, physical_counts
+from conformance.outputs import node_labels, node_text
+from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
+from conformance.policy.model import Policy
+from conformance.scope.node_marks import marks_of
+from conformance.scope.scope import matches, whole
+from fixtures.kubernetes.models import Node
+
+_POLICY = Policy()
+_NVIDIA = "nvidia.com/"
+_BY_CLAIM = re.compile(r"\.deploy\.dra-|dra-kubelet-plugin|dra-driver")
+
+Verdict = tuple[Judged, str, list[InspectionFinding]]
+
+
+def _is_device(resource: str) -> bool:
+    known = _POLICY.accelerators
+    return matches(resource, known.resources) and not matches(resource, known.no_devices)
+
+
+def _is_fabric(resource: str) -> bool:
+    return matches(resource, _POLICY.network.resources)
+
+
+def inspect_node(text: str) -> Inspection:
+    """``node``: advertisement and label arithmetic of every accelerator node in the text. Raises ``Unreadable``."""
+    views = node_text.parse_nodes(text)
+    accelerators = [view for view in views if _is_accelerator_node(view)]
+    judged = [(view, *_judge(view)) for view in accelerators]
+    findings = [finding for _, _, _, found in judged for finding in found]
+    facts: dict[str, object] = {"nodes": len(views), "acceleratorNodes": [_facts(view) for view in accelerators]}
+    if not accelerators:
+        message = f"{len(views)} node(s), none with labels or resources of an accelerator"
+        return Inspection("node", Judged.UNDECIDABLE, "NO_DEVICES", message, facts, [])
+    verdict = worst([each for _, each, _, _ in judged])
+    code = next(code for _, each, code, _ in judged if each is verdict)
+    if verdict is Judged.GOOD:
+        message = "; ".join(f"{view.name or 'node'}: {_words(view)}" for view in accelerators[:8])
+        return Inspection("node", verdict, code, f"consistent: {message}", facts, findings)
+    first = next(finding for finding in findings if finding.verdict is verdict)
+    return Inspection("node", verdict, code, f"{first.subject}: {first.message}", facts, findings)
+
+
+def _node(view: node_text.NodeView) -> Node:
+    capacity, allocatable = dict(view.capacity or {}), dict(view.allocatable or {})
+    metadata = {"name": view.name, "labels": dict(view.labels)}
+    return msgspec.convert({"metadata": metadata, "status": {"capacity": capacity, "allocatable": allocatable}}, Node)
+
+
+def _is_accelerator_node(view: node_text.NodeView) -> bool:
+    names = (*view.labels, *(view.capacity or {}), *(view.allocatable or {}))
+    return any(_NVIDIA in key for key in names) or any(map(_is_device, names)) or bool(_marks(view))
+
+
+def _marks(view: node_text.NodeView) -> tuple[str, ...]:
+    return marks_of(_node(view), _is_device, lambda text: matches(text, _POLICY.accelerators.marks))
+
+
+def _units(quantities: dict[str, str] | None) -> dict[str, int]:
+    return {name: whole(value) for name, value in sorted((quantities or {}).items()) if _is_device(name)}
+
+
+def _words(view: node_text.NodeView) -> str:
+    expected = node_labels.expectations(view.labels) or {n: u for n, u in _units(dict(view.capacity or {})).items() if u}
+    return ", ".join(f"{name} {units}" for name, units in sorted(expected.items()))
+
+
+def _facts(view: node_text.NodeView) -> dict[str, object]:
+    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
+    return {
+        "name": view.name,
+        "form": view.form,
+        "product": node.gpu.product.text,
+        "model": node.gpu.product.model,
+        "count": node.gpu.count,
+        "replicas": node.gpu.replicas,
+        "shared": node.gpu.product.shared or node.gpu.factor > 1,
+        "renamed": node.gpu.renamed,
+        "migStrategy": node.strategy,
+        "migConfig": node.mig_config,
+        "migConfigState": node.mig_config_state,
+        "vgpu": node.vgpu,
+        "expected": node_labels.expectations(view.labels),
+        "capacity": dict(node.capacity) | _units(dict(view.capacity)) if view.capacity is not None else None,
+        "allocatable": dict(node.allocatable) | _units(dict(view.allocatable)) if view.allocatable is not None else None,
+        "counts": {source.source: source.devices for source in _sources(view)},
+    }
+
+
+def _sources(view: node_text.NodeView) -> list[PhysicalCount]:
+    return physical_counts(_node(view), _POLICY, [])
+
+
+def _judge(view: node_text.NodeView) -> Verdict:
+    """By the labels of GPU Feature Discovery where they are, else by whatever else counts devices."""
+    name = view.name or "node"
+    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
+    if node.vgpu:
+        return _undecided(name, "NOT_APPLICABLE", "vGPU guest: MIG, GPUDirect RDMA and DCGM profiling do not apply")
+    wrong = [
+        InspectionFinding(
+            name, Judged.BAD, f"{item.what} {item.observed}, expected {item.expected} ({item.source})", item.observed, item.expected
+        )
+        for item in node_labels.inconsistencies(view.labels, view.capacity, view.allocatable)
+    ]
+    if node.mig_config_state == "failed":
+        wrong.append(InspectionFinding(name, Judged.BAD, f"mig.config {node.mig_config} failed: labels show the last applied geometry"))
+    if wrong and (why := _elsewhere(view)):
+        return _undecided(name, "OFFERED_ELSEWHERE", why)
+    told = {finding.message.split(",")[0] for finding in wrong}
+    wrong += [finding for finding in _shortfalls(name, view) if finding.message.split(",")[0] not in told]
+    wrong += _disagreements(name, view)
+    if not node.labelled and any(_units(dict(view.capacity or {})).values()):
+        wrong += _wrong_terms(name, view)
+    if wrong:
+        return Judged.BAD, "INCONSISTENT", wrong
+    if node.mig_config_state not in ("", "success"):
+        return _undecided(name, "MIG_CONFIG_CHANGING", f"mig.config.state is {node.mig_config_state}: the node is changing")
+    return (Judged.GOOD, "CONSISTENT", []) if node.labelled else _judge_advertised(name, view, node)
+
+
+def _undecided(name: str, code: str, message: str) -> Verdict:
+    return Judged.UNDECIDABLE, code, [InspectionFinding(name, Judged.UNDECIDABLE, message)]
+
+
+def _elsewhere(view: node_text.NodeView) -> str:
+    """Why a node may offer nothing by a device plugin although it has devices; empty where nothing says so."""
+    if any(_units(dict(view.capacity or {})).values()):
+        return ""
+    labels = view.labels
+    if (config := labels.get("nvidia.com/gpu.workload.config", "")).startswith("vm-"):
+        return f"nvidia.com/gpu.workload.config is {config}: its devices are for virtual machines"
+    if any(_BY_CLAIM.search(key) and value == "true" for key, value in labels.items()):
+        return "its labels speak of a DRA driver: its devices may be offered in ResourceSlices"
+    return ""
+
+
+def _shortfalls(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
+    """ADV-02 for devices of every vendor, and the same of fabric resources: what is not allocatable no pod gets."""
+    if view.capacity is None or view.allocatable is None:
+        return []
+    found = []
+    for resource in sorted({*view.capacity, *view.allocatable}):
+        have, can = whole(view.capacity.get(resource)), whole(view.allocatable.get(resource))
+        if have != can and (_is_device(resource) or _is_fabric(resource)):
+            why = f"{have - can} unhealthy or away" if can < have else "never above capacity"
+            message = f"allocatable {resource} {can}, expected {have} (capacity; {why})"
+            found.append(InspectionFinding(name, Judged.BAD, message, str(can), str(have)))
+    return found
+
+
+def _disagreements(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
+    """Sources that count different numbers of devices."""
+    sources = _sources(view)
+    if len({source.devices for source in sources}) < 2:
+        return []
+    observed = ", ".join(f"{source.devices} by {source.source}" for source in sources)
+    return [InspectionFinding(name, Judged.BAD, f"its sources count different numbers of devices: {observed}", observed, "one number")]
+
+
+def _wrong_terms(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
+    """ADV-03: what its capacity is not a product of."""
+    terms = terms_of(_node(view), _units(dict(view.capacity or {})), _sources(view))
+    return [
+        InspectionFinding(
+            name,
+            Judged.BAD,
+            f"capacity {term.resource} {term.observed}, expected {term.formula} ({term.problem or term.source})",
+            str(term.observed),
+            term.formula,
+        )
+        for term in terms
+        if not term.agrees
+    ]
+
+
+def _judge_advertised(name: str, view: node_text.NodeView, node: node_labels.NodeAdvertisement) -> Verdict:
+    """ADV-01, and what is left of ADV-03 without GPU Feature Discovery."""
+    units = {resource: count for resource, count in _units(dict(view.capacity or {})).items() if count}
+    if view.capacity is None:
+        return _undecided(name, "NO_CAPACITY", "the text holds no capacity: nothing to compare its labels with")
+    if not units:
+        if why := _elsewhere(view):
+            return _undecided(name, "OFFERED_ELSEWHERE", why)
+        marks = _marks(view)
+        if not marks:
+            return _undecided(name, "NO_DEVICE_COUNT", "no device resource and nothing that says that it has devices")
+        message = f"it advertises no device and {marks[0]} says that it has some: no plugin has registered with the kubelet"
+        return Judged.BAD, "NOT_ADVERTISED", [InspectionFinding(name, Judged.BAD, message, "nothing", "a device resource > 0")]
+    terms = terms_of(_node(view), units, _sources(view))
+    if terms:
+        notes = [InspectionFinding(name, Judged.GOOD, f"{term.shown} ({term.source})") for term in terms]
+        return Judged.GOOD, "CONSISTENT", notes
+    gpu = node.gpu
+    shared = gpu.factor > 1 or gpu.product.shared
+    if gpu.factor > 1 and (have := units.get(gpu.advertised_as, 0)):
+        if have % gpu.factor:
+            message = f"capacity {gpu.advertised_as} {have} is no multiple of replicas {gpu.factor}"
+            return Judged.BAD, "INCONSISTENT", [InspectionFinding(name, Judged.BAD, message, str(have), f"a multiple of {gpu.factor}")]
+        message = f"no gpu.count: {have} is consistent if the node has {have // gpu.factor} device(s) x {gpu.factor} replicas"
+        return _undecided(name, "NO_DEVICE_COUNT", message)
+    offered = ", ".join(f"{count} x {resource}" for resource, count in units.items())
+    if view.allocatable is None or shared:
+        kind = "shared" if shared else "exclusive"
+        return _undecided(name, "NO_DEVICE_COUNT", f"no gpu.count: {offered} cannot be checked ({kind})")
+    message = f"{offered}, all allocatable; no label counts its devices, so a lost one would not show"
+    return Judged.GOOD, "ADVERTISED", [InspectionFinding(name, Judged.GOOD, message)]

@@ -1,0 +1,52 @@
+"""``gpu-conformance policy init``: print a policy that is drafted from a live cluster or a saved snapshot.
+
+Exit codes: 0 printed, 4 usage, 10 nodes, pods or namespaces could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli import target
+from conformance.cli.arguments import Parser, complain
+from conformance.cli.policy_draft import KEYS, draft
+from conformance.policy.platforms import PresetError, chosen_by_marks, named
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.snapshot.collect import collect
+from fixtures.snapshot.files import SnapshotError, load_files
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Inconclusive, NotApplicable
+
+PROGRAM = "gpu-conformance policy"
+USAGE, INCONCLUSIVE = 4, 10
+
+
+def main(argv: Sequence[str]) -> int:
+    """Read, draft and print."""
+    parser = Parser(prog=PROGRAM)
+    parser.add_argument("command")
+    parser.add_argument("action", choices=["init"])
+    target.add_options(parser)
+    parser.add_argument("--snapshot", metavar="PATH", default="", help="a file or folder of 'kubectl get' output instead of a live cluster")
+    parser.add_argument("--platform", metavar="NAME[,NAME]", default="", help="presets by name; default: the cluster's own marks choose")
+    arguments = parser.parse_args(argv)
+    try:
+        by_name = named((name.strip() for name in arguments.platform.split(",") if name.strip()), "--platform")
+        if arguments.snapshot and (arguments.kubeconfig or arguments.in_cluster):
+            return complain(PROGRAM, "--snapshot and a live cluster: one target at a time")
+        snapshot = load_files(Path(arguments.snapshot)) if arguments.snapshot else _read(target.open_cluster(arguments))
+    except (ClusterUnreachable, PresetError, SnapshotError) as error:
+        return complain(PROGRAM, error)
+    try:
+        text = draft(snapshot, by_name if arguments.platform else chosen_by_marks(snapshot))
+    except (Inconclusive, NotApplicable) as error:
+        complain(PROGRAM, error.message)
+        return INCONCLUSIVE
+    print(text, end="")
+    return 0
+
+
+def _read(cluster: Cluster) -> Snapshot:
+    return collect(cluster, KEYS, version=cluster.probe())

@@ -1,0 +1,68 @@
+"""How much of the catalogue a run judged, what it had to judge and did not, and what to note about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+import msgspec
+
+from conformance.catalogue import Catalogue
+from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
+from conformance.coverage.missing_areas import missing_areas
+from conformance.coverage.shortfalls import Floor, shortfalls
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.record import Access, Coverage, Result
+
+
+def coverage_of_run(
+    catalogue: Catalogue,
+    results: list[Result],
+    left_out: Mapping[str, str],
+    *,
+    policy: Policy,
+    access: Access,
+    min_judged: int | None,
+    scope: Scope | None,
+) -> Coverage:
+    """The coverage of a run. ``left_out``: ids and the option that left them out; ``scope`` is None where no cluster was read."""
+    asked = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in catalogue.by_id.values()]
+    found = measure(asked, results, left_out)
+    floor = Floor(minimum=policy.gate.minimum_judged, areas=policy.gate.areas, source="gate.minimumJudged")
+    if min_judged is not None:
+        floor = msgspec.structs.replace(floor, minimum=min_judged, source="--min-judged")
+    found.shortfalls = list(shortfalls(found, results, floor))
+    if results and scope is not None:
+        sentences = [
+            _as_read(unmatched_patterns.shortfalls(scope)),
+            _as_read(unjudged_devices.snapshot_gaps(scope, found, catalogue)),
+            missing_kinds.one_namespace(scope.snapshot),
+        ]
+        if unjudged_devices.is_whole(found):
+            sentences.append(_as_read(unjudged_devices.accelerators(scope, results)))
+            sentences.append(_as_read(unjudged_devices.probes(scope, found, catalogue, access)))
+            sentences.append(_as_read(_missing_areas(scope, catalogue)))
+        found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(sentences)]))
+        found.notes = [
+            *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),
+            *_as_read(unmatched_patterns.notes(scope)),
+            *unjudged_devices.unknown_resources(scope),
+        ]
+    return found
+
+
+def _as_read(sentences: Iterable[str]) -> Iterator[str]:
+    """The sentences; the last one is about a kind that could not be read, if one of them needs it."""
+    try:
+        yield from sentences
+    except (Inconclusive, NotApplicable) as error:
+        yield error.message
+
+
+def _missing_areas(scope: Scope, catalogue: Catalogue) -> Iterator[str]:
+    """What the cluster has and the catalogue has no requirement for."""
+    if scope.snapshot.served("nodes") and not scope.snapshot.listing("nodes").trouble:
+        yield from missing_areas(scope, {one.area for one in catalogue.by_id.values()})

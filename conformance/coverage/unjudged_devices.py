@@ -1,0 +1,112 @@
+"""Accelerators of the cluster that no requirement judged, and kinds that every cluster has and a snapshot lacks.
+
+An accelerator is known here by the device resource that a node offers. It was judged when a requirement about devices has a yes or
+a no of a node that offers it. Devices that only claims reach are :mod:`conformance.coverage.missing_areas`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.catalogue import Catalogue
+from conformance.dynamic_resources.inventory import SLICES
+from conformance.scope.scope import Scope, matches, whole
+from fixtures.text.sentences import listed
+from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
+
+DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO")
+"""Areas that judge devices by the resources that nodes offer."""
+
+COMMON = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
+"""Kinds of which every cluster with accelerators has objects: a snapshot without one was not taken whole."""
+
+
+def is_whole(coverage: Coverage) -> bool:
+    """Whether the run was about the whole cluster: no option left a MUST out."""
+    return not any(one.cause is Cause.SELECTION and one.level is Level.MUST for one in coverage.not_judged)
+
+
+def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
+    """Sentences about accelerators that no requirement judged, or one that the cluster has none."""
+    nodes = scope.snapshot.listing("nodes")
+    if nodes.trouble or not nodes.collected:
+        return
+    if not scope.accelerator_nodes:
+        expected = scope.policy.accelerators.expected_count == 0
+        why = "as the policy expects (accelerators.expectedCount: 0)" if expected else "by any source"
+        yield f"no node has an accelerator, {why}: what was judged says nothing about accelerators"
+        return
+    bare = [node.name for node in scope.accelerator_nodes if not any(scope.device_capacity(node).values())]
+    if bare and scope.snapshot.lacks(SLICES):
+        yield (
+            f"{listed(sorted(bare))} {'offer' if len(bare) > 1 else 'offers'} no device as a resource, and the snapshot holds no {SLICES}: "
+            "whether devices are offered by claim was not read"
+        )
+    devices = _judged_nodes(results, DEVICE_AREAS)
+    for resource, names in sorted(_by_resource(scope).items()):
+        if devices is not None and not names & devices:
+            yield f"no requirement judged {resource}, which {listed(sorted(names))} offers"
+
+
+def unknown_resources(scope: Scope) -> Iterator[str]:
+    """A note about extended resources that the policy calls neither devices nor networks: accelerators may be among them."""
+    nodes = scope.snapshot.listing("nodes")
+    if nodes.trouble or not nodes.collected:
+        return
+    policy = scope.policy.accelerators
+    known = (*policy.no_devices, *policy.vm_resources)
+    offered = {name for node in scope.snapshot.nodes for name, amount in node.status.capacity.items() if "/" in name and whole(amount) > 0}
+    strange = sorted(name for name in offered if not (scope.is_device(name) or scope.is_rdma(name) or matches(name, known)))
+    if strange:
+        yield f"nodes offer {listed(strange)}, which the policy calls neither a device nor a network (accelerators.resources)"
+
+
+def _by_resource(scope: Scope) -> dict[str, set[str]]:
+    """Device resources with the accelerator nodes that offer at least one."""
+    found: dict[str, set[str]] = {}
+    for node in scope.accelerator_nodes:
+        for resource, count in scope.device_capacity(node).items():
+            if count > 0:
+                found.setdefault(resource, set()).add(node.name)
+    return found
+
+
+def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:
+    """Nodes of which a requirement of ``areas`` says yes or no; None where a result does not keep all its subjects."""
+    wanted, found = tuple(areas), set()
+    for result in results:
+        if result.area not in wanted:
+            continue
+        if result.subjects_omitted:
+            return None
+        for subject in result.subjects:
+            if subject.kind == "Node" and subject.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.WARNED, Verdict.WAIVED):
+                found.add(subject.name.partition(" ")[0])
+    return found
+
+
+def probes(scope: Scope, coverage: Coverage, catalogue: Catalogue, ceiling: Access) -> Iterator[str]:
+    """A sentence when pods that hold a device judged nothing although the run could create them and the cluster has accelerators."""
+    if ceiling.rank < Access.WORKLOAD.rank or scope.snapshot.offline or not scope.accelerator_nodes:
+        return
+    missing = {one.id: one for one in coverage.not_judged}
+    asked = [one for one in catalogue.by_id.values() if one.access is Access.WORKLOAD and one.level is Level.MUST and one.area in _PROBED]
+    if not asked or any(one.id not in missing or missing[one.id].cause is Cause.UNSUPPORTED for one in asked):
+        return
+    reasons = dict.fromkeys(missing[one.id].because for one in asked)
+    yield f"no pod that holds a device could be judged: {'; '.join(list(reasons)[:3])}"
+
+
+_PROBED = ("ISO", "PSA")
+"""Areas whose probes need any device, not a certain kind of device or network."""
+
+
+def snapshot_gaps(scope: Scope, coverage: Coverage, catalogue: Catalogue) -> Iterator[str]:
+    """A sentence when a saved snapshot lacks kinds that every cluster has, and requirements that were asked for need them."""
+    if not scope.snapshot.offline:
+        return
+    lacking = [key for key in COMMON if not scope.snapshot.listing(key).collected]
+    asked = [catalogue.by_id[one.id] for one in coverage.not_judged if one.cause is Cause.NOT_IN_SNAPSHOT]
+    needing = [one.id for one in asked if one.level is Level.MUST and {*one.reads, *one.optional_reads} & set(lacking)]
+    if needing:
+        yield f"the snapshot holds no {', '.join(lacking)}, which every cluster has: {listed(needing)} could not be judged"

@@ -1,0 +1,132 @@
+"""Patterns of the policy that match nothing in the cluster.
+
+A pattern that says what is to be judged and matches nothing leaves a requirement without subjects, and nobody notices a typing
+error: it is a shortfall. One that only exempts something leaves nothing unjudged when it matches nothing: it is a note.
+Patterns that are defaults suit many clusters and none of them needs to match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from conformance.devices.physical import INSTANCE_TYPE, model_of
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.models import Namespace, Node
+from fixtures.snapshot.state import Listing
+
+_LEVELS = ("privileged", "baseline", "restricted")
+
+
+class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
+    """A pattern, the policy's key that has it, and the kind of thing that it names."""
+
+    key: str
+    pattern: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"the policy's {self.key} has {self.pattern!r}, and no {self.what} matches it"
+
+
+def shortfalls(scope: Scope) -> Iterator[str]:
+    """Sentences about patterns that say what is to be judged and match nothing."""
+    if not scope.policy.tenants.namespaces:
+        yield "the policy's tenants.namespaces is empty, so no namespace is a tenant's and nothing of tenants was judged"
+    yield from map(str, (*_namespaces(scope), *_resources(scope), *_nodes(scope), *_drivers(scope)))
+
+
+def notes(scope: Scope) -> Iterator[str]:
+    """Sentences about patterns that exempt something and match nothing."""
+    yield from map(str, _exemptions(scope))
+
+
+def _namespaces(scope: Scope) -> Iterator[Unmatched]:
+    names = _names(scope.snapshot.listing("namespaces"))
+    if names is None:
+        return
+    tenants, default = scope.policy.tenants, Policy().tenants
+    own = [name for name in names if scope.is_tenant(name)]
+    yield from _idle("tenants.namespaces", _written(tenants.namespaces, default.namespaces), own, "tenant namespace")
+    yield from _idle("tenants.isolated", tenants.isolated, own, "tenant namespace")
+    stricter = [name for name, level in tenants.pod_security_exceptions.items() if _is_stricter(level, tenants.pod_security)]
+    for name in stricter:
+        if name not in names:
+            yield Unmatched(key="tenants.podSecurityExceptions", pattern=name, what="namespace")
+
+
+def _is_stricter(level: str, usual: str) -> bool:
+    return _LEVELS.index(level) > _LEVELS.index(usual)
+
+
+def _resources(scope: Scope) -> Iterator[Unmatched]:
+    if _names(scope.snapshot.listing("nodes")) is None:
+        return
+    offered = {name for node in scope.snapshot.nodes for name in (*node.status.capacity, *node.status.allocatable)}
+    policy, default = scope.policy, Policy()
+    written = _written(policy.accelerators.resources, default.accelerators.resources)
+    yield from _idle("accelerators.resources", written, offered, "resource of a node")
+    yield from _idle("network.resources", _written(policy.network.resources, default.network.resources), offered, "resource of a node")
+
+
+def _nodes(scope: Scope) -> Iterator[Unmatched]:
+    if _names(scope.snapshot.listing("nodes")) is None:
+        return
+    policy, default = scope.policy, Policy()
+    labels = {f"{key}={value}" for node in scope.snapshot.nodes for key, value in node.metadata.label.items()}
+    for text in _written(policy.accelerators.node_labels, default.accelerators.node_labels):
+        if text not in labels:
+            yield Unmatched(key="accelerators.nodeLabels", pattern=text, what="label of a node")
+    products = {
+        product
+        for node in scope.snapshot.nodes
+        for product in (model_of(node), *map(node.metadata.label.get, ("nvidia.com/gpu.product", INSTANCE_TYPE)))
+        if product
+    }
+    yield from _idle("advertisement.devicesPerNode", policy.advertisement.devices_per_node, products, "product or instance type of a node")
+
+
+def _drivers(scope: Scope) -> Iterator[Unmatched]:
+    listing = scope.snapshot.listing("resource.k8s.io/resourceslices")
+    if listing.trouble or not listing.collected:
+        return
+    drivers = {str((item.get("spec") or {}).get("driver")) for item in listing.objects}
+    written = _written(scope.policy.accelerators.drivers, Policy().accelerators.drivers)
+    yield from _idle("accelerators.drivers", written, drivers, "driver of a ResourceSlice")
+
+
+def _exemptions(scope: Scope) -> Iterator[Unmatched]:
+    tenants, policy = scope.policy.tenants, scope.policy
+    nodes, namespaces = _names(scope.snapshot.listing("nodes")), _names(scope.snapshot.listing("namespaces"))
+    if nodes is not None:
+        yield from _idle("accelerators.allowNotJudged", policy.accelerators.allow_not_judged, nodes, "node")
+    if namespaces is not None:
+        looser = [name for name, level in tenants.pod_security_exceptions.items() if not _is_stricter(level, tenants.pod_security)]
+        yield from _idle("tenants.podSecurityExceptions", looser, namespaces, "namespace")
+        yield from _idle("tenants.ipcLock", tenants.ipc_lock, namespaces, "namespace")
+        yield from _idle("fence.allowedNamespaces", policy.fence.allowed_namespaces, namespaces, "namespace")
+        yield from _idle(
+            "tenants.infrastructure", _written(tenants.infrastructure, Policy().tenants.infrastructure), namespaces, "namespace"
+        )
+
+
+def _idle(key: str, patterns: Iterable[str], names: Iterable[str], what: str) -> Iterator[Unmatched]:
+    known = list(names)
+    for pattern in patterns:
+        if not any(matches(name, (pattern,)) for name in known):
+            yield Unmatched(key=key, pattern=pattern, what=what)
+
+
+def _written(patterns: Iterable[str], default: Iterable[str]) -> list[str]:
+    """The patterns that the owner wrote."""
+    known = set(default)
+    return [pattern for pattern in patterns if pattern not in known]
+
+
+def _names(listing: Listing[Node | Namespace]) -> list[str] | None:
+    """Names of all objects of a kind; None where they were not read, so that nothing can be said of them."""
+    if listing.trouble or not listing.collected or not listing.served:
+        return None
+    return [item.metadata.name for item in listing.items]

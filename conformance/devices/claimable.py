@@ -1,0 +1,77 @@
+"""Devices of a node that pods can claim: through which DeviceClass, how many there are and how many are free. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from conformance.dynamic_resources.claims import Request
+from conformance.dynamic_resources.device_classes import selects
+from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Node
+
+
+class Claimable(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices of one DeviceClass on one node. ``shared``: a device may be given to several claims at a time."""
+
+    device_class: str
+    driver: str
+    product: str
+    capacity: int
+    free: int
+    shared: bool
+
+
+def claimable(scope: Scope, node: Node) -> list[Claimable]:
+    """Every DeviceClass of accelerators that chooses untainted devices of the node, in order of name.
+
+    A device belongs to the first class by name of those that choose the fewest devices: the class made for it.
+    """
+    held = set(scope.claims.holders)
+    found = []
+    for item in scope.dra_inventory.get(node.name, ()):
+        sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}
+        free = {device.id for device in item.devices if device.id not in held and not sets & set(_counters(device))}
+        for name, devices in _by_class(scope, item):
+            usable = [device for device in devices if device.allocatable and device.body.type != "vfio"]  # for virtual machines
+            if usable:
+                found.append(
+                    Claimable(
+                        device_class=name,
+                        driver=item.driver,
+                        product=item.product,
+                        capacity=len(usable),
+                        free=sum(device.id in free or device.body.shareable for device in usable),
+                        shared=any(device.body.shareable for device in usable),
+                    )
+                )
+    return sorted(found, key=lambda one: one.device_class)
+
+
+def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> int:
+    """How many devices of a node a request could get at most, taken and tainted ones included. The request's class must exist."""
+    expressions = (*scope.claims.classes[request.device_class].expressions, *request.expressions)
+    return sum(selects(expressions, item.driver, device.body) is not False for item in drivers for device in item.devices)
+
+
+def _by_class(scope: Scope, item: DriverInventory) -> Iterator[tuple[str, list[InventoryDevice]]]:
+    """Devices by the class that a probe asks for them; classes that cannot be evaluated count where no other chooses any."""
+    owner: dict[str, list[InventoryDevice]] = {}
+    for certain in (True, None):
+        chosen = {
+            name: {device.id for device in item.devices if known.selects(item.driver, device.body) is certain}
+            for name, known in scope.claims.classes.items()
+        }
+        for device in item.devices:
+            names = [name for name, devices in chosen.items() if device.id in devices]
+            if names:
+                owner.setdefault(min(names, key=lambda name: (len(chosen[name]), name)), []).append(device)
+        if owner:
+            break
+    yield from sorted(owner.items())
+
+
+def _counters(device: InventoryDevice) -> list[str]:
+    return [f"{device.id[1]}/{name}" for name in device.body.counters]

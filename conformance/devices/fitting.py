@@ -1,0 +1,195 @@
+"""Whether a pod fits onto a node, by this suite's own arithmetic: labels, taints, and what bound pods leave of every resource.
+
+What only a scheduler can tell is named and never guessed: other pods' places, volumes, host ports, claims
+(docs/facts/scheduling-messages.md#what-a-scheduler-weighs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+
+from conformance.scope.ages import newest
+from conformance.scope.node_affinity import admits
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.scope import Scope
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
+from fixtures.kubernetes.quantity import QuantityError
+from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+
+Amounts = dict[str, Fraction]
+
+_POD_LEVEL = ("cpu", "memory")
+
+
+def requests_of(spec: PodSpec) -> Amounts:
+    """What the scheduler counts for a pod: containers and sidecars together, or the peak of its init containers, and its overhead."""
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers or ():
+        own = _amounts(container)
+        if container.restart_policy == "Always":
+            _add(sidecars, own)
+            own = {}
+        _peak(peak, _sum(own, sidecars))
+    total = dict(sidecars)
+    for container in spec.containers:
+        _add(total, _amounts(container))
+    _peak(total, peak)
+    if spec.resources is not None:  # amounts of the pod as a whole stand for those of its containers
+        whole = {**(spec.resources.limits or {}), **(spec.resources.requests or {})}
+        total |= {name: _parsed(value) for name, value in whole.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
+    _add(total, {name: _parsed(value) for name, value in (spec.overhead or {}).items()})
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _amounts(container: Container) -> Amounts:
+    written = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return {name: _parsed(value) for name, value in written.items()}
+
+
+def _parsed(value: str | int | float) -> Fraction:
+    try:
+        return quantity.parse(value)
+    except QuantityError:
+        return Fraction(0)
+
+
+def _add(total: Amounts, more: Mapping[str, Fraction]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def _sum(first: Amounts, second: Amounts) -> Amounts:
+    total = dict(first)
+    _add(total, second)
+    return total
+
+
+def _peak(total: Amounts, other: Mapping[str, Fraction]) -> None:
+    for name, amount in other.items():
+        total[name] = max(total.get(name, Fraction(0)), amount)
+
+
+class Room:
+    """What is left of a node. ``free_since``: when something last made room there, as far as the cluster still shows it."""
+
+    def __init__(self, node: Node, pods: Iterable[Pod], free_since: float | None) -> None:
+        self.node = node
+        self.free_since = free_since
+        self._left: Amounts = {name: _parsed(value) for name, value in node.status.allocatable.items()}
+        self._left.setdefault("pods", Fraction(110))
+        for pod in pods:
+            self.take(requests_of(pod.spec))
+
+    def left(self, resource: str) -> int:
+        """Whole units of a resource that are left."""
+        return int(max(self._left.get(resource, Fraction(0)), Fraction(0)))
+
+    def holds(self, wanted: Amounts) -> bool:
+        """Whether a pod with these requests fits beside what is there."""
+        return self._left["pods"] >= 1 and all(self._left.get(name, Fraction(0)) >= amount for name, amount in wanted.items())
+
+    def take(self, wanted: Amounts) -> None:
+        """Place a pod with these requests."""
+        self._change(wanted, -1)
+
+    def give_back(self, wanted: Amounts) -> None:
+        """Undo :meth:`take`."""
+        self._change(wanted, 1)
+
+    def _change(self, wanted: Amounts, sign: int) -> None:
+        self._left["pods"] += sign
+        for name, amount in wanted.items():
+            self._left[name] = self._left.get(name, Fraction(0)) + sign * amount
+
+
+class Rooms:
+    """Rooms of the usable accelerator nodes of a scope that nothing is being done to, made when they are first asked for."""
+
+    def __init__(self, scope: Scope, now: float) -> None:
+        self._scope = scope
+        self._made: dict[str, Room] = {}
+        self._candidates: dict[frozenset[tuple[str, int]], list[Node]] = {}
+        self._nodes = [node for node in scope.usable_nodes if not change_under_way(node, scope.policy, now)]
+        self._ended: dict[str, list[Pod]] = {}
+        for pod in scope.snapshot.pods:
+            if pod.finished and pod.spec.node_name:
+                self._ended.setdefault(pod.spec.node_name, []).append(pod)
+
+    def admitting(self, spec: PodSpec) -> Iterator[Room]:
+        """Rooms of nodes that a pod's selector, affinity and tolerations let it onto, in order of name."""
+        wanted = frozenset(self._scope.devices_of(spec).items())
+        if wanted not in self._candidates:  # of a thousand full nodes none is looked at twice
+            free = self._scope.free
+            self._candidates[wanted] = [node for node in self._nodes if all(free(node, name) >= count for name, count in wanted)]
+        for node in self._candidates[wanted]:
+            if admits(spec, node) and tolerates(spec, node):
+                yield self._room(node)
+
+    def reserve(self, name: str, spec: PodSpec) -> None:
+        """Keep room on a node for a pod that the scheduler has chosen it for."""
+        for node in self._nodes:
+            if node.name == name:
+                self._room(node).take(requests_of(spec))
+
+    def place(self, spec: PodSpec) -> Room | None:
+        """Put a pod where it fits, and say where; None where it fits nowhere."""
+        wanted = requests_of(spec)
+        room = next((room for room in self.admitting(spec) if room.holds(wanted)), None)
+        if room is not None:
+            room.take(wanted)
+        return room
+
+    def place_all(self, specs: list[PodSpec]) -> list[Room]:
+        """Put all of some pods, or none: the places of all, in order, or nothing."""
+        placed: list[tuple[Room, PodSpec]] = []
+        for spec in specs:
+            room = self.place(spec)
+            if room is None:
+                for taken, other in placed:
+                    taken.give_back(requests_of(other))
+                return []
+            placed.append((room, spec))
+        return [room for room, _ in placed]
+
+    def _room(self, node: Node) -> Room:
+        if node.name not in self._made:
+            bound = self._scope.snapshot.pods_by_node.get(node.name, ())
+            self._made[node.name] = Room(node, bound, self._free_since(node))
+        return self._made[node.name]
+
+    def _free_since(self, node: Node) -> float | None:
+        """The newest end of a pod there, and of the node itself. A pod that was deleted leaves no trace."""
+        ended = [moment for pod in self._ended.get(node.name, ()) for moment in ended_at(pod)]
+        ready = node.condition("Ready")
+        return newest([*ended, node.metadata.creation_timestamp, ready.last_transition_time if ready else None])
+
+
+def ended_at(pod: Pod) -> list[str]:
+    """Times at which containers of a pod ended."""
+    every = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    return [text for status in every if (text := text_of(mapping(mapping(status.state).get("terminated")).get("finishedAt")))]
+
+
+def tolerates(spec: PodSpec, node: Node) -> bool:
+    """Whether a pod tolerates every taint of a node that keeps pods away."""
+    hard = [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
+    return all(any(toleration.tolerates(taint) for toleration in spec.tolerations or ()) for taint in hard)
+
+
+def beyond(spec: PodSpec) -> list[str]:
+    """What of a pod's wishes this arithmetic does not weigh, in words."""
+    affinity = mapping(spec.affinity)
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    found = [f"required {name}" for name in ("podAffinity", "podAntiAffinity") if sequence(mapping(affinity.get(name)).get(required))]
+    if any(item.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for item in mappings(spec.topology_spread_constraints)):
+        found.append("topology spread constraints")
+    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in mappings(spec.volumes)):
+        found.append("persistent volumes")
+    if any(mapping(port).get("hostPort") for container in spec.every_container() for port in container.ports or ()):
+        found.append("host ports")
+    if spec.resource_claims:
+        found.append("resource claims")
+    return found

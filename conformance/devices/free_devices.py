@@ -1,0 +1,126 @@
+"""Where a probe can ask for devices: nodes, resources and what is free there at the time of the snapshot."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.devices.claimable import Claimable, claimable
+from conformance.devices.device_types import GKE_CLIENTS, device_type
+from conformance.outputs.node_labels import advertisement
+from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes.models import Node
+from fixtures.probes.claims import BY_CLASS
+from fixtures.verdict.findings import NotApplicable
+
+VENDOR = "nvidia.com/"
+NVIDIA_DRIVER = "gpu.nvidia.com"
+PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
+"""Devices handed to virtual machines as they are: no driver in the pod lists them."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Free units of one device resource on one node. ``shared``: several units may stand for one device.
+
+    Devices that are claimed have their DeviceClass as a resource name (:data:`fixtures.probes.claims.BY_CLASS`), a driver, and the
+    product that it publishes.
+    """
+
+    node: Node
+    resource: str
+    free: int
+    capacity: int
+    shared: bool
+    driver: str = ""
+    product: str = ""
+
+    @property
+    def device_type(self) -> tuple[str, ...]:
+        """Equal for places of which one can speak for the other (:func:`conformance.devices.device_types.device_type`)."""
+        kind = device_type(self.node, self.resource)
+        return (*kind, self.product or str(self.capacity)) if self.driver else kind
+
+    def __str__(self) -> str:
+        return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
+
+
+def is_shared(node: Node, resource: str) -> bool:
+    """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica.
+
+    Facts: docs/facts/labels.md#discovery-labels.
+    """
+    if resource.endswith(".shared"):
+        return True
+    if whole(node.metadata.label.get(GKE_CLIENTS)) > 1:
+        return True
+    entry = advertisement(node.metadata.label)
+    for known in (entry.gpu, *entry.mig):
+        if known.resource == resource:
+            return known.factor > 1 or known.product.shared or known.sharing_strategy in ("time-slicing", "mps")
+    return False
+
+
+def can_be_listed(resource: str) -> bool:
+    """Whether ``nvidia-smi -L`` in a pod lists devices of this resource."""
+    return resource.startswith(VENDOR) and resource not in PASSTHROUGH
+
+
+def places_of(scope: Scope, node: Node) -> list[Place]:
+    """Every device resource of a node, free or not, whatever the state of the node; what can be claimed where it offers nothing else."""
+    found = [
+        Place(
+            node=node,
+            resource=resource,
+            free=max(scope.free(node, resource), 0),
+            capacity=count,
+            shared=is_shared(node, resource),
+        )
+        for resource, count in sorted(scope.device_allocatable(node).items())
+        if count > 0
+    ]
+    return found or [_claimed(node, item) for item in claimable(scope, node)]
+
+
+def _claimed(node: Node, item: Claimable) -> Place:
+    return Place(
+        node=node,
+        resource=f"{BY_CLASS}{item.device_class}",
+        free=item.free,
+        capacity=item.capacity,
+        shared=item.shared,
+        driver=item.driver,
+        product=item.product,
+    )
+
+
+def why_unlistable(place: Place) -> str:
+    """Why a pod cannot list devices of a place, or empty."""
+    if place.driver:
+        return "" if place.driver == NVIDIA_DRIVER else f"devices are seen with nvidia-smi, and it offers those of {place.driver}"
+    return "" if can_be_listed(place.resource) else f"devices are seen with nvidia-smi, and it offers {place.resource}"
+
+
+def usable_places(scope: Scope, *, claims: bool = True) -> list[Place]:
+    """Every device resource of every usable node, free or not: most free first, then by node and resource.
+
+    ``claims`` is False for whoever does arithmetic over resources of nodes, which those of claims are not.
+    """
+    found = [place for node in scope.usable_nodes for place in places_of(scope, node) if claims or not place.driver]
+    return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
+
+
+def listable_places(scope: Scope) -> list[Place]:
+    """Offers whose devices a pod can list. Raises :class:`NotApplicable` when there are no devices, or none of a vendor this can ask."""
+    found = usable_places(scope)
+    if not found:
+        raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
+    asked = [place for place in found if not why_unlistable(place)]
+    if not asked:
+        names = ", ".join(sorted({place.resource for place in found}))
+        raise NotApplicable("NoListingForVendor", f"devices are seen with nvidia-smi, and this cluster offers {names} only")
+    return asked
+
+
+def runtime_classes(scope: Scope) -> dict[str, str]:
+    """Handler of each RuntimeClass, by name in order; empty where the kind is not served or not in a saved snapshot."""
+    listing = scope.snapshot.listing("node.k8s.io/runtimeclasses")
+    return dict(sorted((str((item.get("metadata") or {}).get("name")), str(item.get("handler"))) for item in listing.objects))

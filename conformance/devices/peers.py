@@ -1,0 +1,82 @@
+"""The peers of an accelerator node: nodes that somebody set up alike, on machines of one kind.
+
+What people choose tells nodes apart: product, type of machine, pool, role, and the configuration that they asked for. What breaks does
+not: counts, drivers and images are compared, so they never divide a pool. Facts: docs/facts/nodes.md#pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.devices.availability import withheld
+from conformance.devices.products import NVIDIA_PRODUCT, PRODUCT_LABELS
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.models import Node
+
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+_MACHINE = "nvidia.com/gpu.machine"
+_NO_TYPES = ("k3s", "rke2", "k0s", "unknown", "")
+"""Instance types that say nothing of the machine: distributions write their own name."""
+
+_ROLE = "node-role.kubernetes.io/"
+_CONFIGURED = (
+    "nvidia.com/mig.config",
+    "nvidia.com/mig.strategy",
+    "nvidia.com/device-plugin.config",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy",
+    "nvidia.com/gpu.workload.config",
+    "cloud.google.com/gke-gpu-partition-size",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "amd.com/gpu.compute-memory-partition",
+    "dcm.amd.com/gpu-config-profile",
+)
+"""Labels of what devices were cut or shared into: they decide which resources a node offers."""
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""Product and machine, or empty if no discovery label names them; and everything else that tells pools apart."""
+
+
+def pools_of_peers(scope: Scope) -> list[list[Node]]:
+    """Accelerator nodes by pool, both in order of name. Nodes whose devices are withheld on purpose are in none."""
+    nodes = [node for node in scope.accelerator_nodes if not withheld(scope, node)]
+    told_apart = _pool_labels(nodes, scope.policy.accelerators.pool_labels)
+    found: dict[Key, list[Node]] = {}
+    for node in nodes:
+        found.setdefault((_discovered(node), tuple(_setup(node, told_apart))), []).append(node)
+    for key in [key for key in found if not key[0]]:  # its discovery labels went: it stays with those that are like it in all else
+        alike = [other for other in found if other[0] and other[1] == key[1]]
+        if len(alike) == 1:
+            found[alike[0]] += found.pop(key)
+    return sorted((sorted(pool, key=lambda node: node.name) for pool in found.values()), key=lambda pool: pool[0].name)
+
+
+def _discovered(node: Node) -> str:
+    labels = node.metadata.label
+    product = next((labels[key] for key in (NVIDIA_PRODUCT, *PRODUCT_LABELS) if key != _INSTANCE_TYPE and labels.get(key)), "")
+    return f"{product} {labels.get(_MACHINE, '')}".strip()
+
+
+def _setup(node: Node, pool_labels: Iterable[str]) -> Iterator[tuple[str, str]]:
+    labels = node.metadata.label
+    for key in (*pool_labels, *_CONFIGURED):
+        if value := labels.get(key):
+            yield key, value
+    yield _ROLE, ",".join(sorted(key for key in labels if key.startswith(_ROLE)))
+    machine = labels.get(_INSTANCE_TYPE, "")
+    if machine not in _NO_TYPES:
+        yield _INSTANCE_TYPE, machine
+    else:  # nodes of another size are other machines
+        yield "cpu", str(node.status.capacity.get("cpu", ""))
+    yield "kubernetes.io/arch", labels.get("kubernetes.io/arch", "")
+
+
+def _pool_labels(nodes: list[Node], globs: tuple[str, ...]) -> list[str]:
+    """Keys that name pools here. A label that has another value on each node names the node."""
+    values: dict[str, list[str]] = {}
+    for node in nodes:
+        for key, value in node.metadata.label.items():
+            if matches(key, globs):
+                values.setdefault(key, []).append(value)
+    return sorted(key for key, found in values.items() if len(found) < 2 or len(set(found)) < len(found))

@@ -1,0 +1,83 @@
+"""How many physical devices a node has, according to each source that says so."""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.dynamic_resources.inventory import DriverInventory
+from conformance.outputs.node_labels import advertisement
+from conformance.policy.model import Policy
+from conformance.scope.scope import matches
+from fixtures.kubernetes.models import Node
+
+GPU_COUNT = "nvidia.com/gpu.count"
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator")
+COUNT_LABELS = (
+    "cloud.google.com/gke-accelerator-count",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "eks.amazonaws.com/instance-gpu-count",
+    "gpu.intel.com/device.count",
+)
+"""Labels of clouds and of NFD rules that count whole devices (docs/facts/vendors-and-clouds.md#labels-that-count-devices)."""
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""Names a kind of machine, also where no label names its devices."""
+
+_AGENTS = ("gpu.intel.com/device.count",)
+"""Among them: what an agent counted."""
+
+_AMD_COUNTED = "beta.amd.com/gpu.device-id."
+
+
+class PhysicalCount(msgspec.Struct, frozen=True):
+    """A number of whole devices and who says so. ``boot``: it was stated without looking, so it stays when a device is lost."""
+
+    devices: int
+    source: str
+    boot: bool = False
+
+
+def number(text: str | None) -> int | None:
+    """A label's whole number, or None."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+def model_of(node: Node) -> str:
+    """The product of a node by its label, without the suffixes of MIG and sharing; empty when no label names one."""
+    labels = node.metadata.label
+    key = next((key for key in PRODUCT_LABELS if labels.get(key)), "")
+    return advertisement(labels).gpu.product.model if key == PRODUCT_LABELS[0] else labels.get(key, "")
+
+
+def physical_counts(node: Node, policy: Policy, through_dra: list[DriverInventory], *, slices: bool = True) -> list[PhysicalCount]:
+    """Every source's count, the owner's first. Under MIG strategy ``single`` gpu.count is instances and is no source.
+
+    ``through_dra`` names the product where no label does; with ``slices`` its devices are a source too.
+    """
+    found = []
+    labels = node.metadata.label
+    products = [item.product for item in through_dra if item.product]
+    names = [
+        model_of(node),
+        labels.get(PRODUCT_LABELS[0], ""),
+        labels.get(INSTANCE_TYPE, ""),
+        *products,
+        *(product.replace(" ", "-") for product in products),
+    ]
+    for glob, devices in policy.advertisement.devices_per_node.items():
+        if any(matches(name, (glob,)) for name in names):
+            found.append(PhysicalCount(devices, "policy advertisement.devicesPerNode", boot=True))
+            break
+    view = advertisement(labels)
+    whole_devices = not (view.gpu.product.mig_profile or view.gpu.product.mig_invalid)
+    if view.gpu.count is not None and whole_devices and not view.vgpu:
+        found.append(PhysicalCount(view.gpu.count, f"label {GPU_COUNT}"))
+    for key in COUNT_LABELS:
+        if (devices_of_label := number(labels.get(key))) is not None:
+            found.append(PhysicalCount(devices_of_label, f"label {key}", boot=key not in _AGENTS))
+    counted = [count for key, value in labels.items() if key.startswith(_AMD_COUNTED) and (count := number(value)) is not None]
+    if counted:
+        found.append(PhysicalCount(sum(counted), f"labels {_AMD_COUNTED}*"))
+    if slices:
+        found += [PhysicalCount(item.whole, f"ResourceSlices of {item.driver}") for item in through_dra if item.whole]
+    return found

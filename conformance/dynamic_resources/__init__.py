@@ -1,0 +1,1 @@
+"""Dynamic resource allocation (DRA): ResourceSlices, DeviceClasses, ResourceClaims and the drivers behind them."""

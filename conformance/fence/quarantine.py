@@ -1,0 +1,85 @@
+"""FENCE-09: a node with a fault is out of service, and one that was repaired is in service again.
+
+Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#nvsentinel, docs/facts/nodes.md#cordons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, own_keys
+from conformance.devices.products import pools
+from conformance.devices.words_of_nodes import words_by_node
+from conformance.fence.checks import HARD
+from conformance.node_states.ages import ask_again
+from conformance.node_states.field_writes import FieldsByNode
+from conformance.node_states.health_words import Word, of
+from conformance.node_states.holds import Hold
+from conformance.node_states.polarity import Health
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Node, Taint
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+
+_EXPECTED = "a node with a fault is cordoned or has a quarantine taint; a healthy one is in service"
+_SOURCE = "node.status.conditions, node labels, node.spec"
+
+
+def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per accelerator node about whose health something is said."""
+    held, said = held_nodes(scope, fields), words_by_node(scope)
+    for nodes in pools(scope, scope.accelerator_nodes).values():
+        healthy = [node for node in nodes if not of(said[node.name], Health.FAULT)]  # whatever the fault: a pressure has taints too
+        normal = {taint.key for node in healthy for taint in node.spec.taints} | own_keys(scope, nodes)
+        for node in nodes:
+            if words := said[node.name]:
+                yield _judge(scope, node, words, held.get(node.name, []), _alone(node, normal))
+            else:
+                message = "no condition or label says anything about its health"
+                yield not_judged(subject(node), message=message, source=_SOURCE)
+
+
+def _alone(node: Node, normal: set[str]) -> list[Taint]:
+    """Hard taints of a node that no healthy node of its pool has: whoever set them keeps pods away from this one."""
+    return [taint for taint in node.spec.taints if taint.effect in HARD and taint.key not in normal]
+
+
+def _judge(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
+    faults, unsure = of(words, Health.FAULT), of(words, Health.UNSURE)
+    if sick := [word for word in faults if word.reading.devices]:
+        return _sick(scope, node, sick, held, alone)
+    if unsure:
+        message = f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}"
+        return undecided(subject(node), message=message, source=_SOURCE)
+    quarantine = next((hold for hold in held if hold.health), None)
+    if quarantine is not None and not faults and not matches(node.name, scope.policy.accelerators.allow_not_judged):
+        return _well(scope, node, words, quarantine)
+    observed = f"no fault of a device in {len(words)} conditions and labels" + (f"; {listed(held)}" if held else "")
+    return ok(subject(node), observed=observed, expected=_EXPECTED, source=_SOURCE)
+
+
+def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone: list[Taint]) -> Finding:
+    """A node with a fault: something must keep device pods off it."""
+    place, observed = subject(node), listed([word.text for word in faults], 3)
+    keeping = [str(hold) for hold in held] or [f"taint {taint}" for taint in alone]
+    if keeping:
+        return ok(place, observed=f"{observed}; out of service: {listed(keeping)}", expected=_EXPECTED, source=_SOURCE)
+    oldest = min(faults, key=lambda word: word.since.latest if word.since.latest is not None else float("inf"))
+    age, limit = oldest.since.age(scope.snapshot.taken_at), scope.policy.nodes.quarantine_minutes * 60
+    state = f"{oldest.text} {age_words(scope, oldest.since)}"
+    if age is not None and age <= limit:
+        message = f"{state}, and the node is still in service: {ask_again(age, limit)}"
+        return undecided(place, message=message, source=_SOURCE)
+    message = f"{state}, and the node is schedulable: the next device pod lands on the fault"
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
+    """A node that was taken out for a fault, and nothing tells of a fault any more."""
+    state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels tells a fault"
+    if hold.since.age(scope.snapshot.taken_at) is None:
+        return undecided(subject(node), message=state, source=_SOURCE)
+    if is_young(scope, hold.since):
+        return undecided(subject(node), message=f"{state}: {again(scope, hold.since)}", source=_SOURCE)
+    message = f"{state}: nobody put it back into service"
+    return bad(subject(node), observed=str(hold), expected=_EXPECTED, source=_SOURCE, message=message)

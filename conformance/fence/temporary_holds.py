@@ -1,0 +1,60 @@
+"""FENCE-10: no temporary taint and no cordon is older than the policy allows; each is named with its age and owner.
+
+Facts: docs/facts/nodes.md#temporary-taints, docs/facts/nodes.md#cordons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
+from conformance.node_states.ages import duration
+from conformance.node_states.field_writes import MOST_ASKED, FieldsByNode
+from conformance.node_states.holds import Hold, soft_holds
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, Subject, allowed, bad, not_judged, ok, undecided
+
+_SOURCE = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"
+
+
+def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per hold of an accelerator node, and one for each node that nothing holds."""
+    held = held_nodes(scope, fields)
+    expected = f"nothing that holds a node for more than {duration(limit_of(scope))}"
+    for node in scope.accelerator_nodes:
+        for hold in held.get(node.name, ()):
+            yield _judge(scope, hold, expected)
+        for taint in soft_holds(node):
+            message = f"{taint} only asks the scheduler to avoid the node"
+            yield not_judged(_place(node, f"taint {taint.key}"), message=message, source=_SOURCE)
+        if node.name not in held:
+            taints = ", ".join(str(taint) for taint in node.spec.taints) or "none"
+            yield ok(subject(node), observed=f"not cordoned; taints: {taints}", expected=expected, source=_SOURCE)
+
+
+def _judge(scope: Scope, hold: Hold, expected: str) -> Finding:
+    place, age, owner = _place(hold.node, hold.name), hold.since.age(scope.snapshot.taken_at), hold.owner or "not known"
+    if matches(hold.node.name, scope.policy.accelerators.allow_not_judged):
+        message = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}: the policy allows it"
+        return allowed(place, message=message, source="policy accelerators.allowNotJudged")
+    if age is None:
+        message = f"{hold.name} on {hold.node.name}, owner {owner}: nothing tells since when{_hint(scope, hold)}"
+        return undecided(place, message=message, source=_SOURCE)
+    words = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}"
+    if is_young(scope, hold.since):
+        return undecided(place, message=f"{words}: {again(scope, hold.since)}", source=_SOURCE)
+    message = f"{words}: no new pod gets its devices, and whoever holds the node has left or forgotten it"
+    return bad(place, observed=str(hold), expected=expected, source=_SOURCE, message=message)
+
+
+def _hint(scope: Scope, hold: Hold) -> str:
+    if hold.node.name in scope.snapshot.managed_fields:
+        return ""
+    if scope.snapshot.offline:
+        return "; save the snapshot with --show-managed-fields"
+    return f"; a run asks for the managedFields of {MOST_ASKED} nodes at most, which may tell"
+
+
+def _place(node: Node, name: str) -> Subject:
+    return Subject("Node", f"{node.name} {name}")

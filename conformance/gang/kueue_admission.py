@@ -1,0 +1,207 @@
+"""GANG-11 for Kueue: queues with device work can admit it, and none goes round (docs/facts/gangs.md#queues-that-admit-nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, said
+from conformance.scope.ages import ask_again, words
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, PodSpec
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+
+CHECKS = "kueue.x-k8s.io/admissionchecks"
+WORKERS = "kueue.x-k8s.io/multikueueclusters"
+_MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+_STOPS = ("Hold", "HoldAndDrain")
+_ROUNDS = 3
+"""Evictions after which a workload goes round: once or twice may be a slow image or a lost node."""
+_OWN_FAULT = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
+"""Reasons of evictions that leave everything as it was; a preempted workload made room for another."""
+
+_SOURCE = "clusterqueue.spec.stopPolicy, status.conditions[Active] of the queue and of what it names"
+
+
+class _Work(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload that asks for devices and has not ended. ``since``: its creation, Unix seconds; ``admitted``: it holds quota."""
+
+    place: Subject
+    item: Json
+    queue: str
+    since: float | None
+    admitted: bool
+
+
+def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per queue with device work, per workload that goes round, and per worker cluster that is lost."""
+    work = [found for item in objects_of(scope, WORKLOADS) if (found := _device_work(scope, item)) is not None]
+    here = {
+        (place.get("namespace"), name_of(item)): item for item in objects_of(scope, LOCAL_QUEUES) for place in [mapping(item, "metadata")]
+    }
+    queues = {name_of(item): item for item in objects_of(scope, CLUSTER_QUEUES)}
+    by_local: dict[tuple[str, str], list[_Work]] = {}
+    for one in work:
+        by_local.setdefault((one.place.namespace, one.queue), []).append(one)
+    by_queue: dict[str, list[_Work]] = {}
+    for (namespace, name), own in sorted(by_local.items()):
+        local = here.get((namespace, name))
+        trouble = _local_trouble(scope, namespace, name, local, queues)
+        if trouble:
+            yield from _stopped(scope, Subject("LocalQueue", name, namespace), trouble, local or {}, own, now)
+        elif local is not None:
+            by_queue.setdefault(str(mapping(local, "spec").get("clusterQueue")), []).extend(own)
+    for name, own in sorted(by_queue.items()):
+        if name in queues:
+            yield from _cluster_queue(scope, queues[name], own, now)
+    yield from _lost_workers(scope, [queues[name] for name in by_queue if name in queues], work, now)
+    for one in work:
+        yield from _round(one)
+
+
+def _device_work(scope: Scope, item: Json) -> _Work | None:
+    conditions, spec, meta = conditions_of(item), mapping(item, "spec"), mapping(item, "metadata")
+    held = {kind for kind in ("QuotaReserved", "Admitted", "Finished") if conditions.get(kind, {}).get("status") == "True"}
+    if "Finished" in held or spec.get("active") is False or meta.get("deletionTimestamp") or not _asks(scope, item):
+        return None
+    return _Work(
+        place=Subject("Workload", name_of(item), str(meta.get("namespace") or "")),
+        item=item,
+        queue=str(spec.get("queueName") or ""),
+        since=unix(str(meta.get("creationTimestamp"))),
+        admitted="Admitted" in held,
+    )
+
+
+def _asks(scope: Scope, workload: Json) -> bool:
+    """Whether some pod of a workload asks for a device."""
+    for part in mappings(mapping(workload, "spec").get("podSets")):
+        try:
+            spec = msgspec.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
+        except msgspec.ValidationError:
+            continue
+        if scope.devices_of(spec) or spec.resource_claims:
+            return True
+    return False
+
+
+def _local_trouble(scope: Scope, namespace: str, name: str, local: Json | None, queues: dict[str, Json]) -> str:
+    """Why a LocalQueue passes nothing on, as a clause; empty when only its ClusterQueue decides."""
+    if not scope.snapshot.served(LOCAL_QUEUES):
+        return ""
+    if local is None:
+        return f"workloads name LocalQueue {name or '(none)'}, and there is none of that name in {namespace}"
+    spec = mapping(local, "spec")
+    if (policy := spec.get("stopPolicy")) in _STOPS:
+        return f"spec.stopPolicy is {policy}"
+    if scope.snapshot.served(CLUSTER_QUEUES) and (queue := str(spec.get("clusterQueue"))) not in queues:
+        return f"it names ClusterQueue {queue}, and there is none of that name"
+    return ""
+
+
+def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], now: float) -> Iterator[Finding]:
+    place, active = Subject("ClusterQueue", name_of(queue)), conditions_of(queue).get("Active", {})
+    if trouble := _trouble(scope, queue):
+        yield from _stopped(scope, place, trouble, queue, work, now)
+    elif active.get("status") == "True":
+        yield ok(place, observed=f"Active, {len(work)} workloads with devices", expected="Active", source=_SOURCE)
+    else:
+        yield undecided(place, message="its status does not say whether it is Active", source=_SOURCE)
+
+
+def _trouble(scope: Scope, queue: Json) -> str:
+    """Why a ClusterQueue admits nothing, the cause before its effect, as a clause; or empty."""
+    spec, active = mapping(queue, "spec"), conditions_of(queue).get("Active", {})
+    if (policy := spec.get("stopPolicy")) in _STOPS:
+        return f"spec.stopPolicy is {policy}"
+    flavors = {str(flavor.get("name")) for group in mappings(spec.get("resourceGroups")) for flavor in mappings(group.get("flavors"))}
+    known = {name_of(item) for item in objects_of(scope, FLAVORS)}
+    if scope.snapshot.served(FLAVORS) and (missing := sorted(flavors - known)):
+        return f"it names ResourceFlavor {missing[0]}, and there is none of that name"
+    checks = {name_of(item): item for item in objects_of(scope, CHECKS)}
+    for name in _checks_of(queue):
+        if name not in checks:
+            if scope.snapshot.served(CHECKS) and active.get("status") != "True":
+                return f"it names AdmissionCheck {name}, and there is none of that name"
+            continue
+        state = conditions_of(checks[name]).get("Active", {})
+        if state.get("status") == "False":
+            return f"AdmissionCheck {name} is not Active: {said(state)}"
+    return f"it is not Active: {said(active)}" if active.get("status") == "False" else ""
+
+
+def _checks_of(queue: Json) -> list[str]:
+    """Names of the admission checks of a queue, in the newer and the older form."""
+    spec = mapping(queue, "spec")
+    older = spec.get("admissionChecks")
+    named = [str(item.get("name")) for item in mappings(mapping(spec, "admissionChecksStrategy").get("admissionChecks"))]
+    return named + [str(name) for name in (older if isinstance(older, list) else ())]
+
+
+def _stopped(scope: Scope, place: Subject, trouble: str, queue: Json, work: list[_Work], now: float) -> Iterator[Finding]:
+    """A queue that admits nothing: bad once work has waited in it for longer than the policy's age."""
+    drains = mapping(queue, "spec").get("stopPolicy") == "HoldAndDrain"
+    waiting = [one for one in work if drains or not one.admitted]
+    if not waiting:
+        yield not_judged(place, message=f"{trouble}, and no device work waits in it", source=_SOURCE)
+        return
+    limit = scope.policy.requests.pending_minutes * 60
+    active = conditions_of(queue).get("Active", {})
+    stopped = unix(str(active.get("lastTransitionTime"))) if active.get("status") == "False" else None
+    created = [one.since for one in waiting if one.since is not None]
+    if not created:
+        yield undecided(place, message=f"{trouble}, and nothing says how long its work waits", source=_SOURCE)
+        return
+    age = now - max(min(created), stopped or 0.0)
+    if age <= limit:
+        yield undecided(place, message=f"{trouble}; {ask_again(age, limit)}", source=_SOURCE)
+        return
+    first = f"{waiting[0].place.namespace}/{waiting[0].place.name}"
+    message = f"{trouble}: {len(waiting)} workloads that ask for devices wait for {words(age)} ({first} first), and none can be admitted"
+    yield bad(place, observed=trouble, expected="Active, or no device work in it", source=_SOURCE, message=message)
+
+
+def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: float) -> Iterator[Finding]:
+    """Worker clusters of MultiKueue that the manager does not reach, where work of devices may go or is."""
+    checks = {name_of(item) for item in objects_of(scope, CHECKS) if mapping(item, "spec").get("controllerName") == _MULTIKUEUE}
+    asked = any(checks & set(_checks_of(queue)) for queue in queues)
+    running = {str(mapping(one.item, "status").get("clusterName")) for one in work}
+    limit, source = scope.policy.requests.pending_minutes * 60, "multikueuecluster.status.conditions[Active]"
+    for cluster in objects_of(scope, WORKERS):
+        name, active = name_of(cluster), conditions_of(cluster).get("Active", {})
+        if not asked and name not in running:
+            continue
+        place, since = Subject("MultiKueueCluster", name), unix(str(active.get("lastTransitionTime")))
+        if active.get("status") == "True":
+            yield ok(place, observed="Active", expected="Active", source=source)
+        elif active.get("status") != "False" or since is None:
+            yield undecided(place, message="nothing says whether, or since when, the manager reaches it", source=source)
+        elif now - since <= limit:
+            yield undecided(place, message=f"not Active: {said(active)}; {ask_again(now - since, limit)}", source=source)
+        else:
+            message = f"not Active for {words(now - since)}: {said(active)}: it gets no work, and nobody sees what runs there"
+            yield bad(place, observed=said(active), expected="Active", source=source, message=message)
+
+
+def _round(work: _Work) -> Iterator[Finding]:
+    """A workload that is admitted and evicted again and again for the same reason."""
+    status, conditions = mapping(work.item, "status"), conditions_of(work.item)
+    evictions = [item for item in mappings(mapping(status, "schedulingStats").get("evictions")) if item.get("reason") in _OWN_FAULT]
+    counts = [number for item in evictions if isinstance(number := item.get("count"), int)]
+    again = mapping(status, "requeueState").get("count")
+    rounds = max(sum(counts), again if isinstance(again, int) else 0)
+    if rounds < _ROUNDS:
+        return
+    source = "workload.status.requeueState, status.schedulingStats.evictions"
+    observed = f"evicted {rounds} times"
+    if work.admitted and conditions.get("PodsReady", {}).get("status") == "True":
+        yield ok(work.place, observed=f"{observed}, and its pods are ready now", expected="no round without an end", source=source)
+        return
+    reasons = sorted({str(item.get("reason")) for item in evictions})
+    last = said(conditions.get("Evicted", {})) or ", ".join(reasons) or "no reason is given"
+    message = f"it was admitted and evicted {rounds} times ({last}): each round holds devices that no pod uses for long"
+    yield bad(work.place, observed=observed, expected="admitted for good, or not at all", source=source, message=message)

@@ -1,0 +1,183 @@
+"""GANG-10: quota of devices that a Workload of Kueue has reserved is held by pods that live (docs/facts/gangs.md#quota-of-kueue)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
+from conformance.gang.kueue_objects import assigned, name_of, objects_of, reserved, units
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+
+_PODS_OF = "kueue.x-k8s.io/workload"
+_LAG = 60.0
+"""Seconds that a queue's status may lag behind its workloads."""
+
+_SOURCE = "workload.status.conditions, workload.status.admission, its pods"
+
+
+class _Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A Workload that holds quota. ``since``: when it got what it has, Unix seconds."""
+
+    place: Subject
+    item: Json
+    conditions: dict[str, Json]
+
+    def holds(self, kind: str) -> bool:
+        return self.conditions.get(kind, {}).get("status") == "True"
+
+    def since(self, *kinds: str) -> float | None:
+        times = [unix(str(self.conditions[kind].get("lastTransitionTime"))) for kind in kinds if kind in self.conditions]
+        known = [moment for moment in times if moment is not None]
+        return max(known) if known else None
+
+
+def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per Workload that holds quota of devices, and one per ClusterQueue that says what it gave of them."""
+    held = [workload for item in objects_of(scope, WORKLOADS) if (workload := _holding(scope, item)) is not None]
+    queues = objects_of(scope, CLUSTER_QUEUES)
+    pods = _Pods(scope)
+    for workload in held:
+        yield _judge(scope, workload, pods, now)
+    for queue in queues:
+        yield from _usage(scope, queue, now)
+
+
+def _holding(scope: Scope, item: Json) -> _Workload | None:
+    found = {str(one.get("type")): one for one in mappings(mapping(item, "status").get("conditions"))}
+    workload = _Workload(
+        place=Subject("Workload", name_of(item), str(mapping(item, "metadata").get("namespace") or "")), item=item, conditions=found
+    )
+    if workload.holds("Finished") or not (workload.holds("QuotaReserved") or workload.holds("Admitted")):
+        return None
+    return workload if any(scope.is_device(resource) for resource in reserved(item)) else None
+
+
+def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Finding:
+    limit, place = scope.policy.gang.partial_minutes, workload.place
+    names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
+    expected = f"pods that live, or no quota after {limit:g} min"
+    if workload.holds("Evicted"):
+        minutes = _minutes(now, workload.since("Evicted"))
+        if minutes is not None and minutes <= limit:
+            return undecided(place, message=f"{names} for {minutes:.0f} min: its eviction is under way", source=_SOURCE)
+        age = f" for {minutes:.0f} min" if minutes is not None else ""
+        message = f"it is {names}{age}: the conditions contradict each other, and {_lost(scope, workload)}"
+        return bad(place, observed=names, expected=expected, source=_SOURCE, message=message)
+    if elsewhere := _elsewhere(workload.item):
+        return not_judged(place, message=elsewhere, source=_SOURCE)
+    if not workload.holds("Admitted"):
+        return _unadmitted(scope, workload, names, now)
+    if alive := pods.of(workload.item):
+        return ok(place, observed=f"{names}, {len(alive)} pods", expected=expected, source=_SOURCE)
+    minutes = _minutes(now, workload.since("Admitted"))
+    if minutes is None or minutes <= limit:
+        age = f"for {minutes:.0f} min" if minutes is not None else "and nothing says since when"
+        return undecided(place, message=f"{names} {age}, and it has no pod yet", source=_SOURCE)
+    if stranger := pods.unknown_owner(workload.item):
+        message = f"{names} for {minutes:.0f} min, and which pods belong to {stranger} cannot be told"
+        return undecided(place, message=message, source=_SOURCE)
+    message = f"it is {names} for {minutes:.0f} min and has no pod: {_lost(scope, workload)}"
+    return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message)
+
+
+def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Finding:
+    """Quota is reserved and the workload is not admitted: a check that has not answered may hold it, and nothing else."""
+    limit, place = scope.policy.gang.partial_minutes, workload.place
+    checks = mappings(mapping(workload.item, "status").get("admissionChecks"))
+    if waiting := [str(one.get("name")) for one in checks if one.get("state") == "Pending"]:
+        return not_judged(place, message=f"{names}, and admission checks hold it: {listed(waiting)}", source=_SOURCE)
+    minutes = _minutes(now, workload.since("QuotaReserved"))
+    if minutes is None or minutes <= limit:
+        return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE)
+    message = f"{names} for {minutes:.0f} min, not admitted, and no admission check holds it: {_lost(scope, workload)}"
+    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message)
+
+
+def _elsewhere(workload: Json) -> str:
+    """That another cluster runs the pods (MultiKueue), as a clause, or empty."""
+    status = mapping(workload, "status")
+    cluster = status.get("clusterName")
+    return f"MultiKueue runs its pods on cluster {cluster}" if isinstance(cluster, str) and cluster else ""
+
+
+def _lost(scope: Scope, workload: _Workload) -> str:
+    amounts = ", ".join(f"{count} {name}" for name, count in sorted(reserved(workload.item).items()) if scope.is_device(name))
+    return f"{amounts} of ClusterQueue {mapping(workload.item, 'status', 'admission').get('clusterQueue')} are lost to all others"
+
+
+class _Pods:
+    """Live pods by what ties them to workloads."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._by_workload: dict[tuple[str, str], list[Pod]] = {}
+        self._by_owner: dict[str, list[Pod]] = {}
+        self._by_uid: dict[str, Pod] = {}
+        for pod in scope.snapshot.pods:
+            if pod.finished:
+                continue
+            self._by_uid[pod.metadata.uid] = pod
+            if name := pod.metadata.annotation.get(_PODS_OF, ""):
+                self._by_workload.setdefault((pod.namespace, name), []).append(pod)
+            for owner in pod.metadata.owners:
+                self._by_owner.setdefault(owner.uid, []).append(pod)
+
+    def of(self, workload: Json) -> list[Pod]:
+        """Pods of a workload: those that name it, those that own it (plain pods), and those of its owner."""
+        meta = mapping(workload, "metadata")
+        found = list(self._by_workload.get((str(meta.get("namespace")), name_of(workload)), ()))
+        for owner in mappings(meta.get("ownerReferences")):
+            uid = str(owner.get("uid"))
+            found += [self._by_uid[uid]] if uid in self._by_uid else self._by_owner.get(uid, [])
+        return found
+
+    def unknown_owner(self, workload: Json) -> str:
+        """An owner whose pods it would not own directly and need not name the workload, or empty."""
+        owners = [str(owner.get("kind")) for owner in mappings(mapping(workload, "metadata").get("ownerReferences"))]
+        return next((kind for kind in owners if kind not in ("Job", "Pod")), "") if not self._by_workload else ""
+
+
+def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
+    """A queue's reservation against the sum over its workloads."""
+    name, status = name_of(queue), mapping(queue, "status")
+    said: dict[tuple[str, str], int] = {}
+    for flavor in mappings(status.get("flavorsReservation")):
+        for item in mappings(flavor.get("resources")):
+            if scope.is_device(str(item.get("name"))):
+                said[str(flavor.get("name")), str(item.get("name"))] = units(item.get("total"))
+    if not said:
+        return
+    held: dict[tuple[str, str], int] = {}
+    newest = 0.0
+    for item in objects_of(scope, WORKLOADS):
+        admission = mapping(item, "status", "admission")
+        conditions = mappings(mapping(item, "status").get("conditions"))
+        moments = [moment for one in conditions if (moment := unix(str(one.get("lastTransitionTime")))) is not None]
+        reserved = {str(one.get("type")) for one in conditions if one.get("status") == "True"}
+        if admission.get("clusterQueue") != name:
+            continue
+        newest = max([newest, *moments])
+        if "QuotaReserved" in reserved and "Finished" not in reserved:
+            for key, count in assigned(item).items():
+                held[key] = held.get(key, 0) + count
+    place, source = Subject("ClusterQueue", name), "clusterqueue.status.flavorsReservation, workload.status.admission"
+    differing = [(key, count, held.get(key, 0)) for key, count in sorted(said.items()) if count != held.get(key, 0)]
+    unlike = [f"{' '.join(key)} {count}, workloads have {sum_}" for key, count, sum_ in differing]
+    observed, expected = listed(unlike) or "as its workloads", "the sum of what its workloads have reserved"
+    if not unlike:
+        yield ok(place, observed=observed, expected=expected, source=source)
+    elif now - newest < _LAG:
+        yield undecided(place, message=f"{observed}; its workloads changed {now - newest:.0f} s ago", source=source)
+    else:
+        message = f"{observed}: the queue counts quota that nobody holds, or gives it out twice; a restart of Kueue's manager counts anew"
+        yield bad(place, observed=observed, expected=expected, source=source, message=message)
+
+
+def _minutes(now: float, since: float | None) -> float | None:
+    return (now - since) / 60 if since is not None else None

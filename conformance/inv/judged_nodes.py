@@ -1,0 +1,121 @@
+"""INV-02: every accelerator node was judged, or is listed as not judged with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.devices.availability import busy, foreign_taints, without_devices
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
+from conformance.node_states.ages import ask_again, duration, moment
+from conformance.node_states.field_writes import FieldsByNode
+from conformance.node_states.holds import UNSCHEDULABLE, Hold
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, allowed, missed, ok, undecided
+
+_EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
+_STATE = "node.spec, node.status"
+
+
+def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: bool = True) -> Iterator[Finding]:
+    """One finding per accelerator node: judged, left out as the policy allows, or left out although it should not be.
+
+    ``probing`` is False where the run may create no pods: then a node is judged by reading alone, and what would keep probes
+    away keeps nothing away. ``fields`` are managedFields of nodes, which tell the ages of cordons and taints.
+    """
+    held = held_nodes(scope, fields or {})
+    for node in scope.accelerator_nodes:
+        finding = _left_out(scope, node, probing, held.get(node.name, []))
+        if finding is not None and matches(node.name, scope.policy.accelerators.allow_not_judged):
+            reason = finding.observed or finding.message
+            finding = allowed(
+                finding.subject,
+                message=f"{reason}; the policy allows it",
+                source="policy accelerators.allowNotJudged",
+            )
+        yield finding or _reached(scope, node, probing)
+
+
+def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Finding | None:
+    """Why a node was left out although its devices may be free; None when it was not."""
+    place, state = subject(node), scope.why_not_judged(node)
+    if state == "NotReady":
+        if moving := _just_not_ready(scope, node):
+            return undecided(place, message=moving, source=_STATE)
+        message = "NotReady: its status is outdated and nothing runs on it, so the run's verdict does not cover it"
+        return missed(place, observed=state, expected=_EXPECTED, source=_STATE, message=message)
+    cordon = next((hold for hold in held if not hold.name.startswith("taint ") or UNSCHEDULABLE in hold.name), None)
+    if state and probing and cordon is not None:
+        if moving := _in_motion(scope, cordon):
+            return undecided(place, message=f"{state}: {moving}", source=_STATE)
+        state += f" {age_words(scope, cordon.since)}, owner {cordon.owner or 'not known'}"
+        message = f"{state}: no probe ran on this node, so the run's verdict does not cover it"
+        return missed(place, observed=state, expected=_EXPECTED, source=_STATE, message=message)
+    if state:
+        return undecided(place, message=f"{state}: it was read, and nothing new can run on it", source=_STATE)
+    if reason := without_devices(scope, node):
+        if scope.vm_devices(node):
+            return allowed(
+                place,
+                message=f"{reason}; containers cannot ask for them",
+                source="node.status.capacity",
+            )
+        return undecided(
+            place,
+            message=f"{reason}; if that is intended, name the node in accelerators.allowNotJudged",
+            source=_STATE,
+        )
+    if probing and (taints := foreign_taints(scope, node)):
+        reason = f"tainted away by {', '.join(taints)}"
+        by_taint = {hold.name.removeprefix("taint "): hold for hold in held}
+        changes = [_in_motion(scope, by_taint[taint]) if taint in by_taint else "" for taint in taints]
+        if all(changes):
+            return undecided(place, message=f"{reason}: {changes[0]}", source="node.spec.taints")
+        message = f"{reason}: no probe ran on this node, so the run's verdict does not cover it"
+        return missed(place, observed=reason, expected=_EXPECTED, source="node.spec.taints", message=message)
+    return None
+
+
+def _in_motion(scope: Scope, hold: Hold) -> str:
+    """Why a hold is a change under way, and when to ask again; empty if it is not known to be one."""
+    owner = f"owner {hold.owner}" if hold.owner else "owner not known"
+    if is_young(scope, hold.since):
+        return f"{hold.name} {age_words(scope, hold.since)}, {owner}: {again(scope, hold.since)}"
+    if hold.since.latest is None and (hold.notice or (hold.owner and not hold.name.startswith("taint "))):
+        return f"{hold.name} {age_words(scope, hold.since)}, {owner}: ask again when the owner is done"
+    return ""
+
+
+def _just_not_ready(scope: Scope, node: Node) -> str:
+    """Why a node that is not Ready may be so for a moment only, or empty."""
+    ready = node.condition("Ready")
+    since = moment(ready.last_transition_time) if ready is not None else None
+    limit = scope.policy.nodes.quarantine_minutes * 60
+    if since is None or scope.snapshot.taken_at - since > limit:
+        return ""
+    age = max(scope.snapshot.taken_at - since, 0.0)
+    return f"NotReady for {duration(age)}: {ask_again(age, limit)}"
+
+
+def _reached(scope: Scope, node: Node, probing: bool) -> Finding:
+    """A node that can be judged; a busy one by reading alone."""
+    place, held = subject(node), busy(scope, node) if probing else ""
+    if not held:
+        how = "Ready and schedulable" if probing else "Ready; judged by reading, because this run may create no pods"
+        return ok(
+            place,
+            observed=how,
+            expected=_EXPECTED if probing else "Ready, not cordoned, devices that pods can ask for",
+            source=_STATE,
+        )
+    if scope.policy.accelerators.allow_busy:
+        message = f"busy ({held}): judged only by requirements that read, which accelerators.allowBusy of the policy allows"
+        return allowed(place, message=message, source="requests of bound pods")
+    message = f"busy ({held}): no probe could ask for a device here, so the run's verdict does not cover it"
+    return missed(
+        place,
+        observed=f"busy: {held}",
+        expected="a free device",
+        source="requests of bound pods",
+        message=message,
+    )

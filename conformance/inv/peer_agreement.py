@@ -1,0 +1,117 @@
+"""INV-06: nodes of one pool agree in devices, fabric, driver, kernel, firmware and images of agents.
+
+A node that offers less than its peers has lost something, even if its own labels agree with what is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from conformance.devices.peers import pools_of_peers
+from conformance.scope.agents import agents
+from conformance.scope.scope import Scope, matches, subject, whole
+from fixtures.kubernetes.images import repository, tag_of
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok
+
+_DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version", "amd.com/gpu.driver-src-version")
+_DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
+_FIRMWARE = ("*firmware*", "*vbios*")
+_SOURCE = "status.capacity, ResourceSlices, node labels, status.nodeInfo, pods of agents"
+_POLICY = "the policy can name it in accelerators.allowedDifferences"
+
+V = TypeVar("V", int, str)
+Differences = dict[str, dict[str, str]]
+"""``{node: {what: in which words it differs}}`` of one pool."""
+
+
+def check_peers(scope: Scope) -> Iterator[Finding]:
+    """One finding per accelerator node: bad where counts differ from the pool's, advised where only versions do."""
+    images = _images(scope)
+    for pool in pools_of_peers(scope):
+        if len(pool) == 1:
+            message = "it is the only node of its pool: there is no peer to compare it with"
+            yield not_judged(subject(pool[0]), message=message, source=_SOURCE)
+            continue
+        counts = _unlike_counts({node.name: _counts(scope, node) for node in pool})
+        versions = _unlike_versions({node.name: {**_versions(node), **images.get(node.name, {})} for node in pool})
+        for node in pool:
+            yield _judge(scope, node, len(pool), _refused(scope, counts[node.name]), _refused(scope, versions[node.name]))
+
+
+def _judge(scope: Scope, node: Node, size: int, counts: Sequence[str], versions: Sequence[str]) -> Finding:
+    place, expected = subject(node), f"as the {size} nodes of its pool have for the most part"
+    if not counts and not versions:
+        return ok(place, observed="as its pool", expected=expected, source=_SOURCE)
+    observed = "; ".join([*counts, *versions])
+    if counts:
+        message = f"{observed}: devices or fabric were lost, or the nodes are set up differently ({_POLICY})"
+        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+    message = f"{observed}: jobs that span the pool run on both ({_POLICY})"
+    return advised(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+
+
+def _refused(scope: Scope, found: Mapping[str, str]) -> list[str]:
+    """Sentences about differences that the policy does not allow."""
+    return [words for what, words in found.items() if not matches(what, scope.policy.accelerators.allowed_differences)]
+
+
+def _unlike_counts(table: Mapping[str, Mapping[str, int]]) -> Differences:
+    """Counts that differ from the pool's. Of two that are as common, the larger is the pool's: devices get lost, none is found."""
+    return _unlike(table, 0, lambda counted: max(counted, key=lambda count: (counted[count], count)))
+
+
+def _unlike_versions(table: Mapping[str, Mapping[str, str]]) -> Differences:
+    """Versions that differ from the pool's. A node that tells none differs in none: what it lacks is judged elsewhere."""
+    return _unlike(table, None, lambda counted: max(counted, key=lambda version: (counted[version], version)))
+
+
+def _unlike(table: Mapping[str, Mapping[str, V]], absent: V | None, usual: Callable[[Counter[V]], V]) -> Differences:
+    """``absent`` is the value of what a node does not have; None: the node is not compared in it."""
+    found: Differences = {name: {} for name in table}
+    for what in sorted({what for row in table.values() for what in row}):
+        values = {name: value for name, row in table.items() if (value := row.get(what, absent)) is not None}
+        counted = Counter(values.values())
+        common = usual(counted)
+        for name, value in values.items():
+            if value != common:
+                has = f"{what} is {value} here" if value != absent else f"there is no {what} here"
+                found[name][what] = f"{has} and {common} on {counted[common]} of {len(values)} nodes of its pool"
+    return found
+
+
+def _counts(scope: Scope, node: Node) -> dict[str, int]:
+    """Units of each device and fabric resource, and devices of each DRA driver; never 0."""
+    found = {name: whole(value) for name, value in node.status.capacity.items() if scope.is_device(name) or scope.is_rdma(name)}
+    by_plugin = any(scope.device_capacity(node).values())  # slices beside that are ADV-05's
+    for item in () if by_plugin else scope.dra_inventory.get(node.name, ()):
+        found[f"{item.driver} in ResourceSlices"] = item.whole
+    return {name: count for name, count in found.items() if count}
+
+
+def _versions(node: Node) -> dict[str, str]:
+    """Versions that a node's labels and its kubelet tell."""
+    labels = node.metadata.label
+    driver = next((labels[key] for key in _DRIVER_LABELS if labels.get(key)), "")
+    found = {
+        "driver": driver or ".".join(labels[key] for key in _DRIVER_PARTS if labels.get(key)),
+        "kernel": node.status.node_info.kernel_version,
+        **{key: value for key, value in labels.items() if matches(key, _FIRMWARE)},
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _images(scope: Scope) -> dict[str, dict[str, str]]:
+    """Versions of the agents' images by node: ``{node: {"image REPOSITORY": version}}``. An agent that is being rolled out has none."""
+    found: dict[str, dict[str, str]] = {}
+    for agent in agents(scope):
+        status = agent.daemonset.status
+        if status.updated_number_scheduled != status.desired_number_scheduled:
+            continue  # OPS-02 follows its roll-out
+        for name, pod in agent.pods.items():
+            for container in pod.spec.containers:
+                version = tag_of(container.image) or container.image.partition("@")[2] or "latest"
+                found.setdefault(name, {})[f"image {repository(container.image)}"] = version
+    return found

@@ -1,0 +1,1 @@
+"""The detection matrix: the proof that every requirement can fail."""

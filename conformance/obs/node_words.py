@@ -1,0 +1,66 @@
+"""OBS-10: what the platform says about the health of its nodes is heard.
+
+Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#health-labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
+from conformance.devices.words_of_nodes import words_by_node
+from conformance.node_states.ages import ask_again, duration
+from conformance.node_states.field_writes import FieldsByNode
+from conformance.node_states.health_words import Word, of
+from conformance.node_states.polarity import Health
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok, undecided
+
+_EXPECTED = "no condition and no label that tells a fault"
+
+
+def check_heard(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per accelerator node, by everything that is said about its health.
+
+    Raises :class:`NotApplicable` where nothing says anything: without conditions nobody watches the nodes.
+    """
+    said = words_by_node(scope)
+    if said and not any(said.values()):
+        raise NotApplicable("NothingSaid", "no accelerator node has a condition or label about its health")
+    held = held_nodes(scope, fields)
+    for node in scope.accelerator_nodes:
+        if said[node.name]:
+            yield _judge(scope, node, said[node.name], bool(held.get(node.name)) or not node.ready)
+        else:
+            yield not_judged(subject(node), message="no condition or label says anything about its health", source="node.status.conditions")
+
+
+def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) -> Finding:
+    place, source = subject(node), "node.status.conditions, node labels"
+    faults, unsure, notices = (of(words, health) for health in (Health.FAULT, Health.UNSURE, Health.NOTICE))
+    if faults:
+        oldest = min(faults, key=lambda word: word.since.latest if word.since.latest is not None else float("inf"))
+        observed = listed([word.text for word in faults], 3)
+        state = f"{oldest.text} {age_words(scope, oldest.since)}"
+        if out_of_service and is_young(scope, oldest.since):
+            message = f"{state}; the node is out of service for repair: {again(scope, oldest.since)}"
+            return undecided(place, message=message, source=source)
+        settle, age = scope.policy.nodes.quarantine_minutes * 60, oldest.since.age(scope.snapshot.taken_at)
+        if not out_of_service and age is not None and age <= settle:
+            return undecided(place, message=f"{state}: {ask_again(age, settle)}", source=source)
+        what = "the node is out of service and nobody repairs it" if out_of_service else "the node goes on taking device pods"
+        return bad(place, observed=observed, expected=_EXPECTED, source=source, message=f"{state}: {what}")
+    if unsure:
+        return undecided(place, message=f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}", source=source)
+    if notices:
+        state = f"{notices[0].text} {age_words(scope, notices[0].since)}"
+        if notices[0].since.age(scope.snapshot.taken_at) is None or is_young(scope, notices[0].since):
+            message = f"{state}: the node is about to be taken away; {again(scope, notices[0].since)}"
+            return undecided(place, message=message, source=source)
+        message = f"{state}: announced for more than {duration(limit_of(scope))}, and nothing has happened"
+        return bad(place, observed=notices[0].text, expected=_EXPECTED, source=source, message=message)
+    about = sum(word.reading.devices for word in words)
+    observed = f"{len(words)} conditions and labels, {about} of them about devices, none tells a fault"
+    return ok(place, observed=observed, expected=_EXPECTED, source=source)

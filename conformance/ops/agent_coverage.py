@@ -1,0 +1,118 @@
+"""OPS-13, second part: agents are on all nodes where they belong, by what a ClusterPolicy enables and by what peers run.
+
+OPS-02 asks for a pod where a DaemonSet selects a node. This asks whether one selects the node at all.
+Facts: docs/facts/gpu-operator.md#agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.devices.availability import withheld
+from conformance.devices.peers import pools_of_peers
+from conformance.scope.agents import Agent, agents
+from conformance.scope.node_affinity import admits
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.images import repository
+from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.untyped import mapping
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+
+_DEPLOY = "nvidia.com/gpu.deploy."
+_COMPONENTS = {
+    "driver": "driver",
+    "toolkit": "container-toolkit",
+    "devicePlugin": "device-plugin",
+    "dcgmExporter": "dcgm-exporter",
+    "dcgm": "dcgm",
+    "gfd": "gpu-feature-discovery",
+    "migManager": "mig-manager",
+    "nodeStatusExporter": "node-status-exporter",
+}
+"""Parts of a ClusterPolicy that can be enabled, and the word of the label by which their DaemonSet selects nodes."""
+
+
+def check_coverage(scope: Scope) -> Iterator[Finding]:
+    """One finding per part that a ClusterPolicy enables, and one per pool and agent."""
+    pools = pools_of_peers(scope)
+    yield from _enabled(scope, pools)
+    yield from _on_all_peers(scope, pools)
+
+
+def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
+    """One finding per part that a ClusterPolicy enables: each node that is labelled for it is selected by a DaemonSet of it."""
+    for item in scope.snapshot.listing(CLUSTER_POLICIES).objects:
+        if str(mapping(item.get("status")).get("state")) in IGNORED:
+            continue
+        name = str(mapping(item.get("metadata")).get("name"))
+        for part, word in _COMPONENTS.items():
+            if mapping(mapping(item.get("spec")).get(part)).get("enabled") is True and (nodes := _labelled(pools, word)):
+                yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
+
+
+def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
+    """Nodes on which the operator wants an agent: labelled so, or without the label while peers have it (somebody removed it)."""
+    found = []
+    for pool in pools:
+        values = {node.name: node.metadata.label.get(f"{_DEPLOY}{word}") for node in pool}
+        wanted = ("true", None) if "true" in values.values() else ("true",)
+        found += [node for node in pool if values[node.name] in wanted]
+    return found
+
+
+def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Finding:
+    sets = [item for item in scope.snapshot.daemonsets if f"{_DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
+    left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
+    expected, source = f"a DaemonSet that selects {_DEPLOY}{word}=true and each of {len(nodes)} nodes", f"spec.*.enabled, labels {_DEPLOY}*"
+    if not left:
+        return ok(place, observed=f"selected on {len(nodes)} nodes", expected=expected, source=source)
+    observed = f"not selected on {listed(node.name for node in left)}" if sets else "no such DaemonSet"
+    if doing := _changing(scope, left):
+        return undecided(place, message=f"{observed}; {doing}", source=source)
+    message = f"the ClusterPolicy enables it and {observed}: these nodes run without it, and no count shows it"
+    return bad(place, observed=observed, expected=expected, source=source, message=message)
+
+
+def _on_all_peers(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
+    by_image: dict[str, list[Agent]] = {}
+    for agent in agents(scope):
+        by_image.setdefault(_image(agent), []).append(agent)
+    for pool in pools:
+        for image, alike in sorted(by_image.items()):
+            have = {node.name for node in pool if any(node.name in agent.pods for agent in alike)}
+            if len(pool) > 1 and have:
+                yield _on_pool(scope, pool, have, image, alike)
+
+
+def _on_pool(scope: Scope, pool: list[Node], have: set[str], image: str, alike: list[Agent]) -> Finding:
+    """An agent on a pool. A minority that runs it may be meant: it is some nodes' own agent, or a part of the cloud's variants."""
+    place, source = Subject("Agent", f"{image} on the pool of {pool[0].name}"), "pods of agents by node, selectors of DaemonSets"
+    observed, expected = f"on {len(have)} of {len(pool)} nodes", "on all nodes of the pool, if on most of them"
+    missing = [node for node in pool if node.name not in have and not _selected_or_declined(scope, node, alike)]
+    if not missing or 2 * len(have) <= len(pool):
+        return ok(place, observed=observed, expected=expected, source=source)
+    if doing := _changing(scope, missing):
+        return undecided(place, message=f"{observed}; {doing}", source=source)
+    message = f"no DaemonSet of it selects {listed(node.name for node in missing)}, and {len(have)} of {len(pool)} nodes of the pool run it"
+    return bad(place, observed=observed, expected=expected, source=source, message=message)
+
+
+def _selected_or_declined(scope: Scope, node: Node, alike: list[Agent]) -> bool:
+    """Whether a DaemonSet selects the node, or the node's labels keep the agent away on purpose or during a change."""
+    words = {key for agent in alike for key in agent.spec.node_selector or {} if key.startswith(_DEPLOY)}
+    declined = any(node.metadata.label.get(word, "true") != "true" for word in words)
+    return declined or bool(withheld(scope, node)) or any(admits(agent.spec, node) for agent in alike)
+
+
+def _changing(scope: Scope, nodes: Iterable[Node]) -> str:
+    """What is being done to one of the nodes just now, or empty."""
+    return next((text for node in nodes if (text := change_under_way(node, scope.policy, scope.snapshot.taken_at))), "")
+
+
+def _image(agent: Agent) -> str:
+    """Name of the image of an agent's first container, which tells what it is whatever its DaemonSet is called."""
+    first = agent.spec.containers[0].image if agent.spec.containers else agent.daemonset.name
+    return repository(first).rpartition("/")[2]

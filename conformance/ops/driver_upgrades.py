@@ -1,0 +1,162 @@
+"""OPS-06: no driver upgrade failed, is stuck, or has left a node cordoned or its agents paused.
+
+Facts: docs/facts/gpu-operator.md#driver-upgrades, docs/facts/vendors-and-clouds.md#amd.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
+from conformance.node_states.ages import UNKNOWN, Since, duration, moment, said
+from conformance.node_states.field_writes import FieldsByNode, label, last_write
+from conformance.node_states.holds import Hold, is_cordoned
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+
+_STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
+_DONE = re.compile(r"(?i)(?:upgrade|install)-(?:done|complete)")
+_FAILED = re.compile(r"(?i)\S*(?:failed|timed-out)")
+_WAITING = re.compile(r"(?i)upgrade-(?:required|not-started)")
+_STEP = re.compile(r"(?i)[a-z]{2,20}(?:-[a-z]{2,20}){0,4}-(?:required|not-started|started|in-progress)")
+_PAUSED = "paused-for-driver-upgrade"
+_DEPLOY = "nvidia.com/gpu.deploy."
+_BY_UPGRADE = re.compile(r"(?i)gpu-operator|driver-manager|network-operator|driver-upgrade|amd-gpu")
+_GENERATION = "pod-template-generation"
+_SOURCE = "node labels and annotations, node.spec, metadata.managedFields"
+_EXPECTED = "the driver's upgrade is done, the node in service and no agent paused"
+
+
+def maybe_upgrading(scope: Scope) -> list[Node]:
+    """Accelerator nodes whose managedFields tell ages that are needed: those with a state that is not done, and cordoned ones."""
+    return [node for node in scope.accelerator_nodes if is_cordoned(node) or any(not _DONE.fullmatch(value) for _, value in states(node))]
+
+
+def states(node: Node) -> list[tuple[str, str]]:
+    """Labels of a node (key, value) by which an operator says how far an upgrade of a driver is."""
+    return sorted((key, value) for key, value in node.metadata.label.items() if value and _STATE.fullmatch(key))
+
+
+def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
+    """One finding per node and driver whose upgrades an operator manages, and one per node with paused agents.
+
+    Raises :class:`NotApplicable` where no node has a state: hosts bring the drivers.
+    """
+    held = held_nodes(scope, fields)
+    upgrades = [(node, key, value) for node in scope.accelerator_nodes for key, value in states(node)]
+    steps = [(node, key) for node, key, value in upgrades if _STEP.fullmatch(value) and not _WAITING.fullmatch(value)]
+    ages = _Ages(scope, fields)
+    moving = any(is_young(scope, ages.since(node, key)) for node, key in steps)
+    for node, key, value in upgrades:
+        yield _judge(scope, node, key, value, ages, held.get(node.name, []), moving)
+    paused = [node for node in scope.accelerator_nodes if _paused(node) and all(_DONE.fullmatch(value) for _, value in states(node))]
+    for node in paused:
+        words = listed(sorted(_paused(node)))
+        message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
+        place = Subject("Node", f"{node.name} paused agents")
+        yield bad(place, observed=f"{_PAUSED}: {words}", expected=_EXPECTED, source=f"labels {_DEPLOY}*", message=message)
+    if not upgrades and not paused:
+        raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
+
+
+def _paused(node: Node) -> list[str]:
+    return [key.removeprefix(_DEPLOY) for key, value in node.metadata.label.items() if key.startswith(_DEPLOY) and value == _PAUSED]
+
+
+def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:
+    place = subject(node) if key == "nvidia.com/gpu-driver-upgrade-state" else Subject("Node", f"{node.name} {key}")
+    state = f"{said(key, 80)}={said(value, 80)}"
+    if node.metadata.label.get(f"{key.removesuffix('-state')}.skip") == "true" and not _FAILED.fullmatch(value):
+        return not_judged(place, message=f"{state}: its owner leaves it out of upgrades (label ….skip)", source=_SOURCE)
+    if _DONE.fullmatch(value):
+        return _done(scope, node, place, state, held)
+    if _FAILED.fullmatch(value):
+        message = f"{state}: the operator tries no further and the node keeps the driver that it has, or none"
+        return bad(place, observed=state, expected=_EXPECTED, source=_SOURCE, message=message)
+    since = ages.since(node, key)
+    words = f"{state} {age_words(scope, since)}"
+    if not _STEP.fullmatch(value):
+        return undecided(place, message=f"{words}: it is no state that an operator is known to write", source=_SOURCE)
+    if since.age(scope.snapshot.taken_at) is None:
+        return undecided(place, message=f"{words}: whether the upgrade is stuck is not known", source=_SOURCE)
+    if is_young(scope, since):
+        return undecided(place, message=f"{words}: the upgrade is under way; {again(scope, since)}", source=_SOURCE)
+    if _WAITING.fullmatch(value) and moving:
+        return undecided(place, message=f"{words}: other nodes are being upgraded and it waits for its turn", source=_SOURCE)
+    message = f"{words}: the upgrade is stuck, and the node runs the old driver or none"
+    return bad(place, observed=words, expected=f"{_EXPECTED} within {duration(limit_of(scope))}", source=_SOURCE, message=message)
+
+
+def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]) -> Finding:
+    """A finished upgrade. A cordon that somebody else set is no matter of the upgrade."""
+    cordon = next((hold for hold in held if "cordon" in hold.name or "unschedulable" in hold.name), None)
+    left = _left_annotation(node)
+    if (
+        cordon is None
+        or matches(node.name, scope.policy.accelerators.allow_not_judged)
+        or (cordon.owner and not _BY_UPGRADE.search(cordon.owner) and not left)
+    ):
+        observed = state + (f"; {cordon}" if cordon else "")
+        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+    words = f"{state}, and the node has a {cordon} {age_words(scope, cordon.since)}" + (f" ({left} is left)" if left else "")
+    if is_young(scope, cordon.since):
+        return undecided(place, message=f"{words}: {again(scope, cordon.since)}", source=_SOURCE)
+    if cordon.since.latest is None or not (cordon.owner or left):
+        return undecided(place, message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
+    message = f"{words}: the upgrade is finished and the node was not put back into service"
+    return bad(place, observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _left_annotation(node: Node) -> str:
+    """An annotation of an upgrade that its end takes away, or empty."""
+    suffix = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade(?:\.node-initial-state\.unschedulable|\.driver-wait-for-safe-load)")
+    return next((key for key in sorted(node.metadata.annotation) if suffix.fullmatch(key)), "")
+
+
+class _Ages:
+    """When the state of an upgrade began at the latest."""
+
+    def __init__(self, scope: Scope, fields: FieldsByNode) -> None:
+        self._scope = scope
+        self._fields = fields
+
+    def since(self, node: Node, key: str) -> Since:
+        """By the operator's own notes, by the last write of the label, or by the generations of the driver's pods."""
+        prefix = key.removesuffix("-state")
+        for note in (f"{prefix}-wait-for-pod-completion-start-time", f"{prefix}-validation-start-time"):
+            if (at := moment(node.metadata.annotation.get(note))) is not None:
+                return Since(latest=at, source=f"annotation {note}")
+        if write := last_write(self._fields.get(node.name), label(key)):
+            return Since(latest=write.at, source=f"metadata.managedFields of label {key}")
+        return self._outdated_since(node)
+
+    def _outdated_since(self, node: Node) -> Since:
+        """Since when a newer driver pod than the node's own is somewhere: the node has waited at least as long."""
+        for own in self._scope.snapshot.pods_by_node.get(node.name, ()):
+            owner = own.controller
+            if owner is None or owner.kind != "DaemonSet" or "driver" not in owner.name:
+                continue
+            known = self._first_of_generation.get(owner.uid, {})
+            if newer := [at for generation, at in known.items() if generation > _generation(own)]:
+                return Since(latest=min(newer), source="the driver pods of other nodes, which are newer")
+        return UNKNOWN
+
+    @cached_property
+    def _first_of_generation(self) -> dict[str, dict[int, float]]:
+        """``{UID of a DaemonSet: {generation: creation of its oldest pod}}``."""
+        found: dict[str, dict[int, float]] = {}
+        for pod in self._scope.snapshot.pods:
+            owner, at = pod.controller, moment(pod.metadata.creation_timestamp)
+            if owner is not None and owner.kind == "DaemonSet" and at is not None:
+                known, generation = found.setdefault(owner.uid, {}), _generation(pod)
+                known[generation] = min(at, known.get(generation, at))
+        return found
+
+
+def _generation(pod: Pod) -> int:
+    text = pod.metadata.label.get(_GENERATION, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 0

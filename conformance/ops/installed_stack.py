@@ -1,0 +1,102 @@
+"""OPS-13, first part: a stack whose operator or agents run has the object that configures it.
+
+Facts: docs/facts/gpu-operator.md#custom-resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
+from conformance.scope.pod_templates import templates_in
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.images import repository
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+
+
+class _Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator: globs of its image, the kinds that configure it, and whether agents run without any of them on purpose."""
+
+    name: str
+    images: tuple[str, ...]
+    owners: tuple[str, ...]
+    keys: tuple[str, ...]
+    optional: bool = False
+
+
+_STACKS = (
+    _Stack(
+        name="NVIDIA's GPU operator",
+        images=("*nvidia*/gpu-operator", "gpu-operator", "*/cloud-native/gpu-operator"),
+        owners=("ClusterPolicy", "GPUCluster"),
+        keys=(CLUSTER_POLICIES, "nvidia.com/gpuclusters"),
+    ),
+    _Stack(
+        name="AMD's GPU operator",
+        images=("*rocm/gpu-operator", "*amd*/gpu-operator"),
+        owners=("DeviceConfig",),
+        keys=("amd.com/deviceconfigs",),
+    ),
+    _Stack(
+        name="NVIDIA's network operator",
+        images=("*/network-operator",),
+        owners=("NicClusterPolicy",),
+        keys=("mellanox.com/nicclusterpolicies",),
+        optional=True,  # it also runs for SR-IOV networks alone
+    ),
+)
+
+
+def check_configured(scope: Scope) -> Iterator[Finding]:
+    """One finding per stack of which an operator or agents run."""
+    for stack in _STACKS:
+        objects = [item for key in stack.keys for item in scope.snapshot.listing(key).objects]
+        operators, owned = _operators(scope, stack), _owned(scope, stack)
+        if not operators and not owned:
+            continue
+        place, source = Subject("Operator", stack.name), "Deployments, owners of DaemonSets, objects of the stack's kinds"
+        observed = ", ".join([*operators, *(f"DaemonSet {name}" for name in owned)][:6])
+        expected = f"a {' or '.join(stack.owners)} that is not ignored"
+        if active := [item for item in objects if str(mapping(item.get("status")).get("state")) not in IGNORED]:
+            names = listed(str(mapping(item.get("metadata")).get("name")) for item in active)
+            yield ok(place, observed=names, expected=expected, source=source)
+        elif not owned and (young := _young(scope, operators)):
+            yield undecided(place, message=f"{observed}: no {' or '.join(stack.owners)} yet; {young}", source=source)
+        elif not owned and (stack.optional or not scope.accelerator_nodes):
+            why = "it has other tasks than those" if stack.optional else "the cluster has no accelerator node"
+            yield not_judged(place, message=f"it runs without a {' or '.join(stack.owners)}, and {why}", source=source)
+        else:
+            message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
+            yield bad(place, observed=observed, expected=expected, source=source, message=message)
+
+
+def _operators(scope: Scope, stack: _Stack) -> dict[str, float | None]:
+    """Deployments of the stack's operator that want a pod, and when each was created (Unix seconds)."""
+    found: dict[str, float | None] = {}
+    for item in scope.snapshot.listing("apps/deployments").objects:
+        meta = mapping(item.get("metadata"))
+        name, namespace = str(meta.get("name")), str(meta.get("namespace"))
+        if mapping(item.get("spec")).get("replicas") == 0 or not scope.platform_workloads.admits(namespace):
+            continue
+        images = {container.image for template in templates_in("apps/deployments", item) for container in template.spec.containers}
+        if any(matches(repository(image), stack.images) for image in images):
+            found[f"Deployment {namespace}/{name}"] = unix(str(meta.get("creationTimestamp")))
+    return found
+
+
+def _owned(scope: Scope, stack: _Stack) -> list[str]:
+    """DaemonSets that an object of the stack owns or owned."""
+    items = [item for item in scope.snapshot.daemonsets if scope.platform_workloads.admits(item.namespace)]
+    return [f"{item.namespace}/{item.name}" for item in items if any(owner.kind in stack.owners for owner in item.metadata.owners)]
+
+
+def _young(scope: Scope, operators: Mapping[str, float | None]) -> str:
+    """Whether an operator was installed a moment ago, as a clause; its object comes second."""
+    created, limit = [moment for moment in operators.values() if moment is not None], scope.policy.accelerators.new_node_minutes
+    minutes = (scope.snapshot.taken_at - max(created)) / 60 if created else limit
+    return f"installed {minutes:.0f} minutes ago: ask again in {limit - minutes:.0f}" if minutes < limit else ""

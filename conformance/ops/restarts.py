@@ -1,0 +1,201 @@
+"""OPS-03: no agent or controller of the stack crash-loops, or restarts more often than the policy allows, Ready in between or not.
+
+The API keeps a container's count of restarts and how its last run ended, not when each restart was. So a rate is known only for pods
+that are younger than the time restarts are counted in, and over a pod's whole life. Facts: docs/facts/kubernetes-limits.md#restarts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.node_states.ages import ask_again, duration, moment, said
+from conformance.scope.agents import agents
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.models import ContainerStatus, Json, Pod
+from fixtures.kubernetes.untyped import mapping
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
+
+STACK = (
+    "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",
+    "gpu-resources", "inteldeviceplugins-system", "habana-system", "volcano-system", "kueue-system", "kai-scheduler", "runai*",
+    "jobset-system", "lws-system", "kubeflow*", "kuberay-*", "mpi-operator", "training-operator",
+)  # fmt: skip
+"""Namespaces (globs) of the stack's controllers, where the policy calls them the platform's."""
+
+_SHARED = ("kube-system", "default")
+_SOURCE = "pod.status.containerStatuses: restartCount, lastState, state"
+_NO_CRASH = frozenset({"Completed", "Unknown", "ContainerStatusUnknown"})
+"""Reasons of an end that is none of the container's: it was done, or its node went down under it."""
+_ASKED_TO_STOP = frozenset({0, 143})
+_HASH = re.compile(r"-[a-z0-9]{6,10}\Z")
+_STARTING = 900.0
+"""How long a pod's crashes may be those of a stack that starts: the driver comes up last, and all others wait for it by failing."""
+_KILLED_TOGETHER, _KILLED_SHARE = 2, 0.02
+"""On how many nodes an agent must have run out of memory, and what share of its pods: one pod may have had bad luck."""
+
+_CONTROLLERS = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet"})
+"""Owners of what runs for ever. Jobs of users may be in a namespace of the platform too."""
+
+
+class Crash(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the restarts of one container. Times are Unix seconds."""
+
+    container: str
+    count: int
+    looping: bool = False
+    reason: str = ""
+    ended: float | None = None
+    began: float | None = None
+
+    @property
+    def oom(self) -> bool:
+        """Whether it ran out of memory."""
+        return self.reason == "OOMKilled"
+
+    def __str__(self) -> str:
+        last = f", last {self.reason}" if self.reason else ""
+        return f"{self.container}: {self.count} restarts{last}"
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod and what its restarts mean."""
+
+    pod: Pod
+    outcome: Outcome
+    why: str
+
+
+def check_restarts(scope: Scope) -> Iterator[Finding]:
+    """One finding per agent and controller of the stack, over all of its pods. Raises :class:`NotApplicable` where there is none."""
+    groups = _groups(scope)
+    if not groups:
+        raise NotApplicable("NoStack", "no pod of an agent or controller of a device stack is in the cluster")
+    for place, pods in sorted(groups.items(), key=lambda entry: str(entry[0])):
+        yield _judge(scope, place, pods)
+
+
+def _groups(scope: Scope) -> dict[Subject, list[Pod]]:
+    """Pods of the stack by the workload that owns them."""
+    found = agents(scope)
+    uids = {agent.daemonset.metadata.uid for agent in found}
+    homes = {agent.daemonset.namespace for agent in found} - set(_SHARED)
+    groups: dict[Subject, list[Pod]] = {}
+    for pod in scope.snapshot.pods:
+        owner = pod.controller
+        if pod.finished or pod.metadata.deletion_timestamp:
+            continue
+        of_agent = owner is not None and owner.kind == "DaemonSet" and owner.uid in uids
+        at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform_workloads.admits(pod.namespace)
+        if of_agent or (at_home and owner is not None and owner.kind in _CONTROLLERS):
+            groups.setdefault(_workload(pod), []).append(pod)
+    return groups
+
+
+def _workload(pod: Pod) -> Subject:
+    owner = pod.controller
+    assert owner is not None  # :func:`_groups` takes no others
+    if owner.kind == "ReplicaSet":
+        return Subject("Deployment", _HASH.sub("", owner.name), pod.namespace)
+    return Subject(owner.kind, owner.name, pod.namespace)
+
+
+def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
+    operators, now = scope.policy.operators, scope.snapshot.taken_at
+    window = operators.restart_hours * 3600
+    often = f"at most {operators.max_restarts} restarts of a container in {duration(window)}"
+    expected = f"no crash loop, {often}, not out of memory on several nodes"
+    restarted = [(pod, found) for pod in pods if (found := crashes(pod))]
+    suspects = [suspect for pod, found in restarted if (suspect := _suspect(pod, found, now, window, operators.max_restarts))]
+    wrong = [suspect for suspect in suspects if suspect.outcome is Outcome.BAD]
+    killed = [pod for pod, found in restarted if any(crash.oom and _within(crash, now, window) for crash in found)]
+    restarts = sum(crash.count for _, found in restarted for crash in found)
+    observed = f"{len(pods)} pods, {restarts} restarts in their lives"
+    if wrong:
+        observed += f"; {listed([f'{suspect.pod.name} {suspect.why}' for suspect in wrong], 3)}"
+        message = f"{_where(wrong[0].pod)}: {wrong[0].why}" + (f" (and {len(wrong) - 1} more pods)" if len(wrong) > 1 else "")
+        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+    if len({pod.spec.node_name for pod in killed}) >= max(_KILLED_TOGETHER, _KILLED_SHARE * len(pods)):
+        names = listed([_where(pod) for pod in killed], 3)
+        message = f"{len(killed)} of {len(pods)} pods ran out of memory within {duration(window)} ({names}): its memory limit is too low"
+        return bad(place, observed=f"{observed}; OOMKilled: {names}", expected=expected, source=_SOURCE, message=message)
+    if suspects:
+        return undecided(place, message=f"{_where(suspects[0].pod)}: {suspects[0].why}", source=_SOURCE)
+    if killed:
+        observed += f"; OOMKilled once: {listed([pod.name for pod in killed])}"
+    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+
+
+def _where(pod: Pod) -> str:
+    return f"{pod.name} on {pod.spec.node_name}" if pod.spec.node_name else pod.name
+
+
+def crashes(pod: Pod) -> list[Crash]:
+    """Containers of a pod that restarted, or that cannot stay up."""
+    every = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    return [_crash(status) for status in every if status.restart_count > 0 or _is_looping(status)]
+
+
+def _is_looping(status: ContainerStatus) -> bool:
+    return mapping(status.state, "waiting").get("reason") == "CrashLoopBackOff"
+
+
+def _crash(status: ContainerStatus) -> Crash:
+    last: Json = mapping(status.last_state, "terminated")
+    reason, code = str(last.get("reason") or ""), last.get("exitCode")
+    crashed = bool(last) and reason not in _NO_CRASH and (code not in _ASKED_TO_STOP or reason == "OOMKilled")
+    return Crash(
+        container=said(status.name, 63),
+        count=max(status.restart_count, 0),
+        looping=_is_looping(status),
+        reason=said(reason or "an end without a reason", 40) if crashed else "",
+        ended=moment(last.get("finishedAt")) if crashed else None,
+        began=moment(last.get("startedAt")) if crashed else None,
+    )
+
+
+def _within(crash: Crash, now: float, window: float) -> bool:
+    return crash.ended is not None and now - crash.ended <= window
+
+
+def _suspect(pod: Pod, containers: list[Crash], now: float, window: float, limit: int) -> Suspect | None:
+    """What a pod's restarts mean, the worst of its containers; None where they are within the limit."""
+    created = moment(pod.metadata.creation_timestamp)
+    age = max(now - created, 1.0) if created is not None else None
+    found = [suspect for crash in containers if (suspect := _of_container(pod, crash, age, now, window, limit))]
+    return next((one for one in found if one.outcome is Outcome.BAD), found[0] if found else None)
+
+
+def _of_container(pod: Pod, crash: Crash, age: float | None, now: float, window: float, limit: int) -> Suspect | None:
+    if crash.looping:
+        if age is not None and age <= _STARTING and crash.count <= limit:
+            return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and the pod has just started; {ask_again(age, _STARTING)}")
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"CrashLoopBackOff ({crash})")
+    if crash.count <= limit:
+        return None
+    if not crash.reason:
+        return _before_the_end(pod, crash, age, window, limit)
+    if crash.ended is None:
+        return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and nothing tells when")
+    if not _within(crash, now, window):
+        return None
+    if age is None or age <= window:
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"{crash}, the newest {duration(now - crash.ended)} ago, Ready in between")
+    mean = crash.count * window / age
+    if mean > limit:
+        why = f"{crash}, about {mean:.0f} in {duration(window)} since it exists, the newest {duration(now - crash.ended)} ago"
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=why)
+    if crash.began is not None and crash.ended - crash.began > window / max(limit, 1):
+        return None  # its last run was long: the restarts are spread over its life
+    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}; how many of them in the last {duration(window)} is not known")
+
+
+def _before_the_end(pod: Pod, crash: Crash, age: float | None, window: float, limit: int) -> Suspect | None:
+    """A container that restarted often, and whose last run did not crash: its node may have been started again, which ends a loop."""
+    if age is not None and age > window and crash.count * window / age <= limit:
+        return None
+    why = f"{crash}, and its last run did not crash; how many of them in the last {duration(window)} is not known"
+    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why)

@@ -1,0 +1,84 @@
+"""Samples out of captured metrics: Prometheus text, OpenMetrics, and the JSON that Prometheus' own API answers.
+
+Facts: docs/facts/telemetry.md#forms-of-metrics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from conformance.outputs.unreadable import lines_of, readable_text
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.text import json_text
+from fixtures.text.json_text import NotJson
+
+_SAMPLE = re.compile(
+    r"([A-Za-z_:][\w:]{0,255})(?:\{(.*)\})?\s{1,16}(\S{1,64})(?:\s{1,16}-?\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)?\s*\Z"
+)
+_EXEMPLAR = re.compile(r" # \{[^{}]{0,512}\} \S{1,64}(?: \S{1,32})?\s*\Z")
+_LABEL = re.compile(r'([A-Za-z_]\w{0,127})="((?:[^"\\]|\\.)*)"\s{0,8},?\s{0,8}')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One series with its value. Label names as exported."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse_samples(text: str) -> list[Sample]:
+    """All samples of a text; comments and other lines are skipped.
+
+    Raises:
+        Unreadable: empty, binary or oversized text.
+    """
+    answer = _answer(readable_text(text))
+    return list(_of_lines(lines_of(text)) if answer is None else _of_answer(answer))
+
+
+def _of_lines(lines: list[str]) -> Iterator[Sample]:
+    for raw in lines:
+        line = raw.strip()
+        if line.startswith("#"):
+            continue
+        if " # {" in line:
+            line = _EXEMPLAR.sub("", line)
+        match = _SAMPLE.match(line)
+        if match is None:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        labels = {name: _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], raw) for name, raw in _LABEL.findall(match[2] or "")}
+        yield Sample(match[1], labels, value)
+
+
+def _answer(text: str) -> Json | None:
+    """The ``data`` of an answer of Prometheus' query API; ``None`` for any other text."""
+    stripped = text.lstrip()
+    if not stripped.startswith("{") or '"result"' not in stripped:
+        return None
+    try:
+        document = json_text.decode(stripped)
+    except NotJson:
+        return None
+    data = mapping(document, "data") if isinstance(document, dict) else {}
+    return data if isinstance(data.get("result"), list) else None
+
+
+def _of_answer(data: Json) -> Iterator[Sample]:
+    for item in mappings(data["result"]):
+        labels = {str(name): text_of(value) for name, value in mapping(item.get("metric")).items()}
+        # a range has one value a step: the last is the newest
+        value = sequence(item.get("value")) or sequence(next(iter(reversed(sequence(item.get("values")))), None))
+        try:
+            yield Sample(labels.pop("__name__", ""), labels, float(text_of(value[1])))
+        except (IndexError, ValueError):
+            continue

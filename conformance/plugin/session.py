@@ -1,0 +1,220 @@
+"""One run in one process: what its hooks share (:class:`State`), and the fixtures that hand parts of it to requirements.
+
+PYTEST_DONT_REWRITE: nothing is asserted here, and the detection matrix imports this module before pytest does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import Catalogue
+from conformance.plugin.opening import OpenTarget
+from conformance.plugin.options import Options
+from conformance.policy.model import Policy
+from conformance.policy.policy_file import COPIED_SECRET
+from conformance.requirement import Needs, Requirement
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
+from fixtures.probes.workspace import Workspace
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.findings import Evidence, NotApplicable
+from fixtures.verdict.record import Access, Report, Result
+
+
+class State:
+    """One run, in one process. Workers have their own; results travel in test reports."""
+
+    def __init__(self, catalogue: Catalogue, options: Options, run_id: str, worker: str = "") -> None:
+        self.catalogue = catalogue
+        self.options = options
+        self.run_id = run_id
+        self.worker = worker
+        self.started = time.time()
+        self.results: dict[str, Result] = {}
+        self.chaos: list[ChaosResult] | None = None
+        self.residue: list[str] = []
+        self.began = False  # whether anything was ever to be created by this process
+        self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
+        self.complaints: list[str] = []
+        self.left_out: dict[str, str] = {}
+        """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
+        self.planned = 0
+        self.baseline: Report | None = None  # the report that this run may not be worse than
+        self.report_folder: Path | None = None
+        self.needs = Needs(reads={}, writes={})
+        self._opened: OpenTarget | None = None
+        self._snapshot: Snapshot | None = None
+        self._scope: Scope | None = None
+        self.lock_file = ""
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Ids that must judge something, from the options and the policy."""
+        return frozenset((*self.options.require, *self.opened.policy.required))
+
+    @property
+    def opened(self) -> OpenTarget:
+        """The target. Raises RuntimeError before it was opened: a mistake of the plugin's."""
+        if self._opened is None:
+            raise RuntimeError("the target is not open yet")
+        return self._opened
+
+    @opened.setter
+    def opened(self, value: OpenTarget) -> None:
+        self._opened = value
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the target was opened."""
+        return self._opened is not None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot. Raises RuntimeError before it was taken."""
+        if self._snapshot is None:
+            raise RuntimeError("the cluster was not read yet")
+        return self._snapshot
+
+    @snapshot.setter
+    def snapshot(self, value: Snapshot) -> None:
+        self._snapshot, self._scope = value, None
+
+    @property
+    def scope(self) -> Scope:
+        """The snapshot seen through the policy. Raises RuntimeError before the cluster was read."""
+        if self._scope is None:
+            self._scope = Scope(self.snapshot, self.opened.policy)
+        return self._scope
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the cluster was read."""
+        return self._snapshot is not None
+
+
+STATE = pytest.StashKey[State]()
+
+# -- fixtures of requirements --------------------------------------------------------------------------
+
+EVIDENCE = pytest.StashKey[Evidence]()
+SECONDS = pytest.StashKey[float]()
+REQUIREMENT = pytest.StashKey[Requirement]()
+PODS_PER_NODE = 4
+MORE_PODS = 60
+"""Pods that a namespace of the run may hold at a time, for each accelerator node and besides."""
+
+
+def _state(request: pytest.FixtureRequest) -> State:
+    return request.config.stash[STATE]
+
+
+@pytest.fixture
+def judge(request: pytest.FixtureRequest) -> Evidence:
+    """Takes the findings of the requirement: ``judge(check(scope))``."""
+    evidence = Evidence()
+    request.node.stash[EVIDENCE] = evidence
+    return evidence
+
+
+@pytest.fixture(scope="session")
+def policy(request: pytest.FixtureRequest) -> Policy:
+    """What the owner expects of the cluster."""
+    return _state(request).opened.policy
+
+
+@pytest.fixture(scope="session")
+def snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    """The cluster as it was read once."""
+    return _state(request).snapshot
+
+
+@pytest.fixture(scope="session")
+def scope(request: pytest.FixtureRequest) -> Scope:
+    """The snapshot seen through the policy."""
+    return _state(request).scope
+
+
+@pytest.fixture(scope="session")
+def now(snapshot: Snapshot) -> float:
+    """When the snapshot was taken, Unix seconds: ages are judged against it."""
+    return snapshot.taken_at
+
+
+@pytest.fixture(scope="session")
+def needs(request: pytest.FixtureRequest) -> Needs:
+    """What the selected requirements do to the cluster."""
+    return _state(request).needs
+
+
+@pytest.fixture(scope="session")
+def may_probe(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
+    """Whether this run may create pods at all: not with ``--read-only`` or a saved snapshot."""
+    return _state(request).options.access.rank >= Access.WORKLOAD.rank and not snapshot.offline
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The API of the cluster. Not applicable for a saved snapshot."""
+    opened = _state(request).opened
+    if opened.cluster is None:
+        raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
+    return opened.cluster
+
+
+def workspace_limits(scope: Scope) -> tuple[int, dict[str, int]]:
+    """The most pods, and devices by resource name, that a namespace of the run may hold at a time.
+
+    Probes ask for more than there is: a gang and its rival for all of it each, with a pod that does not fit.
+    """
+    total: Counter[str] = Counter()
+    for node in scope.accelerator_nodes:
+        total.update(scope.device_allocatable(node))
+    return MORE_PODS + PODS_PER_NODE * len(scope.accelerator_nodes), {name: 4 * (count + 1) for name, count in total.items()}
+
+
+@pytest.fixture(scope="session")
+def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -> Iterator[Workspace]:
+    state = _state(request)
+    probes = state.opened.policy.probes
+    pods, devices = workspace_limits(scope)
+    workspace = Workspace(
+        cluster,
+        state.run_id,
+        state.worker,
+        priority_class=probes.priority_class,
+        pod_seconds=probes.pod_seconds,
+        folder=Path(state.opened.handover.folder) if state.opened.handover.folder else None,
+        pods=pods,
+        devices=devices,
+        pull_secret=(probes.copy_pull_secret, COPIED_SECRET) if probes.copy_pull_secret else None,
+    )
+    yield workspace
+    workspace.close()
+    state.began = workspace.began
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, _workspace: Workspace) -> Iterator[Workspace]:
+    """Where the requirement creates things; cleared after it. One requirement at a time over all workers."""
+    with _turn(_state(request).lock_file):
+        yield _workspace
+        _workspace.clear()
+
+
+@contextmanager
+def _turn(lock_file: str) -> Iterator[None]:
+    """Devices are shared by all workers, so probes must not compete for them: a second line of defence behind xdist's group."""
+    if not lock_file:
+        yield
+        return
+    with Path(lock_file).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,179 @@
+"""From findings to a result, and from results to one verdict and one exit code (README, "exit code")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import IntEnum
+
+from conformance.coverage import missing_kinds
+from conformance.plugin.session import State
+from conformance.requirement import Requirement
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.findings import ADVISED, Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.record import Access, Level, Result, SubjectResult, TargetKind, Verdict
+
+_PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
+"""Verdicts of subjects that pytest prints of a requirement that did not pass."""
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the suite; 0 to 5 are pytest's own."""
+
+    CONFORMANT = 0
+    NOT_CONFORMANT = 1
+    INTERRUPTED = 2
+    INTERNAL_ERROR = 3
+    USAGE = 4
+    NOTHING_SELECTED = 5
+    INCONCLUSIVE = 10
+    RESIDUE = 11
+
+
+# -- one requirement ---------------------------------------------------------------------------------
+
+
+def check_preconditions(requirement: Requirement, state: State) -> None:
+    """Raise why a requirement cannot be judged: beyond the ceiling of access, or what it reads is missing."""
+    if state.opened.target.kind is TargetKind.SNAPSHOT and requirement.access is not Access.READ:
+        raise NotApplicable("SnapshotTarget", "a saved snapshot can answer read requirements only")
+    if requirement.access.rank > state.options.access.rank:
+        raise NotApplicable("AboveAccess", f"needs access {requirement.access}, the run's ceiling is {state.options.access}")
+    snapshot = state.snapshot
+    for key in (*requirement.reads, *requirement.optional_reads):
+        if (listing := snapshot.listing(key)).trouble:
+            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+    for key in requirement.reads:
+        if not snapshot.listing(key).served:
+            raise NotApplicable("NotServed", f"the cluster does not serve {key}")
+    if snapshot.offline:
+        missing_kinds.check_saved(requirement, state.scope)
+
+
+def conclude(requirement: Requirement, evidence: Evidence, error: BaseException | None, seconds: float, state: State) -> Result:
+    """The result of a requirement: from its findings, or from what it raised."""
+    required = requirement.id in state.required
+    judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
+    if isinstance(error, NotApplicable):
+        verdict = Verdict.FAILED if required else Verdict.NOT_APPLICABLE
+        judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
+    elif isinstance(error, Inconclusive):
+        # what was found bad before the trouble stays found; what was found good proves nothing any more
+        if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED) or judgement.reason_code == ADVISED:
+            judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
+    elif error is not None:
+        text = f"{type(error).__name__}: {error}"
+        judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
+    if state.has_snapshot and state.snapshot.offline:
+        missing_kinds.amend(judgement, requirement, state.scope, required=required)
+    if state.has_snapshot and judgement.verdict is Verdict.PASSED:
+        judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
+    return Result(
+        id=requirement.id,
+        title=requirement.title,
+        area=requirement.area,
+        level=requirement.level,
+        access=requirement.access,
+        verdict=judgement.verdict,
+        reason_code=judgement.reason_code,
+        message=judgement.message,
+        judged=judgement.judged,
+        total=judgement.total,
+        duration_seconds=round(seconds, 3),
+        subjects=judgement.subjects,
+        subjects_omitted=judgement.subjects_omitted,
+        rationale=requirement.rationale,
+        remediation=requirement.remediation,
+        references=requirement.references,
+    )
+
+
+def failure_text(result: Result) -> str:
+    """What pytest prints of a requirement that did not pass: at most ten subjects, a line each, fit for a terminal."""
+    from reports.safe_text import one_line  # imported late: most requirements pass
+
+    lines = [f"{result.id} {result.title}", f"{result.verdict} {result.reason_code}: {result.message}"]
+    lines += [f"  {_line(subject)}" for subject in result.subjects[:10] if subject.verdict in _PRINTED]
+    lines.append(f"remediation: {result.remediation}")
+    return "\n".join(line[: len(line) - len(line.lstrip())] + one_line(line) for line in lines)
+
+
+def _line(subject: SubjectResult) -> str:
+    path = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
+    text = subject.message or f"observed {subject.observed}, expected {subject.expected}"
+    return f"{subject.kind} {path}: {text}"
+
+
+# -- the run -----------------------------------------------------------------------------------------
+
+
+def summarise(results: Iterable[Result]) -> dict[str, int]:
+    """Number of results per verdict; every verdict is a key."""
+    counts = Counter(result.verdict for result in results)
+    return {str(verdict): counts[verdict] for verdict in Verdict}
+
+
+def decide(
+    results: list[Result],
+    *,
+    strict: bool,
+    required: Iterable[str],
+    pytest_exit: int,
+    residue: bool,
+    chaos: list[ChaosResult] | None = None,
+    shortfalls: Iterable[str] = (),
+) -> tuple[Verdict, ExitCode]:
+    """Overall verdict and exit code, of requirements and of chaos experiments, whichever were judged.
+
+    Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
+    pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required. ``shortfalls`` say what the
+    run did not judge although it had to: with one of them it is not conformant.
+    """
+    judged = [_judge(results, strict, frozenset(required), tuple(shortfalls))] if results or not chaos else []
+    judged += [judge_chaos(chaos)] if chaos else []
+    verdict, code = min(judged, key=lambda one: _WORST_FIRST.index(one[0]))
+    if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
+        verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
+    elif pytest_exit == ExitCode.INCONCLUSIVE and not results:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
+    elif pytest_exit == ExitCode.NOT_CONFORMANT and code is ExitCode.CONFORMANT and not _explained(results):
+        verdict, code = Verdict.ERROR, ExitCode.INTERNAL_ERROR
+    elif not results and not chaos:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.NOTHING_SELECTED
+    if residue:
+        code = ExitCode.RESIDUE
+    return verdict, code
+
+
+def _explained(results: list[Result]) -> bool:
+    """Whether a result says why pytest saw a failure. What fails outside of them (a fixture's end, a dead worker) is the suite's own."""
+    return any(result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR) for result in results)
+
+
+def _judge(results: list[Result], strict: bool, required: frozenset[str], shortfalls: tuple[str, ...]) -> tuple[Verdict, ExitCode]:
+    gating = [result for result in results if strict or result.level is Level.MUST or result.id in required]
+    if any(result.verdict is Verdict.ERROR for result in results):
+        return Verdict.ERROR, ExitCode.INTERNAL_ERROR
+    if any(result.verdict is Verdict.FAILED for result in results):
+        return Verdict.FAILED, ExitCode.NOT_CONFORMANT
+    if shortfalls or any(result.verdict is Verdict.INCONCLUSIVE for result in gating):
+        return Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
+    if results and all(result.verdict is Verdict.NOT_APPLICABLE for result in results):
+        return Verdict.NOT_APPLICABLE, ExitCode.INCONCLUSIVE
+    return Verdict.PASSED, ExitCode.CONFORMANT
+
+
+_WORST_FIRST = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.PASSED)
+
+
+def judge_chaos(results: list[ChaosResult]) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of chaos experiments: each of them gates."""
+    codes = {
+        Verdict.ERROR: ExitCode.INTERNAL_ERROR,
+        Verdict.FAILED: ExitCode.NOT_CONFORMANT,
+        Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+        Verdict.PASSED: ExitCode.CONFORMANT,
+    }
+    found = {result.verdict for result in results}
+    worst = next((verdict for verdict in codes if verdict in found), Verdict.NOT_APPLICABLE)
+    return worst, codes.get(worst, ExitCode.INCONCLUSIVE)

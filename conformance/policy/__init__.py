@@ -1,0 +1,1 @@
+"""What the owner of a cluster expects of it, and which clusters may be changed."""

@@ -1,0 +1,35 @@
+"""Which clusters may be changed: those whose UID their owner has written down, in the policy or on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+
+OPTION = "--chaos-cluster"
+
+
+def cluster_uid(cluster: Cluster) -> str:
+    """The cluster's identity: the UID of its namespace kube-system. Raises :class:`ApiTrouble` when it cannot be read."""
+    answer = cluster.get("namespaces", "kube-system")
+    if not answer.ok:
+        raise ApiTrouble(answer.reason, f"namespace kube-system: {answer.status} {answer.message}")
+    meta = answer.json().get("metadata")
+    uid = meta.get("uid") if isinstance(meta, dict) else None
+    if not isinstance(uid, str) or not uid:
+        raise ApiTrouble("NotAnObject", "namespace kube-system: the answer has no UID")
+    return uid
+
+
+def not_allowed(uid: str, context: str, allowed: Collection[str]) -> str:
+    """Why the cluster may not be changed, with what was expected; empty when it may.
+
+    A context's name says nothing: two kubeconfigs may give one name to two clusters.
+    """
+    if uid and uid in allowed:
+        return ""
+    name = f"cluster {uid or '(unknown)'} ({context or 'no name'}) is not allow-listed"
+    expected = f"expected {OPTION} {uid or 'UID'}, or this UID in the policy's chaos.clusters"
+    by_name = f"; {context} is a context's name, which alone is not enough" if context and context in allowed else ""
+    return f"{name}; {expected}{by_name}"

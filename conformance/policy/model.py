@@ -1,0 +1,438 @@
+"""What the owner of a cluster expects of it. Every field has a default that suits an NVIDIA cluster.
+
+One struct per section; the structs are the schema. Globs are shell patterns (``nvidia.com/mig-*``).
+Durations are seconds unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+import msgspec
+
+PodSecurityLevel = Literal["privileged", "baseline", "restricted"]
+
+
+class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Base of the sections: an unknown key is an error."""
+
+
+class Accelerators(Section, frozen=True, kw_only=True):
+    """Which resources are devices and which nodes are accelerator nodes."""
+
+    resources: tuple[str, ...] = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-*",
+        "nvidia.com/pgpu",
+        "amd.com/*",
+        "gpu.intel.com/*",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron*",
+    )
+    """Device resource names (globs)."""
+    no_devices: tuple[str, ...] = (
+        "gpu.intel.com/*monitoring",
+        "gpu.intel.com/memory.max",
+        "gpu.intel.com/millicores",
+        "gpu.intel.com/tiles",
+    )
+    """Names (globs) among them that are no devices: permission to monitor all of a node's devices, or shares of one device."""
+    vm_resources: tuple[str, ...] = ("nvidia.com/[A-Z]*",)
+    """Resources (globs) that pass devices to virtual machines and are named after the product: approved, but no container can use them."""
+    drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
+    """DRA drivers (globs) whose devices are accelerators; other drivers are recognised by their name and by what they publish."""
+    node_labels: tuple[str, ...] = (
+        "feature.node.kubernetes.io/pci-10de.present=true",
+        "feature.node.kubernetes.io/pci-0302_10de.present=true",
+        "feature.node.kubernetes.io/pci-0300_10de.present=true",
+        "feature.node.kubernetes.io/amd-gpu=true",
+        "feature.node.kubernetes.io/amd-vgpu=true",
+        "nvidia.com/gpu.present=true",
+    )
+    """Labels that are enough to call a node an accelerator node."""
+    marks: tuple[str, ...] = (
+        "feature.node.kubernetes.io/pci-10de.present=true",
+        "feature.node.kubernetes.io/pci-????_10de*.present=true",
+        "feature.node.kubernetes.io/pci-1002.present=true",
+        "feature.node.kubernetes.io/pci-????_1002*.present=true",
+        "feature.node.kubernetes.io/pci-1da3.present=true",
+        "feature.node.kubernetes.io/pci-????_1da3*.present=true",
+        "feature.node.kubernetes.io/pci-0302_8086*.present=true",
+        "feature.node.kubernetes.io/pci-0380_8086*.present=true",
+        "feature.node.kubernetes.io/pci-1200_8086*.present=true",
+        "feature.node.kubernetes.io/amd-vgpu=true",
+        "intel.feature.node.kubernetes.io/gpu=true",
+        "intel.feature.node.kubernetes.io/gaudi=true",
+        "nvidia.com/gpu.product=?*",
+        "nvidia.com/gpu.deploy.operands=false",
+        "nvidia.com/gpu.workload.config=vm-*",
+        "gpu.nvidia.com/model=?*",
+        "amd.com/gpu=true",
+        "amd.com/gpu.product-name=?*",
+        "beta.amd.com/gpu.product-name=?*",
+        "gpu.intel.com/product=?*",
+        "gpu.intel.com/device-id.*=true",
+        "habana.ai/device*=?*",
+        "cloud.google.com/gke-accelerator=?*",
+        "cloud.google.com/gke-tpu-accelerator=?*",
+        "kubernetes.azure.com/accelerator=?*",
+        "eks.amazonaws.com/instance-gpu-name=?*",
+        "eks.amazonaws.com/instance-accelerator-name=?*",
+        "karpenter.k8s.aws/instance-gpu-name=?*",
+        "karpenter.k8s.aws/instance-accelerator-name=?*",
+        "node.kubernetes.io/instance-type=inf[0-9]*.*",
+        "node.kubernetes.io/instance-type=trn[0-9]*.*",
+    )
+    """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node."""
+    expected_nodes: tuple[str, ...] = ()
+    """Names of nodes that are accelerator nodes whatever their labels say; the other sources must agree."""
+    expected_count: int | None = None
+    """How many accelerator nodes there must be; None: any number; 0: there must be none."""
+    allow_not_judged: tuple[str, ...] = ()
+    """Names (globs) of accelerator nodes that need not be judged: cordoned, NotReady, tainted or without devices."""
+    pool_labels: tuple[str, ...] = (
+        "*nodepool",
+        "*node-pool",
+        "*node.pool.id",
+        "*agentpool",
+        "*/nodegroup",
+        "*/nodegroup-name",
+        "*instancegroup",
+        "*/machineset",
+        "*/machine-pool",
+        "*/pool",
+        "*/pool-name",
+        "*/pool.name",
+    )
+    """Label keys (globs) whose value names the pool of a node: nodes of one pool and one product must agree."""
+    allowed_differences: tuple[str, ...] = ()
+    """What nodes of one pool may differ in (globs): a resource name, ``driver``, ``kernel``, a firmware label, ``image CONTAINER``."""
+    new_node_minutes: float = 15
+    """How long a new node may take until its devices and agents are there, in minutes."""
+    allow_busy: bool = True
+    """Whether a node without free devices may be judged by reading only, without probes."""
+
+
+class Fence(Section, frozen=True, kw_only=True):
+    """Taint fencing (FENCE)."""
+
+    taint_keys: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "sku")
+    """Taint keys (globs): every accelerator node must carry one of them, or a taint whose key is a device resource."""
+    single_node: bool = True
+    """Whether a cluster of one node must be fenced too, although its other pods have nowhere else to run."""
+    allowed_namespaces: tuple[str, ...] = ()
+    """Namespaces (globs) whose pods may run on accelerator nodes without a device, besides the platform's."""
+    affinity: dict[str, str] = {}
+    """Labels by which workloads select accelerator nodes; empty: each pool's product label."""
+
+
+class Nodes(Section, frozen=True, kw_only=True):
+    """Nodes out of service: repair, upgrade, maintenance (FENCE-09, FENCE-10, OPS-06, INV-02)."""
+
+    quarantine_minutes: float = 15
+    """How long a node with a fault may stay in service until somebody takes it out, and how long one may be NotReady, in minutes."""
+    held_hours: float = 24
+    """How long a node may be held: cordoned, under a temporary taint, or in a driver upgrade, in hours. Younger holds are
+    inconclusive."""
+
+
+class Tenants(Section, frozen=True, kw_only=True):
+    """Who is a tenant, and what tenants may do."""
+
+    namespaces: tuple[str, ...] = ("*",)
+    """Tenant namespaces (globs); namespaces of the platform are never tenants."""
+    infrastructure: tuple[str, ...] = (
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+        "kube-flannel",
+        "kube-amd-gpu",
+        "gpu-operator",
+        "nvidia-gpu-operator",
+        "gpu-operator-resources",
+        "network-operator",
+        "nvidia-network-operator",
+        "sriov-network-operator",
+        "nvidia-device-plugin",
+        "nvidia-dra-driver-gpu",
+        "dra-driver-nvidia-gpu",
+        "gpu-resources",
+        "node-feature-discovery",
+        "nvsentinel",
+        "inteldeviceplugins-system",
+        "habana-system",
+        "volcano-system",
+        "kueue-system",
+        "kai-scheduler",
+        "kai-resource-reservation",
+        "runai",
+        "runai-reservation",
+        "jobset-system",
+        "lws-system",
+        "kubeflow",
+        "kubeflow-system",
+        "kuberay-system",
+        "kuberay-operator",
+        "mpi-operator",
+        "training-operator",
+        "calico-system",
+        "calico-apiserver",
+        "tigera-operator",
+        "gatekeeper-system",
+        "istio-system",
+        "metallb-system",
+        "longhorn-system",
+        "cattle-system",
+        "cattle-fleet-system",
+        "cattle-monitoring-system",
+        "cattle-fleet-local-system",
+        "cattle-impersonation-system",
+        "cattle-provisioning-capi-system",
+        "cert-manager",
+        "monitoring",
+        "local-path-storage",
+        "karpenter",
+        "flux-system",
+        "app-routing-system",
+        "aks-istio-system",
+        "azure-workload-identity-system",
+        "amazon-cloudwatch",
+        "amazon-guardduty",
+        "gke-managed-system",
+        "gke-managed-cim",
+        "gke-managed-volumepopulator",
+        "gke-managed-parallelstorecsi",
+        "gke-managed-filestorecsi",
+        "gke-managed-lustrecsi",
+        "gke-managed-checkpointing",
+        "gke-managed-networking-dra-driver",
+        "gke-managed-dpv2-observability",
+        "gke-gmp-system",
+        "gmp-system",
+        "gmp-public",
+        "gpu-conformance",
+        "gpu-conformance-chaos",
+    )
+    """Namespaces of the platform (globs). The default has exact names only, because whoever may create namespaces chooses their names."""
+    more_infrastructure: tuple[str, ...] = ()
+    """More namespaces of the platform (globs), besides ``infrastructure``: for operators and agents in namespaces with names of
+    your own."""
+    pod_security: PodSecurityLevel = "restricted"
+    """Level each tenant namespace must enforce at least, and its device pods must satisfy."""
+    pod_security_exceptions: dict[str, PodSecurityLevel] = {}
+    """Another level for some tenants: namespace → privileged, baseline or restricted."""
+    ipc_lock: tuple[str, ...] = ()
+    """Tenants (globs) whose RDMA pods may add the capability IPC_LOCK. Only privileged admits it, so their namespaces may enforce that."""
+    host_rdma: tuple[str, ...] = ()
+    """Tenants (globs) whose device pods reach the fabric by hostNetwork and privileged, because the platform has no other way; to see
+    no device of others they must take all devices of their node."""
+    isolated: tuple[str, ...] = ()
+    """Tenants (globs) who must not share a device with others."""
+
+
+class Requests(Section, frozen=True, kw_only=True):
+    """Requests, limits and quotas (REQ)."""
+
+    approved: tuple[str, ...] = ()
+    """Approved device resource names (globs); empty means those of ``accelerators.resources`` and ``vmResources``."""
+    scheduler_amounts: tuple[str, ...] = (
+        "nvidia.com/gpumem",
+        "nvidia.com/gpumem-percentage",
+        "nvidia.com/gpucores",
+        "nvidia.com/priority",
+        "volcano.sh/vgpu-memory",
+        "volcano.sh/vgpu-memory-percentage",
+        "volcano.sh/vgpu-cores",
+        "koordinator.sh/gpu-core",
+        "koordinator.sh/gpu-memory",
+        "koordinator.sh/gpu-memory-ratio",
+    )
+    """Amounts (globs) that only a scheduler or its extender counts. Where no node offers them, bound pods may hold them."""
+    autoscaled: list[str] = []
+    """Resources (globs) that only new nodes of an autoscaler would offer: pending pods may ask for them."""
+    refused_hours: float = 24
+    """How long ago a kubelet may have refused a device pod for it to count, in hours."""
+    pending_minutes: float = 15
+    """How long a device pod or job may wait although devices that fit it are free, or in a queue that admits nothing, in minutes."""
+    start_minutes: float = 60
+    """How long a device pod may take to start on its node, image and init containers included, in minutes."""
+    end_minutes: float = 30
+    """How long a device pod may be deleted beyond its grace period, or crash again and again, in minutes."""
+
+
+class Operators(Section, frozen=True, kw_only=True):
+    """Operator and agents (OPS)."""
+
+    expected_agents: tuple[str, ...] | None = None
+    """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None: those that are installed."""
+    rollout_minutes: float = 15
+    """How long an agent's roll-out may take to make its next pod Ready, in minutes."""
+    image_tags_forbidden: tuple[str, ...] = ("latest",)
+    """Tags (globs) that images of the agents may not have, because they name another image over time."""
+    max_restarts: Annotated[int, msgspec.Meta(ge=0)] = 5
+    """How often a container of an agent or controller may restart within ``restartHours``."""
+    restart_hours: Annotated[float, msgspec.Meta(gt=0)] = 24
+    """How long a time restarts are counted in, in hours."""
+
+
+class Advertisement(Section, frozen=True, kw_only=True):
+    """Advertisement by the device plugin, MIG and sharing (ADV, MIG, SHARE)."""
+
+    max_label_age_hours: float = 0
+    """Maximum age of GPU Feature Discovery's timestamp, in hours; 0: age is not judged (the timestamp is written at its start only)."""
+    mig_pending_minutes: float = 30
+    """How long a change of ``nvidia.com/mig.config`` may take, in minutes."""
+    max_replicas: int = 16
+    """How many pods may share one device."""
+    devices_per_node: dict[str, int] = {}
+    """Physical devices of a node by product label or instance type (glob): ``NVIDIA-H100-80GB-HBM3: 8``, ``p5.48xlarge: 8``. Labels
+    alone do not show a lost device."""
+
+
+class Gang(Section, frozen=True, kw_only=True):
+    """Gang scheduling (GANG)."""
+
+    required: bool | None = None
+    """Whether a gang scheduler must be installed; None: if multi-pod device jobs exist."""
+    adapters: tuple[str, ...] = ()
+    """Adapters to judge (volcano, kueue, native), or by reading only: kai, runai, coscheduling; empty means all that are detected."""
+    partial_minutes: float = 10
+    """How long only a part of a gang's pods may be bound, in minutes."""
+
+
+class Network(Section, frozen=True, kw_only=True):
+    """RDMA and GPUDirect (NET)."""
+
+    resources: tuple[str, ...] = (
+        "rdma/*",
+        "nvidia.com/hostdev*",
+        "nvidia.com/rdma*",
+        "nvidia.com/mlnxnics",
+        "vpc.amazonaws.com/efa",
+        "openshift.io/*",
+    )
+    """RDMA resource names (globs)."""
+    accepted: tuple[str, ...] = ("GDR_ENGAGED",)
+    """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
+    min_bus_bandwidth: float | None = None
+    """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s; None: it must be measured and any value is good."""
+    nodes: int = 2
+    """Number of nodes of the all-reduce; below 2 it is left out."""
+    image: str = "nvcr.io/nvidia/pytorch:25.09-py3"
+    """Image of the all-reduce pods: PyTorch with the collective library of the devices."""
+    images: dict[str, str] = {}
+    """Other images for certain devices, by resource name (glob): ``amd.com/*: docker.io/rocm/pytorch:latest``."""
+    command: str = ""
+    """Shell command of each pod of the all-reduce; empty: the suite's own all-reduce under torchrun."""
+    env: dict[str, str] = {}
+    """Further environment variables of the all-reduce pods: NCCL_SOCKET_IFNAME, NCCL_NET_PLUGIN and the like."""
+    attachments: str = ""
+    """Networks that RDMA pods attach to: value of their annotation ``k8s.v1.cni.cncf.io/networks``."""
+    ipc_lock: bool = False
+    """Whether the pods of the two-node run need IPC_LOCK: they then run as root in a privileged namespace."""
+
+
+class Probes(Section, frozen=True, kw_only=True):
+    """Pods that the suite creates."""
+
+    image: str = "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04"
+    """Image of pods that hold a device; the nodes must be able to pull it."""
+    images: dict[str, str] = {}
+    """Other images for pods that hold certain devices, by resource name (glob): ``amd.com/*: docker.io/rocm/rocm-terminal:6.4``."""
+    cpu_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+    """Image of pods that hold no device."""
+    mirror: str = ""
+    """Registry and path that go before the name of every image of the suite, chaos included: ``registry.example.com/mirror``."""
+    start_seconds: float = 180
+    """How long a pod that should run may take to start."""
+    window_seconds: float = 30
+    """How long at least an absence (stays Pending, binds nothing) is watched; a slow scheduler makes it up to 60 s."""
+    every_node: bool = False
+    """Whether probes run on every accelerator node with free devices, as with ``--every-node``; otherwise on one of every product."""
+    at_once: Annotated[int, msgspec.Meta(ge=1)] = 32
+    """About how many pods a probe of many nodes runs at a time."""
+    every_node_seconds: float = 1800
+    """How long one requirement goes on probing further nodes; nodes that it does not reach are undecided."""
+    run_as_user: int = 1000
+    """Numeric user of probe pods; restricted namespaces refuse 0."""
+    tolerations: tuple[dict[str, str], ...] = ()
+    """Further tolerations of probe pods, beside those for the pool's fence taint."""
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets that the images are pulled with. Something in the cluster must put them into new namespaces."""
+    copy_pull_secret: Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9.-]+/[a-z0-9.-]+)?$")] = ""
+    """Pull Secret, as ``NAMESPACE/NAME``, that a run copies into its namespaces, with which it is removed. The suite's roles lack the
+    right to get it and to create Secrets: give both to the account."""
+    priority_class: str = ""
+    """PriorityClass of probe pods, which should preempt nothing; empty: the run creates one below every workload's priority."""
+
+    def image_for(self, resources: Iterable[str]) -> str:
+        """The image for a pod that holds these resources."""
+        held = tuple(resources)
+        return next((image for glob, image in self.images.items() if any(fnmatchcase(name, glob) for name in held)), self.image)
+
+    @property
+    def pod_seconds(self) -> float:
+        """How long a probe pod may run at most (activeDeadlineSeconds): longer than any probe needs it, and no longer."""
+        return 10 * self.start_seconds + self.window_seconds
+
+
+class Chaos(Section, frozen=True, kw_only=True):
+    """What chaos experiments may do to the cluster. By default they act only on clusters that the suite itself started."""
+
+    clusters: tuple[str, ...] = ()
+    """Clusters that experiments, ``recover``, ``halt`` and ``cleanup`` may change, each by the UID of its namespace kube-system."""
+    namespace_uid: str = ""
+    """UID of the namespace gpu-conformance-chaos if an administrator has created it for Lease and ledgers; any other is not trusted."""
+    max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 1
+    """Highest level of experiments: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node, 4 destructive."""
+    max_targets: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """How many objects one experiment may touch at most, whatever the experiment itself allows."""
+    max_percent: Annotated[float, msgspec.Meta(gt=0, le=100)] = 50
+    """How many of the eligible nodes, devices or agents' pods it may touch at most, in percent."""
+    injector_image: str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+    """Image of the privileged pods that run host programs: it must have nsenter."""
+    canary_image: str = ""
+    """Image of the experiments' own workload; empty: ``probes.image``."""
+    components: dict[str, str] = {}
+    """Which workload is a component, if several look like it or it is not in the platform's namespaces: ``device-plugin:
+    gpu-system/my-plugin``."""
+    protected_namespaces: tuple[str, ...] = ("kube-public", "kube-node-lease", "default")
+    """Namespaces (globs) in which nothing is ever touched."""
+    remediation: tuple[str, ...] = ()
+    """Remediation that may react to the faults: nvsentinel, eks-node-monitoring, karpenter, cluster-autoscaler, draino, medik8s."""
+    halt: bool = False
+    """Whether experiments are halted: none may run."""
+
+
+class Gate(Section, frozen=True, kw_only=True):
+    """How much a run must judge to be conformant. If it judges less, it is inconclusive (exit code 10)."""
+
+    minimum_judged: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many requirements must be judged at least; ``--min-judged`` overrides it."""
+    areas: tuple[str, ...] = ()
+    """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """The whole policy."""
+
+    accelerators: Accelerators = Accelerators()
+    fence: Fence = Fence()
+    nodes: Nodes = Nodes()
+    tenants: Tenants = Tenants()
+    requests: Requests = Requests()
+    operators: Operators = Operators()
+    advertisement: Advertisement = Advertisement()
+    gang: Gang = Gang()
+    network: Network = Network()
+    probes: Probes = Probes()
+    chaos: Chaos = Chaos()
+    gate: Gate = Gate()
+    required: tuple[str, ...] = ()
+    """Requirements that must judge something: nothing to judge is a failure."""
+    platform: str | tuple[str, ...] = ()
+    """Presets by name, as with ``--platform``; empty: the cluster's own marks choose them, ``none``: no preset."""

@@ -1,0 +1,1 @@
+"""Probe pods: on which nodes they run, how they are started and watched, and what they saw."""

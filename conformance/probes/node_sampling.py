@@ -1,0 +1,181 @@
+"""Which nodes a probe asks, in batches bounded in pods and time, with one finding for every accelerator node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from conformance.devices.availability import busy, foreign_taints, without_devices
+from conformance.devices.free_devices import Place, places_of
+from conformance.scope.scope import Scope, matches, subject
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Node
+from fixtures.probes.workspace import Workspace
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Inconclusive, Outcome, not_judged, undecided
+
+T = TypeVar("T")
+
+_STATE = "node.spec, node.status, requests of bound pods"
+_WORST = (Outcome.BAD, Outcome.MISSED, Outcome.UNDECIDED, Outcome.ADVISED, Outcome.OK, Outcome.ALLOWED, Outcome.NOT_JUDGED)
+_SHOWN = 3
+
+PlaceFinding = tuple[Place, Finding]
+"""A finding, and the place it is about."""
+
+
+def choose_places(scope: Scope, places: Iterable[Place], *, free: int = 1) -> list[Place]:
+    """The places to ask: the freest of every sort, or with ``probes.everyNode`` all that have ``free`` units.
+
+    ``places`` come most free first. Raises :class:`Inconclusive` naming who is full when there is none.
+    """
+    offered = list(places)
+    able = [place for place in offered if place.free >= free and not foreign_taints(scope, place.node)]
+    if not able:
+        tainted = sorted({place.node.name for place in offered if foreign_taints(scope, place.node)})
+        away = f"; taints keep probes from {listed(tainted)}" if tainted else ""
+        raise Inconclusive("NoFreeDevice", f"the probe needs {free} free on one node; there are {listed(offered)}{away}")
+    if scope.policy.probes.every_node:
+        return able
+    best: dict[tuple[str, ...], Place] = {}
+    for place in able:
+        best.setdefault(place.device_type, place)
+    return list(best.values())
+
+
+def batches(scope: Scope, workspace: Workspace, items: Sequence[T], pods: int) -> Iterator[list[tuple[int, T]]]:
+    """The items with their numbers, so many at a time that ``pods`` for each are at most ``probes.atOnce``.
+
+    Between batches what was created is removed, so that its devices are free. After ``probes.everyNodeSeconds`` no new batch begins.
+    """
+    size = max(scope.policy.probes.at_once // max(pods, 1), 1)
+    deadline = time.monotonic() + scope.policy.probes.every_node_seconds
+    numbered = list(enumerate(items))
+    for start in range(0, len(numbered), size):
+        if start and time.monotonic() >= deadline:
+            return
+        if start:
+            workspace.clear()
+        yield numbered[start : start + size]
+
+
+def out_of_time(scope: Scope) -> str:
+    """Why the items that :func:`batches` did not come to were not asked."""
+    return f"not probed within {scope.policy.probes.every_node_seconds:g} s (policy probes.everyNodeSeconds)"
+
+
+def in_batches(
+    scope: Scope, workspace: Workspace, places: Sequence[Place], pods: int, ask: Callable[[list[tuple[int, Place]]], Iterable[PlaceFinding]]
+) -> Iterator[PlaceFinding]:
+    """What ``ask`` finds of the places, which it gets in :func:`batches`. Every place that was not come to is undecided."""
+    come = 0
+    for batch in batches(scope, workspace, places, pods):
+        come += len(batch)
+        yield from ask(batch)
+    yield from ((place, undecided(subject(place.node), message=out_of_time(scope), source="time")) for place in places[come:])
+
+
+def per_node(
+    scope: Scope,
+    asked: Iterable[PlaceFinding],
+    unfit: Callable[[Place], str] = lambda _: "",
+    obstacle: Callable[[Node], str] = lambda _: "",
+) -> Iterator[Finding]:
+    """One finding for every accelerator node: what the probes found on it, or why none ran there.
+
+    ``unfit`` says why the question is none for a place, ``obstacle`` what else keeps this probe from a node; or nothing.
+    """
+    return one_per_node(asked, scope.accelerator_nodes, lambda node, reached: _not_asked(scope, node, reached, unfit, obstacle))
+
+
+def one_per_node(
+    asked: Iterable[PlaceFinding], nodes: Iterable[Node], rest: Callable[[Node, Mapping[tuple[str, ...], str]], Finding]
+) -> Iterator[Finding]:
+    """One finding for each of the nodes. ``rest`` gives it for those not asked, from ``{sort: a node that was asked}``."""
+    found: dict[str, list[PlaceFinding]] = {}
+    try:
+        for place, finding in asked:
+            found.setdefault(place.node.name, []).append((place, finding))
+    except (ApiTrouble, Inconclusive):
+        yield from (_merged(items[0][0].node, [finding for _, finding in items]) for items in found.values())
+        raise
+    reached = {place.device_type: place.node.name for items in found.values() for place, _ in items}
+    for node in nodes:
+        findings = [finding for _, finding in found.get(node.name, ())]
+        yield _merged(node, findings) if findings else rest(node, reached)
+
+
+def _merged(node: Node, findings: Sequence[Finding]) -> Finding:
+    """What was found on one node; of several findings the worst, in the words of those that are as bad."""
+    worst = min((finding.outcome for finding in findings), key=_WORST.index)
+    same = [finding for finding in findings if finding.outcome is worst]
+    more = f" (and {len(same) - _SHOWN} more)" if len(same) > _SHOWN else ""
+    return Finding(
+        subject(node),
+        worst,
+        "; ".join(dict.fromkeys(finding.observed for finding in same[:_SHOWN] if finding.observed)) + more,
+        "; ".join(dict.fromkeys(finding.expected for finding in same[:_SHOWN] if finding.expected)),
+        "; ".join(dict.fromkeys(finding.source for finding in same if finding.source)),
+        "; ".join(dict.fromkeys(_said(node, finding) for finding in same[:_SHOWN] if finding.message)) + (more if same[0].message else ""),
+    )
+
+
+def _said(node: Node, finding: Finding) -> str:
+    return finding.message if finding.subject.name == node.name else f"{finding.subject}: {finding.message}"
+
+
+def _not_asked(
+    scope: Scope,
+    node: Node,
+    reached: Mapping[tuple[str, ...], str],
+    unfit: Callable[[Place], str],
+    obstacle: Callable[[Node], str],
+) -> Finding:
+    """Why no probe ran on a node that offers devices; one that offers none, or none that is in question, is left out."""
+    if reason := without_devices(scope, node):
+        return not_judged(subject(node), message=reason, source=_STATE)
+    places = places_of(scope, node)
+    fit = [place for place in places if not unfit(place)]
+    if not fit:
+        reasons = dict.fromkeys(unfit(place) for place in places)
+        return not_judged(
+            subject(node),
+            message="; ".join(reasons) or "no DeviceClass is known to select its devices",
+            source=_STATE,
+        )
+    held = busy(scope, node)
+    kept = kept_away(scope, node) or obstacle(node) or (f"busy ({held})" if held else "")
+    spoken = {reached[place.device_type] for place in fit if place.device_type in reached}
+    chosen = any(place.free for place in fit) and not scope.policy.probes.every_node
+    return left_out(scope, node, kept or ("" if chosen and spoken else "too few of its devices are free"), spoken)
+
+
+def kept_away(scope: Scope, node: Node) -> str:
+    """What keeps every probe from a node (cordoned, NotReady, tainted away), or empty."""
+    taints = ", ".join(foreign_taints(scope, node))
+    return scope.why_not_judged(node) or (f"tainted away by {taints}" if taints else "")
+
+
+def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Finding:
+    """A node that was not asked, for a reason or because others were chosen. ``spoken``: nodes that speak for it.
+
+    Left out where others speak for it or the policy allows it, and undecided else.
+    """
+    if others := listed(sorted(spoken), _SHOWN):
+        return not_judged(
+            subject(node),
+            message=f"{reason or 'not chosen'}; {others} of the same product was probed",
+            source=_STATE,
+        )
+    if matches(node.name, scope.policy.accelerators.allow_not_judged):
+        return not_judged(
+            subject(node),
+            message=f"{reason}; the policy allows it (accelerators.allowNotJudged)",
+            source=_STATE,
+        )
+    return undecided(
+        subject(node),
+        message=f"{reason or 'not chosen'}: no node of its product could be probed",
+        source=_STATE,
+    )

@@ -1,0 +1,106 @@
+"""REQ-14: pods that hold devices end: what is deleted goes away, and nothing crashes for ever.
+
+Facts: docs/facts/pod-lifecycle.md#deletion, docs/facts/pod-lifecycle.md#restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.req.crash_loops import Loop, crash_loop
+from conformance.scope.ages import ask_again, words
+from conformance.scope.pod_events import PodEvents, quoted
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import text_of
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+
+_SOURCE = "pod.metadata.deletionTimestamp, container statuses, events about the pod"
+_ENDS = "gone when its grace period is over"
+
+
+def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per bound device pod that has not ended: if it is being deleted it goes, and it does not crash again and again."""
+    events = scope.pod_events
+    for pod in scope.device_pods:
+        if not pod.spec.node_name:
+            continue
+        if pod.metadata.deletion_timestamp:
+            yield _deleted(scope, pod, now, events)
+        elif loop := crash_loop(pod, events, now):
+            yield _looping(scope, pod, loop, now)
+        else:
+            yield ok(subject(pod), observed="holds devices and runs", expected="no crash loop, no deletion that hangs", source=_SOURCE)
+
+
+def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
+    place, due = subject(pod), unix(pod.metadata.deletion_timestamp)
+    if due is None:
+        return undecided(place, message="it is being deleted, and nothing says since when", source=_SOURCE)
+    over, limit = now - due, scope.policy.requests.end_minutes * 60
+    if over <= 0:
+        return ok(place, observed=f"being deleted, {words(-over)} of its grace period left", expected=_ENDS, source=_SOURCE)
+    holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
+    why = _why_it_stays(scope, pod, events)
+    if over < limit:
+        return undecided(place, message=f"it should be gone {ask_again(over, limit)}: {why}", source=_SOURCE)
+    message = f"it should have been gone {words(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
+    return bad(place, observed=f"Terminating {words(over)} beyond its grace period", expected=_ENDS, source=_SOURCE, message=message)
+
+
+def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
+    reasons = []
+    if pod.metadata.finalizers:
+        reasons.append(f"finalizers {listed(pod.metadata.finalizers, 3)} keep it")
+    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    if node is None:
+        reasons.append("its node is gone")
+    elif not node.ready:
+        reasons.append("its node is NotReady, so its kubelet cannot end it")
+    if newest := events.of_bound(pod)[:1]:
+        reasons.append(f"{newest[0].reason}: {newest[0].text}")
+    return quoted("; ".join(reasons)) or "its kubelet has not ended it: a process may hang in a call to the device"
+
+
+def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
+    place, limit = subject(pod), scope.policy.requests.end_minutes * 60
+    name = f"its container {loop.container} has restarted {loop.restarts} times{f' ({quoted(loop.reason, 100)})' if loop.reason else ''}"
+    if loop.since is None:
+        judge = undecided if loop.at_most else not_judged
+        return judge(place, message=f"{name}, and nothing says since when it crashes", source=_SOURCE)
+    age = now - loop.since
+    if age < limit:
+        return not_judged(place, message=f"{name} {ask_again(age, limit)}", source=_SOURCE)
+    holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
+    message = f"{name} within {words(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
+    observed = f"{loop.restarts} restarts within {words(age)}"
+    return advised(place, observed=observed, expected="no crash loop while it holds devices", source=_SOURCE, message=message)
+
+
+def devices_held(scope: Scope, pod: Pod) -> str:
+    """``"8 nvidia.com/gpu"``, or how many devices its claims hold."""
+    amounts = [f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items()) if count]
+    return ", ".join(amounts) or f"{device_count(scope, pod) or 'some'} claimed devices"
+
+
+def device_count(scope: Scope, pod: Pod) -> int:
+    """How many devices a pod holds, by resource or by claim."""
+    by_resource = sum(scope.devices_of(pod.spec).values())
+    if by_resource or not pod.spec.resource_claims:
+        return by_resource
+    made = {text_of(item.get("resourceClaimName")) for item in pod.status.resource_claim_statuses or ()}
+    names = made | {text_of(item.get("resourceClaimName")) for item in pod.spec.resource_claims}
+    own = {(pod.namespace, name) for name in names if name}
+    return sum(any((one.namespace, one.name) in own for one in holders) for holders in scope.claims.holders.values())
+
+
+def _cost(scope: Scope, pod: Pod, seconds: float) -> str:
+    return device_hours(device_count(scope, pod) or 1, seconds)
+
+
+def device_hours(devices: int, seconds: float) -> str:
+    """``"576 device-hours lost"``."""
+    hours = devices * seconds / 3600
+    return f"{hours:.0f} device-hours lost" if hours >= 10 else f"{hours:.1f} device-hours lost"

@@ -1,0 +1,127 @@
+"""REQ-12 for jobs that have no pod yet: nobody made their pods, although devices that fit are free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from conformance.devices.fitting import Rooms
+from conformance.scope.ages import ask_again, words
+from conformance.scope.gang_marks import KUEUE_QUEUE
+from conformance.scope.pod_events import quoted
+from conformance.scope.pod_templates import templates_in
+from conformance.scope.scope import Scope
+from conformance.scope.template import Template
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Event, Json
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
+
+KINDS_OF_JOBS = (
+    "batch/jobs",
+    "jobset.x-k8s.io/jobsets",
+    "kubeflow.org/pytorchjobs",
+    "kubeflow.org/mpijobs",
+    "batch.volcano.sh/jobs",
+    "trainer.kubeflow.org/trainjobs",
+    "ray.io/rayclusters",
+    "leaderworkerset.x-k8s.io/leaderworkersets",
+)
+"""Kinds whose objects make pods at once unless they are suspended."""
+
+_JOB_LABELS = (
+    "batch.kubernetes.io/job-name",
+    "job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "training.kubeflow.org/job-name",
+    "volcano.sh/job-name",
+    "ray.io/cluster",
+    "leaderworkerset.sigs.k8s.io/name",
+)
+"""Labels of pods that name their job (docs/facts/gangs.md#kinds-that-own-gangs)."""
+
+_ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "FailureTarget", "SuccessCriteriaMet"})
+_PHASES_ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
+_PHASES_AT_WORK = frozenset({"Aborting", "Restarting", "Completing", "Terminating"})
+_QUOTA = re.compile(r"\bquota", re.IGNORECASE)
+_SOURCE = "owners and labels of pods, events of the job"
+_EXPECTED = "pods, or no devices free that fit"
+
+
+def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per unfinished device job that has no pod. Raises :class:`Inconclusive` where jobs could not be listed."""
+    known = _with_pods(scope)
+    rooms = Rooms(scope, now)
+    kinds = {KINDS[key].kind for key in KINDS_OF_JOBS}
+    events = [event for event in scope.snapshot.listing("events").items if event.about.kind in kinds]
+    for key in KINDS_OF_JOBS:
+        listing = scope.snapshot.listing(key)
+        if listing.trouble:
+            raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+        for obj in listing.objects:
+            meta = mapping(obj, "metadata")
+            identity = (text_of(meta.get("namespace")), text_of(meta.get("name")))
+            if text_of(meta.get("uid")) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
+                continue
+            wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
+            if wanting:
+                own = [event for event in events if (event.about.namespace or event.namespace, event.about.name) == identity]
+                yield _judge(scope, obj, wanting[0], own, now, rooms)
+
+
+def _with_pods(scope: Scope) -> set[str | tuple[str, str]]:
+    """UIDs of owners, and namespaces with names of jobs, that some pod names. A JobSet's Jobs name it for pods that are gone."""
+    found: set[str | tuple[str, str]] = set()
+    for pod in scope.snapshot.pods:
+        found.update(owner.uid for owner in pod.metadata.owners if owner.uid)
+        found.update((pod.namespace, name) for label in _JOB_LABELS if (name := pod.metadata.label.get(label, "")))
+    return found
+
+
+def _over(obj: Json) -> bool:
+    """Whether a job has ended, has had pods, or is being changed: then it is no job that waits for its first pod."""
+    status = mapping(obj, "status")
+    if any(item.get("type") in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions"))):
+        return True
+    phase = text_of(mapping(status, "state").get("phase"))
+    counted = any(status.get(field) for field in ("active", "succeeded", "failed", "terminating", "running", "restarts"))
+    none = 0 in (mapping(obj, "spec").get(field) for field in ("parallelism", "replicas"))
+    return counted or none or phase in _PHASES_ENDED | _PHASES_AT_WORK or bool(mapping(obj, "spec").get("managedBy"))
+
+
+def _wants_devices(scope: Scope, template: Template) -> bool:
+    return any(scope.devices_of(template.spec).values())
+
+
+def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now: float, rooms: Rooms) -> Finding:
+    place = template.subject
+    spec = mapping(obj, "spec")
+    if spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True:
+        queue = mapping(obj, "metadata", "labels").get(KUEUE_QUEUE)
+        return not_judged(place, message=f"it is suspended{f' and waits in queue {queue}' if queue else ''}", source="spec.suspend")
+    said = _said(obj, events)
+    if _QUOTA.search(said):
+        return not_judged(place, message=f"its quota or queue holds it back: {said}", source=_SOURCE)
+    asked = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(template.spec).items()))
+    room = rooms.place(template.spec)
+    if room is None:
+        return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
+    created = unix(text_of(mapping(obj, "metadata").get("creationTimestamp")))
+    if created is None:
+        return undecided(place, message="it has no pod, and nothing says since when", source=_SOURCE)
+    age, limit = now - created, scope.policy.requests.pending_minutes * 60
+    if age < limit:
+        judge = undecided if said else not_judged
+        return judge(place, message=f"it has no pod yet, and devices that fit are free: it waits {ask_again(age, limit)}", source=_SOURCE)
+    why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
+    message = f"it has had no pod for {words(age)} although {room.node.name} has devices free that fit ({asked}): {why}"
+    return bad(place, observed=f"no pod for {words(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _said(obj: Json, events: list[Event]) -> str:
+    """The newest warning about a job, else the message of its newest condition that is not True."""
+    if events:
+        return quoted(max(events, key=lambda event: unix(event.last) or 0.0).text)
+    open_ones = [item for item in mappings(mapping(obj, "status").get("conditions")) if text_of(item.get("message"))]
+    return quoted(text_of(open_ones[-1].get("message"))) if open_ones else ""

@@ -1,0 +1,108 @@
+"""REQ-06: whether tenants' device pods are counted by a quota of their namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.devices.requests import held
+from conformance.req.quota_probe import quota_key
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod, ResourceQuota
+from fixtures.kubernetes.untyped import mapping
+from fixtures.probes.claims import BY_CLASS
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+
+_SOURCE = "resources and claims of pods, resourcequota.spec"
+
+
+def check_tenants_have_quotas(scope: Scope) -> Iterator[Finding]:
+    """One finding per tenant namespace with device pods: for each pod, a quota that counts it names each device that it asks for."""
+    quotas: dict[str, list[ResourceQuota]] = {}
+    for quota in scope.snapshot.items("resourcequotas"):
+        quotas.setdefault(quota.namespace, []).append(quota)
+    asking: dict[str, list[tuple[Pod, list[str]]]] = {}
+    unknown: dict[str, str] = {}
+    for pod in scope.snapshot.pods:
+        if pod.finished or not scope.is_tenant(pod.namespace):
+            continue
+        demand = scope.device_demand_of(pod)
+        if demand.devices:
+            asking.setdefault(pod.namespace, []).append((pod, keys_of(scope, pod)))
+        elif demand.unknown:
+            unknown.setdefault(pod.namespace, f"whether pod {pod.name} asks for a device is not known: {demand.unknown}")
+    for namespace in sorted(asking.keys() | unknown.keys()):
+        yield _counted(namespace, asking.get(namespace, []), quotas.get(namespace, []), unknown.get(namespace, ""))
+
+
+def keys_of(scope: Scope, pod: Pod) -> list[str]:
+    """What a quota must name to count the devices of a pod (docs/facts/admission.md#quota)."""
+    amounts = held(pod.spec, lambda name: scope.is_device(name) or scope.claims.by_resource(name).devices)
+    asked = {name for name, amount in amounts.items() if amount}
+    statuses = pod.status.resource_claim_statuses or ()
+    classes = scope.claims.classes_of(pod.spec.resource_claims or (), pod.namespace, statuses)
+    asked |= {BY_CLASS + name for name, demand in classes.items() if demand.devices}
+    return sorted(map(quota_key, asked))
+
+
+def _counted(namespace: str, asking: list[tuple[Pod, list[str]]], quotas: list[ResourceQuota], unknown: str) -> Finding:
+    place = Subject("Namespace", namespace)
+    wanted = sorted({key for _, keys in asking for key in keys})
+    expected = f"a ResourceQuota with {listed(wanted)}"
+    named = sorted({key for quota in quotas for key in quota.spec.hard})
+    observed = f"quotas with {listed(named, 6)}" if named else "quotas without keys" if quotas else "no ResourceQuota"
+    unsure = ""
+    for pod, keys in asking:
+        for key in keys:
+            answers = [counts(quota, pod) for quota in quotas if key in quota.spec.hard]
+            if True in answers:
+                continue
+            if None in answers:
+                unsure = unsure or f"whether the quota on {key} counts pod {pod.name} depends on scopes that are not understood"
+                continue
+            message = _why_not(key, pod, named, scoped=bool(answers))
+            return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+    if why := unsure or unknown:
+        return undecided(place, message=why, source=_SOURCE)
+    return ok(place, observed=observed, expected=expected, source=_SOURCE)
+
+
+def _why_not(key: str, pod: Pod, named: Iterable[str], *, scoped: bool) -> str:
+    consequence = f"pods such as {pod.name} can take every device of the cluster"
+    if scoped:
+        return f"the quotas on {key} have scopes that leave out pod {pod.name}: nothing counts its devices"
+    resource = key.removeprefix("requests.")
+    near = [name for name in (resource, f"limits.{resource}") if name in named and name != key]
+    if near:
+        return f"the quota names {near[0]}, which counts nothing; the key is {key}: {consequence}"
+    return f"no quota of the namespace names {key}: {consequence}"
+
+
+def counts(quota: ResourceQuota, pod: Pod) -> bool | None:
+    """Whether the scopes of a quota select a pod; None if they have a form that is not known."""
+    selector = mapping(quota.spec.scope_selector)
+    terms = selector.get("matchExpressions") or []
+    answers = [_selects({"scopeName": scope, "operator": "Exists"}, pod) for scope in quota.spec.scopes or ()]
+    answers += [_selects(mapping(term), pod) for term in terms] if isinstance(terms, list) else [None]
+    return False if False in answers else None if None in answers else True
+
+
+def _selects(term: Json, pod: Pod) -> bool | None:
+    """Whether a term of a scope selector selects a pod (docs/facts/admission.md#quota)."""
+    name, operator = term.get("scopeName"), term.get("operator")
+    if name == "PriorityClass":
+        has, values = pod.spec.priority_class_name, term.get("values") or []
+        if not isinstance(values, list):
+            return None
+        answers = {"Exists": bool(has), "DoesNotExist": not has, "In": has in values, "NotIn": has not in values}
+        return answers.get(str(operator))
+    if operator != "Exists":
+        return None
+    if name in ("Terminating", "NotTerminating"):
+        has_deadline = pod.spec.active_deadline_seconds is not None
+        return has_deadline if name == "Terminating" else not has_deadline
+    if name in ("BestEffort", "NotBestEffort"):
+        written = [{**(one.resources.limits or {}), **(one.resources.requests or {})} for one in pod.spec.every_container()]
+        asks = any("cpu" in amounts or "memory" in amounts for amounts in written)
+        return asks if name == "NotBestEffort" else not asks
+    return None

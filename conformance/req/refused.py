@@ -1,0 +1,212 @@
+"""REQ-11: no kubelet refuses pods with devices.
+
+Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/pod-lifecycle.md#containers-that-are-never-created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from conformance.req.creation_failures import Fault, failed_creation, fault, statuses
+from conformance.scope.ages import newest, words
+from conformance.scope.pod_events import quoted
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Event, Pod
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Outcome, Subject, advised, bad, not_judged, ok, undecided
+
+PILE = 50
+"""So many refused pods of one node and reason are a pile, however old they are."""
+
+_SOURCE = "pod.status.reason of Failed pods, events of the kubelet"
+_EXPECTED = "no device pod refused"
+_REJECTED = "Pod was rejected"
+_REASONS = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "SMTAlignmentError"})
+_ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
+_OWN_REQUEST = "maximum request size for shared resources is 1"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A device pod that a node did not take. ``at``: when, at least; None where nothing says so. ``alone``: nobody replaces it."""
+
+    node: str
+    reason: str
+    message: str
+    who: str
+    namespace: str
+    at: float | None
+    alone: bool
+    fault: Fault = Fault.NODE
+
+
+def check_refused(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per node and reason of refusal, and one per node with device pods that refused none within the policy's window."""
+    refusals: dict[tuple[str, str], list[Refusal]] = {}
+    seen: dict[str, int] = {}
+    for pod in scope.snapshot.pods:
+        if not pod.spec.node_name:
+            continue
+        found = refusal(pod)
+        if not _has_devices(scope, pod, found):
+            if found and (why := scope.device_demand_of(pod).unknown):
+                yield undecided(subject(pod), message=f"its kubelet refused it, and whether it asks for devices is not known: {why}")
+            continue
+        seen[pod.spec.node_name] = seen.get(pod.spec.node_name, 0) + 1
+        if found is None:
+            continue
+        if _OWN_REQUEST in found.message:
+            message = f"it asks for several units of a shared device, which the plugin is set to refuse: {quoted(found.message)}"
+            yield not_judged(subject(pod), message=message, source=_SOURCE)
+        else:
+            refusals.setdefault((found.node, found.reason), []).append(found)
+    for event in scope.pod_events.of_gone_pods():
+        if found := _of_event(scope, event):
+            refusals.setdefault((found.node, found.reason), []).append(found)
+    judged: set[str] = set()
+    for (node, reason), group in sorted(refusals.items()):
+        for finding in _judge(scope, node, reason, group, now):
+            judged |= {node} if finding.outcome in (Outcome.BAD, Outcome.ADVISED) else set()
+            yield finding
+    for node in sorted(seen.keys() - judged):
+        yield ok(Subject("Node", node), observed=f"{seen[node]} device pods, none refused", expected=_EXPECTED, source=_SOURCE)
+
+
+def refusal(pod: Pod) -> Refusal | None:
+    """How a kubelet or runtime refused a pod, or None. A pod that was ended by others, or had done its work before, was not."""
+    status = pod.status
+    if status.phase != "Failed" or _had_succeeded(pod):
+        return None
+    reason, message, whose = status.reason, status.message, Fault.NODE
+    if not (reason and _is_refusal(pod)):
+        created = failed_creation(pod)
+        if created is None:
+            return None
+        reason, message = created
+        whose = fault(message)
+    return Refusal(
+        node=pod.spec.node_name,
+        reason=reason,
+        message=message,
+        who=f"{pod.namespace}/{pod.name}",
+        namespace=pod.namespace,
+        at=_at(pod),
+        alone=pod.controller is None,
+        fault=whose,
+    )
+
+
+def _is_refusal(pod: Pod) -> bool:
+    """By the kubelet's own reasons, by its words, or by shape: it failed for a reason before it had any container."""
+    reason, message = pod.status.reason, pod.status.message
+    if reason in _REASONS or reason.startswith("OutOf"):
+        return True
+    if message.startswith(f"{_REJECTED}:"):
+        return reason not in _ENDED_BY_OTHERS - {"Evicted"}  # a node short of disk refuses with that reason
+    return reason not in _ENDED_BY_OTHERS and not statuses(pod)
+
+
+def _had_succeeded(pod: Pod) -> bool:
+    """Whether every container had ended well: a kubelet that starts anew may still refuse such a pod, which harms nobody."""
+    ended = [mapping(mapping(status.state).get("terminated")) for status in pod.status.container_statuses or ()]
+    return bool(ended) and all(state and state.get("exitCode") == 0 for state in ended)
+
+
+def _at(pod: Pod) -> float | None:
+    """The newest time that a failed pod tells. It was refused then or later, since a refusal itself leaves no time."""
+    ended = [text_of(mapping(mapping(status.state).get("terminated")).get("finishedAt")) for status in statuses(pod)]
+    changes = [condition.last_transition_time for condition in pod.status.conditions or ()]
+    return newest([*ended, *changes, pod.status.start_time, pod.metadata.creation_timestamp])
+
+
+def _has_devices(scope: Scope, pod: Pod, found: Refusal | None) -> bool:
+    return scope.device_demand_of(pod).devices or (found is not None and _names_device(scope, f"{found.reason} {found.message}"))
+
+
+def _names_device(scope: Scope, text: str) -> bool:
+    parts = (part.strip("\"',.;:()[]{}").removeprefix("OutOf") for part in text[:4096].split())
+    return any("/" in part and scope.is_device(part) for part in parts)
+
+
+def _of_event(scope: Scope, event: Event) -> Refusal | None:
+    """The refusal of a pod that is gone: told by a kubelet of a known node, in words that name a device."""
+    if event.reporter != "kubelet" or event.host not in scope.snapshot.node_by_name:
+        return None
+    if not (event.reason in _REASONS or event.reason.startswith("OutOf")) or _OWN_REQUEST in event.text:
+        return None
+    if not (_names_device(scope, f"{event.reason} {event.text}") or "device plugin" in event.text):
+        return None
+    about = event.about
+    return Refusal(
+        node=event.host,
+        reason=event.reason,
+        message=event.text,
+        who=f"{about.namespace}/{about.name}",
+        namespace=about.namespace,
+        at=newest([event.last]),
+        alone=False,
+    )
+
+
+def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: float) -> Iterator[Finding]:
+    window = scope.policy.requests.refused_hours * 3600
+    place = Subject("Node", f"{node} {reason}")
+    own, rest = _own_faults(group)
+    if own:
+        message = f"{own[0].who} could not be started, and nothing says that the node is at fault: {quoted(own[0].message)}"
+        yield not_judged(place, message=message, source=_SOURCE)
+    recent = [one for one in rest if _recent(one, now, window)]
+    lost = [one for one in rest if one.alone and not _recent(one, now, window)]
+    counted = rest if len(rest) >= PILE else [*recent, *lost]
+    if counted:
+        yield _bad(scope, place, counted, recent, now)
+
+
+def _recent(one: Refusal, now: float, window: float) -> bool:
+    return one.at is None or now - one.at <= window
+
+
+def _own_faults(group: list[Refusal]) -> tuple[list[Refusal], list[Refusal]]:
+    """Failures that are the pods' own, and the others. What nobody can attribute is the node's where several namespaces suffer."""
+    several = len({one.namespace for one in group if one.fault is Fault.UNCLEAR}) > 1
+    the_nodes = {Fault.NODE, Fault.UNCLEAR} if several else {Fault.NODE}
+    return [one for one in group if one.fault not in the_nodes], [one for one in group if one.fault in the_nodes]
+
+
+def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refusal], now: float) -> Finding:
+    node, reason = counted[0].node, counted[0].reason
+    times = [one.at for one in counted if one.at is not None]
+    oldest = f" and the oldest {words(now - min(times))}" if len(times) > 1 else ""
+    ages = f", the newest {words(now - max(times))}{oldest} ago" if times else ""
+    window = words(scope.policy.requests.refused_hours * 3600)
+    observed = f"{len(counted)} device pods refused with {reason} ({len(recent)} within {window}){ages}"
+    clause = _consequence(counted, recent)
+    who = listed([one.who for one in counted], 3)
+    message = f"{node} refused {len(counted)} device pods with {reason}{ages} ({who}): {clause}; it says: {quoted(_commonest(counted))}"
+    if _a_race(scope, reason, counted):
+        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _a_race(scope: Scope, reason: str, counted: list[Refusal]) -> bool:
+    """One pod, replaced by its controller, for want of what is no device: kubelet and scheduler count an ended pod at different times."""
+    return len(counted) == 1 and not counted[0].alone and reason.startswith("OutOf") and not scope.is_device(reason.removeprefix("OutOf"))
+
+
+def _consequence(counted: list[Refusal], recent: list[Refusal]) -> str:
+    if len(counted) >= PILE:
+        return "the node draws pods and fails them, and what failed piles up in the API server"
+    if not recent:
+        return "nobody has started them again, because no controller owns them"
+    if all(one.alone for one in counted):
+        return "no controller owns them, so nobody starts them again"
+    return "the scheduler goes on to send pods there"
+
+
+def _commonest(counted: Iterable[Refusal]) -> str:
+    texts: dict[str, int] = {}
+    for one in counted:
+        texts[one.message] = texts.get(one.message, 0) + 1
+    return max(texts, key=lambda text: texts[text])

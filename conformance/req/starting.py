@@ -1,0 +1,149 @@
+"""REQ-13: pods that were bound to a node start there.
+
+Facts: docs/facts/pod-lifecycle.md#containers-that-are-never-created.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.req.creation_failures import failed_creation, never_ran, statuses
+from conformance.scope.ages import ask_again, real, words
+from conformance.scope.gang_marks import placed_at
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.pod_events import PodEvents, quoted
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import ContainerStatus, Pod
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+
+_SOURCE = "pod.status, events about the pod"
+_EXPECTED = "started"
+_PREPARING = ("", "ContainerCreating", "PodInitializing")
+
+_CAUSES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"""no runtime for \\?"?([\w.-]{1,63})|(?:find |unknown )runtime handler \\?"?([\w.-]{1,63})"""),
+        "the node has no runtime {}",
+    ),
+    (re.compile(r"unresolvable CDI devices|CDI device injection"), "the runtime knows no such CDI device"),
+    (re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"), "its claim is not prepared, because the driver {} is not registered"),
+    (re.compile(r"FailedPrepareDynamicResources|prepare dynamic resources"), "its claim is not prepared"),
+    (re.compile(r"ErrImage|ImagePullBackOff|InvalidImageName"), "its image cannot be pulled"),
+    (re.compile(r"FailedMount|FailedAttachVolume|MountVolume"), "a volume of it cannot be mounted"),
+    (re.compile(r"CreateContainerConfigError"), "what its containers refer to is not there"),
+    (re.compile(r"nvidia-container-cli|nvml|NVML"), "the device does not come into the container"),
+)
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod does not start. ``complaint``: somebody says that something is wrong, and not only that it is under way."""
+
+    words: str
+    complaint: bool
+
+
+def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per bound device pod that has not ended and is not being deleted: it has started."""
+    events = scope.pod_events
+    runtimes = _runtimes(scope)
+    for pod in scope.device_pods:
+        if pod.spec.node_name and not pod.metadata.deletion_timestamp:
+            yield _judge(scope, pod, now, events, runtimes)
+
+
+def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Finding:
+    place = subject(pod)
+    if has_started(pod):
+        return ok(place, observed=f"started on {pod.spec.node_name}", expected=_EXPECTED, source=_SOURCE)
+    trouble = _trouble(scope, pod, now, events, runtimes)
+    since = placed_at(pod)
+    if since is None:
+        return undecided(place, message=f"it has not started ({trouble.words}), and nothing says since when it is bound", source=_SOURCE)
+    age, limit = now - since, scope.policy.requests.start_minutes * 60
+    if age < limit:
+        judge = undecided if trouble.complaint else not_judged  # one of which nobody complains is just starting
+        return judge(place, message=f"it is starting {ask_again(age, limit)}: {trouble.words}", source=_SOURCE)
+    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    if node is not None and (doing := change_under_way(node, scope.policy, now)):
+        return undecided(place, message=f"it has not started for {words(age)} on {node.name}: {doing}", source=_SOURCE)
+    holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
+    message = f"it was bound to {pod.spec.node_name} {words(age)} ago, holds {holds} and has not started: {trouble.words}"
+    return bad(place, observed=f"not started for {words(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def has_started(pod: Pod) -> bool:
+    """Whether every container of a bound pod has run. One whose runtime cannot create it has not, whatever the pod's phase says."""
+    if pod.status.phase == "Pending":
+        return False
+    return not any(_only_failed(status) for status in pod.status.container_statuses or ())
+
+
+def _only_failed(status: ContainerStatus) -> bool:
+    states = [mapping(status.state), mapping(status.last_state)]
+    if any(mapping(state.get("running")) for state in states):
+        return False
+    ended = [terminated for state in states if (terminated := mapping(state.get("terminated")))]
+    return bool(ended) and all(never_ran(terminated) for terminated in ended)
+
+
+def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict[tuple[str, str], int]) -> Trouble:
+    """The most telling of what node, containers and events say."""
+    said = _of_containers(pod, now)
+    if not said.complaint and (newest := events.of_bound(pod)[:1]):
+        said = Trouble(words=f"{newest[0].reason}: {newest[0].text}", complaint=True)
+    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    if node is None:
+        return Trouble(words=f"the cluster has no node {pod.spec.node_name}", complaint=True)
+    if not node.ready:
+        return Trouble(words=f"its node is NotReady; {quoted(said.words)}", complaint=True)
+    if not said.complaint and (peers := _peers(pod, runtimes)):
+        return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True)
+    cause = _cause(said.words)
+    return Trouble(words=f"{cause} ({quoted(said.words)})" if cause else quoted(said.words), complaint=said.complaint)
+
+
+def _of_containers(pod: Pod, now: float) -> Trouble:
+    for status in statuses(pod):
+        waiting = mapping(mapping(status.state).get("waiting"))
+        if (reason := text_of(waiting.get("reason"))) not in _PREPARING:
+            last = failed_creation(pod)
+            message = last[1] if last and last[1] else text_of(waiting.get("message"))
+            return Trouble(words=f"container {status.name} waits with {reason}: {message}", complaint=True)
+    if last := failed_creation(pod):
+        return Trouble(words=f"{last[0]}: {last[1]}", complaint=True)
+    for status in pod.status.init_container_statuses or ():
+        running = mapping(mapping(status.state).get("running"))
+        if running and (begun := real(text_of(running.get("startedAt")))) is not None:
+            return Trouble(words=f"its init container {status.name} has run for {words(now - begun)}", complaint=False)
+    return Trouble(words="its containers are being created, and nothing says what that waits for", complaint=False)
+
+
+def _cause(text: str) -> str:
+    """The cause in words, where the text is one that is known."""
+    for pattern, cause in _CAUSES:
+        if found := pattern.search(text):
+            return cause.format(next((group for group in found.groups() if group), ""))
+    return ""
+
+
+def _runtimes(scope: Scope) -> dict[tuple[str, str], int]:
+    """How many pods with a RuntimeClass run on each node: by class and node."""
+    found: dict[tuple[str, str], int] = {}
+    for pod in scope.snapshot.pods:
+        if pod.spec.runtime_class_name and pod.status.phase == "Running":
+            key = (pod.spec.runtime_class_name, pod.spec.node_name)
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _peers(pod: Pod, runtimes: dict[tuple[str, str], int]) -> str:
+    """That pods of its RuntimeClass run on other nodes and none on its own, as a clause, or empty."""
+    name = pod.spec.runtime_class_name
+    others = {node for (known, node), count in runtimes.items() if known == name and count}
+    if not name or not others or pod.spec.node_name in others:
+        return ""
+    return f"pods with runtimeClassName {name} run on {len(others)} other nodes and none on {pod.spec.node_name}: has it that runtime?"

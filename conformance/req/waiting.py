@@ -1,0 +1,138 @@
+"""REQ-12: no device pod waits while devices that fit it are free.
+
+Facts: docs/facts/scheduling-messages.md#what-a-scheduler-weighs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from conformance.devices.fitting import Room, Rooms, beyond
+from conformance.devices.requests import mapped_to_dra
+from conformance.outputs.events import ReasonKind
+from conformance.probes.pod_state import unschedulable
+from conformance.req.pending_groups import Group, pending_groups
+from conformance.scope.ages import ask_again, words
+from conformance.scope.pod_events import PodEvents, quoted
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Pod
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+
+Still = Callable[[Sequence[Pod], Sequence[str]], str]
+"""Asks the cluster again about pods and nodes: a clause that says what has changed, or empty when nothing has."""
+
+_SOURCE = "requests of bound and pending pods, status.allocatable, taints and labels of nodes"
+_EXPECTED = "placed, or no devices free that fit"
+_NOT_WEIGHED = frozenset({ReasonKind.POD_AFFINITY, ReasonKind.TOPOLOGY_SPREAD, ReasonKind.VOLUME, ReasonKind.DRA})
+_QUOTA = re.compile(r"\bquota|queue resource|over.{0,12}limit|not ?admitted", re.IGNORECASE)
+
+
+def check_waiting(scope: Scope, now: float, still: Still | None = None) -> Iterator[Finding]:
+    """One finding per pending device pod, or per group of pods that must be placed together: no free devices fit, or it is young."""
+    rooms, events, by_claim = Rooms(scope, now), scope.pod_events, mapped_to_dra(scope)
+    groups = pending_groups(scope)
+    for group in groups:
+        for pod in group.pods:
+            if pod.status.nominated_node_name:
+                rooms.reserve(pod.status.nominated_node_name, pod.spec)
+    for group in groups:
+        yield _judge(scope, group, now, rooms, events, by_claim, still)
+
+
+def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEvents, by_claim: set[str], still: Still | None) -> Finding:
+    if reason := _left_out(scope, group, by_claim):
+        return not_judged(group.subject, message=reason, source=_SOURCE)
+    asked = _amounts(scope, group)
+    places = rooms.place_all([pod.spec for pod in group.pods])
+    if not places:
+        return ok(group.subject, observed=f"{asked}: no free devices fit it", expected=_EXPECTED, source=_SOURCE)
+    said = _said(group, events)
+    if reason := _explained(group, said):
+        return not_judged(group.subject, message=reason, source="condition PodScheduled, events")
+    if reason := _not_understood(group):
+        return undecided(group.subject, message=reason, source="condition PodScheduled")
+    if group.since is None:
+        return undecided(group.subject, message=f"{asked}, which are free, and nothing says since when it waits", source=_SOURCE)
+    age, limit = now - group.since, scope.policy.requests.pending_minutes * 60
+    if age < limit:
+        judge = undecided if said else not_judged  # one of which nobody complains is just being placed
+        return judge(group.subject, message=f"devices that fit it are free, and it waits {ask_again(age, limit)}", source=_SOURCE)
+    free_since = max((room.free_since for room in places if room.free_since is not None), default=None)
+    if free_since is not None and now - free_since < limit:
+        message = f"{places[0].node.name} has had room for it {ask_again(now - free_since, limit)}"
+        return undecided(group.subject, message=message, source="ends of pods, conditions of nodes")
+    nodes = list(dict.fromkeys(room.node.name for room in places))
+    if still and (changed := still(group.pods, nodes)):
+        return ok(group.subject, observed=f"{asked}: {changed}", expected=_EXPECTED, source="the cluster, asked again")
+    return _bad(scope, group, places, nodes, age, said)
+
+
+def _bad(scope: Scope, group: Group, places: Sequence[Room], nodes: list[str], age: float, said: str) -> Finding:
+    devices = sorted(scope.devices_of(group.pods[0].spec))
+    # the rooms have the pods in them already, so that what is free is what is left and what these pods take
+    free = {name: places[0].left(name) + sum(scope.devices_of(pod.spec).get(name, 0) for pod in group.pods) for name in devices}
+    what = ", ".join(f"{count} {name}" for name, count in free.items()) if len(nodes) == 1 else listed(devices)
+    where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
+    who = group.pods[0].spec.scheduler_name or "default-scheduler"
+    reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
+    message = f"it has waited for {words(age)} although {where} {what} free, and fits: {reason}"
+    observed = f"{_amounts(scope, group)}, pending for {words(age)}; {where} {what} free"
+    return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _left_out(scope: Scope, group: Group, by_claim: set[str]) -> str:
+    """Why a group is not judged here, or empty."""
+    if any(pod.spec.scheduling_gates for pod in group.pods):
+        gates = [str(gate.get("name")) for pod in group.pods for gate in pod.spec.scheduling_gates or ()]
+        return f"a scheduling gate holds it back: {listed(dict.fromkeys(gates), 3)}"
+    if group.missing:
+        return f"{group.missing} more of its pods would have to exist before it can be placed"
+    if any(pod.spec.resource_claims or set(scope.devices_of(pod.spec)) & by_claim for pod in group.pods):
+        return "it claims its devices, and which claims can be met is not judged here"
+    if not all(scope.devices_of(pod.spec) for pod in group.pods):
+        return "its devices are claims of a DeviceClass by name, and which claims can be met is not judged here"
+    return ""
+
+
+def _explained(group: Group, said: str) -> str:
+    """Why a scheduler may rightly leave a group although devices are free, or empty: reasons that the arithmetic does not weigh."""
+    if _QUOTA.search(said):
+        return f"its quota or queue holds it back, says the scheduler: {said}"
+    for pod in group.pods:
+        message = unschedulable(pod)
+        if message and (other := [reason.text for reason in message.reasons if reason.kind in _NOT_WEIGHED]):
+            return f"its scheduler names another reason than devices: {quoted(listed(other, 3))}"
+        if message is None and (wishes := beyond(pod.spec)):
+            return f"it has {listed(wishes)}, which only its scheduler can weigh"
+    return ""
+
+
+def _not_understood(group: Group) -> str:
+    for pod in group.pods:
+        message = unschedulable(pod)
+        if message and (other := [reason.text for reason in message.about(ReasonKind.OTHER)]):
+            return f"devices that fit it are free, and its scheduler names a reason that is not understood: {quoted(listed(other, 3))}"
+    return ""
+
+
+def _said(group: Group, events: PodEvents) -> str:
+    """What the scheduler says: the newest event that is no repetition of the condition, and the condition."""
+    for pod in group.pods:
+        condition = pod.condition("PodScheduled")
+        texts = [event.text for event in events.of(pod)[:1]]
+        if condition is not None and condition.status == "False" and condition.message:
+            texts.append(condition.message)
+        if texts:
+            return quoted("; ".join(dict.fromkeys(texts)))
+    return ""
+
+
+def _amounts(scope: Scope, group: Group) -> str:
+    total: dict[str, int] = {}
+    for pod in group.pods:
+        for name, count in scope.devices_of(pod.spec).items():
+            total[name] = total.get(name, 0) + count
+    amounts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
+    return f"{len(group.pods)} pods ask for {amounts}" if len(group.pods) > 1 else f"it asks for {amounts}"

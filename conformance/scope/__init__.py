@@ -1,0 +1,1 @@
+"""What a run judges: nodes, pods, namespaces and workloads of a snapshot, seen through the policy."""

@@ -1,0 +1,261 @@
+"""Multi-pod device jobs of a cluster: how many pods each needs, and which pods it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from conformance.scope.gang_marks import JOB_LABELS, KUEUE_GROUP, KUEUE_QUEUE, KUEUE_TOTAL, gang_system, native_group, volcano_group
+from conformance.scope.gang_owners import LWS_GROUP, LWS_NAME, Size, count, group_size, size_of
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.verdict.findings import Inconclusive, Subject
+
+_ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})
+_LWS = "leaderworkerset.x-k8s.io/leaderworkersets"
+_WRITTEN_FOR_OTHERS = ("trainer.kubeflow.org/trainjobs", "ray.io/rayjobs", "ray.io/rayservices")
+"""Kinds whose pods are those of a JobSet or RayCluster that they make: they say only which queue it waits in."""
+_REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Pod"})
+"""Owners whose pods work each for itself."""
+
+
+class GangJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of several device pods. ``needed``: pods that make it whole; ``system``: the gang scheduler it uses, or empty.
+
+    ``pods`` are its pods, finished ones included; of a job without a group, its device pods. ``together``: how many its scheduler
+    places in one go. ``enough``: with how many its owner says that it works (``enough_source``), 0: with all only. One clause each:
+    ``waiting`` when the job is suspended and has no right to pods now, ``held`` when missing pods are made only after others are
+    ready, ``unsure`` when nothing tells how many it needs.
+    """
+
+    subject: Subject
+    needed: int
+    pods: tuple[Pod, ...]
+    system: str = ""
+    together: int = 0
+    enough: int = 0
+    enough_source: str = ""
+    waiting: str = ""
+    held: str = ""
+    unsure: str = ""
+
+    @property
+    def names(self) -> set[tuple[str, str]]:
+        """Namespace and name of its pods."""
+        return {(pod.namespace, pod.name) for pod in self.pods}
+
+
+def gang_jobs(scope: Scope) -> list[GangJob]:
+    """Multi-pod device jobs that have not ended, each once: pods counted in a group are not counted again in their owner.
+
+    The owner's size counts where a group's minimum is below it.
+    """
+    index = _Index(scope)
+    owned = [job for job in _owned(scope, index) if job.needed > 1]
+    by_pod = {name: job for job in owned for name in job.names}
+    groups = [_whole(group, by_pod) for group in _groups(scope, index)]
+    jobs: list[GangJob] = []
+    seen: set[tuple[str, str]] = set()
+    for job in (*groups, *owned):
+        if job.needed < 2 or (job.names and job.names <= seen) or all(pod.finished for pod in job.pods):
+            continue
+        seen |= job.names
+        jobs.append(job)
+    return jobs
+
+
+def _whole(group: GangJob, by_pod: dict[tuple[str, str], GangJob]) -> GangJob:
+    """The owner of a group's pods where it needs more of them than the group says, else the group."""
+    owners = [by_pod[name] for name in sorted(group.names & by_pod.keys())]
+    owner = max(owners, key=lambda job: job.needed, default=None)
+    if owner is not None and owner.needed > group.needed:
+        return msgspec.structs.replace(owner, system=owner.system or group.system, together=max(group.needed, 1))
+    if owner is None and group.needed < 2 and (kind := _unknown_owner(group.pods)):
+        unsure = f"its group asks for {group.needed} pod, and how many {kind} needs cannot be told"
+        return msgspec.structs.replace(group, needed=len(group.pods), together=1, unsure=unsure)
+    return group
+
+
+def _unknown_owner(pods: Iterable[Pod]) -> str:
+    """An owner whose kind says nothing about how many of its pods belong together, or empty."""
+    kinds = {owner.kind for pod in pods for owner in pod.metadata.owners} - _REPLICATED
+    return min(kinds, default="")
+
+
+class _Index:
+    """Pods by the marks that tie them to groups, and by those that tie them to owners."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.volcano: dict[tuple[str, str], list[Pod]] = {}
+        self.kueue: dict[tuple[str, str], list[Pod]] = {}
+        self.native: dict[tuple[str, str], list[Pod]] = {}
+        self.owner: dict[str, list[Pod]] = {}
+        self._label: dict[tuple[str, str, str], list[Pod]] = {}
+        self._asking: set[tuple[str, str]] = set()
+        self.queued: set[str] = set()  # UIDs of owners that wait in a queue of Kueue
+        names = {label for _, label in JOB_LABELS} | {LWS_NAME}
+        for pod in scope.snapshot.pods:
+            if scope.is_infrastructure(pod.namespace):
+                continue
+            labels, demand = pod.metadata.label, scope.device_demand_of(pod)
+            if demand.devices or demand.unknown:
+                self._asking.add((pod.namespace, pod.name))
+                for owner in pod.metadata.owners:
+                    self.owner.setdefault(owner.uid, []).append(pod)
+            groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
+            for table, group in groups:
+                if group:  # a launcher without a device is a member like any other: the group's minimum counts it
+                    table.setdefault((pod.namespace, group), []).append(pod)
+            for name in names & labels.keys():
+                self._label.setdefault((name, pod.namespace, labels[name]), []).append(pod)
+        for key in _WRITTEN_FOR_OTHERS:
+            for obj in _objects(scope, key):
+                meta = mapping(obj, "metadata")
+                self.queued |= {str(meta.get("uid") or "")} if mapping(meta, "labels").get(KUEUE_QUEUE) else set()
+        for workload in _objects(scope, "kueue.x-k8s.io/workloads"):
+            self.queued |= {str(owner.get("uid") or "") for owner in mappings(mapping(workload, "metadata").get("ownerReferences"))}
+        self.queued -= {""}
+
+    def group(self, table: dict[tuple[str, str], list[Pod]], namespace: str, name: str) -> list[Pod]:
+        """Members of a group of which at least one asks for a device; empty otherwise."""
+        return self._of_devices(table.get((namespace, name), []))
+
+    def labelled(self, label: str, namespace: str, name: str) -> list[Pod]:
+        """Pods with a label's value of which at least one asks for a device; empty otherwise."""
+        return self._of_devices(self._label.get((label, namespace, name), []))
+
+    def asking(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those pods that ask for devices."""
+        return [pod for pod in pods if (pod.namespace, pod.name) in self._asking]
+
+    def _of_devices(self, pods: list[Pod]) -> list[Pod]:
+        return pods if self.asking(pods) else []
+
+
+# -- groups --------------------------------------------------------------------------------------------
+
+
+def _groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
+    yield from _volcano_groups(scope, index)
+    yield from _native_groups(scope, index)
+    yield from _kueue_groups(scope, index)
+
+
+def _volcano_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
+    for obj in _objects(scope, "scheduling.volcano.sh/podgroups"):
+        name, namespace = _identity(obj)
+        pods = index.group(index.volcano, namespace, name)
+        if pods and mapping(obj, "status").get("phase") != "Completed":
+            needed = count(mapping(obj, "spec").get("minMember"))
+            yield GangJob(subject=Subject("PodGroup", name, namespace), needed=needed, pods=tuple(pods), system="Volcano")
+
+
+def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
+    for obj in _objects(scope, "scheduling.k8s.io/podgroups"):
+        name, namespace = _identity(obj)
+        pods = index.group(index.native, namespace, name)
+        gang = mapping(obj, "spec", "schedulingPolicy", "gang")
+        if pods and gang:
+            needed = count(gang.get("minCount"))
+            yield GangJob(subject=Subject("PodGroup", name, namespace), needed=needed, pods=tuple(pods), system="scheduling.k8s.io")
+
+
+def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
+    """Plain pods grouped for Kueue. A Workload of a Job is judged as that Job."""
+    ended = {_identity(obj) for obj in _objects(scope, "kueue.x-k8s.io/workloads") if _has(obj, frozenset({"Finished"}))}
+    for namespace, name in sorted(index.kueue):
+        pods = index.group(index.kueue, namespace, name)
+        if not pods or (name, namespace) in ended:
+            continue
+        totals = [count(pod.metadata.annotation.get(KUEUE_TOTAL)) for pod in pods]
+        yield GangJob(subject=Subject("pod group", name, namespace), needed=max(totals), pods=tuple(pods), system="Kueue")
+
+
+# -- owners --------------------------------------------------------------------------------------------
+
+
+def _owned(scope: Scope, index: _Index) -> Iterator[GangJob]:
+    for key, label in JOB_LABELS:
+        for obj in _objects(scope, key):
+            name, namespace = _identity(obj)
+            pods = index.labelled(label, namespace, name)
+            yield from _job(index, key, obj, pods, size_of(key, obj, pods))
+    for obj in _objects(scope, _LWS):
+        name, namespace = _identity(obj)
+        groups: dict[str, list[Pod]] = {}
+        for pod in index.labelled(LWS_NAME, namespace, name):
+            groups.setdefault(pod.metadata.label.get(LWS_GROUP, ""), []).append(pod)
+        for number, pods in sorted(groups.items()):
+            yield from _job(index, _LWS, obj, pods, group_size(obj, pods), part=f" group {number}")
+    for obj in _objects(scope, "batch/jobs"):
+        if not any(owner.get("kind") in _OWNERS_JUDGED for owner in mappings(mapping(obj, "metadata").get("ownerReferences"))):
+            pods = index.owner.get(str(mapping(obj, "metadata").get("uid")), [])
+            yield from _job(index, "batch/jobs", obj, pods, size_of("batch/jobs", obj, pods))
+
+
+def _job(index: _Index, key: str, obj: Json, pods: list[Pod], size: Size, *, part: str = "") -> Iterator[GangJob]:
+    name, namespace = _identity(obj)
+    if key in _SERVERS:  # what they lose they make anew: a pod that has ended is no member any more
+        pods = [pod for pod in pods if not pod.finished and not pod.metadata.deletion_timestamp]
+    pods = pods if size.all_members else index.asking(pods)
+    if not pods or size.devices < 2 or _has(obj, _ENDED):
+        return
+    spec = mapping(obj, "spec")
+    suspended = spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True
+    yield GangJob(
+        subject=Subject(_KINDS[key], f"{name}{part}", namespace),
+        needed=size.needed,
+        pods=tuple(pods),
+        system=", ".join(sorted(_systems(index, obj, pods))),
+        enough=size.enough,
+        enough_source=size.enough_source,
+        waiting="it is suspended" if suspended else "",
+        held=size.held,
+    )
+
+
+def _systems(index: _Index, obj: Json, pods: Iterable[Pod]) -> set[str]:
+    """Gang schedulers that the pods, their owner, or what made it are given to."""
+    meta = mapping(obj, "metadata")
+    makers = {str(item.get("uid") or "") for item in mappings(meta.get("ownerReferences"))}
+    queued = bool(mapping(meta, "labels").get(KUEUE_QUEUE) or makers & index.queued)
+    return ({gang_system(pod) for pod in pods} | ({"Kueue"} if queued else set())) - {""}
+
+
+_OWNERS_JUDGED = frozenset({"JobSet", "MPIJob"})
+"""Kinds that are jobs themselves and make batch/v1 Jobs of their parts."""
+
+_SERVERS = frozenset({_LWS, "ray.io/rayclusters"})
+"""Kinds that replace a pod that has ended."""
+
+_KINDS = {
+    "batch/jobs": "Job",
+    "batch.volcano.sh/jobs": "Job",
+    "jobset.x-k8s.io/jobsets": "JobSet",
+    "kubeflow.org/pytorchjobs": "PyTorchJob",
+    "kubeflow.org/mpijobs": "MPIJob",
+    "ray.io/rayclusters": "RayCluster",
+    _LWS: "LeaderWorkerSet",
+}
+
+
+def _has(obj: Json, kinds: frozenset[str]) -> bool:
+    """Whether an object's status says one of these: by a condition, or by the phase of a Volcano job."""
+    status = mapping(obj, "status")
+    phase = mapping(status, "state").get("phase")
+    said = {str(item.get("type")) for item in mappings(status.get("conditions")) if item.get("status") == "True"}
+    return bool((said | {str(phase)}) & kinds)
+
+
+def _objects(scope: Scope, key: str) -> list[Json]:
+    listing = scope.snapshot.listing(key)
+    if listing.trouble:
+        raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
+    return listing.objects
+
+
+def _identity(obj: Json) -> tuple[str, str]:
+    meta = mapping(obj, "metadata")
+    return str(meta.get("name") or ""), str(meta.get("namespace") or "")

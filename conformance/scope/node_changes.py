@@ -1,0 +1,49 @@
+"""Changes of a node that are under way, by the node's own labels and age: what differs meanwhile is not yet a fault.
+
+Facts: docs/facts/mig.md#mig-manager, docs/facts/labels.md#operator-labels.
+"""
+
+from __future__ import annotations
+
+import re
+
+from conformance.policy.model import Policy
+from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.times import unix
+
+_MIG_STATE = "nvidia.com/mig.config.state"
+_MIG_CHANGES = ("pending", "rebooting")
+_NVIDIA_UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
+_NVIDIA_STEPS = re.compile(r"(?!upgrade-).*-required")
+"""``upgrade-required`` waits for its turn, ``upgrade-failed`` and ``upgrade-done`` are ends; every step between is named ``…-required``."""
+
+_AMD_UPGRADE = "operator.amd.com/gpu-driver-upgrade-state"
+_AMD_STEPS = re.compile(r".*-In-Progress|Upgrade-Started")
+
+_UPGRADES = ((_NVIDIA_UPGRADE, _NVIDIA_STEPS), (_AMD_UPGRADE, _AMD_STEPS))
+
+
+def change_under_way(node: Node, policy: Policy, now: float) -> str:
+    """What is being done to a node just now, or empty; ``now`` in Unix seconds. Whether it takes too long is MIG-01's and OPS-06's."""
+    return joining(node, policy, now) or being_changed(node)
+
+
+def joining(node: Node, policy: Policy, now: float) -> str:
+    """That a node is new, as a clause, or empty."""
+    joined, limit = unix(node.metadata.creation_timestamp), policy.accelerators.new_node_minutes
+    if joined is None or now - joined >= limit * 60:
+        return ""
+    minutes = max(0.0, now - joined) / 60
+    left = max(1.0, limit - minutes)
+    return f"it joined {minutes:.0f} minutes ago (policy accelerators.newNodeMinutes: {limit:g}): ask again in {left:.0f} minutes"
+
+
+def being_changed(node: Node) -> str:
+    """What an operator's labels say that it does to the node, as a clause, or empty."""
+    labels = node.metadata.label
+    if (state := labels.get(_MIG_STATE, "")) in _MIG_CHANGES:
+        return f"its MIG manager is at work ({_MIG_STATE}={state}): ask again when that is success"
+    for key, steps in _UPGRADES:
+        if steps.fullmatch(state := labels.get(key, "")):
+            return f"its driver is being upgraded ({key}={state}): ask again when it is done"
+    return ""

@@ -1,0 +1,158 @@
+"""Which namespaces are the platform's, and what proves it.
+
+A namespace is the platform's by an exact name, by the policy, or by a cluster-scoped object that tenants cannot write: an operator's
+own resource, the cluster's version, a node, a PriorityClass. Why nothing else counts: docs/decisions/platform-namespaces.md.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from conformance.policy.model import Tenants
+from fixtures.kubernetes.models import Json, Namespace
+from fixtures.kubernetes.untyped import mapping
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof_record import PROOF, proofs_of
+
+CLUSTER_POLICIES = "nvidia.com/clusterpolicies"
+NIC_CLUSTER_POLICIES = "mellanox.com/nicclusterpolicies"
+OPERATORS = (CLUSTER_POLICIES, NIC_CLUSTER_POLICIES)
+"""Cluster-scoped kinds that configure the operators of device stacks."""
+
+CLUSTER_VERSIONS = "config.openshift.io/clusterversions"
+"""Served on OpenShift only: a tenant can add no kind to a cluster."""
+
+READS = (*OPERATORS, PRIORITY_CLASSES)
+"""Kinds that are listed to tell the platform's namespaces."""
+
+IGNORED = frozenset(("ignored", "ignore"))
+"""States of a resource that its operator does not act upon."""
+
+RELEASE = "meta.helm.sh/release-name"
+RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+OPENSHIFT_NODE = "node.openshift.io/os_id"
+
+_SHARED_BY_ALL = "default"
+_RESERVED_BY_OPENSHIFT = ("openshift", "openshift-*", "kube-*")
+_LOOKS_LIKE_ONE = (
+    "kube-*",
+    "*-operator",
+    "*-system",
+    "openshift",
+    "openshift-*",
+    "gke-*",
+    "gmp-*",
+    "nvidia-*",
+    "dra-driver-*",
+    "cw-*",
+    "kai-*",
+    "runai-*",
+    "cattle-*",
+    "gpu-conformance*",
+)
+
+
+class PlatformNamespaces:
+    """Namespaces that are no tenant's. ``proven`` maps names to the sentence that says what proves them."""
+
+    def __init__(self, tenants: Tenants, proven: Mapping[str, str] | None = None, *, openshift: bool = False) -> None:
+        self._named = (*tenants.infrastructure, *tenants.more_infrastructure)
+        self._proven = dict(proven or {})
+        self.openshift = openshift
+        self._reserved = _RESERVED_BY_OPENSHIFT if openshift else ()
+        self._known: dict[str, str] = {}
+
+    def why(self, namespace: str) -> str:
+        """Why a namespace is the platform's, as a clause; empty for every other."""
+        if namespace not in self._known:
+            self._known[namespace] = self._why(namespace)
+        return self._known[namespace]
+
+    def _why(self, namespace: str) -> str:
+        if _matches(namespace, self._named):
+            return "named as the platform's by the policy"
+        if _matches(namespace, self._reserved):
+            return "reserved by OpenShift for itself"
+        return self._proven.get(namespace, "")
+
+    def advice(self, namespace: str) -> str:
+        """What to do about a namespace whose name sounds like the platform's and that nothing proves to be; else empty.
+
+        A clause to be added to a finding.
+        """
+        if not namespace or self.why(namespace) or not _matches(namespace, _LOOKS_LIKE_ONE):
+            return ""
+        return f"; a name proves nothing: if {namespace} is the platform's, name it in the policy's tenants.moreInfrastructure"
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's own cluster-scoped resource, and where it says that the operator runs. Empty is what it does not say.
+
+    ``release`` is the Helm release that made it, name and namespace.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+    release: tuple[str, str] = ("", "")
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """``{namespace: the clause that proves it}``."""
+        proofs = ((self.release[1], "belongs to a Helm release of that namespace"), (self.namespace, "says that its operator runs there"))
+        return {namespace: f"{self.kind} {self.name} {words}" for namespace, words in proofs if namespace}
+
+
+def operators_of(resources: Iterable[tuple[str, Json]]) -> list[Operator]:
+    """Operators by their resources, pairs of kind and object. One that its operator ignores says nothing."""
+    found = []
+    for kind, item in resources:
+        meta, status = mapping(item.get("metadata")), mapping(item.get("status"))
+        if str(status.get("state")) in IGNORED:
+            continue
+        found.append(
+            Operator(
+                kind=kind,
+                name=_text(meta.get("name")),
+                uid=_text(meta.get("uid")),
+                namespace=_text(status.get("namespace")),
+                release=release_of(meta),
+            )
+        )
+    return found
+
+
+def release_of(meta: Json) -> tuple[str, str]:
+    """Name and namespace of the Helm release that an object says it is of; empty where it does not."""
+    annotations = mapping(meta.get("annotations"))
+    return _text(annotations.get(RELEASE)), _text(annotations.get(RELEASE_NAMESPACE))
+
+
+def proven_by_operators(operators: Iterable[Operator]) -> dict[str, str]:
+    """The namespaces that belong to operators alone. ``default`` belongs to everybody, even if an operator runs in it."""
+    homes = {namespace: words for operator in operators for namespace, words in operator.homes.items()}
+    return {namespace: words for namespace, words in homes.items() if namespace != _SHARED_BY_ALL}
+
+
+def namespaces_of_runs(classes: Iterable[Json], namespaces: Iterable[Namespace]) -> dict[str, str]:
+    """Namespaces that runs of this suite created, as the runs' PriorityClasses prove: ``{namespace: what proves it}``."""
+    proofs = proofs_of(classes)
+    return {
+        item.name: f"created by run {view.run_id} of this suite"
+        for item in namespaces
+        for view in proofs.values()
+        if view.created_here("namespaces", item.name, item.metadata.uid, item.metadata.annotation.get(PROOF, ""))
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

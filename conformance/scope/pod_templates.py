@@ -1,0 +1,186 @@
+"""Every pod template of a cluster: built-in workloads, custom resources and live pods, in one shape.
+
+The API server validates the templates of built-in workloads only. Whatever a custom resource embeds is
+judged by nobody until its controller makes a pod of it, so the walk is generic: an object
+below ``spec`` that has ``containers`` or ``tolerations`` is taken for a pod spec, wherever it is. In kinds that
+the suite does not know by name, parts of pods count too (:mod:`conformance.scope.pod_shapes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from conformance.scope.custom_templates import of_custom_kinds
+from conformance.scope.scope import Scope
+from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotations_of, name_of, says_static, unreadable
+from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
+from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
+from fixtures.snapshot.state import Object
+from fixtures.verdict.findings import NotApplicable, Subject
+
+_POD_SPEC_PARTS = frozenset(
+    (
+        "containers",
+        "initContainers",
+        "ephemeralContainers",
+        "volumes",
+        "tolerations",
+        "affinity",
+        "topologySpreadConstraints",
+        "securityContext",
+    )
+)
+_INFERENCE_COMPONENTS = ("predictor", "transformer", "explainer")
+_MODEL_FIELDS = ("image", "resources", "env", "envFrom", "volumeMounts", "securityContext")
+
+
+def templates(scope: Scope, *, live: bool = True) -> Iterator[Template]:
+    """All templates of the workload kinds and, unless ``live`` is False, the specs of pods that are not finished.
+
+    A kind that is not served has none; a list that was refused is one template with ``trouble``. Raises
+    :class:`NotApplicable` when a saved snapshot holds none of the kinds, and :class:`Inconclusive` when a kind was
+    not collected although the cluster is live (the requirement must name it in ``reads`` or ``optional_reads``).
+    """
+    snapshot, looked = scope.snapshot, False
+    for key in (*WORKLOAD_KEYS, *(("pods",) if live else ())):
+        listing = snapshot.listing(key)
+        if listing.trouble:
+            looked = True
+            yield unreadable(Subject("resource", key), "", key, f"{key} could not be listed: {listing.message or listing.trouble}")
+        elif listing.collected or not snapshot.offline:
+            looked = True
+            for item in snapshot.items(key):
+                yield from _of(key, item)
+    if not looked:
+        raise NotApplicable("NotInSnapshot", "the snapshot holds neither workloads nor pods")
+    yield from of_custom_kinds(snapshot.custom, offline=snapshot.offline)
+
+
+def _of(key: str, item: Object) -> Iterator[Template]:
+    if isinstance(item, Pod):
+        if not item.finished:
+            subject = Subject("Pod", item.name, item.namespace)
+            yield Template(
+                subject=subject,
+                path="spec",
+                spec=item.spec,
+                namespace=item.namespace,
+                annotations=item.metadata.annotation,
+                key=key,
+                live=True,
+                pod=item,
+                static=says_static(item),
+                claims=item.status.resource_claim_statuses or (),
+            )
+    elif isinstance(item, DaemonSet):
+        template = item.spec.template
+        subject = Subject("DaemonSet", item.name, item.namespace)
+        annotations = template.metadata.annotation
+        yield Template(
+            subject=subject, path="spec.template.spec", spec=template.spec, namespace=item.namespace, annotations=annotations, key=key
+        )
+    elif isinstance(item, dict):
+        yield from templates_in(key, item)
+
+
+def templates_in(key: str, obj: Json) -> Iterator[Template]:
+    """Templates inside one object of a workload kind that is read as a dictionary. What cannot be read is a template with ``trouble``."""
+    subject = _subject(key, obj)
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        yield unreadable(subject, "spec", key, "the object has no spec")
+        return
+    completed: tuple[str, ...] = ()
+    if key == "serving.kserve.io/inferenceservices":
+        spec, completed = _with_model_containers(spec)
+    elif key == "trainer.kubeflow.org/trainjobs":
+        yield from _trainer(key, subject, spec)
+    visited = 0
+    pending: list[tuple[str, Any, Json, int]] = [("spec", spec, obj, 0)]
+    while pending:
+        path, value, parent, depth = pending.pop()
+        visited += 1
+        if depth > MAX_DEPTH or visited > MAX_VISITED:
+            yield unreadable(subject, path, key, "the object is too large or too deep to be searched for pod templates")
+            return
+        if isinstance(value, dict):
+            found = _is_pod_spec(value)
+            if found:
+                template = _decode(key, subject, path, value, parent if path.endswith(".spec") else {})
+                partial = path in completed or not template.spec.containers
+                yield msgspec.structs.replace(template, partial=partial) if partial else template
+            pending += [
+                (f"{path}.{name}", child, value, depth + 1)
+                for name, child in reversed(value.items())
+                if isinstance(child, (dict, list)) and not (found and name in _POD_SPEC_PARTS)
+            ]
+        elif isinstance(value, list):
+            pending += [
+                (f"{path}[{name_of(child, index)}]", child, {}, depth + 1)
+                for index, child in reversed(list(enumerate(value)))
+                if isinstance(child, (dict, list))
+            ]
+
+
+def _is_pod_spec(value: Json) -> bool:
+    return any(isinstance(value.get(name), list) and value[name] for name in ("containers", "tolerations"))
+
+
+def _decode(key: str, subject: Subject, path: str, value: Json, parent: Json) -> Template:
+    try:
+        spec = msgspec.convert(value, PodSpec, strict=False)
+    except msgspec.ValidationError as error:
+        return unreadable(subject, path, key, f"{path} is no pod spec: {str(error)[:200]}")
+    annotations = annotations_of(parent)
+    return Template(subject=subject, path=path, spec=spec, namespace=subject.namespace, annotations=annotations, key=key)
+
+
+def _with_model_containers(spec: Json) -> tuple[Json, tuple[str, ...]]:
+    """An InferenceService whose model servers stand among the containers of its components, and the paths of those components.
+
+    ``predictor.model`` (and the older ``predictor.triton`` and the like) is a container in all but name, which the serving runtime
+    completes; the rest of the component is a pod spec inline (docs/facts/vendors-and-clouds.md#kserve).
+    """
+    changed = dict(spec)
+    completed: list[str] = []
+    for name in _INFERENCE_COMPONENTS:
+        component = spec.get(name)
+        if not isinstance(component, dict):
+            continue
+        models = [
+            {**{field: value[field] for field in _MODEL_FIELDS if isinstance(value.get(field), dict | list | str)}, "name": part}
+            for part, value in component.items()
+            if isinstance(value, dict) and isinstance(value.get("resources"), dict)
+        ]
+        if models:
+            containers = component.get("containers")
+            changed[name] = {**component, "containers": [*(containers if isinstance(containers, list) else ()), *models]}
+            completed.append(f"spec.{name}")
+    return changed, tuple(completed)
+
+
+def _trainer(key: str, subject: Subject, spec: Json) -> Iterator[Template]:
+    """``spec.trainer.resourcesPerNode`` of a TrainJob as the container it becomes (docs/facts/vendors-and-clouds.md#trainjobs)."""
+    trainer = spec.get("trainer")
+    if not isinstance(trainer, dict) or not isinstance(trainer.get("resourcesPerNode"), dict):
+        return
+    path = "spec.trainer"
+    try:
+        resources = msgspec.convert(trainer["resourcesPerNode"], Resources, strict=False)
+    except msgspec.ValidationError as error:
+        yield unreadable(subject, path, key, f"{path}.resourcesPerNode is unreadable: {str(error)[:200]}")
+        return
+    image = trainer.get("image")
+    container = Container(name="trainer", image=image if isinstance(image, str) else "", resources=resources)
+    spec_ = PodSpec(containers=[container])
+    yield Template(subject=subject, path=path, spec=spec_, namespace=subject.namespace, key=key, partial=True)
+
+
+def _subject(key: str, obj: Json) -> Subject:
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    kind = "VolcanoJob" if key == "batch.volcano.sh/jobs" else KINDS[key].kind
+    return Subject(kind, str(meta.get("name") or ""), str(meta.get("namespace") or ""))

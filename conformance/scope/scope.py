@@ -1,0 +1,349 @@
+"""The scope of a run: the nodes, pods and namespaces that requirements judge, by snapshot and policy.
+
+Sources of "this node has an accelerator" are independent and kept apart (INV-01): labels of agents,
+capacity keys, ResourceSlices and the policy's own list.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar, cast
+
+from conformance.dynamic_resources.claims import Claims, DeviceDemand
+from conformance.dynamic_resources.drivers import DriverKind
+from conformance.dynamic_resources.inventory import SLICES, TAINT_RULES, DriverInventory, Slices
+from conformance.policy.model import Policy
+from conformance.scope import platform_namespaces as platform
+from conformance.scope.components import PlatformWorkloads
+from conformance.scope.node_marks import marks_of
+from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
+from conformance.scope.pod_events import PodEvents
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import (
+    ConfigMap,
+    Container,
+    DaemonSet,
+    Json,
+    Namespace,
+    Node,
+    Pod,
+    PodSpec,
+    ResourceQuota,
+    Taint,
+    Toleration,
+)
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Subject
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""Taint of a cordoned node. One that stays without ``spec.unschedulable`` keeps pods away all the same."""
+
+T = TypeVar("T")
+
+Amount = str | int | float
+"""A quantity as it is written."""
+
+
+@lru_cache(maxsize=256)
+def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(glob) for glob in globs) if globs else r"(?!)")
+
+
+def matches(name: str, globs: Iterable[str]) -> bool:
+    """Whether a name matches any of the shell patterns."""
+    return _pattern(tuple(globs)).match(name) is not None
+
+
+def whole(value: str | int | float | None) -> int:
+    """A device quantity as a whole number; what is no whole number counts as 0 (REQ-01/02 judge that)."""
+    if value is None:
+        return 0
+    try:
+        return quantity.as_int(value)
+    except quantity.QuantityError:
+        return 0
+
+
+def requested_amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, tuple[Amount | None, Amount | None]]:
+    """``{resource: (request, limit)}`` of the resources that ``wanted`` chooses, as written; None where it is not."""
+    requests, limits = container.resources.requests or {}, container.resources.limits or {}
+    return {name: (requests.get(name), limits.get(name)) for name in sorted({*requests, *limits}) if wanted(name)}
+
+
+def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
+    """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        own = _amounts(container, wanted)
+        if container.restart_policy == "Always":
+            _add(sidecars, own)
+            own = {}
+        for name in {*own, *sidecars}:
+            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
+    total = dict(sidecars)
+    for container in spec.containers:
+        _add(total, _amounts(container, wanted))
+    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
+
+
+def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
+    return {name: whole(limit if request is None else request) for name, (request, limit) in requested_amounts(container, wanted).items()}
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
+
+
+def _written(container: Container) -> dict[str, Amount]:
+    """Amounts as the scheduler will see them: limits stand in for requests that were not written."""
+    return {**(container.resources.limits or {}), **(container.resources.requests or {})}
+
+
+def _is_some(value: Amount) -> bool:
+    """Whether a quantity is not 0. Text that is no quantity counts as not 0."""
+    try:
+        return quantity.parse(value) != 0
+    except quantity.QuantityError:
+        return True
+
+
+class Scope:
+    """Questions about a snapshot that several requirements ask. Computed once, on first use."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self._devices: dict[str, bool] = {}
+        self._answers: dict[Callable[[Scope], Any], Any] = {}
+        self._demands: dict[int, tuple[Pod, DeviceDemand]] = {}  # by identity of the pods, which are kept for that
+
+    def once(self, question: Callable[[Scope], T]) -> T:
+        """The answer to a question about this scope, a function, which is asked the first time only."""
+        if question not in self._answers:
+            self._answers[question] = question(self)
+        return cast(T, self._answers[question])
+
+    # -- resources -------------------------------------------------------------------------------------
+
+    def is_device(self, resource: str) -> bool:
+        """Whether a resource name is a device by the policy."""
+        known = self._devices.get(resource)
+        if known is None:
+            policy = self.policy.accelerators
+            known = self._devices[resource] = matches(resource, policy.resources) and not matches(resource, policy.no_devices)
+        return known
+
+    def is_accelerator_driver(self, driver: str) -> bool:
+        """Whether a DRA driver's devices are accelerators by the policy."""
+        return matches(driver, self.policy.accelerators.drivers)
+
+    def is_rdma(self, resource: str) -> bool:
+        """Whether a resource name is an RDMA resource by the policy."""
+        return matches(resource, self.policy.network.resources)
+
+    def devices_of(self, spec: PodSpec) -> dict[str, int]:
+        """Devices a pod holds, as the scheduler counts them (:func:`held_by`)."""
+        return held_by(spec, self.is_device)
+
+    def device_demand(self, spec: PodSpec, namespace: str, made: Iterable[Json] | None = None) -> DeviceDemand:
+        """Whether a pod asks for a device, by resource or by claim. A request of 0 asks for none, whatever it looks like.
+
+        ``made`` are the ``resourceClaimStatuses`` of a live pod: which claims were made of its templates.
+        """
+        asked_for = {name for container in spec.every_container() for name, value in _written(container).items() if _is_some(value)}
+        if any(map(self.is_device, asked_for)):
+            return DeviceDemand(True)
+        answers = [self.claims.by_resource(name) for name in sorted(asked_for) if "/" in name]
+        if spec.resource_claims:
+            answers.append(self.claims.demand(spec.resource_claims, namespace, made or ()))
+        return DeviceDemand(any(one.devices for one in answers), next((one.unknown for one in answers if one.unknown), ""))
+
+    def device_demand_of(self, pod: Pod) -> DeviceDemand:
+        """Whether a live pod of the snapshot asks for a device."""
+        if id(pod) not in self._demands:
+            self._demands[id(pod)] = (pod, self.device_demand(pod.spec, pod.namespace, pod.status.resource_claim_statuses))
+        return self._demands[id(pod)][1]
+
+    # -- dynamic resource allocation -------------------------------------------------------------------
+
+    @cached_property
+    def _slices(self) -> Slices:
+        return Slices(self.snapshot.listing(SLICES).objects, self.snapshot.listing(TAINT_RULES).objects, self.is_accelerator_driver)
+
+    def kind_of(self, driver: str) -> DriverKind:
+        """What a DRA driver serves."""
+        return self._slices.kind_of(driver)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Claims, followed to the drivers behind them."""
+        return Claims(self.snapshot, self._slices)
+
+    @cached_property
+    def dra_drivers(self) -> dict[str, list[DriverInventory]]:
+        """What DRA drivers of accelerators publish, by node, nothing included. Empty where ResourceSlices were not read."""
+        return self._slices.by_node()
+
+    @cached_property
+    def dra_inventory(self) -> dict[str, list[DriverInventory]]:
+        """The same without drivers that publish no device."""
+        return {name: found for name, every in self.dra_drivers.items() if (found := [item for item in every if item.devices])}
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def sources(self) -> dict[str, dict[str, bool]]:
+        """Per node: each source that could name it, and whether it does (``{node: {source: yes}}``).
+
+        A node that :attr:`marks` alone name is there too, with no source that does.
+        """
+        labels = [text.partition("=") for text in self.policy.accelerators.node_labels]
+        expected = set(self.policy.accelerators.expected_nodes)
+        table: dict[str, dict[str, bool]] = {}
+        for node in self.snapshot.nodes:
+            row = {f"label {key}": node.metadata.label.get(key) == value for key, _, value in labels}
+            row["capacity"] = any(self.is_device(name) and whole(value) > 0 for name, value in node.status.capacity.items())
+            if self.dra_drivers:
+                row["ResourceSlice"] = node.name in self.dra_inventory
+                if node.name in self.dra_drivers and not row["ResourceSlice"]:
+                    row["DRA driver"] = True  # it publishes for the node, and nothing
+            if expected:
+                row["policy"] = node.name in expected
+            if any(row.values()) or node.name in self.marks:
+                table[node.name] = row
+        for name in expected - table.keys():
+            table[name] = {"policy": True}
+        return table
+
+    @cached_property
+    def marks(self) -> dict[str, tuple[str, ...]]:
+        """Marks of nodes whose capacity offers no device (:mod:`conformance.scope.node_marks`): no source of their own, but they stay."""
+        globs = self.policy.accelerators.marks
+        bare = [node for node in self.snapshot.nodes if not any(self.device_capacity(node).values())]
+        found = {node.name: marks_of(node, self.is_device, lambda text: matches(text, globs)) for node in bare}
+        return {name: texts for name, texts in found.items() if texts}
+
+    @cached_property
+    def accelerator_nodes(self) -> list[Node]:
+        """Nodes that any source or mark calls an accelerator node, in order of name."""
+        return [node for node in sorted(self.snapshot.nodes, key=lambda n: n.name) if node.name in self.sources]
+
+    @cached_property
+    def usable_nodes(self) -> list[Node]:
+        """Accelerator nodes that are Ready and not cordoned."""
+        return [node for node in self.accelerator_nodes if self.why_not_judged(node) == ""]
+
+    def why_not_judged(self, node: Node) -> str:
+        """Why an accelerator node cannot be judged by probes (cordoned, NotReady), or empty."""
+        if node.spec.unschedulable:
+            return "cordoned"
+        if any(taint.key == UNSCHEDULABLE for taint in node.spec.taints):
+            return f"cordoned (taint {UNSCHEDULABLE})"
+        return "" if node.ready else "NotReady"
+
+    def device_capacity(self, node: Node) -> dict[str, int]:
+        """Device resources with their capacity, zero entries included."""
+        return {name: whole(value) for name, value in node.status.capacity.items() if self.is_device(name)}
+
+    def device_allocatable(self, node: Node) -> dict[str, int]:
+        """Device resources with their allocatable, zero entries included."""
+        return {name: whole(value) for name, value in node.status.allocatable.items() if self.is_device(name)}
+
+    def vm_devices(self, node: Node) -> str:
+        """Resources by which a node offers its devices to virtual machines (``nvidia.com/GA102GL_A10 2``), or empty."""
+        globs, capacity = self.policy.accelerators.vm_resources, node.status.capacity
+        return ", ".join(f"{name} {value}" for name, value in sorted(capacity.items()) if matches(name, globs) and whole(value) > 0)
+
+    @cached_property
+    def held(self) -> dict[str, dict[str, int]]:
+        """Extended resources held by bound pods: ``{node: {resource: units}}``, devices and RDMA alike."""
+        table: dict[str, dict[str, int]] = {}
+        for node_name, pods in self.snapshot.pods_by_node.items():
+            row: dict[str, int] = {}
+            for pod in pods:
+                for name, count in held_by(pod.spec, lambda name: "/" in name).items():
+                    row[name] = row.get(name, 0) + count
+            table[node_name] = row
+        return table
+
+    def free(self, node: Node, resource: str) -> int:
+        """Units of a resource on a node that no bound pod holds, at the time of the snapshot."""
+        return whole(node.status.allocatable.get(resource)) - self.held.get(node.name, {}).get(resource, 0)
+
+    def fence_taints(self, node: Node) -> list[Taint]:
+        """Taints of a node whose key is an allowed fence key, whatever their effect."""
+        return [taint for taint in node.spec.taints if self.is_fence_key(taint.key)]
+
+    def is_fence_key(self, key: str) -> bool:
+        """Whether a taint's key fences accelerators: the policy's, or a device resource's name, which an admission plugin tolerates.
+
+        Facts: docs/facts/admission.md#tolerations-of-extended-resources.
+        """
+        return matches(key, self.policy.fence.taint_keys) or self.is_device(key)
+
+    @cached_property
+    def unfenced_box(self) -> str:
+        """Why the cluster needs no fence, as a sentence; empty where it needs one."""
+        if self.policy.fence.single_node or len(self.snapshot.nodes) != 1:
+            return ""
+        return "the cluster is this one node, where everything has to run (policy fence.singleNode)"
+
+    def tolerations_for(self, node: Node) -> list[Toleration]:
+        """Tolerations of exactly the fence taints of a node, for probe pods."""
+        return [Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect) for taint in self.fence_taints(node)]
+
+    # -- namespaces and pods ---------------------------------------------------------------------------
+
+    def is_tenant(self, namespace: str) -> bool:
+        """Whether a namespace is a tenant's."""
+        return matches(namespace, self.policy.tenants.namespaces) and not self.is_infrastructure(namespace)
+
+    def is_infrastructure(self, namespace: str) -> bool:
+        """Whether a namespace belongs to the platform."""
+        return bool(self.platform.why(namespace))
+
+    @cached_property
+    def platform(self) -> PlatformNamespaces:
+        """The platform's namespaces, and what proves them."""
+        runs = platform.namespaces_of_runs(self.snapshot.listing(PRIORITY_CLASSES).objects, self.snapshot.listing("namespaces").items)
+        proven = {**platform.proven_by_operators(self._operators), **runs}
+        served = bool(self.snapshot.listing(platform.CLUSTER_VERSIONS).items) or platform.CLUSTER_VERSIONS in self.snapshot.versions
+        nodes = any(platform.OPENSHIFT_NODE in node.metadata.label for node in self.snapshot.listing("nodes").items)
+        return PlatformNamespaces(self.policy.tenants, proven, openshift=served or nodes)
+
+    @cached_property
+    def platform_workloads(self) -> PlatformWorkloads:
+        """What tells the platform's workloads from those that look like them."""
+        return PlatformWorkloads(self.platform, self._operators)
+
+    @cached_property
+    def _operators(self) -> list[Operator]:
+        return platform.operators_of((KINDS[key].kind, item) for key in platform.OPERATORS for item in self.snapshot.listing(key).objects)
+
+    @cached_property
+    def pod_events(self) -> PodEvents:
+        """Warnings about pods; none where events were not read."""
+        return PodEvents(self.snapshot)
+
+    @cached_property
+    def device_pods(self) -> list[Pod]:
+        """Pods that ask for a device and are not finished, infrastructure ones included."""
+        return [pod for pod in self.snapshot.pods if not pod.finished and self.device_demand_of(pod).devices]
+
+    @cached_property
+    def tenant_device_pods(self) -> list[Pod]:
+        """Device pods in tenant namespaces."""
+        return [pod for pod in self.device_pods if self.is_tenant(pod.namespace)]
+
+
+def subject(obj: Node | Pod | Namespace | ConfigMap | DaemonSet | ResourceQuota, kind: str = "") -> Subject:
+    """The subject of a finding for an object: ``Node gpu-0``, ``Pod team-a/train-0``."""
+    meta = obj.metadata
+    return Subject(kind or type(obj).__name__, meta.name, meta.namespace)

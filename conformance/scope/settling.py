@@ -1,0 +1,84 @@
+"""A cluster in motion: what is bad about a node that is just being changed is undecided, with the time to ask again.
+
+For checks of what agents bring about on nodes (devices, labels, fabric). Taints and other fences hold from a node's first second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.scope.agents import Agent, agents, full_name, is_ready
+from conformance.scope.node_changes import being_changed, change_under_way, joining
+from conformance.scope.rollouts import roll_out_under_way
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import unix
+from fixtures.verdict.findings import Finding, Outcome, undecided
+
+JUST_READY_MINUTES = 1.0
+"""How long a node's status may lag behind an agent that has become Ready."""
+
+
+def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, with bad and advised ones about nodes undecided while something is being done to the node.
+
+    The first word of such a subject's name is the node's.
+    """
+    known: dict[str, str] = {}
+    running: list[Agent] | None = None
+    for finding in findings:
+        if finding.outcome not in (Outcome.BAD, Outcome.ADVISED) or finding.subject.kind != "Node":
+            yield finding
+            continue
+        name = finding.subject.name.partition(" ")[0]
+        if name not in known:
+            running = _agents(scope) if running is None else running
+            known[name] = _doing(scope, name, running)
+        if known[name]:
+            finding = undecided(finding.subject, message=f"{_said(finding)}; {known[name]}", source=finding.source)
+        yield finding
+
+
+def still_moving(scope: Scope) -> list[str]:
+    """What is under way in the cluster: nodes that are being changed or have no devices yet, and agents that roll out."""
+    now, found = scope.snapshot.taken_at, []
+    for node in scope.accelerator_nodes:
+        offers = any(scope.device_allocatable(node).values()) or bool(scope.dra_inventory.get(node.name))
+        if doing := being_changed(node) or ("" if offers and node.ready else joining(node, scope.policy, now)):
+            found.append(f"{node.name}: {doing}")
+    for agent in _agents(scope):
+        nodes = [*agent.accelerator_nodes, *agent.other_nodes]
+        if doing := roll_out_under_way(agent, nodes, scope.policy, now):
+            found.append(f"{full_name(agent.daemonset)}: {doing}")
+    return found
+
+
+def _agents(scope: Scope) -> list[Agent]:
+    """The agents, where the run reads them."""
+    read = all(scope.snapshot.listing(key).collected for key in ("apps/daemonsets", "pods"))
+    return agents(scope) if read else []
+
+
+def _said(finding: Finding) -> str:
+    return finding.message or f"{finding.observed}, expected {finding.expected}"
+
+
+def _doing(scope: Scope, name: str, running: Iterable[Agent]) -> str:
+    """What is being done to a node, or which of its agents is just starting; else empty."""
+    node, now = scope.snapshot.node_by_name.get(name), scope.snapshot.taken_at
+    if node is None:
+        return ""
+    if doing := change_under_way(node, scope.policy, now):
+        return doing
+    limit = scope.policy.operators.rollout_minutes
+    pods = [pod for agent in running if (pod := agent.pods.get(name)) is not None and _starts(pod, now, limit)]
+    return f"{pods[0].name} is starting there (policy operators.rolloutMinutes: {limit:g}): ask again in a minute" if pods else ""
+
+
+def _starts(pod: Pod, now: float, limit: float) -> bool:
+    """Whether a pod was made a moment ago and is not Ready, or has just become so."""
+    created, condition = unix(pod.metadata.creation_timestamp), pod.condition("Ready")
+    if created is None or now - created >= limit * 60:
+        return False
+    since = unix(condition.last_transition_time) if condition is not None else None
+    return not is_ready(pod) or (since is not None and now - since < JUST_READY_MINUTES * 60)

@@ -1,0 +1,101 @@
+"""One pod template, wherever it was found, and what is asked of every one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from conformance.dynamic_resources.claims import DeviceDemand
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Meta, Pod, PodSpec
+from fixtures.verdict.findings import Finding, Subject, not_judged, undecided
+
+MAX_DEPTH = 24
+"""Levels below ``spec`` that are searched. The deepest known template (a JobSet's) lies at 6."""
+
+MAX_VISITED = 20_000
+"""Objects and lists of one workload that are searched."""
+
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation by which a kubelet marks what stands for a static pod."""
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One pod template. ``path`` is where it lies in its object (``spec.template.spec``; a live pod's is ``spec``).
+
+    ``annotations`` are the template's own. ``pod`` is the live pod, ``claims`` the ResourceClaims that were made for it, ``static``
+    whether it mirrors a static one.
+    ``trouble`` is one sentence when the template (or a whole kind) could not be read: ``spec`` is empty then, and whoever
+    judges must call it undecided, or not judged where it was ``left_out`` (:func:`unread`).
+    ``partial``: a controller completes it, so it says what its pods have, and not what they lack. ``certain``: False where only
+    amounts tell that it is a part of a pod.
+    """
+
+    subject: Subject
+    path: str
+    spec: PodSpec
+    namespace: str
+    annotations: Mapping[str, str] = {}
+    key: str = ""
+    live: bool = False
+    pod: Pod | None = None
+    static: bool = False
+    claims: Sequence[Json] = ()
+    trouble: str = ""
+    left_out: bool = False
+    partial: bool = False
+    certain: bool = True
+
+    @property
+    def place(self) -> Subject:
+        """The subject of a finding about this very template: its path tells templates of one object apart."""
+        if self.live or self.path in ("", "spec.template.spec"):
+            return self.subject
+        return Subject(self.subject.kind, f"{self.subject.name} {self.path}", self.subject.namespace)
+
+
+def demand_of(scope: Scope, template: Template) -> DeviceDemand:
+    """Whether the pods of a template ask for a device. Several requirements ask it of a live pod, which is looked at once."""
+    if template.pod is not None:
+        return scope.device_demand_of(template.pod)
+    return scope.device_demand(template.spec, template.namespace, template.claims)
+
+
+def says_static(pod: Pod) -> bool:
+    """Whether a pod says that it mirrors a static pod: by the kubelet's mark, and by its own node as its owner.
+
+    A kubelet never runs such a pod of the API: it removes one that mirrors nothing (docs/facts/nodes.md#static-pods).
+    """
+    owner = pod.controller
+    return MIRROR in pod.metadata.annotation and owner is not None and (owner.kind, owner.name) == ("Node", pod.spec.node_name)
+
+
+def unread(template: Template) -> Finding:
+    """The finding for a template with ``trouble``."""
+    make = not_judged if template.left_out else undecided
+    return make(template.place, message=template.trouble, source=template.path or template.key)
+
+
+def unreadable(subject: Subject, path: str, key: str, trouble: str) -> Template:
+    """What stands for a template, or for a whole kind, that could not be read."""
+    return Template(subject=subject, path=path, spec=PodSpec(), namespace=subject.namespace, key=key, trouble=trouble)
+
+
+def annotations_of(parent: Json) -> Mapping[str, str]:
+    """The annotations of the object that holds a pod spec; none where they cannot be read."""
+    try:
+        return msgspec.convert(parent.get("metadata") or {}, Meta, strict=False).annotation
+    except msgspec.ValidationError:
+        return {}
+
+
+def name_of(item: Any, index: int) -> str:
+    """What tells an entry of a list apart: its name where it has one (``replicatedJobs[workers]``)."""
+    if isinstance(item, dict):
+        for field in ("name", "groupName"):
+            name = item.get(field)
+            if isinstance(name, str) and 0 < len(name) <= 63:
+                return name
+    return str(index)
