@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chaos.engine.campaign import Campaign
-from chaos.experiment import Experiment
-from chaos.plugin import SESSION, keep
-from fixtures.record import Verdict
+from chaos.model.experiment import Experiment
+from chaos.surface.plugin import SESSION, record_result
+from fixtures.verdict.record import Verdict
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,9 +30,9 @@ def test_experiment(experiment: Experiment, campaign: Campaign, request: pytest.
     try:
         result = campaign.carry_out(experiment)
     except BaseException as error:  # a timeout's alarm, say: it was undone, and counts
-        keep(request, campaign.cut_short(experiment, error))
+        record_result(request, campaign.cut_short(experiment, error))
         raise
-    keep(request, result)
+    record_result(request, result)
     if result.verdict is Verdict.NOT_APPLICABLE:
         pytest.skip(f"{', '.join(result.reason_codes)}: {result.message}")
     if result.verdict is not Verdict.PASSED:

@@ -1,4 +1,4 @@
-"""What activities share: targets read again before the act, answers checked, waits that end."""
+"""Helpers of the activities: read a target again before the act, check answers, wait with a deadline."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import canary, namespaces
-from chaos.acting import Acting, current
-from chaos.facts import PREPARATION, Facts, canary_namespace
-from chaos.ledger.access import merge, read, uid_of
-from chaos.ledger.objects import AbsentArgs
-from chaos.sampling.signals.view import asks, full_name, namespace_of, phase_of
-from chaos.target import Target
-from fixtures import ownership
-from fixtures.cluster import Answer
-from fixtures.models import Json
-from fixtures.ownership import PRIORITY_CLASSES
-from fixtures.probes import limits
-from fixtures.trouble import ApiTrouble
+from chaos.act import canary_pods
+from chaos.act.context import current
+from chaos.cluster import namespaces
+from chaos.cluster.requests import merge, read, uid_of
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.model.ledger_lines import PREPARATION
+from chaos.model.plan import Target
+from chaos.model.plan_facts import PlanFacts, canary_namespace
+from chaos.observe.view import full_name, namespace_of, phase_of, requested_devices
+from fixtures.cluster.client import Answer
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.probes import namespace_limits
 
 CONFLICTS = 8
 """How often a change is tried that meets a newer version of its object: nodes are written to all the time."""
@@ -49,7 +51,7 @@ def node_target() -> Target:
     return found[0]
 
 
-def fresh(target: Target) -> Json:
+def read_target(target: Target) -> Json:
     """The target now. Raises ActivityFailed when it is gone or another object has its name."""
     found = read(current().cluster, target.kind, target.name, target.namespace)
     if found is None:
@@ -66,9 +68,9 @@ def accepted(answer: Answer, what: str) -> Answer:
     return answer
 
 
-def facts() -> Facts:
+def plan_facts() -> PlanFacts:
     """The plan's facts."""
-    return Facts.of(current().plan)
+    return PlanFacts.of(current().plan)
 
 
 def seconds(name: str) -> float:
@@ -82,7 +84,7 @@ def seconds(name: str) -> float:
 def labelled(obj: Json) -> Json:
     """The object with the run's labels."""
     metadata = dict(obj.get("metadata") or {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **ownership.labels(current().plan.run_id)}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **owned.labels(current().plan.run_id)}
     return {**obj, "metadata": metadata}
 
 
@@ -109,11 +111,11 @@ def _created(key: str, obj: Json, namespace: str) -> Answer:
     has counted what the new namespace holds.
     """
     answers: list[Answer] = []
-    unknown = f"no PriorityClass with name {canary.own_class(current().plan)['metadata']['name']} was found"
+    unknown = f"no PriorityClass with name {canary_pods.own_class(current().plan)['metadata']['name']} was found"
 
     def asked() -> bool:
         answers.append(current().cluster.create(key, obj, namespace=namespace))
-        late = limits.is_not_counted_yet(answers[-1]) or (answers[-1].status == 403 and unknown in answers[-1].message)
+        late = namespace_limits.is_not_counted_yet(answers[-1]) or (answers[-1].status == 403 and unknown in answers[-1].message)
         return not (key == "pods" and late)
 
     poll(asked, CLASS_SECONDS)
@@ -139,7 +141,7 @@ def change(key: str, obj: Json, patch: Json, same: Callable[[Json], bool]) -> No
         if newer is None or uid_of(newer) != uid_of(obj):
             raise ActivityFailed(f"{key} {name} was replaced while it was being changed")
         if not same(newer):
-            raise ActivityFailed(f"{key} {name}: somebody else has just set what was to be changed; it is left as it is")
+            raise ActivityFailed(f"{key} {name}: somebody else has just changed the value; it is left as it is")
         obj = newer
     raise ActivityFailed(f"{key} {name} changed {CONFLICTS} times while it was to be patched")
 
@@ -160,21 +162,21 @@ def own_namespace() -> str:
         labels = {**security, "istio-injection": "disabled"}
         body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         create("namespaces", body)
-        namespaces.bound(acting.cluster, name, acting.plan.run_id, limits.quota(namespaces.PODS, _devices()))
+        namespaces.limit(acting.cluster, name, acting.plan.run_id, namespace_limits.quota(namespaces.PODS, _devices()))
     return name
 
 
 def _devices() -> dict[str, int]:
     """The most devices that the experiment's own workload may ask for at a time: rival gangs ask twice for all that is free."""
-    free = sum(facts().free.values())
-    return {} if facts().device_class else {facts().resource: 4 * (free + 1)}
+    free = sum(plan_facts().free.values())
+    return {} if plan_facts().device_class else {plan_facts().resource: 4 * (free + 1)}
 
 
 def own_priority_class() -> str:
     """The PriorityClass of the experiment's own pods: the policy's, or one of its own, created on first use."""
-    cluster, name = current().cluster, canary.priority_class(current().plan, facts())
-    if not facts().priority_class and read(cluster, PRIORITY_CLASSES, name) is None:
-        create(PRIORITY_CLASSES, canary.own_class(current().plan))
+    cluster, name = current().cluster, canary_pods.priority_class(current().plan, plan_facts())
+    if not plan_facts().priority_class and read(cluster, PRIORITY_CLASSES, name) is None:
+        create(PRIORITY_CLASSES, canary_pods.own_class(current().plan))
     return name
 
 
@@ -209,14 +211,14 @@ def must_be_alone(node: str) -> None:
     path, query = acting.cluster.path("pods"), {"fieldSelector": f"spec.nodeName={node}"}
     answer = accepted(acting.cluster.request("GET", path, query=query), f"list pods on {node}")
     for pod in answer.json().get("items") or ():
-        holds = asks(pod, facts().is_device) or (pod.get("spec") or {}).get("resourceClaims")
+        holds = requested_devices(pod, plan_facts().is_device) or (pod.get("spec") or {}).get("resourceClaims")
         if holds and phase_of(pod) not in ("Succeeded", "Failed") and namespace_of(pod) not in own:
-            raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is none of this experiment's pods")
+            raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is not one of this experiment's pods")
 
 
-def shown(target: Target) -> dict[str, Any]:
+def target_record(target: Target) -> dict[str, Any]:
     """A target as activities return it."""
     return {"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid, "node": target.node}
 
 
-__all__ = ["Acting", "current"]
+__all__ = ["current"]

@@ -6,16 +6,16 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import canary, replaced
+from chaos.act import canary_deployment, canary_pods
 from chaos.activities import expiry
-from chaos.activities.base import create, current, facts, host_namespace, own_namespace, own_priority_class, poll, seconds
-from chaos.activities.claims import claim_for
-from chaos.facts import CANARY_LABEL, canary_namespace
-from chaos.sampling.sample import NoData
-from chaos.sampling.signals.allocations import KNOWN_SECONDS
-from chaos.sampling.signals.pods import WORKER, beat_in, uuids_in
-from chaos.sampling.signals.view import View, is_ready, labels_of, name_of, node_of, phase_of
-from fixtures.models import Json
+from chaos.activities.base import create, current, host_namespace, own_namespace, own_priority_class, plan_facts, poll, seconds
+from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
+from chaos.observe.dra_inventory import CLAIMS
+from chaos.observe.sample import NoData
+from chaos.observe.signals.allocations import KNOWN_SECONDS
+from chaos.observe.signals.pods import WORKER, beat_in, uuids_in
+from chaos.observe.view import View, is_ready, labels_of, name_of, node_of, phase_of
+from fixtures.kubernetes.models import Json
 
 
 def start_workers(count: int = 1, devices: int = 1, node: str = "target", within: str = "start") -> list[dict[str, Any]]:
@@ -27,8 +27,8 @@ def start_workers(count: int = 1, devices: int = 1, node: str = "target", within
     namespace = own_namespace()
     place = _place(node)
     for index in range(count):
-        claim_for(f"worker-{index}", devices, namespace)
-        create("pods", canary.worker(current().plan, facts(), f"worker-{index}", devices=devices, node=place), namespace, grace=0)
+        _claim_for(f"worker-{index}", devices, namespace)
+        create("pods", canary_pods.worker(current().plan, plan_facts(), f"worker-{index}", devices=devices, node=place), namespace, grace=0)
     return await_workers(count, within)
 
 
@@ -37,11 +37,11 @@ def start_deployment(count: int = 1, devices: int = 1, within: str = "start") ->
 
     It prefers the target by affinity, so that a drain has something to move and the scheduler somewhere to move it.
     """
-    if facts().device_class:
+    if plan_facts().device_class:
         raise ActivityFailed("a Deployment of workers that claim devices is not written: its pods would need a template of claims")
     namespace = own_namespace()
-    body = replaced.deployment(
-        current().plan, facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry.owner()
+    body = canary_deployment.deployment(
+        current().plan, plan_facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry.owner()
     )
     create("apps/deployments", body, namespace)
     started = await_workers(count, within)
@@ -59,7 +59,7 @@ def start_reader() -> dict[str, Any]:
     """
     namespace = host_namespace()
     own_priority_class()
-    created = create("pods", canary.reader(current().plan, facts(), "podresources-reader", _place("target")), namespace, grace=0)
+    created = create("pods", canary_pods.reader(current().plan, plan_facts(), "podresources-reader", _place("target")), namespace, grace=0)
 
     def speaks() -> bool:
         try:
@@ -97,16 +97,16 @@ def create_budget(min_available: int) -> dict[str, Any]:
 def start_probe(name: str = "probe", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create a pod that ends well as soon as it was given a device. It is not waited for: it may have to stay Pending."""
     namespace = own_namespace()
-    claim_for(name, devices, namespace)
-    created = create("pods", canary.probe(current().plan, facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
+    _claim_for(name, devices, namespace)
+    created = create("pods", canary_pods.probe(current().plan, plan_facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
     return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
 
 
 def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "target") -> dict[str, Any]:
     """Create one more worker. It is not waited for: what it needs may be away. Unlike a probe it goes on telling what it sees."""
     namespace = own_namespace()
-    claim_for(name, devices, namespace)
-    created = create("pods", canary.worker(current().plan, facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
+    _claim_for(name, devices, namespace)
+    created = create("pods", canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
     return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
 
 
@@ -159,3 +159,9 @@ def _place(node: str) -> str:
     if node == "any":
         return ""
     raise ActivityFailed(f"node: expected target, untouched or any, got {node!r}")
+
+
+def _claim_for(name: str, devices: int, namespace: str) -> None:
+    """Create the claim that the canary of that name uses; nothing where devices are asked for by resource."""
+    if plan_facts().device_class:
+        create(CLAIMS, canary_pods.claim(plan_facts(), name, devices), namespace)

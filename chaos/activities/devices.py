@@ -2,6 +2,8 @@
 
 The mock reaches the device plugin, DCGM and whoever else asks NVML; it never touches a device. Undoing takes its overrides away and
 restarts the detectors, which do not forget by themselves.
+
+Facts: docs/facts/device-health.md#mocked-nvml, docs/facts/device-health.md#gpu-reset, docs/facts/device-plugin.md#health.
 """
 
 from __future__ import annotations
@@ -13,19 +15,31 @@ from typing import Any
 import msgspec
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import components
-from chaos.activities.base import accepted, change, current, facts, fresh, must_be_alone, node_target, poll, seconds, shown
+from chaos.activities.base import (
+    accepted,
+    change,
+    current,
+    must_be_alone,
+    node_target,
+    plan_facts,
+    poll,
+    read_target,
+    seconds,
+    target_record,
+)
 from chaos.activities.hosts import run
-from chaos.components import DETECTORS
-from chaos.facts import CANARY_LABEL, PREPARATION, canary_namespace
-from chaos.ledger.access import read
-from chaos.ledger.agents import RestartedArgs
-from chaos.ledger.environment import EnvArgs, value_of, with_value
-from chaos.ledger.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
-from chaos.ledger.nodes import identity
-from chaos.sampling.signals.pods import WORKER, uuids_in
-from chaos.sampling.signals.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
-from fixtures.record import TargetKind
+from chaos.cluster.requests import read
+from chaos.ledger.undos.agents import RestartedArgs
+from chaos.ledger.undos.environment import EnvArgs, value_of, with_value
+from chaos.ledger.undos.host import MOCK, STATE, DeviceArgs, HostPersistence, MockArgs
+from chaos.ledger.undos.nodes import identity
+from chaos.model.ledger_lines import PREPARATION
+from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
+from chaos.observe import components
+from chaos.observe.components import DETECTORS
+from chaos.observe.signals.pods import WORKER, uuids_in
+from chaos.observe.view import View, dig, labels_of, name_of, node_of, phase_of, uid_of
+from fixtures.verdict.record import TargetKind
 
 
 def fail_gpu(mode: str = "lost", xid: int = 0, restart: Sequence[str] = DETECTORS) -> dict[str, Any]:
@@ -54,7 +68,7 @@ def heal_gpu() -> dict[str, Any]:
     current().check()
     uuid = str(node_target().facts["uuid"])
     run((MOCK, "fail", "--gpu", uuid, "--mode", "healthy"))
-    return {**shown(node_target()), "uuid": uuid, "mode": "healthy"}
+    return {**target_record(node_target()), "uuid": uuid, "mode": "healthy"}
 
 
 def restart_agent(component: str = "device-plugin") -> dict[str, Any]:
@@ -66,7 +80,7 @@ def restart_agent(component: str = "device-plugin") -> dict[str, Any]:
             pod = _pod(component, uid)
             accepted(acting.cluster.delete("pods", name_of(pod), args.namespace, uid=uid), f"delete pod {name_of(pod)}")
         fault.applied({"restarted": component, "node": args.node, "uids": list(args.uids)})
-    return {**shown(node_target()), "component": component, "uids": list(args.uids)}
+    return {**target_record(node_target()), "component": component, "uids": list(args.uids)}
 
 
 def configure_plugin(variable: str, value: str) -> dict[str, Any]:
@@ -78,7 +92,7 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
     acting = current()
     if acting.plan.target_kind is not TargetKind.SIMULATED:
         raise ActivityFailed("a change of the plugin's DaemonSet reaches every node of a real control plane")
-    found = facts().components["device-plugin"]
+    found = plan_facts().components["device-plugin"]
     owner = read(acting.cluster, found.key, found.name, found.namespace)
     if owner is None or uid_of(owner) != found.uid:
         raise ActivityFailed(f"{found} was replaced since it was planned")
@@ -106,12 +120,12 @@ def configure_plugin(variable: str, value: str) -> dict[str, Any]:
             pod = _pod("device-plugin", uid)
             accepted(acting.cluster.delete("pods", name_of(pod), agent.namespace, uid=uid), f"delete pod {name_of(pod)}")
         detector.applied({"restarted": "device-plugin", "node": agent.node, PREPARATION: True})
-    return {**shown(node_target()), "variable": variable, "value": value}
+    return {**target_record(node_target()), "variable": variable, "value": value}
 
 
 def restarted(component: str) -> RestartedArgs:
     """Arguments of restarting an agent on the plan's node. Raises ActivityFailed when it does not run there."""
-    found = facts().components.get(component)
+    found = plan_facts().components.get(component)
     if found is None:
         raise ActivityFailed(f"{component} was not found when the experiment was planned")
     target = node_target()
@@ -119,8 +133,8 @@ def restarted(component: str) -> RestartedArgs:
     uids = tuple(uid_of(pod) for pod in components.pods_of(view, found) if node_of(pod) == target.name)
     if not uids:
         raise ActivityFailed(f"no pod of {found} is on {target.name}")
-    known = facts()
-    allocatable = {name: str(count) for name, count in dig(fresh(target), "status", "allocatable").items() if known.is_device(name)}
+    known = plan_facts()
+    allocatable = {name: str(count) for name, count in dig(read_target(target), "status", "allocatable").items() if known.is_device(name)}
     advertises = component == "device-plugin"
     return RestartedArgs(
         namespace=found.namespace,
@@ -148,15 +162,15 @@ def reset_gpu() -> dict[str, Any]:
     quiet = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader", "-i", uuid)
     if not poll(lambda: not _pids(run(quiet).output), seconds("clients"), 1.0):
         raise ActivityFailed(f"processes still hold {uuid} after {seconds('clients'):g} s")
-    with acting.fault("host.reset", DeviceArgs(**identity(fresh(target)), uuid=uuid)) as fault:
+    with acting.fault("host.reset", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
         done = _reset_when_free(uuid)
         fault.applied({"node": target.name, "uuid": uuid, "said": done[-300:]})
-    return {**shown(target), "uuid": uuid}
+    return {**target_record(target), "uuid": uuid}
 
 
 def _open_persistence(uuid: str) -> None:
     """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
-    args = DeviceArgs(**identity(fresh(node_target())), uuid=uuid)
+    args = DeviceArgs(**identity(read_target(node_target())), uuid=uuid)
     programs = HostPersistence().programs(args)
     if run(programs.check).output.strip() != programs.expected:
         return
@@ -166,7 +180,7 @@ def _open_persistence(uuid: str) -> None:
 
 
 def _pids(output: str) -> list[str]:
-    """Process ids of a listing; what else the tool says ("No running processes found") is none."""
+    """Process ids of a listing; other text of the tool ("No running processes found") counts as none."""
     return [line.strip() for line in output.splitlines() if line.strip().isdigit()]
 
 
@@ -199,7 +213,7 @@ def reset_in_use() -> dict[str, Any]:
     uuid = worker_device()
     listing = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
     clients = [line for line in run(listing).output.splitlines() if uuid in line]
-    with acting.fault("host.device", DeviceArgs(**identity(fresh(target)), uuid=uuid)) as fault:
+    with acting.fault("host.device", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
         if acting.plan.target_kind is TargetKind.LIVE:
             result: dict[str, Any] = {"attempted": False, "clients": len(clients), "refused": bool(clients)}
         else:
@@ -207,7 +221,7 @@ def reset_in_use() -> dict[str, Any]:
             refused = done.exit_code != 0 and "in use" in done.output.lower()
             result = {"attempted": True, "clients": len(clients), "refused": refused, "said": done.output.strip()[-300:]}
         fault.applied({"node": target.name, "uuid": uuid, **result})
-    return {**shown(target), "uuid": uuid, **result}
+    return {**target_record(target), "uuid": uuid, **result}
 
 
 def worker_device() -> str:
@@ -224,7 +238,7 @@ def worker_device() -> str:
 
 def fresh_or_same() -> dict[str, Any]:
     """The plan's node now."""
-    return fresh(node_target())
+    return read_target(node_target())
 
 
 def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str, Any]) -> dict[str, Any]:
@@ -232,20 +246,20 @@ def _mocked(commands: list[list[str]], restart: Sequence[str], detail: dict[str,
     acting = current()
     target = node_target()
     prior = run(STATE).output.strip()
-    healing = MockArgs(**identity(fresh(target)), prior=prior)
+    healing = MockArgs(**identity(read_target(target)), prior=prior)
     with ExitStack() as stack:
-        present = [name for name in restart if name in facts().components]
+        present = [name for name in restart if name in plan_facts().components]
         faults = [stack.enter_context(acting.fault("agent.restarted", restarted(name))) for name in present]
         faults.append(stack.enter_context(acting.fault("host.nvml-mock", healing)))
         for command in commands:
             run(command)
         for fault in faults:
             fault.applied({"node": target.name, **detail})
-    return {**shown(target), **detail}
+    return {**target_record(target), **detail}
 
 
 def _pod(component: str, uid: str) -> dict[str, Any]:
-    found = facts().components[component]
+    found = plan_facts().components[component]
     for pod in components.pods_of(View.of(current().cluster), found):
         if uid_of(pod) == uid:
             return pod

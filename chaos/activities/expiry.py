@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import replaced
-from chaos.activities.base import create, current, facts, own_namespace, poll, seconds
-from chaos.ledger.access import field, read, uid_of
-from fixtures.models import Json
+from chaos.act import canary_deployment
+from chaos.activities.base import create, current, own_namespace, plan_facts, poll, seconds
+from chaos.cluster.requests import field, read, uid_of
+from fixtures.kubernetes.models import Json
 
 NAME = "expiry"
 JOBS = "batch/jobs"
@@ -19,7 +19,7 @@ def owner() -> Json:
     Raises ActivityFailed when no controller has started the clock: what would live for ever is not created.
     """
     namespace = own_namespace()
-    created = create(JOBS, replaced.expiry(current().plan, facts(), NAME), namespace)
+    created = create(JOBS, canary_deployment.expiry(current().plan, plan_facts(), NAME), namespace)
 
     def started() -> bool:
         return bool(field(read(current().cluster, JOBS, NAME, namespace), "status", "startTime"))

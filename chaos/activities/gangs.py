@@ -7,23 +7,23 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import canary
+from chaos.act import canary_pods
 from chaos.activities import expiry
-from chaos.activities.base import accepted, create, current, facts, own_namespace, own_priority_class, poll, seconds
+from chaos.activities.base import accepted, create, current, own_namespace, own_priority_class, plan_facts, poll, seconds
 from chaos.activities.pods import everything_in, kill
-from chaos.facts import GANG_LABEL, canary_namespace
-from chaos.ledger.objects import AbsentArgs
-from chaos.sampling.signals.gangs import WORKLOADS
-from chaos.sampling.signals.pods import live
-from chaos.sampling.signals.view import condition, labels_of, name_of, node_of, phase_of, uid_of
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.model.plan_facts import GANG_LABEL, canary_namespace
+from chaos.observe.signals.gangs import WORKLOADS
+from chaos.observe.signals.pods import live
+from chaos.observe.view import condition, labels_of, name_of, node_of, phase_of, uid_of
 from conformance.gang.adapters.base import Gang
 from conformance.gang.adapters.kueue import PLENTY, QUEUE, Kueue
 from conformance.gang.adapters.native import Native
 from conformance.gang.adapters.native import member as native_member
 from conformance.gang.adapters.volcano import Volcano
 from conformance.gang.adapters.volcano import member as volcano_member
-from fixtures.models import Json
-from fixtures.watch import Observation
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
 
 VOLCANO_GROUPS = "scheduling.volcano.sh/podgroups"
 VOLCANO_JOBS = "batch.volcano.sh/jobs"
@@ -57,7 +57,7 @@ def submit_job(size: int = 2, devices: int = 1, name: str = "gang-0") -> dict[st
     """A Volcano Job whose policy restarts all of it when a pod is lost, and wait until it runs."""
     namespace = own_namespace()
     plan = current().plan
-    pod = canary.gang_member(plan, facts(), name, 0, size, devices)
+    pod = canary_pods.gang_member(plan, plan_facts(), name, 0, size, devices)
     template: Json = {
         "metadata": {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]},
         "spec": {**_spread(pod)["spec"]},
@@ -142,20 +142,20 @@ def kill_controller_after_reservation() -> dict[str, Any]:
 
 
 def _gang(name: str, size: int, devices: int) -> Gang:
-    plan, known = current().plan, facts()
-    pods = tuple(_spread(canary.gang_member(plan, known, name, index, size, devices)) for index in range(size))
+    plan, known = current().plan, plan_facts()
+    pods = tuple(_spread(canary_pods.gang_member(plan, known, name, index, size, devices)) for index in range(size))
     return Gang(name=name, pods=pods)
 
 
 def _spread(pod: Json) -> Json:
     """The pod, on nodes whose devices are whole ones, the untouched node left out."""
-    return {**pod, "spec": {**pod["spec"], "affinity": canary.on_nodes(canary.usable_nodes(current().plan, facts()))}}
+    return {**pod, "spec": {**pod["spec"], "affinity": canary_pods.on_nodes(canary_pods.usable_nodes(current().plan, plan_facts()))}}
 
 
 def _fitting(devices: int) -> int:
     """Members of a gang of which one fits and two do not."""
-    known = facts()
-    slots = sum(known.free[node] // devices for node in canary.usable_nodes(current().plan, known))
+    known = plan_facts()
+    slots = sum(known.free[node] // devices for node in canary_pods.usable_nodes(current().plan, known))
     if slots < 2:
         raise ActivityFailed(f"{slots} pods of {devices} {known.resource} fit, and gangs that compete need room for two")
     return slots // 2 + 1
@@ -182,7 +182,7 @@ def _group(system: str, gang: Gang, namespace: str) -> None:
 
 def _queues(namespace: str, quota: int) -> None:
     """A flavor, a ClusterQueue and a LocalQueue of this experiment alone."""
-    plan, known = current().plan, facts()
+    plan, known = current().plan, plan_facts()
     name = namespace
     labels = {GANG_LABEL: plan.run_id}
     api = _version("kueue.x-k8s.io/clusterqueues")

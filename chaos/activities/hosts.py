@@ -8,11 +8,22 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import SHORT, current, facts, fresh, host_namespace, must_be_alone, node_target, poll, seconds, shown
-from chaos.injector import HostResult, run_on_host
-from chaos.ledger.host import KubeletArgs
-from chaos.ledger.nodes import identity
-from fixtures.trouble import ApiTrouble
+from chaos.activities.base import (
+    SHORT,
+    current,
+    host_namespace,
+    must_be_alone,
+    node_target,
+    plan_facts,
+    poll,
+    read_target,
+    seconds,
+    target_record,
+)
+from chaos.cluster.injector import HostResult, run_on_host
+from chaos.ledger.undos.host import KubeletArgs
+from chaos.ledger.undos.nodes import identity
+from fixtures.cluster.trouble import ApiTrouble
 
 PROMPT = "--timer-property=AccuracySec=100ms"
 """Without it systemd lets a timer be up to a minute late (its default AccuracySec): the fault would come after its undo."""
@@ -35,7 +46,7 @@ def restart_kubelet() -> dict[str, Any]:
         if not poll(lambda: run(SINCE).output.strip() not in ("", before), SHORT):
             raise ActivityFailed(f"the kubelet of {node_target().name} was not restarted within {SHORT:g} s ({before})")
         fault.applied({"node": node_target().name, "unit": unit, "said": done.output[-300:]})
-    return {**shown(node_target()), "unit": unit}
+    return {**target_record(node_target()), "unit": unit}
 
 
 def stop_kubelet(outage: str) -> dict[str, Any]:
@@ -51,7 +62,7 @@ def stop_kubelet(outage: str) -> dict[str, Any]:
     with current().fault("host.kubelet", kubelet_args(stop, start)) as fault:
         done = run(("sh", "-c", script))
         fault.applied({"node": node_target().name, "starts_after": length, "unit": start, "said": done.output[-300:]})
-    return {**shown(node_target()), "starts_after": length}
+    return {**target_record(node_target()), "starts_after": length}
 
 
 def kubelet_args(pending: str, returning: str = "") -> KubeletArgs:
@@ -59,7 +70,7 @@ def kubelet_args(pending: str, returning: str = "") -> KubeletArgs:
 
     whose timer would start it again.
     """
-    return KubeletArgs(**identity(fresh(node_target())), pending=pending, returning=returning)
+    return KubeletArgs(**identity(read_target(node_target())), pending=pending, returning=returning)
 
 
 def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
@@ -71,10 +82,10 @@ def run(argv: Sequence[str], *, good: Sequence[int] = (0,)) -> HostResult:
             acting.cluster,
             namespace=host_namespace(),
             node=target.name,
-            image=facts().injector_image,
+            image=plan_facts().injector_image,
             argv=argv,
             run_id=acting.plan.run_id,
-            pull_secrets=facts().pull_secrets,
+            pull_secrets=plan_facts().pull_secrets,
             deadline=time.monotonic() + max(SHORT, acting.plan.seconds.get("host", SHORT)),
         )
     except ApiTrouble as trouble:

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from chaos.activities.base import SHORT, accepted, current, node_target, shown
+from chaos.activities.base import SHORT, accepted, current, node_target, target_record
 from chaos.activities.devices import restarted
 from chaos.activities.waiting import values_of
-from chaos.conditions import Condition, holds, parse
-from chaos.ledger.access import uid_of
-from chaos.ledger.agents import RestartedArgs
-from fixtures.watch import Observation
+from chaos.cluster.requests import uid_of
+from chaos.ledger.undos.agents import RestartedArgs
+from chaos.model.conditions import Condition, holds, parse_condition
+from fixtures.cluster.watch import Observation
 
 GRACE = 1
 """Seconds: the node ends the container at once, and its pod goes once that has been seen, so that the agent is known to be dead."""
@@ -25,15 +25,15 @@ def kill_at_work(component: str, working: dict[str, Any]) -> dict[str, Any]:
     Whether it held just before, and still does when the agent is known to be dead, goes into the ledger: an agent that was through by
     then was not interrupted, which is for the verdict to say.
     """
-    wanted = parse(working, "kill_at_work")
+    wanted = parse_condition(working, "kill_at_work")
     args = msgspec.structs.replace(restarted(component), allocatable={})
     with current().fault("agent.restarted", args) as fault:
         before = _holds(wanted)
         dead = _killed(args)
         after = _holds(wanted) if dead else None
-        told = {"killed": component, "node": args.node, "uids": list(args.uids), "before": before, "after": after}
-        fault.applied({**told, "interrupted": before is True and after is True})
-    return {**shown(node_target()), **told}
+        detail = {"killed": component, "node": args.node, "uids": list(args.uids), "before": before, "after": after}
+        fault.applied({**detail, "interrupted": before is True and after is True})
+    return {**target_record(node_target()), **detail}
 
 
 def _killed(args: RestartedArgs) -> bool:

@@ -7,17 +7,18 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import accepted, change, current, facts, fresh, node_target, poll, seconds, shown
-from chaos.cordons import is_cordoned
-from chaos.facts import OPT_OUT, PREPARATION
-from chaos.ledger.access import read, uid_of
-from chaos.ledger.node_object import NodeExists
-from chaos.ledger.nodes import NodeLabels, NodeUnschedulable
-from chaos.ledger.remediation import cleared_args
-from chaos.naming import names_of
-from chaos.sampling.signals.view import asks, dig, full_name, items_of, name_of, namespace_of, phase_of
-from fixtures.models import Json
-from fixtures.trouble import ApiTrouble
+from chaos.activities.base import accepted, change, current, node_target, plan_facts, poll, read_target, seconds, target_record
+from chaos.cluster.cordons import is_cordoned
+from chaos.cluster.gpu_names import names_of
+from chaos.cluster.requests import read, uid_of
+from chaos.ledger.undos.node_object import NodeExists
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
+from chaos.ledger.undos.remediation import cleared_args
+from chaos.model.ledger_lines import PREPARATION
+from chaos.model.plan_facts import OPT_OUT
+from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of, requested_devices
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
 
 EVICTION_SECONDS = 2.0
 """How long one eviction may take, its Retry-After included: a refusal is asked again, until the drain's own deadline."""
@@ -25,7 +26,7 @@ EVICTION_SECONDS = 2.0
 
 def remove_labels(keys: list[str]) -> dict[str, Any]:
     """Remove labels from the node. One that is not there makes the activity fail: nothing would be removed."""
-    node = fresh(node_target())
+    node = read_target(node_target())
     present = dig(node, "metadata", "labels")
     if missing := [key for key in keys if key not in present]:
         raise ActivityFailed(f"{node_target()} has no label {missing[0]}")
@@ -34,7 +35,7 @@ def remove_labels(keys: list[str]) -> dict[str, Any]:
 
 def set_labels(values: dict[str, str]) -> dict[str, Any]:
     """Set labels of the node."""
-    return _label(fresh(node_target()), dict(values))
+    return _label(read_target(node_target()), dict(values))
 
 
 def opt_out() -> dict[str, Any]:
@@ -42,9 +43,9 @@ def opt_out() -> dict[str, Any]:
 
     What its detectors say of the node meanwhile is cleared by the undo.
     """
-    if "remediation" not in facts().components:
+    if "remediation" not in plan_facts().components:
         return {"opted_out": False}
-    done = _label(fresh(node_target()), dict(OPT_OUT), preparation=True)
+    done = _label(read_target(node_target()), dict(OPT_OUT), preparation=True)
     acting = current()
     target = node_target()
     with acting.fault("node.cleared", cleared_args(acting.cluster, target.name, names_of(target.facts))) as fault:
@@ -57,31 +58,31 @@ def _label(node: Json, ours: dict[str, str | None], *, preparation: bool = False
     with current().fault("node.labels", args) as fault:
         change("nodes", node, {"metadata": {"labels": ours}}, lambda newer: NodeLabels().args(newer, ours) == args)
         fault.applied({"node": name_of(node), "labels": ours, PREPARATION: preparation})
-    return {**shown(node_target()), "labels": ours}
+    return {**target_record(node_target()), "labels": ours}
 
 
 def cordon() -> dict[str, Any]:
     """Make the node unschedulable. One that was planned as cordoned, and is not any more, is its administrator's again."""
     target = node_target()
-    node = fresh(target)
+    node = read_target(target)
     if target.facts.get("unschedulable") and not is_cordoned(node):
         raise ActivityFailed(f"{target} was cordoned when it was planned, and somebody has put it back to work")
     args = NodeUnschedulable().args(node, True)
     with current().fault("node.unschedulable", args) as fault:
         change("nodes", node, {"spec": {"unschedulable": True}}, lambda newer: NodeUnschedulable().args(newer, True) == args)
         fault.applied({"node": target.name})
-    return shown(target)
+    return target_record(target)
 
 
 def delete_node() -> dict[str, Any]:
-    """Delete the Node object; its kubelet registers it anew."""
+    """Delete the Node object; its kubelet registers it again."""
     acting = current()
     target = node_target()
-    node = fresh(target)
+    node = read_target(target)
     with acting.fault("node.exists", NodeExists().args(node, seconds("registration"))) as fault:
         accepted(acting.cluster.delete("nodes", target.name, uid=target.uid), f"delete {target}")
         fault.applied({"node": target.name, "uid": target.uid})
-    return shown(target)
+    return target_record(target)
 
 
 def drain(within: str, refused: bool = False) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def drain(within: str, refused: bool = False) -> dict[str, Any]:
         return not waiting
 
     poll(step, seconds(within))
-    result = {**shown(target), "pods": first, **answers, "left": sorted(full_name(pod) for pod in waiting.values())}
+    result = {**target_record(target), "pods": first, **answers, "left": sorted(full_name(pod) for pod in waiting.values())}
     if refused and not answers["refused"] and not answers["evicted"]:
         raise ActivityFailed("no eviction was answered, so that nothing is known of what the budget is worth")
     if not refused and waiting:
@@ -159,8 +160,8 @@ def _evictable(node: str) -> list[Json]:
         if mirrored or any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners):
             continue
         if namespace_of(pod) != own:
-            if asks(pod, facts().is_device):
-                raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is none of this experiment's pods")
+            if requested_devices(pod, plan_facts().is_device):
+                raise ActivityFailed(f"{full_name(pod)} on {node} holds devices and is not one of this experiment's pods")
             continue  # nobody's pods but the experiment's own are evicted
         if not any(owner.get("controller") is True for owner in owners):
             raise ActivityFailed(f"{full_name(pod)} has no controller that would replace it")

@@ -7,11 +7,11 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import accepted, change, current, fresh, shown, targets
-from chaos.ledger.access import read
-from chaos.ledger.objects import ObjectPresent
-from chaos.ledger.workloads import ReplicasArgs, WorkloadReplicas
-from fixtures.models import Json
+from chaos.activities.base import accepted, change, current, read_target, target_record, targets
+from chaos.cluster.requests import read
+from chaos.ledger.undos.objects import ObjectPresent
+from chaos.ledger.undos.workloads import ReplicasArgs, WorkloadReplicas
+from fixtures.kubernetes.models import Json
 
 
 def delete_operand() -> list[dict[str, Any]]:
@@ -19,11 +19,11 @@ def delete_operand() -> list[dict[str, Any]]:
     acting = current()
     done = []
     for target in [target for target in acting.plan.targets if target.kind not in ("nodes", "pods")]:
-        obj = fresh(target)
+        obj = read_target(target)
         with acting.fault("object.present", ObjectPresent().args(target.kind, obj)) as fault:
             accepted(acting.cluster.delete(target.kind, target.name, target.namespace, uid=target.uid), f"delete {target}")
-            fault.applied({"deleted": shown(target)})
-        done.append(shown(target))
+            fault.applied({"deleted": target_record(target)})
+        done.append(target_record(target))
     if not done:
         raise ActivityFailed("the plan names no operand")
     return done

@@ -6,10 +6,10 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import accepted, current, fresh, shown, targets
-from chaos.components import DAEMON_SETS
-from chaos.ledger.workloads import PodsReplaced
-from fixtures.models import Json
+from chaos.activities.base import accepted, current, read_target, target_record, targets
+from chaos.ledger.undos.workloads import PodsReplaced
+from chaos.observe.components import DAEMON_SETS
+from fixtures.kubernetes.models import Json
 
 
 def kill(grace: int | None = None) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def kill(grace: int | None = None) -> list[dict[str, Any]]:
     acting = current()
     done = []
     for target in targets("pods"):
-        pod = fresh(target)
+        pod = read_target(target)
         every = everything_in(target.namespace)
         try:
             args = PodsReplaced().args([pod], every, on_node=target.facts.get("owner_kind") == DAEMON_SETS)
@@ -26,8 +26,8 @@ def kill(grace: int | None = None) -> list[dict[str, Any]]:
         with acting.fault("pods.replaced", args) as fault:
             answer = acting.cluster.delete("pods", target.name, target.namespace, uid=target.uid, grace_seconds=grace)
             accepted(answer, f"delete {target}")
-            fault.applied({"deleted": shown(target), "grace": grace})
-        done.append({**shown(target), "grace": grace})
+            fault.applied({"deleted": target_record(target), "grace": grace})
+        done.append({**target_record(target), "grace": grace})
     return done
 
 

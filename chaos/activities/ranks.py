@@ -6,16 +6,16 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import canary
-from chaos.activities.base import create, current, facts, node_target, own_namespace, poll, seconds
+from chaos.act import canary_pods
+from chaos.activities.base import create, current, node_target, own_namespace, plan_facts, poll, seconds
 from chaos.activities.hosts import PROMPT, run, unit_name
 from chaos.activities.pods import everything_in
-from chaos.facts import GANG_LABEL, canary_namespace
-from chaos.ledger.objects import AbsentArgs
-from chaos.sampling.signals.gangs import SIZE_ANNOTATION
-from chaos.sampling.signals.view import labels_of, name_of, phase_of, uid_of
-from fixtures import ownership
-from fixtures.models import Json
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.model.plan_facts import GANG_LABEL, canary_namespace
+from chaos.observe.signals.gangs import SIZE_ANNOTATION
+from chaos.observe.view import labels_of, name_of, phase_of, uid_of
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
 
 JOB = "ranks"
 _SIGNALS = {"stall": "-STOP", "kill": "-KILL"}
@@ -27,12 +27,12 @@ def start_ranks(size: int = 2, devices: int = 1) -> dict[str, Any]:
     Every rank has a watchdog: its pod's deadline, the duration ``watchdog``.
     """
     plan = current().plan
-    pod = canary.worker(plan, facts(), JOB, devices=devices, node=node_target().name, labels={GANG_LABEL: JOB})
+    pod = canary_pods.worker(plan, plan_facts(), JOB, devices=devices, node=node_target().name, labels={GANG_LABEL: JOB})
     spec = pod["spec"]
     spec["activeDeadlineSeconds"] = int(seconds("watchdog"))
     container = spec["containers"][0]
     container["command"] = [*container["command"], marker("$(JOB_COMPLETION_INDEX)")]
-    labels = {**pod["metadata"]["labels"], **ownership.labels(plan.run_id)}
+    labels = {**pod["metadata"]["labels"], **owned.labels(plan.run_id)}
     annotations = {SIZE_ANNOTATION: str(size)}
     body: Json = {
         "apiVersion": "batch/v1",

@@ -1,4 +1,7 @@
-"""Faults of telemetry: values in DCGM's cache, and lines in the kernel log. No device is touched."""
+"""Faults of telemetry: values in DCGM's cache, and lines in the kernel log. No device is touched.
+
+Facts: docs/facts/telemetry.md#fault-injection, docs/facts/device-health.md#kernel-log.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import SHORT, create, current, facts, host_namespace, node_target, poll, shown
+from chaos.activities.base import SHORT, create, current, host_namespace, node_target, plan_facts, poll, target_record
 from chaos.activities.devices import restarted
 from chaos.activities.hosts import run
-from chaos.injector import COMPONENT, LIMITS
-from chaos.ledger.remediation import ClearedArgs, cleared_args
-from chaos.naming import names_of
-from chaos.sampling.signals.view import View, phase_of
+from chaos.cluster.gpu_names import names_of
+from chaos.cluster.injector import COMPONENT, LIMITS
+from chaos.ledger.undos.remediation import ClearedArgs, cleared_args
+from chaos.observe.view import View, phase_of
 
 XID_FIELD = 230
-"""DCGM_FI_DEV_XID_ERRORS. In NVML's own numbering 230 is something else: the recovery action."""
+"""DCGM_FI_DEV_XID_ERRORS. In NVML's own numbering 230 is the recovery action (docs/facts/telemetry.md#fault-injection)."""
 
 
 def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = "host-engine") -> dict[str, Any]:
@@ -26,7 +29,7 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
     """
     acting = current()
     target = node_target()
-    engine = facts().components.get("host-engine")
+    engine = plan_facts().components.get("host-engine")
     if engine is None or not engine.images:
         raise ActivityFailed("there is no standalone host engine to inject into")
     index = int(target.facts["index"])
@@ -51,7 +54,7 @@ def inject_dcgm(values: dict[int, str], seconds: str = "outage", restart: str = 
         detail = {"node": target.name, "gpu": index, "fields": {str(key): value for key, value in values.items()}}
         detector.applied(detail)
         reaction.applied(detail)
-    return {**shown(target), **detail}
+    return {**target_record(target), **detail}
 
 
 def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def write_kernel_lines(lines: list[str]) -> dict[str, Any]:
         if not back.isdigit() or int(back) < len(texts):
             raise ActivityFailed(f"the kernel log of {target.name} shows {back or 'none'} of {len(texts)} lines")
         fault.applied({"node": target.name, "lines": texts})
-    return {**shown(target), "lines": texts}
+    return {**target_record(target), "lines": texts}
 
 
 def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str, Any]:
@@ -86,7 +89,7 @@ def _injecting_pod(node: str, image: str, script: str, seconds: int) -> dict[str
         "kind": "Pod",
         "metadata": {"name": f"dcgm-inject-{current().plan.experiment.lower()}", "labels": {COMPONENT: "injector"}},
         "spec": {
-            **({"imagePullSecrets": [{"name": name} for name in facts().pull_secrets]} if facts().pull_secrets else {}),
+            **({"imagePullSecrets": [{"name": name} for name in plan_facts().pull_secrets]} if plan_facts().pull_secrets else {}),
             "nodeName": node,
             "hostNetwork": True,  # the engine listens on the node's own loopback
             "restartPolicy": "Never",

@@ -11,17 +11,17 @@ from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.activities.base import current, facts, poll, seconds
-from chaos.conditions import Condition, JsonValue, holds, parse, signals
-from chaos.ledger.access import read
-from chaos.sampling.sample import NoData, Reading
-from chaos.sampling.signals.registry import SIGNALS
-from fixtures.trouble import ApiTrouble
+from chaos.activities.base import current, plan_facts, poll, seconds
+from chaos.cluster.requests import read
+from chaos.model.conditions import Condition, JsonValue, holds, parse_condition, signals_of
+from chaos.observe.sample import NoData, Reading
+from chaos.observe.signals.registry import SIGNALS
+from fixtures.cluster.trouble import ApiTrouble
 
 
 def wait_for(condition: dict[str, Any], within: str) -> dict[str, Any]:
     """Wait until the condition holds, for at most the duration of that name. ``baseline`` is what holds when the wait begins."""
-    wanted = parse(condition, "wait_for")
+    wanted = parse_condition(condition, "wait_for")
     memory: dict[str, Any] = {}
     baseline = values_of(wanted, memory)
     start = time.monotonic()
@@ -36,7 +36,7 @@ def wait_until_offered_none(within: str) -> dict[str, Any]:
     Before the node says so, a scheduler may still place a pod there, which the kubelet then refuses (UnexpectedAdmissionError).
     """
     target = current().plan.targets[0]
-    resource = facts().resource
+    resource = plan_facts().resource
 
     def none() -> bool:
         node = read(current().cluster, "nodes", target.node) or {}
@@ -69,7 +69,7 @@ def values_of(condition: Condition, memory: dict[str, Any]) -> dict[str, JsonVal
     acting = current()
     reading = Reading(acting.cluster, acting.plan, memory)
     values: dict[str, JsonValue] = {}
-    for name in dict.fromkeys(signals(condition)):
+    for name in dict.fromkeys(signals_of(condition)):
         if name not in SIGNALS:
             raise ActivityFailed(f"no signal is called {name!r}")
         try:

@@ -1,4 +1,4 @@
-"""A run of experiments on one cluster: who may act, one at a time, and nothing of it left at the end."""
+"""A campaign: a run's experiments on one cluster, one at a time, under one Lease, with nothing left at the end."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from types import FrameType
 
 import msgspec
 
-from chaos import namespaces
-from chaos.artefacts import LEDGER, VERDICT
-from chaos.engine.admission import admitted
-from chaos.engine.conforming import Conforming, with_platform
+from chaos.cluster import namespaces
+from chaos.engine.conformance_check import ConformanceCheck, policy_document
 from chaos.engine.handover import Access
-from chaos.engine.ladder import Stop
-from chaos.engine.machine_lock import MachineLock
-from chaos.engine.runner import Runner, Setting
-from chaos.experiment import Experiment
-from chaos.holding import ChaosLease
+from chaos.engine.runner import Runner, RunnerSetup
+from chaos.engine.supervision import Stop
 from chaos.ledger import authentic
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
-from chaos.ledger.record import Entry, State, digest
-from chaos.planning import NotApplicable, PlanRefused, make_plan
-from chaos.residue import residue_of
-from chaos.results import bare, of_error, result_of
-from chaos.selectors import TargetUnclear
-from chaos.settings import Settings
-from chaos.target import Plan
-from chaos.trouble import LeaseRefused, LedgerError
-from chaos.verdict import judge
-from conformance.allowlist import cluster_uid
-from conformance.policy import Policy
-from fixtures.chaos_record import ChaosResult
-from fixtures.cluster import Cluster
-from fixtures.discovery import discover
-from fixtures.kinds import KINDS
-from fixtures.proof import CHAOS_PREFIX, Proof
-from fixtures.record import Target, TargetKind, Verdict
-from fixtures.trouble import ApiTrouble
+from chaos.ledger.residue import entry_words
+from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.model.experiment import Experiment
+from chaos.model.ledger_lines import Entry, State, digest
+from chaos.model.plan import Plan
+from chaos.observe.signals.registry import SIGNALS
+from chaos.plan.planning import NotApplicable, PlanRefused, make_plan
+from chaos.plan.selectors import TargetUnclear
+from chaos.safety.admission import gate_results
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.safety.machine_lock import MachineLock
+from chaos.safety.settings import Settings
+from chaos.verdict.artefacts import LEDGER, VERDICT
+from chaos.verdict.chaos_result import result_of, result_of_error, result_without_run
+from chaos.verdict.judge import judge
+from conformance.policy.allowlist import cluster_uid
+from conformance.policy.model import Policy
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import discover
+from fixtures.cluster.kinds import KINDS
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.record import Target, TargetKind, Verdict
 
 END_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULATED: 60.0}
 """For how long a cluster that gives no answer is asked at the end of a run."""
@@ -56,7 +58,7 @@ class Refused(Exception):
     """Nothing may be done on this cluster; one line that says what was expected. Nothing was touched."""
 
 
-class Where(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster of a campaign, and what its owner and its user want. ``ours``: this run started the cluster."""
 
     cluster: Cluster
@@ -73,28 +75,28 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 class Campaign:
     """A context manager: takes flock and Lease, carries experiments out one by one, cleans up and lets go."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, setup: CampaignSetup) -> None:
         self.stop = Stop()
         self.residue: list[str] = []
-        self._where = where
-        self._lease = ChaosLease(where.cluster, where.run_id, self.stop.request, administrators=where.settings.policy.namespace_uid)
-        self._lock = MachineLock(f"{where.cluster.shown_server} {where.target.cluster_uid}")  # simulated clusters are born with equal UIDs
+        self._setup = setup
+        self._lease = LeaseKeeper(setup.cluster, setup.run_id, self.stop.request, administrators=setup.settings.policy.namespace_uid)
+        self._lock = MachineLock(f"{setup.cluster.shown_server} {setup.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
         self._proof: Proof | None = None
-        own = namespaces.of_run(where.run_id)
-        self._conforming = Conforming(where.access, with_platform(where.policy, own, f"{own}-canaries"), self.stop)
+        own = namespaces.of_run(setup.run_id)
+        self._conforming = ConformanceCheck(setup.access, policy_document(setup.policy, own, f"{own}-canaries"), self.stop)
 
     def __enter__(self) -> Campaign:
         """Raises :class:`Refused`."""
-        where = self._where
+        setup = self._setup
         try:
             self._lock.take()
-            self._proof = Proof.open(where.cluster, where.run_id, prefix=CHAOS_PREFIX)
+            self._proof = Proof.open(setup.cluster, setup.run_id, prefix=CHAOS_PREFIX)
             self._lease.acquire()
         except (LeaseRefused, LedgerError) as error:
             raise self._refused(str(error)) from None
         except ApiTrouble as trouble:
-            raise self._refused(f"the Lease of {where.cluster.shown_server} could not be taken: {trouble.message}", trouble) from None
+            raise self._refused(f"the Lease of {setup.cluster.shown_server} could not be taken: {trouble.message}", trouble) from None
         self._held = True
         return self
 
@@ -102,9 +104,9 @@ class Campaign:
         """The refusal, with what may be left of the attempt."""
         left = []
         if self._proof is None and trouble is not None:
-            left.append(f"perhaps PriorityClass {CHAOS_PREFIX}-{self._where.run_id}")
-        elif self._proof is not None and (told := self._withdrawn()):
-            left.append(told)
+            left.append(f"perhaps PriorityClass {CHAOS_PREFIX}-{self._setup.run_id}")
+        elif self._proof is not None and (remains := self._withdrawn()):
+            left.append(remains)
         left += filter(None, [self._let_go()])
         return Refused(f"{why}; left behind: {'; '.join(left)}; `gpu-conformance cleanup` shows and removes it" if left else why)
 
@@ -122,7 +124,7 @@ class Campaign:
 
     @property
     def forged(self) -> tuple[str, ...]:
-        """What looks like an earlier run's ledger, and nothing vouches for: for people, and no obstacle."""
+        """What looks like an earlier run's ledger without a proof: reported to people, and no obstacle."""
         return self._lease.forged
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +140,7 @@ class Campaign:
 
     def _leave_in_time(self) -> list[str]:
         """What is left in the cluster at the end. One that gives no answer is asked again for a while, and then nobody can tell."""
-        deadline, trouble = time.monotonic() + END_SECONDS[self._where.target.kind], ""
+        deadline, trouble = time.monotonic() + END_SECONDS[self._setup.target.kind], ""
         while True:
             try:
                 return self._leave()
@@ -147,28 +149,28 @@ class Campaign:
             if time.monotonic() + END_PAUSE > deadline:
                 break
             threading.Event().wait(END_PAUSE)
-        return [f"cannot tell what is left of run {self._where.run_id}: {trouble}", *self._known_open(), self._way_out]
+        return [f"cannot tell what is left of run {self._setup.run_id}: {trouble}", *self._known_open(), self._way_out]
 
     def _leave(self) -> list[str]:
         """Bring the cluster's copy of the ledgers up to date, remove what the run created, let the Lease go; what is left then.
 
         What counts is what the cluster shows, not what this process remembers. Raises ApiTrouble, LedgerError.
         """
-        where = self._where
+        setup = self._setup
         opened = self._agree()
-        left = [str(item) for item in namespaces.remove_run(where.cluster, where.run_id)]
+        left = [str(item) for item in namespaces.remove_run(setup.cluster, setup.run_id)]
         self._lease.release()
-        return left + ([f"open: {residue_of(entry)}" for entry in opened] + [self._way_out] if opened else [])
+        return left + ([f"open: {entry_words(entry)}" for entry in opened] + [self._way_out] if opened else [])
 
     def _agree(self) -> list[Entry]:
         """Close in the cluster's copy what is closed in the run's files; the entries that stay open."""
-        where, opened = self._where, []
-        run = next((run for run in authentic.look(where.cluster).runs if run.run_id == where.run_id), None)
+        setup, opened = self._setup, []
+        run = next((run for run in authentic.read_ledgers(setup.cluster).runs if run.run_id == setup.run_id), None)
         for known in run.experiments if run is not None else ():
             path = self.folder / known.experiment / LEDGER
             closed = {seq for seq, state in Ledger.open(path).states.items() if state is State.VERIFIED} if path.is_file() else set()
             if {entry.seq for entry in known.open_entries} & closed:
-                Mirror.open(where.cluster, where.run_id, known.experiment, seconds=END_PAUSE).agree(closed)
+                Mirror.open(setup.cluster, setup.run_id, known.experiment, seconds=END_PAUSE).agree(closed)
             opened += [entry for entry in known.open_entries if entry.seq not in closed]
         if self._proof is not None:
             files = [entry for path in self._files() for entry in Ledger.open(path).open_entries()]
@@ -183,14 +185,14 @@ class Campaign:
         lines = []
         for path in self._files():
             try:
-                lines += [f"open: {residue_of(entry)}" for entry in Ledger.open(path).open_entries()]
+                lines += [f"open: {entry_words(entry)}" for entry in Ledger.open(path).open_entries()]
             except LedgerError as error:
                 lines.append(str(error))
         return lines
 
     @property
     def _way_out(self) -> str:
-        return f"put back what is left with `gpu-conformance chaos recover --folder {self._where.folder}`"
+        return f"put back what is left with `gpu-conformance chaos recover --folder {self._setup.folder}`"
 
     def _let_go(self) -> str:
         """Let go of machine and proof; why the proof is still there, if it is. Safe to repeat."""
@@ -201,29 +203,27 @@ class Campaign:
     @property
     def folder(self) -> Path:
         """Where each experiment has a folder of its own."""
-        return self._where.folder / "chaos"
-
-    def plan(self, experiment: Experiment) -> Plan:
-        """The plan of an experiment now. Raises NotApplicable, PlanRefused, ApiTrouble."""
-        return plan_of(self._where, experiment)
+        return self._setup.folder / "chaos"
 
     def carry_out(self, experiment: Experiment) -> ChaosResult:
         """Plan, run and judge one experiment. Raises only what interrupted it from outside, after undoing."""
-        kind = self._where.target.kind
+        kind = self._setup.target.kind
         if self.stop.reason:
-            return of_error(experiment, kind, Verdict.ERROR, "Interrupted", f"not begun: {self.stop.reason}")
+            return result_of_error(experiment, kind, Verdict.ERROR, "Interrupted", f"not begun: {self.stop.reason}")
         if self.residue:
-            return of_error(experiment, kind, Verdict.ERROR, "Residue", "not begun, because an earlier experiment could not be undone")
+            return result_of_error(
+                experiment, kind, Verdict.ERROR, "Residue", "not begun, because an earlier experiment could not be undone"
+            )
         try:
-            plan = self.plan(experiment)
+            plan = plan_now(self._setup, experiment)
         except NotApplicable as error:
-            return bare(experiment, kind, Verdict.NOT_APPLICABLE, [error.code], error.message)
+            return result_without_run(experiment, kind, Verdict.NOT_APPLICABLE, [error.code], error.message)
         except PlanRefused as error:
             unclear = isinstance(error, TargetUnclear)
-            return of_error(experiment, kind, Verdict.INCONCLUSIVE if unclear else Verdict.ERROR, error.code, error.message)
+            return result_of_error(experiment, kind, Verdict.INCONCLUSIVE if unclear else Verdict.ERROR, error.code, error.message)
         except ApiTrouble as trouble:
-            return of_error(experiment, kind, Verdict.ERROR, trouble.code, trouble.message)
-        runner = Runner(experiment, plan, self.folder / experiment.id, self._setting())
+            return result_of_error(experiment, kind, Verdict.ERROR, trouble.code, trouble.message)
+        runner = Runner(experiment, plan, self.folder / experiment.id, self._runner_setup())
         with self._interruptible():
             try:
                 verdict = runner.run()
@@ -233,27 +233,25 @@ class Campaign:
 
     def cut_short(self, experiment: Experiment, error: BaseException) -> ChaosResult:
         """The entry of an experiment that :meth:`carry_out` was interrupted in, from what it left."""
-        kind, folder = self._where.target.kind, self.folder / experiment.id
+        kind, folder = self._setup.target.kind, self.folder / experiment.id
         if not (folder / VERDICT).is_file():
-            return of_error(experiment, kind, Verdict.ERROR, "EngineFailed", f"{type(error).__name__}: {error}")
+            return result_of_error(experiment, kind, Verdict.ERROR, "EngineFailed", f"{type(error).__name__}: {error}")
         return result_of(folder, judge(folder), experiment, kind)
 
-    def _setting(self) -> Setting:
-        from chaos.sampling.signals.registry import SIGNALS
-
-        where = self._where
+    def _runner_setup(self) -> RunnerSetup:
+        setup = self._setup
         if self._proof is None:
             raise RuntimeError("a campaign carries experiments out between its begin and its end")
-        return Setting(
-            cluster=where.cluster,
-            access=where.access,
+        return RunnerSetup(
+            cluster=setup.cluster,
+            access=setup.access,
             signals=SIGNALS,
             conforming=self._conforming,
             stop=self.stop,
             proof=self._proof,
-            policy=where.policy,
-            gates=lambda experiment, plan, unsteady: admitted(
-                where.cluster, where.policy, where.settings, experiment, plan, ours=where.ours, steady=unsteady
+            policy=setup.policy,
+            gates=lambda experiment, plan, unsteady: gate_results(
+                setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady=unsteady
             ),
         )
 
@@ -275,21 +273,21 @@ class Campaign:
                 signal.signal(number, handler)
 
 
-def plan_of(where: Where, experiment: Experiment) -> Plan:
+def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
     """The plan of an experiment now; reads only. Raises NotApplicable, PlanRefused, ApiTrouble."""
     return make_plan(
-        where.cluster,
+        setup.cluster,
         experiment,
-        run_id=where.run_id,
-        cluster_uid=where.target.cluster_uid,
-        target_kind=where.target.kind,
-        namespace=namespaces.of_run(where.run_id),
-        policy=where.policy,
-        node=where.node,
+        run_id=setup.run_id,
+        cluster_uid=setup.target.cluster_uid,
+        target_kind=setup.target.kind,
+        namespace=namespaces.of_run(setup.run_id),
+        policy=setup.policy,
+        node=setup.node,
     )
 
 
-def identify(cluster: Cluster, target: Target) -> Access:
+def learn_cluster(cluster: Cluster, target: Target) -> Access:
     """Fill in the cluster's UID and learn its versions; what a child needs beside the kubeconfig. Raises ApiTrouble."""
     served = discover(cluster)
     versions = {key: _choose(KINDS[key].versions, served[key]) for key in KINDS if served.get(key)}

@@ -1,7 +1,9 @@
-"""The process that acts: ``python -m chaos.engine.child FOLDER``, in a session of its own, on its main thread.
+"""The child process that makes the faults: ``python -m chaos.engine.child FOLDER``, in a session of its own, on its main thread.
 
 chaostoolkit needs the main thread, installs signal handlers, keeps global state and cannot be timed out; so it gets a process
 that its parent can end. It dies in order (rollbacks played) when its parent goes, and leaves a journal whatever happens.
+
+Facts: docs/facts/chaostoolkit.md#signals-and-rollbacks.
 """
 
 from __future__ import annotations
@@ -17,22 +19,22 @@ from typing import Any
 
 import msgspec
 
-from chaos.abort import AbortFlag
-from chaos.acting import Acting
-from chaos.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
-from chaos.engine.activity import bounded, wrap
-from chaos.engine.handover import Handover, take
-from chaos.lease import must_hold
+from chaos.act.context import ActivityContext
+from chaos.engine.activity_wrapper import bounded_output, wrap
+from chaos.engine.handover import Handover, take_handover
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
-from chaos.sampling.seen import await_sample
-from chaos.target import Plan
-from chaos.trouble import Aborted
-from conformance.allowlist import cluster_uid
-from fixtures.garbage import collect_rarely
-from fixtures.proof import CHAOS_PREFIX, Proof
+from chaos.model.errors import Aborted
+from chaos.model.plan import Plan
+from chaos.observe.await_sample import await_sample
+from chaos.safety.abort_flag import AbortFlag
+from chaos.safety.lease import must_hold
+from chaos.verdict.artefacts import EXPERIMENT, JOURNAL, LEDGER, PLAN, SAMPLES, Stored, write
+from conformance.policy.allowlist import cluster_uid
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.system.garbage import collect_rarely
 
-ABORT = "abort"
 MAX_JOURNAL = 8 << 20
 _PR_SET_PDEATHSIG = 1
 
@@ -40,7 +42,7 @@ _PR_SET_PDEATHSIG = 1
 def main(folder: Path) -> int:
     """Run the experiment of a folder. 0: the journal is written, whatever it says; 1: there is a journal with an error only."""
     collect_rarely()
-    handover = take(folder)
+    handover = take_handover(folder)
     _die_with(handover.parent)
     plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
     stored = msgspec.json.decode((folder / EXPERIMENT).read_bytes(), type=Stored)
@@ -57,7 +59,7 @@ def main(folder: Path) -> int:
         _keep(folder / JOURNAL, journal)
 
 
-def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
+def _acting(folder: Path, plan: Plan, handover: Handover) -> ActivityContext:
     cluster = handover.access.open()
     found = cluster_uid(cluster)
     if not plan.cluster_uid or found != plan.cluster_uid:  # the kubeconfig was changed since the parent read it
@@ -68,11 +70,11 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> Acting:
     mirror = Mirror.open(cluster, plan.run_id, plan.experiment)
     ledger = Ledger.create(folder / LEDGER, plan.origin, mirror, proof)
     terms = handover.terms.planned(plan.experiment, plan.nodes)
-    abort = AbortFlag(folder / ABORT)
-    return Acting(cluster, plan, ledger, abort, allowed=lambda: must_hold(cluster, plan.run_id), terms=terms, proof=proof)
+    abort = AbortFlag(folder)
+    return ActivityContext(cluster, plan, ledger, abort, allowed=lambda: must_hold(cluster, plan.run_id), terms=terms, proof=proof)
 
 
-def _run(document: dict[str, Any], acting: Acting, folder: Path) -> dict[str, Any]:
+def _run(document: dict[str, Any], acting: ActivityContext, folder: Path) -> dict[str, Any]:
     from chaoslib.experiment import run_experiment
     from chaoslib.run import RunEventHandler
     from chaoslib.types import Strategy
@@ -97,7 +99,7 @@ def _keep(path: Path, journal: dict[str, Any]) -> None:
     journal.pop("experiment", None)  # the document is in a file of its own, as it was before it was wrapped
     if len(msgspec.json.encode(journal, enc_hook=str)) > MAX_JOURNAL:
         for record in (*journal.get("run", ()), *journal.get("rollbacks", ())):
-            record["output"] = bounded("x" * MAX_JOURNAL)
+            record["output"] = bounded_output("x" * MAX_JOURNAL)
     write(path, msgspec.json.decode(msgspec.json.encode(journal, enc_hook=str)))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.bounds import Terms
-from fixtures.cluster import Cluster
+from chaos.ledger.bounds import Terms
+from fixtures.cluster.client import Cluster
 
 NAME = "handover.json"
 
@@ -22,7 +22,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
     def open(self) -> Cluster:
-        """A session. Raises :class:`fixtures.trouble.ClusterUnreachable`."""
+        """A session. Raises :class:`fixtures.cluster.trouble.ClusterUnreachable`."""
         cluster = Cluster.in_cluster() if self.in_cluster else Cluster.from_kubeconfig(Path(self.kubeconfig), self.context)
         cluster.learn_versions(self.versions)
         return cluster
@@ -39,20 +39,20 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms
 
 
-def give(folder: Path, handover: Handover) -> None:
+def write_handover(folder: Path, handover: Handover) -> None:
     """Write the orders, readable by this user only."""
     descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.encode(handover))
 
 
-def take(folder: Path) -> Handover:
+def take_handover(folder: Path) -> Handover:
     """Read the orders, which are given once: they go with being read."""
     orders = msgspec.json.decode((folder / NAME).read_bytes(), type=Handover)
-    withdraw(folder)
+    withdraw_handover(folder)
     return orders
 
 
-def withdraw(folder: Path) -> None:
+def withdraw_handover(folder: Path) -> None:
     """Take back orders that nobody has read. Safe to repeat."""
     (folder / NAME).unlink(missing_ok=True)

@@ -14,34 +14,32 @@ from typing import Any
 
 import msgspec
 
-from chaos import artefacts
-from chaos.abort import AbortFlag
-from chaos.acts import faults
-from chaos.artefacts import EngineRecord, GateResult
-from chaos.bounds import Terms
-from chaos.conditions import JsonValue, holds, parse
-from chaos.course import baseline_of, began_undoing, held
 from chaos.engine import handover
-from chaos.engine.child import ABORT
-from chaos.engine.conforming import Conforming
+from chaos.engine.conformance_check import ConformanceCheck
 from chaos.engine.handover import Access, Handover
-from chaos.engine.ladder import Ending, Stop, end, supervise
-from chaos.experiment import Experiment
+from chaos.engine.supervision import Stop, end_process, supervise
+from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
-from chaos.ledger.record import Line, digest
 from chaos.ledger.replay import replay
-from chaos.sampling.sample import Reading, Sample, Signal
-from chaos.sampling.sampler import Sampler, steady_since
-from chaos.snapshots import SIGNAL, Window, snapshots
-from chaos.target import Plan
-from chaos.trouble import LedgerError
-from chaos.verdict import ChaosVerdict, judge
-from conformance.policy import Policy
-from fixtures.cluster import Cluster
-from fixtures.proof import Proof
-from fixtures.record import TargetKind
-from fixtures.trouble import ApiTrouble
+from chaos.model.conditions import JsonValue, holds, parse_condition
+from chaos.model.engine_record import Ending, EngineRecord, GateResult
+from chaos.model.errors import LedgerError
+from chaos.model.experiment import Experiment
+from chaos.model.ledger_lines import Line, digest, landed_faults
+from chaos.model.plan import Plan
+from chaos.observe.sample import Reading, Sample, Signal
+from chaos.observe.sampler import Sampler, steady_since
+from chaos.safety.abort_flag import AbortFlag
+from chaos.verdict import artefacts
+from chaos.verdict.allocation_snapshots import SIGNAL, LedgerTimes, allocation_snapshots
+from chaos.verdict.judge import ChaosVerdict, judge
+from chaos.verdict.timeline import baseline_of, held_faults, undo_began
+from conformance.policy.model import Policy
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership.proof import Proof
+from fixtures.verdict.record import TargetKind
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPIRY_MARGIN = 60.0
@@ -54,13 +52,13 @@ BASELINE_SECONDS = 20.0
 UNDO_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULATED: 60.0}
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class RunnerSetup(msgspec.Struct, frozen=True, kw_only=True):
     """What experiments of a run share."""
 
     cluster: Cluster
     access: Access
     signals: Mapping[str, Signal]
-    conforming: Conforming
+    conforming: ConformanceCheck
     stop: Stop
     proof: Proof
     policy: Policy
@@ -71,12 +69,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class Runner:
     """One experiment. ``residue`` holds what could not be restored."""
 
-    def __init__(self, experiment: Experiment, plan: Plan, folder: Path, setting: Setting) -> None:
+    def __init__(self, experiment: Experiment, plan: Plan, folder: Path, setup: RunnerSetup) -> None:
         self.experiment = experiment
         self.plan = plan
         self.folder = folder
         self.residue: list[str] = []
-        self._setting = setting
+        self._setup = setup
         self._process: subprocess.Popen[bytes] | None = None
         self._record = EngineRecord(
             experiment=experiment.id,
@@ -87,7 +85,7 @@ class Runner:
             level=experiment.extension.level,
             started=time.time(),
         )
-        self._steady = parse(experiment.extension.steady)
+        self._steady = parse_condition(experiment.extension.steady)
         self._baseline: dict[str, JsonValue] = {}
         self._samples: list[Sample] = []
 
@@ -100,11 +98,11 @@ class Runner:
         artefacts.write(self.folder / artefacts.PLAN, self.plan)
         try:
             self._keep_conformance(artefacts.BEFORE)
-            if not self._setting.stop.reason:
+            if not self._setup.stop.reason:
                 with self._sampler() as sampler:
                     if self._may_begin(sampler):
                         self._watched_act(sampler)
-                if self._begun and not self._setting.stop.reason:
+                if self._begun and not self._setup.stop.reason:
                     self._keep_conformance(artefacts.AFTER)
         except BaseException as error:
             self._record.error = f"{type(error).__name__}: {error}"[:1000]
@@ -115,7 +113,7 @@ class Runner:
 
     def _conclude(self) -> ChaosVerdict:
         self._record.finished = time.time()
-        self._record.interrupted = self._setting.stop.reason
+        self._record.interrupted = self._setup.stop.reason
         self._keep_allocations()
         artefacts.write(self.folder / artefacts.ENGINE, self._record)
         verdict = judge(self.folder)
@@ -132,7 +130,7 @@ class Runner:
 
     @property
     def _terms(self) -> Terms:
-        return Terms.of([self.experiment], self._setting.policy).planned(self.experiment.id, self.plan.nodes)
+        return Terms.of([self.experiment], self._setup.policy).planned(self.experiment.id, self.plan.nodes)
 
     @property
     def _begun(self) -> bool:
@@ -143,8 +141,8 @@ class Runner:
     @contextlib.contextmanager
     def _sampler(self) -> Iterator[Sampler]:
         memory: dict[str, Any] = {}
-        cluster = self._setting.access.open()  # a session of its own: a slow answer to one does not hold up the other
-        signals = {name: self._setting.signals[name] for name in self.experiment.extension.signals}
+        cluster = self._setup.access.open()  # a session of its own: a slow answer to one does not hold up the other
+        signals = {name: self._setup.signals[name] for name in self.experiment.extension.signals}
         sampler = Sampler(
             lambda: Reading(cluster, self.plan, memory), signals, self.folder / artefacts.SAMPLES, self.plan.seconds["sample"]
         )
@@ -156,8 +154,8 @@ class Runner:
     def _may_begin(self, sampler: Sampler) -> bool:
         """Steady state, then every gate: whether anything may be touched. What one gate refuses does not hide what others do."""
         unsteady = self._wait_steady(sampler)
-        self._record.gates = self._setting.gates(self.experiment, self.plan, unsteady)
-        return all(gate.ok for gate in self._record.gates) and not unsteady and not self._setting.stop.reason
+        self._record.gates = self._setup.gates(self.experiment, self.plan, unsteady)
+        return all(gate.ok for gate in self._record.gates) and not unsteady and not self._setup.stop.reason
 
     def _wait_steady(self, sampler: Sampler) -> str:
         """Wait for the steady state in fresh samples in a row, against the first of them: the baseline. What is wrong, or nothing."""
@@ -170,10 +168,10 @@ class Runner:
                 if all(holds(self._steady, sample.values, row[0].values) for sample in row) and not row[0].errors:
                     self._baseline, self._record.baseline_t = row[0].values, row[0].t
                     return True
-            return self._setting.stop.reason != ""
+            return self._setup.stop.reason != ""
 
         sampler.wait(steady, start + max(BASELINE_SECONDS, self.plan.seconds["settle"]))
-        if self._record.baseline_t is not None or self._setting.stop.reason:
+        if self._record.baseline_t is not None or self._setup.stop.reason:
             return ""
         last = next(iter(sampler.samples[-1:]), None)
         errors = "; ".join(f"{name}: {text}" for name, text in last.errors.items()) if last else sampler.failure
@@ -184,7 +182,7 @@ class Runner:
         return values[:400]
 
     def _keep_conformance(self, name: str) -> None:
-        artefacts.write(self.folder / name, self._setting.conforming.judge(self.experiment.extension.area))
+        artefacts.write(self.folder / name, self._setup.conforming.judge(self.experiment.extension.area))
 
     # -- the act ---------------------------------------------------------------------------------------
 
@@ -194,8 +192,8 @@ class Runner:
         self.plan = msgspec.structs.replace(self.plan, expires_at=expires.isoformat(timespec="seconds"))
         self._record.plan_digest = self.plan.digest
         artefacts.write(self.folder / artefacts.PLAN, self.plan)
-        handover.give(self.folder, Handover(access=self._setting.access, parent=os.getpid(), terms=self._terms))
-        self._setting.conforming.forget()
+        handover.write_handover(self.folder, Handover(access=self._setup.access, parent=os.getpid(), terms=self._terms))
+        self._setup.conforming.forget()
         with (self.folder / "child.log").open("wb") as log:
             self._record.child_started = time.time()
             self._process = subprocess.Popen(
@@ -207,34 +205,34 @@ class Runner:
                 stderr=log,
                 start_new_session=True,
             )
-        self._record.ending = supervise(self._process, self._setting.stop, seconds=seconds["deadline"], grace=seconds["grace"])
+        self._record.ending = supervise(self._process, self._setup.stop, seconds=seconds["deadline"], grace=seconds["grace"])
 
     # -- after -----------------------------------------------------------------------------------------
 
     def _undo(self) -> None:
         """End the child if it is still there, then put back what it has not. Whatever happens here ends up in the record."""
         if self._process is None:
-            handover.withdraw(self.folder)
+            handover.withdraw_handover(self.folder)
             return
         if self._record.ending is None:
             self._record.ending = Ending()
-            end(self._process, self._record.ending)
-        handover.withdraw(self.folder)
+            end_process(self._process, self._record.ending)
+        handover.withdraw_handover(self.folder)
         self._record.child_ended = time.time()
-        self._record.abort = AbortFlag(self.folder / ABORT).reason
+        self._record.abort = AbortFlag(self.folder).reason
         path = self.folder / artefacts.LEDGER
         if not path.exists():
             return
         try:
-            proof = self._setting.proof
+            proof = self._setup.proof
             ledger = Ledger.open(path, vouching=proof)
             if ledger.open_entries():
                 self._record.replayed = True
                 with contextlib.suppress(LedgerError):  # the file is enough to undo from, when the cluster will not hold a copy
-                    mirror = Mirror.open(self._setting.cluster, self.plan.run_id, self.plan.experiment, seconds=10)
+                    mirror = Mirror.open(self._setup.cluster, self.plan.run_id, self.plan.experiment, seconds=10)
                     ledger = Ledger.open(path, mirror, proof)
                 deadline = time.monotonic() + UNDO_SECONDS[self.plan.target_kind]
-                self.residue = [str(left) for left in replay(ledger, self._setting.cluster, deadline, terms=self._terms)]
+                self.residue = [str(left) for left in replay(ledger, self._setup.cluster, deadline, terms=self._terms)]
             with contextlib.suppress(ApiTrouble):  # the campaign says it again at its end
                 proof.only({digest(entry) for entry in ledger.open_entries()})  # a child that was killed may have had no time to say so
         except Exception as error:
@@ -250,7 +248,7 @@ class Runner:
         latest = max(origin + seconds["recovery"], inject + max(windows, default=0.0), undone) + seconds["settle"] + 4 * seconds["sample"]
 
         def settled(samples: list[Sample]) -> bool:
-            if self._setting.stop.reason:
+            if self._setup.stop.reason:
                 return True
             since = steady_since(samples, self._steady, self._baseline)
             if since is None or samples[-1].t < undone or samples[-1].t - max(since, origin) < seconds["settle"]:
@@ -262,7 +260,7 @@ class Runner:
         sampler.wait(settled, latest)
 
     def _met(self, document: Mapping[str, Any], samples: list[Sample], inject: float) -> bool:
-        condition = parse(document)
+        condition = parse_condition(document)
         return any(holds(condition, sample.values, self._baseline) for sample in samples if sample.t >= inject)
 
     def _moments(self, sampler: Sampler) -> tuple[float, float]:
@@ -273,9 +271,9 @@ class Runner:
             baseline = baseline_of(list(sampler.samples), self._record, lines)
             if baseline is not None:
                 self._baseline = baseline.values
-            inject = min((sampler.at(line.at) for line in faults(lines)), default=start)
-            undoing = began_undoing(lines, self._record)
-            return inject, undoing if held(lines) and undoing is not None else inject
+            inject = min((sampler.at(line.at) for line in landed_faults(lines)), default=start)
+            undoing = undo_began(lines, self._record)
+            return inject, undoing if held_faults(lines) and undoing is not None else inject
         return start, start
 
     def _keep_allocations(self) -> None:
@@ -285,5 +283,5 @@ class Runner:
         lines: list[Line] = []
         with contextlib.suppress(artefacts.ArtefactError):  # without a ledger nothing is known to be before or after
             lines = artefacts.Artefacts(self.folder).ledger()
-        found = snapshots(self._samples, Window.of(lines, self._record.sampler_began or 0.0), self.plan.seconds["gap"])
+        found = allocation_snapshots(self._samples, LedgerTimes.of(lines, self._record.sampler_began or 0.0), self.plan.seconds["gap"])
         (self.folder / artefacts.ALLOCATIONS).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))

@@ -1,8 +1,8 @@
-"""Which ledgers count: those whose every entry something vouches for that no tenant can write.
+"""Which ledgers count: those whose every entry is proven by an object that no tenant can write.
 
 A tenant may make a namespace and a ConfigMap with any name, label and content. What counts is the digest of an entry in the run's own
-PriorityClass (:mod:`fixtures.proof`), or in the run's own folder. Whatever else looks like a ledger is told and never carried out,
-and it holds nobody up: otherwise a tenant could keep everybody from working.
+PriorityClass (:mod:`fixtures.ownership.proof`), or in the run's own folder. Whatever else looks like a ledger is told and never
+carried out, and it holds nobody up: otherwise a tenant could keep everybody from working.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from chaos import namespaces
-from chaos.ledger import view
+from chaos.cluster import namespaces
+from chaos.ledger import config_maps
+from chaos.ledger.config_maps import RunView
 from chaos.ledger.file import ExperimentView
-from chaos.ledger.record import Entry, digest
-from chaos.ledger.view import RunView
-from fixtures.cluster import Cluster
-from fixtures.proof import ProofView, read_proofs
-from fixtures.text import plain
+from chaos.model.ledger_lines import Entry, digest
+from fixtures.cluster.client import Cluster
+from fixtures.ownership.proof_record import ProofView
+from fixtures.ownership.read_proofs import read_proofs
+from fixtures.text.sentences import plain
 
 ATTACK = "possible attack"
 _TOLD = 20
 """Lines about what does not count. Whoever wrote it decides how many there would be."""
 
 
-class Ledgers(msgspec.Struct, frozen=True, kw_only=True):
+class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
     """Ledgers in the cluster, sorted by what vouches for them.
 
     ``runs`` hold only entries that are vouched for. ``lost``: by run, open entries that its proof knows of and whose words the cluster
@@ -54,13 +55,13 @@ class Ledgers(msgspec.Struct, frozen=True, kw_only=True):
         return {run: count for run, count in counts.items() if count and run != run_id}
 
 
-def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Ledgers:
+def read_ledgers(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> AuthenticLedgers:
     """The cluster's ledgers. ``others`` are proofs from folders. Raises ApiTrouble when the API does not say."""
     proofs = dict(read_proofs(cluster))
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
     space = namespaces.find_shared(cluster)
-    found, unreadable = view.readable(cluster, space) if space else ([], {})
+    found, unreadable = config_maps.readable_runs(cluster, space) if space else ([], {})
     runs, forged, vouched = [], [], {run_id: proof.digests for run_id, proof in proofs.items() if proof.digests}
     theirs, garbage, strange = _strange(cluster, {run.run_id for run in found}, vouched)
     lost = dict(vouched)
@@ -75,7 +76,7 @@ def look(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> Led
     garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
     garbage += [text for run_id, text in unreadable.items() if run_id not in garbled]
     forged = [*strange, *forged, *(f"{ATTACK}: {plain(text)[:400]}; nothing vouches for it" for text in garbage)]
-    return Ledgers(
+    return AuthenticLedgers(
         runs=tuple(runs),
         lost={run_id: digests for run_id, digests in lost.items() if digests},
         unreadable=tuple(garbled.values()),
@@ -95,12 +96,12 @@ def _strange(cluster: Cluster, known: Collection[str], vouched: Collection[str])
 
     A true entry is true wherever it is kept. What is missing there says nothing, and its own word for what is closed neither.
     """
-    told = namespaces.stranger(cluster)
-    if not told:
+    warning = namespaces.foreign_namespace(cluster)
+    if not warning:
         return [], [], []
-    theirs, garbage = view.strangers(cluster, namespaces.SHARED, {*vouched} - {*known})
+    theirs, garbage = config_maps.foreign_config_maps(cluster, namespaces.SHARED, {*vouched} - {*known})
     runs = [msgspec.structs.replace(run, experiments=tuple(map(_open_alone, run.experiments))) for run in theirs if run.run_id not in known]
-    return runs, list(garbage.values()), [f"{ATTACK}: {told}" if theirs or garbage else told]
+    return runs, list(garbage.values()), [f"{ATTACK}: {warning}" if theirs or garbage else warning]
 
 
 def _open_alone(known: ExperimentView) -> ExperimentView:
@@ -112,11 +113,11 @@ def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[str]]
     kept, forged = [], []
     for known in run.experiments:
         good = {entry.seq for entry in known.open_entries if digest(entry) in vouched}
-        forged += [_told(entry) for entry in known.open_entries if entry.seq not in good]
+        forged += [_forged_words(entry) for entry in known.open_entries if entry.seq not in good]
         kept.append(msgspec.structs.replace(known, lines=tuple(line for line in known.lines if line.seq in good)))
     return msgspec.structs.replace(run, experiments=tuple(kept)), forged
 
 
-def _told(entry: Entry) -> str:
+def _forged_words(entry: Entry) -> str:
     name = f"entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo})"
     return plain(f"{ATTACK}: {name}: nothing that tenants cannot write vouches for it; it is not carried out")[:400]

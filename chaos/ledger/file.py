@@ -1,4 +1,4 @@
-"""The ledger on disk: JSON lines that are only ever added to, on the platter before the fault they speak of.
+"""The ledger on disk: an append-only file of JSON lines, flushed to disk before the fault that a line is about.
 
 A line whose write was cut off by a crash is the last one and has no newline: it never allowed an act, so it is dropped and
 :attr:`Ledger.torn` says so. Anything else that cannot be read is an error: nobody may guess what a ledger said.
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chaos.ledger.record import Entry, Line, Origin, State, decode, digest, encode, now
-from chaos.trouble import LedgerError
-from fixtures.trouble import ApiTrouble
+from chaos.model.errors import LedgerError
+from chaos.model.ledger_lines import Entry, Line, Origin, State, decode, digest, encode, now
+from fixtures.cluster.trouble import ApiTrouble
 
 MODE = 0o600
 
@@ -28,7 +28,7 @@ class Mirroring(Protocol):
         """The first number that no entry of this experiment has had in this run."""
 
     def arm(self, line: Line) -> None:
-        """Keep an armed line. Raises :class:`chaos.trouble.MirrorRefused` when it is not kept for certain."""
+        """Keep an armed line. Raises :class:`chaos.model.errors.MirrorRefused` when it is not kept for certain."""
 
     def mark(self, line: Line) -> None:
         """Keep a later line, or try to: what could not be written goes with the next one."""
@@ -38,7 +38,7 @@ class Mirroring(Protocol):
 
 
 class Vouching(Protocol):
-    """What vouches for entries where no tenant can write: a run's proof, :class:`fixtures.proof.Proof`."""
+    """What proves entries where no tenant can write: a run's proof, :class:`fixtures.ownership.proof.Proof`."""
 
     def vouch(self, digest: str) -> None:
         """Vouch for an entry that is about to be written. Raises ApiTrouble when that could not be written down."""
@@ -127,11 +127,11 @@ class Ledger:
 
     @classmethod
     def in_cluster(cls, known: ExperimentView, mirror: Mirroring, vouching: Vouching | None = None) -> Ledger:
-        """A ledger whose file is on another machine, or lost: what the cluster holds of it, and something vouches for, is all there is."""
+        """A ledger whose file is on another machine, or lost: only what the cluster holds of it, with a proof, is known."""
         return cls(None, None, mirror, known.lines, first=mirror.next_seq(), vouching=vouching)
 
     def absorb(self, known: ExperimentView) -> None:
-        """Take over what the cluster knows and the file does not. Raises :class:`LedgerError` when the two speak of different things."""
+        """Take over what the cluster knows and the file does not. Raises :class:`LedgerError` when the two contradict each other."""
         with self._lock:
             for line in known.lines:
                 entry = line.entry
@@ -201,7 +201,7 @@ class Ledger:
             raise LedgerError(f"nothing in the cluster would vouch for entry {entry.seq}: {trouble.message}") from trouble
 
     def _forget(self) -> bool:
-        """Let nothing vouch for closed entries any more; whether that is so."""
+        """Remove closed entries from the proof; whether that succeeded."""
         closed = {seq for seq, state in self._states.items() if state is State.VERIFIED} - self._forgotten
         if self._vouching is None or not closed:
             return True

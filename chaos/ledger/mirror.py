@@ -1,4 +1,4 @@
-"""The ledger's copy in the cluster, written before the act: optimistic, bounded, and refusing the act when it is not written."""
+"""The ledger's copy in the cluster: bounded, written before the act with optimistic locking; if it cannot be written, no act follows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 
-from chaos import namespaces
-from chaos.ledger.access import accepted, read, uid_of
+from chaos.cluster import namespaces
+from chaos.cluster.requests import accepted, read, uid_of
+from chaos.ledger.config_maps import CLOSED, COMPONENT, LINES, config_map_name, format_ranges, parse_run
 from chaos.ledger.file import ExperimentView
-from chaos.ledger.record import Line, State, encode
-from chaos.ledger.view import CLOSED, COMPONENT, LINES, name_of, ranges, view
-from chaos.trouble import MirrorRefused
-from fixtures import ownership
-from fixtures.cluster import Answer, Cluster
-from fixtures.models import Json
-from fixtures.trouble import ApiTrouble
+from chaos.model.errors import MirrorRefused
+from chaos.model.ledger_lines import Line, State, encode
+from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
 
 MAX_BYTES = 512 << 10
-"""Half of what a ConfigMap may hold."""
+"""Half of what a ConfigMap may hold (docs/facts/kubernetes-limits.md#sizes)."""
 
 ARM_SECONDS = 20.0
 _MARK_SECONDS = 5.0
@@ -36,7 +36,7 @@ class Mirror:
         self._experiment = experiment
         self._uid = uid_of(config_map)
         self._version = str(config_map["metadata"]["resourceVersion"])
-        found = view(config_map).of(experiment)
+        found = parse_run(config_map).of(experiment)
         self._armed = {line.seq: line for line in found.lines if line.entry is not None}
         self._last = {line.seq: line for line in found.lines if line.entry is None}
         self._closed = set(found.closed)
@@ -46,16 +46,16 @@ class Mirror:
 
     @classmethod
     def open(cls, cluster: Cluster, run_id: str, experiment: str, *, seconds: float = ARM_SECONDS) -> Mirror:
-        """The copy of an experiment of a run, created when it is the first. Raises :class:`MirrorRefused` when it cannot be had."""
+        """The copy of an experiment of a run, created when it is the first. Raises :class:`MirrorRefused` when it cannot be created."""
         deadline = time.monotonic() + seconds
         trouble = ApiTrouble("Timeout", "no answer in time")
         for _ in _attempts(deadline):
             try:
                 space = namespaces.ensure_shared(cluster)
-                found = read(cluster, "configmaps", name_of(run_id), space)
+                found = read(cluster, "configmaps", config_map_name(run_id), space)
                 if found is None:
-                    labels = {**ownership.labels(run_id), **COMPONENT}
-                    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name_of(run_id), "labels": labels}}
+                    labels = {**owned.labels(run_id), **COMPONENT}
+                    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": config_map_name(run_id), "labels": labels}}
                     answer = cluster.create("configmaps", body, namespace=space)
                     if answer.reason == "AlreadyExists":
                         continue
@@ -122,7 +122,7 @@ class Mirror:
         lines = [line for seq in sorted(self._armed) for line in (self._armed[seq], self._last.get(seq)) if line is not None]
         return {
             self._experiment + LINES: b"".join(map(encode, lines)).decode(),
-            self._experiment + CLOSED: ranges(self._closed),
+            self._experiment + CLOSED: format_ranges(self._closed),
         }
 
     def _keys(self, config_map: Json) -> dict[str, str]:
@@ -155,14 +155,14 @@ class Mirror:
         return trouble
 
     def _send(self, wanted: dict[str, str], deadline: float) -> Answer:
-        path = self._cluster.path("configmaps", self._space, name_of(self._run_id))
+        path = self._cluster.path("configmaps", self._space, config_map_name(self._run_id))
         body = {"metadata": {"resourceVersion": self._version}, "data": wanted}
         seconds = max(min(_MARK_SECONDS, deadline - time.monotonic()), 0.5)
         return self._cluster.request("PATCH", path, body=body, content_type="application/merge-patch+json", attempts=1, seconds=seconds)
 
     def _read_again(self) -> str:
         """Take over the version that is there. Says so when it is not the one that was written: somebody else is at work on it."""
-        found = read(self._cluster, "configmaps", name_of(self._run_id), self._space)
+        found = read(self._cluster, "configmaps", config_map_name(self._run_id), self._space)
         if found is None or uid_of(found) != self._uid:
             return "it was deleted while the experiment ran"
         now = self._keys(found)

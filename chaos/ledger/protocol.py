@@ -1,4 +1,4 @@
-"""What an undo is: typed arguments, a conditional undo, and a reading back.
+"""The interface of an undo: typed arguments, a conditional undo, and a check that reads back.
 
 An undo restores a value only while it is still the one that was written by the experiment, may be asked for any number of
 times, and gives the server the version it decided on, so that nothing is overwritten that was not seen.
@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from fixtures.cluster import Cluster
+from fixtures.cluster.client import Cluster
 
 
 class Args(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the arguments: identity, prior value, our value. Data that survives JSON."""
+    """Base of an undo's arguments: the object, its prior value, the value that the fault sets. All of it can be written as JSON."""
 
 
 class Undo(Protocol):
@@ -26,8 +26,8 @@ class Undo(Protocol):
     def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
         """Put it back if it is still as the experiment left it. Nothing to do is success.
 
-        ``deadline`` is in monotonic seconds. Raises :class:`fixtures.trouble.ApiTrouble` when the API gave no usable answer (worth
-        another attempt) and :class:`chaos.trouble.UndoRefused` when it must be left as it is.
+        ``deadline`` is in monotonic seconds. Raises :class:`fixtures.cluster.trouble.ApiTrouble` when the API gave no usable answer (worth
+        another attempt) and :class:`chaos.model.errors.UndoRefused` when it must be left as it is.
         """
 
     def verify(self, cluster: Cluster, args: Any, deadline: float) -> str:

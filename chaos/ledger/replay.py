@@ -1,4 +1,4 @@
-"""Put everything back: newest first, as often as it takes, and read back that it is so."""
+"""Replay: undoes all entries of a ledger, newest first, with retries, and verifies each by reading back."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from chaos.bounds import Terms
+from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
-from chaos.ledger.host import HostAction
 from chaos.ledger.protocol import Undo
-from chaos.ledger.record import Entry, State
-from chaos.ledger.undo import arguments
-from chaos.residue import Reason, Residue, residue
-from chaos.trouble import LedgerError, UndoRefused
-from fixtures.cluster import Cluster
-from fixtures.trouble import ApiTrouble
+from chaos.ledger.registry import arguments
+from chaos.ledger.residue import Reason, Residue, residue_of
+from chaos.ledger.undos.host import HostAction
+from chaos.model.errors import LedgerError, UndoRefused
+from chaos.model.ledger_lines import Entry, State
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 
 FIRST_PAUSE = 0.1
 LAST_PAUSE = 5.0
@@ -150,9 +150,9 @@ class _Replay:
 
     def _residue(self, entry: Entry) -> Residue:
         refusal = self._refused[entry.seq]
-        left = residue(entry, refusal.reason, refusal.message, prior=refusal.prior, current=refusal.current)
-        told = {"reason": left.reason.value, "message": left.message, "prior": left.prior, "current": left.current}
-        self._note(entry, State.FAILED, told)
+        left = residue_of(entry, refusal.reason, refusal.message, prior=refusal.prior, current=refusal.current)
+        detail = {"reason": left.reason.value, "message": left.message, "prior": left.prior, "current": left.current}
+        self._note(entry, State.FAILED, detail)
         return left
 
     def _note(self, entry: Entry, state: State, detail: dict[str, str] | None = None) -> None:

@@ -1,0 +1,1 @@
+"""Making a fault, and the pods that an experiment starts for itself."""

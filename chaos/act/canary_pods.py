@@ -1,0 +1,165 @@
+"""Canary pods: the experiment's own device workload, as small and as harmless as a pod can be (restricted Pod Security).
+
+A worker lists its devices and counts a heartbeat in its log, so that anybody can see from outside that it goes on. A probe ends
+well as soon as it has been given a device. Neither needs an account, a volume or the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.model.plan import Plan
+from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, PlanFacts, canary_namespace
+from chaos.observe import dra_inventory
+from chaos.observe.signals.gangs import SIZE_ANNOTATION
+from chaos.observe.signals.podresources import READER
+from chaos.observe.signals.pods import PROBE, WORKER
+from fixtures.kubernetes.models import Json
+from fixtures.ownership.proof import PRIORITY
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.verdict.record import TargetKind
+
+HOSTNAME = "kubernetes.io/hostname"
+LIFETIME_MARGIN = 300
+"""Seconds beyond the experiment's deadline after which a canary is ended without us, by its node or by a controller."""
+
+LISTS_EVERY = 20
+"""Heartbeats between two listings of devices: the tail of a log always holds one."""
+
+
+def worker_script(beat: float) -> str:
+    """Lists the devices, then counts. ``beat``: seconds between counts."""
+    return (
+        "nvidia-smi -L || exit 3; n=0; "
+        f'while true; do n=$((n+1)); echo "beat $n"; '
+        f"if [ $((n % {LISTS_EVERY})) -eq 0 ]; then nvidia-smi -L; fi; sleep {beat:g}; done"
+    )
+
+
+PROBE_SCRIPT = "nvidia-smi -L"
+
+
+def worker(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: str = "", labels: dict[str, str] | None = None) -> Json:
+    """A pod that holds devices until it is deleted, or its time is over."""
+    return _pod(plan, facts, name, worker_script(beat_seconds(plan)), role=WORKER, devices=devices, node=node, labels=labels or {})
+
+
+def probe(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: str = "") -> Json:
+    """A pod that asks for devices, lists them and ends."""
+    return _pod(plan, facts, name, PROBE_SCRIPT, role=PROBE, devices=devices, node=node, labels={})
+
+
+def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
+    """A pod on ``node`` that prints the kubelet's PodResources, one line each time, until it is deleted or its time is over."""
+    script = f"while true; do kubelet-podresources --json; sleep {beat_seconds(plan):g}; done"
+    folder = "/var/lib/kubelet/pod-resources"
+    secrets = {"imagePullSecrets": [{"name": secret} for secret in facts.pull_secrets]} if facts.pull_secrets else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {CANARY_LABEL: READER}},
+        "spec": {
+            **secrets,
+            "nodeName": node,
+            "priorityClassName": priority_class(plan, facts),
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "activeDeadlineSeconds": lifetime(plan),
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "reader",
+                    "image": facts.injector_image,
+                    "command": ["/bin/sh", "-c", script],
+                    "securityContext": {"privileged": True, "runAsUser": 0},  # the socket is root's
+                    "volumeMounts": [{"name": "pod-resources", "mountPath": folder}],
+                }
+            ],
+            "volumes": [{"name": "pod-resources", "hostPath": {"path": folder, "type": "Directory"}}],
+        },
+    }
+
+
+CLAIM = "devices"
+"""What a canary calls its claim."""
+
+
+def claim(facts: PlanFacts, name: str, devices: int) -> Json:
+    """The ResourceClaim of the canary of that name."""
+    exactly = {"deviceClassName": facts.device_class, "allocationMode": "ExactCount", "count": devices}
+    spec = {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}}
+    return {"apiVersion": dra_inventory.API_VERSION, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def gang_member(plan: Plan, facts: PlanFacts, gang: str, index: int, size: int, devices: int) -> Json:
+    """A worker that belongs to a gang; the gang's system adds its marks."""
+    pod = worker(plan, facts, f"{gang}-{index}", devices=devices, labels={GANG_LABEL: gang})
+    pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), SIZE_ANNOTATION: str(size)}
+    return pod
+
+
+def usable_nodes(plan: Plan, facts: PlanFacts, including: str = "") -> list[str]:
+    """Nodes with whole devices that canaries may be on: the untouched one only where there is no other beside ``including``."""
+    names = sorted(facts.free)
+    others = [name for name in names if name != plan.untouched]
+    return others if set(others) - {including} else names
+
+
+def on_nodes(names: list[str]) -> Json:
+    """Affinity to nodes by name."""
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": names}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def priority_class(plan: Plan, facts: PlanFacts) -> str:
+    """The PriorityClass of every pod here: the policy's, or the experiment's own (:func:`own_class`).
+
+    Without one a pod has the cluster's default, which may preempt tenants' pods.
+    """
+    return facts.priority_class or canary_namespace(plan)
+
+
+def own_class(plan: Plan) -> Json:
+    """The experiment's PriorityClass: its pods preempt nobody, and yield to everybody."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": canary_namespace(plan)},
+        "value": PRIORITY,
+        "preemptionPolicy": "Never",
+        "globalDefault": False,
+        "description": "Pods of a chaos experiment: they preempt nothing and yield to everything.",
+    }
+
+
+def lifetime(plan: Plan) -> int:
+    """Seconds after which the cluster ends what the experiment started for itself, even if nobody is left to undo it."""
+    return int(plan.seconds.get("deadline", 600.0)) + LIFETIME_MARGIN
+
+
+def beat_seconds(plan: Plan) -> float:
+    """Seconds between two heartbeats."""
+    return 1.0 if plan.target_kind is TargetKind.LIVE else 0.2
+
+
+def _pod(plan: Plan, facts: PlanFacts, name: str, script: str, *, role: str, devices: int, node: str, labels: dict[str, str]) -> Json:
+    shape = PodShape(
+        name=name,
+        image=facts.image,
+        script=script,
+        resources={} if facts.device_class else {facts.resource: devices},
+        node=node,
+        tolerations=[dict(item) for item in facts.tolerations],
+        run_as_user=facts.user,
+        labels={CANARY_LABEL: role, **labels},
+        pull_secrets=facts.pull_secrets,
+    )
+    pod = probe_pod(shape)
+    spec: dict[str, Any] = pod["spec"]
+    spec["priorityClassName"] = priority_class(plan, facts)
+    if facts.device_class:
+        spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimName": name}]
+        spec["containers"][0]["resources"]["claims"] = [{"name": CLAIM}]
+    spec["activeDeadlineSeconds"] = lifetime(plan)
+    return pod

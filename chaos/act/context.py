@@ -1,0 +1,151 @@
+"""The context in which every fault is made: its undo is written first, it is still allowed, and it is confirmed afterwards.
+
+An experiment's child process opens one :class:`ActivityContext`; its activities find it with :func:`current`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.cluster import namespaces
+from chaos.cluster.rights import Reviewer, Right
+from chaos.ledger.bounds import Terms
+from chaos.ledger.file import Ledger
+from chaos.ledger.protocol import Undo
+from chaos.ledger.registry import REGISTRY
+from chaos.ledger.replay import replay
+from chaos.ledger.residue import Residue
+from chaos.ledger.undos.host import HostAction
+from chaos.model.errors import Aborted
+from chaos.model.ledger_lines import State
+from chaos.model.plan import Plan
+from chaos.safety.abort_flag import AbortFlag
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+
+_current: ContextVar[ActivityContext] = ContextVar("acting")
+
+
+class Fault:
+    """One fault in the making. ``seq`` is its entry in the ledger."""
+
+    def __init__(self, ledger: Ledger, seq: int) -> None:
+        self.seq = seq
+        self.landed = False
+        self._ledger = ledger
+
+    def applied(self, detail: Mapping[str, Any] | None = None) -> None:
+        """The API, or the host, has confirmed the act: what was touched, and what it answered. Never anything secret."""
+        self._ledger.mark(self.seq, State.APPLIED, detail)
+        self.landed = True
+
+
+class ActivityContext:
+    """What an experiment's activities act with. ``allowed`` raises :class:`Aborted` when the Lease is not held or halted.
+
+    ``terms`` bound what may be written down: what could not be carried out later must not be needed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        ledger: Ledger,
+        abort: AbortFlag,
+        *,
+        allowed: Callable[[], None],
+        terms: Terms,
+        proof: Proof | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.ledger = ledger
+        self.abort = abort
+        self._allowed = allowed
+        self._terms = terms
+        self._proof = proof
+        self._reviewer = Reviewer(cluster)
+
+    @property
+    def proof(self) -> Proof:
+        """The proof of what the run creates. Raises :class:`fixtures.ownership.proof.ProofRefused`."""
+        if self._proof is None:
+            self._proof = Proof.open(self.cluster, self.plan.run_id, prefix=CHAOS_PREFIX, renewing=False)
+        return self._proof
+
+    def check(self) -> None:
+        """Whether anything may be done now. Raises ActivityFailed with the reason: the experiment then plays its rollbacks."""
+        try:
+            self.abort.check()
+            if self.plan.expired():
+                raise Aborted(f"the plan expired at {self.plan.expires_at}: what it armed on its targets may have undone itself")
+            self._allowed()
+        except Aborted as reason:
+            self.abort.set(str(reason))
+            raise ActivityFailed(str(reason)) from reason
+
+    @contextmanager
+    def fault(self, undo: str, args: msgspec.Struct) -> Iterator[Fault]:
+        """Arm the undo, then act in the body, then say ``fault.applied(detail)``.
+
+        Raises ActivityFailed when nothing may be done, when the ledger or its mirror cannot hold the undo (the body does not run),
+        and when the body ends without :meth:`Fault.applied`: a fault that did not land is no experiment.
+        """
+        self.check()
+        known = REGISTRY.get(undo)
+        if known is None or not isinstance(args, known.Args):
+            raise ActivityFailed(f"no undo is called {undo!r} with arguments of {type(args).__name__}; nothing was done")
+        if wrong := self._terms.outside(self.ledger.draft(undo, args)):
+            raise ActivityFailed(f"not done, because it would not be undone: {wrong}")
+        self._must_be_undoable(known, args)
+        try:
+            seq = self.ledger.arm(undo, args)
+        except Exception as error:
+            raise ActivityFailed(f"not done, because its undo could not be written down: {error}") from error
+        fault = Fault(self.ledger, seq)
+        yield fault
+        if not fault.landed:
+            raise ActivityFailed(f"{undo}: the fault was not confirmed, so it counts as not landed")
+
+    def _must_be_undoable(self, undo: Undo, args: msgspec.Struct) -> None:
+        """Whether the API server grants every right that undoing these very arguments takes. Raises ActivityFailed."""
+        on_host = isinstance(undo, HostAction)
+        namespace = namespaces.of_run(self.plan.run_id) if on_host else str(getattr(args, "namespace", ""))
+        wanted = [Right.parse(text).inside(namespace) for text in undo.rights(args)]
+        try:
+            denied = self._reviewer.denied(wanted)
+        except ApiTrouble as trouble:
+            raise ActivityFailed(f"not done, because it is not known whether it may be undone: {trouble.message}") from trouble
+        if denied:
+            raise ActivityFailed(f"not done, because it could not be undone; missing rights: {'; '.join(map(str, denied))}")
+
+    def restore(self, seconds: float, *, seqs: Collection[int] | None = None) -> list[Residue]:
+        """Undo what is open (or the entries of ``seqs``) now: the experiment's own way of ending its faults. Returns what remains."""
+        entries = None if seqs is None else [entry for entry in self.ledger.open_entries() if entry.seq in seqs]
+        return replay(self.ledger, self.cluster, time.monotonic() + seconds, terms=self._terms, entries=entries)
+
+    @contextmanager
+    def as_current(self) -> Iterator[ActivityContext]:
+        """Make this the one that :func:`current` gives."""
+        token = _current.set(self)
+        try:
+            yield self
+        finally:
+            _current.reset(token)
+
+
+def current() -> ActivityContext:
+    """The acting of this process. Raises ActivityFailed outside an experiment of ours: activities are no library."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise ActivityFailed("this activity runs inside `gpu-conformance chaos run` or `pytest chaos --chaos` only") from None

@@ -1,0 +1,1 @@
+"""The experiment files: read strictly, listed, selected."""

@@ -1,0 +1,171 @@
+"""Injector pods: short-lived privileged pods that run one host program each. Nothing else acts on a host.
+
+The program and its arguments are the container's command. Where the program is a shell, its script is the suite's own, and names of units
+and devices are checked before they are put into it: nothing a cluster says is ever interpreted.
+
+Unlike canaries, injectors name no PriorityClass. They take nobody's place whatever class the cluster gives them: they are bound by name,
+past the scheduler, which alone preempts by class; a kubelet makes room for system-critical classes only, and those are no cluster's
+default. A class of the run, below everybody's, would make an undo the first to be evicted from a node under pressure, and the pod would
+be refused where that class is gone already: a late `recover` could undo nothing on a host.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from chaos.cluster.requests import accepted, field, uid_of
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+
+HOST = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
+"""Into the namespaces of the host's first process: its files, its systemd, its devices."""
+
+LOG_BYTES = 64 << 10
+POD_SECONDS = 120
+LIMITS = {"cpu": "1", "memory": "512Mi"}
+"""A host program that runs away is ended before it harms who else is on the node."""
+
+COMPONENT = "app.kubernetes.io/component"
+UNPULLED = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+"""Reasons for which a kubelet keeps a container waiting for its image."""
+
+RIGHTS = ("create pods", "get pods", "list pods", "watch pods", "delete pods", "get pods/log")
+
+
+class HostResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a host program ended. ``output`` is what it wrote to either stream, bounded."""
+
+    exit_code: int
+    output: str
+
+
+def injector_pod(
+    *,
+    name: str,
+    node: str,
+    image: str,
+    argv: Sequence[str],
+    run_id: str,
+    seconds: int = POD_SECONDS,
+    pull_secrets: Sequence[str] = (),
+) -> Json:
+    """The pod as JSON. Bound to its node by name, past the scheduler, so that no taint, cordon or full node keeps it away."""
+    container: Json = {
+        "name": "injector",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [*HOST, *argv],
+        "securityContext": {"privileged": True, "runAsUser": 0},
+        "resources": {"limits": dict(LIMITS), "requests": dict.fromkeys(LIMITS, "0")},  # asks for nothing: a full node must take it
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {**owned.labels(run_id), COMPONENT: "injector"}},
+        "spec": {
+            **({"imagePullSecrets": [{"name": secret} for secret in pull_secrets]} if pull_secrets else {}),
+            "nodeName": node,
+            "hostPID": True,
+            "hostNetwork": True,  # a node whose pod network is broken can still be repaired
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": max(seconds, 1),
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        },
+    }
+
+
+def run_on_host(
+    cluster: Cluster,
+    *,
+    namespace: str,
+    node: str,
+    image: str,
+    argv: Sequence[str],
+    run_id: str,
+    deadline: float,
+    seconds: int = POD_SECONDS,
+    name: str = "",
+    pull_secrets: Sequence[str] = (),
+) -> HostResult:
+    """Run one host program on a node and wait for its end until ``deadline`` (monotonic seconds); the pod is deleted by UID.
+
+    A program that fails is a result. Raises :class:`ApiTrouble` when the pod could not be created, did not end in time (its node
+    ends it after ``seconds``) or its log could not be read: then the program may have run.
+    """
+    name = name or f"injector-{secrets.token_hex(4)}"
+    pod = injector_pod(name=name, node=node, image=image, argv=argv, run_id=run_id, seconds=seconds, pull_secrets=pull_secrets)
+    try:
+        created = accepted(cluster.create("pods", pod, namespace=namespace), f"injector pod on {node}").json()
+        finished = _finished(cluster, namespace, name, uid_of(created), deadline)
+        code = field(_status(finished), "state", "terminated", "exitCode")
+        if code is None:
+            raise ApiTrouble(
+                "InjectorFailed", f"injector pod on {node}: {field(finished, 'status', 'reason') or 'ended without an exit code'}"
+            )
+        return HostResult(exit_code=int(code), output=cluster.logs(namespace, name, limit_bytes=LOG_BYTES))
+    finally:
+        _remove(cluster, namespace, name, run_id)
+
+
+def delete_injectors(cluster: Cluster, *, namespace: str, node: str, run_id: str) -> None:
+    """Delete the run's injector pods on a node, by UID: one that has not started yet would act after its fault was undone.
+
+    Raises :class:`ApiTrouble`.
+    """
+    query = {"labelSelector": f"{owned.RUN_LABEL}={run_id},{COMPONENT}=injector", "fieldSelector": f"spec.nodeName={node}"}
+    answer = cluster.request("GET", cluster.path("pods", namespace), query=query)
+    if answer.status == 404:
+        return
+    for pod in accepted(answer, f"list injector pods on {node}").json().get("items") or ():
+        gone = cluster.delete("pods", str(pod["metadata"]["name"]), namespace, uid=uid_of(pod), grace_seconds=0)
+        if gone.status not in (404, 409):
+            accepted(gone, f"delete injector pod {pod['metadata']['name']}")
+
+
+def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: float) -> Json:
+    pod: Json | None = None
+    with Observation(cluster, "pods", namespace, fields=f"metadata.name={name}") as observation:
+        for objects in observation.until(deadline):
+            pod = objects.get(f"{namespace}/{name}")
+            if pod is None or uid_of(pod) != uid:
+                raise ApiTrouble("InjectorGone", f"injector pod {namespace}/{name} was deleted by somebody else")
+            if field(pod, "status", "phase") in ("Succeeded", "Failed"):
+                return pod
+    waiting = field(_status(pod), "state", "waiting", "reason") or field(pod, "status", "phase") or "unknown"
+    text = f"injector pod {namespace}/{name} did not end in time ({waiting})"
+    raise ApiTrouble("Timeout", text + (_unpulled(pod, namespace) if waiting in UNPULLED else ""))
+
+
+def _unpulled(pod: Json | None, namespace: str) -> str:
+    """What to do about an image that cannot be pulled. Secrets are never copied: no account of ours may read one."""
+    names = ", ".join(str(item.get("name")) for item in field(pod, "spec", "imagePullSecrets") or ())
+    if not names:
+        return ": its image could not be pulled; expected one that the node can pull, or its Secrets in probes.pullSecrets"
+    return (
+        f": its image could not be pulled; expected Secrets {names} in namespace {namespace}, which something in the cluster must put there"
+    )
+
+
+def _status(pod: Json | None) -> Json:
+    statuses = field(pod, "status", "containerStatuses") or ()
+    return statuses[0] if statuses else {}
+
+
+def _remove(cluster: Cluster, namespace: str, name: str, run_id: str) -> None:
+    """Delete the pod; what the API refuses now goes with the run's namespace."""
+    try:
+        found = cluster.find("pods", name, namespace, labels=f"{owned.RUN_LABEL}={run_id}")
+        if found is not None:
+            cluster.delete("pods", name, namespace, uid=uid_of(found), grace_seconds=0)
+    except ApiTrouble:
+        return

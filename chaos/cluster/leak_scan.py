@@ -1,0 +1,131 @@
+"""Leak scan: all that experiments could have changed in a cluster as a flat mapping, to compare before and after.
+
+Left out is what changes by itself: versions, heartbeats, conditions, UIDs and names of pods, timestamps that a restarted labeller writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from chaos.cluster.requests import accepted, field
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.quantity import QuantityError, canonical
+from fixtures.ownership import owned
+
+VOLATILE_LABELS = ("nvidia.com/gfd.timestamp",)
+VOLATILE_ANNOTATIONS = (
+    "node.alpha.kubernetes.io/ttl",
+    "volumes.kubernetes.io/",
+    "csi.volume.kubernetes.io/",
+    "management.cattle.io/",
+    "kubeadm.alpha.kubernetes.io/",
+    "update.k8s.io/",
+)
+"""Prefixes of annotations that controllers write at their own pace."""
+
+SCALED = ("apps/deployments", "apps/statefulsets", "apps/daemonsets")
+OWNED = (
+    "namespaces",
+    "pods",
+    "configmaps",
+    "services",
+    "policy/poddisruptionbudgets",
+    "batch/jobs",
+    "scheduling.k8s.io/priorityclasses",
+    "coordination.k8s.io/leases",
+)
+"""Kinds in which something of the suite could be left."""
+
+_PAGE = 500
+
+
+class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
+    """``values`` by what they belong to: ``node gpu-1 label a`` → ``b``."""
+
+    values: dict[str, str]
+
+    def differences(self, later: Fingerprint) -> list[str]:
+        """What a later moment shows otherwise, a line each."""
+        names = sorted({*self.values, *later.values})
+        return [
+            f"{name}: {_shown(self.values.get(name))} → {_shown(later.values.get(name))}"
+            for name in names
+            if self.values.get(name) != later.values.get(name)
+        ]
+
+
+def scan(cluster: Cluster, *, ignore: Iterable[str] = ()) -> Fingerprint:
+    """The fingerprint now. ``ignore``: namespaces whose objects are not looked at. Raises ApiTrouble when a list is refused."""
+    ignored = frozenset(ignore)
+    values: dict[str, str] = {}
+    for node in _items(cluster, "nodes"):
+        values |= dict(_node(node))
+    for key in SCALED:
+        for obj in _items(cluster, key):
+            values |= dict(_workload(key, obj))
+    selector = f"{owned.MANAGED_BY}={owned.SUITE}"
+    for key in OWNED:
+        for obj in _items(cluster, key, selector):
+            namespace = str(field(obj, "metadata", "namespace") or "")
+            if namespace not in ignored and str(field(obj, "metadata", "name")) not in ignored:
+                values[f"left by the suite: {key} {namespace + '/' if namespace else ''}{field(obj, 'metadata', 'name')}"] = "there"
+    return Fingerprint(values=values)
+
+
+def _node(node: Json) -> Iterator[tuple[str, str]]:
+    where = f"node {field(node, 'metadata', 'name')}"
+    yield where, "there"
+    yield f"{where} unschedulable", str(bool(field(node, "spec", "unschedulable"))).lower()
+    for key, value in (field(node, "metadata", "labels") or {}).items():
+        if key not in VOLATILE_LABELS:
+            yield f"{where} label {key}", str(value)
+    for key, value in (field(node, "metadata", "annotations") or {}).items():
+        if not key.startswith(VOLATILE_ANNOTATIONS):
+            yield f"{where} annotation {key}", str(value)
+    for taint in field(node, "spec", "taints") or ():
+        yield f"{where} taint {taint.get('key')}:{taint.get('effect')}", str(taint.get("value") or "")
+    for amounts in ("capacity", "allocatable"):
+        for name, amount in (field(node, "status", amounts) or {}).items():
+            yield f"{where} {amounts} {name}", _canonical(amount)
+
+
+def _canonical(amount: object) -> str:
+    """One spelling of a quantity: the API server keeps what a kubelet wrote until somebody writes it again (2Gi, 2048Mi)."""
+    try:
+        return canonical(str(amount))
+    except QuantityError:
+        return str(amount)
+
+
+def _workload(key: str, obj: Json) -> Iterator[tuple[str, str]]:
+    where = f"{key} {field(obj, 'metadata', 'namespace')}/{field(obj, 'metadata', 'name')}"
+    yield where, "there"
+    if (replicas := field(obj, "spec", "replicas")) is not None:
+        yield f"{where} replicas", str(replicas)
+    ready = field(obj, "status", "numberReady") if key == "apps/daemonsets" else field(obj, "status", "readyReplicas")
+    yield f"{where} ready", str(ready or 0)
+
+
+def _items(cluster: Cluster, key: str, selector: str = "") -> Iterator[Json]:
+    token = ""
+    while True:
+        query = {"limit": str(_PAGE), **({"labelSelector": selector} if selector else {}), **({"continue": token} if token else {})}
+        answer = cluster.request("GET", cluster.path(key), query=query)
+        if answer.status == 404:
+            return
+        document = accepted(answer, f"list {key}").json()
+        yield from document.get("items") or ()
+        token = str((document.get("metadata") or {}).get("continue") or "")
+        if not token:
+            return
+
+
+def _shown(value: str | None) -> str:
+    return "absent" if value is None else repr(value)
+
+
+READS = tuple(f"list {key}" for key in ("nodes", *SCALED, *OWNED))
+"""Rights that it takes."""

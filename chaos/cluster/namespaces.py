@@ -1,0 +1,262 @@
+"""The two namespaces of chaos: one of each run for its pods, and one that all runs share for Lease and ledgers.
+
+A tenant may create a namespace of any name and label. So a namespace counts only when its creation by a run is proven
+(:mod:`fixtures.ownership.proof`): whatever is put into another one could be read, changed and entered by whoever made it. The
+shared one has a proof of its own, the PriorityClass :data:`ANCHOR`, which also says what it is called: where somebody has
+taken its usual name, it has another, and nobody is kept from working.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+
+from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.rights import Reviewer, Right
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+from fixtures.ownership.leftovers import find_leftovers
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
+from fixtures.ownership.read_proofs import read_proofs
+from fixtures.probes import namespace_limits
+from fixtures.text.sentences import plain
+
+SHARED = "gpu-conformance-chaos"
+"""Lease and ledgers. It carries no run's label: cleaning up after a run must not take another run's ledger along."""
+
+SHARING = "shared"
+"""The run id under which the shared namespace is proven. No run has it."""
+
+ANCHOR = f"{CHAOS_PREFIX}-{SHARING}"
+"""The PriorityClass that proves the shared namespace."""
+
+GONE_SECONDS = 60.0
+
+PODS = 100
+"""Pods at a time in a namespace of a run of experiments."""
+
+RIGHTS = (f"create {namespace_limits.NETWORK_POLICIES}", f"create {namespace_limits.QUOTAS}")
+"""What bounding a namespace takes; its removal takes them along."""
+
+_KEY = "namespaces"
+_ADMINISTRATORS = "administrators-namespaces"
+"""Key in the proof of a namespace that an administrator made, and that the policy names by UID: it is used, and never removed."""
+
+_KEPT = ("create configmaps", "patch configmaps", "create coordination.k8s.io/leases", "patch coordination.k8s.io/leases")
+_AGREE_SECONDS = 10.0
+_MESHES_OUT: Json = {"istio-injection": "disabled"}
+
+
+def of_run(run_id: str) -> str:
+    """Name of the run's own namespace, for injector and canary pods."""
+    return f"{SHARED}-{run_id}"
+
+
+# -- the shared one --------------------------------------------------------------------------------------
+
+
+def find_shared(cluster: Cluster) -> str:
+    """Name of the shared namespace; empty when none is there that is proven to be ours. Raises ApiTrouble."""
+    anchor = read_proofs(cluster, SHARING).get(SHARING)
+    return _found(cluster, anchor)[0] if anchor is not None else ""
+
+
+def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
+    """The shared namespace, created unless it is there; its name.
+
+    ``administrators`` is the UID of a namespace of the usual name that an administrator has made (``chaos.namespaceUid``). Somebody
+    else's is left as it is. Raises ApiTrouble when none can be had.
+    """
+    anchor = _anchor(cluster)
+    deadline = time.monotonic() + GONE_SECONDS
+    while True:
+        name, going = _found(cluster, anchor.view)
+        if name and not going:
+            return name
+        if name:
+            _await_gone(cluster, name)
+            continue
+        usual = read(cluster, _KEY, SHARED)
+        if usual is not None and administrators and uid_of(usual) == administrators:
+            anchor.created(_ADMINISTRATORS, SHARED, administrators)
+            return SHARED
+        wanted = SHARED if usual is None else f"{SHARED}-{SHARING}-{secrets.token_hex(4)}"
+        if wanted != SHARED and _announced(anchor.view):
+            threading.Event().wait(0.2)  # another run is making one
+            if time.monotonic() < deadline - GONE_SECONDS + _AGREE_SECONDS:
+                anchor = _anchor(cluster)
+                continue
+        if usual is not None and (denied := Reviewer(cluster).denied([Right.parse(f"{text} in {wanted}") for text in _KEPT])):
+            text = f"namespace {SHARED} (UID {uid_of(usual)}) is not known to be ours, and this account may not {denied[0].verb} "
+            text += f"{denied[0].key} in another; where an administrator made it, name it in chaos.namespaceUid"
+            anchor.close()
+            raise ApiTrouble("Forbidden", text)
+        labels = {owned.MANAGED_BY: owned.SUITE, **_security("restricted")}
+        if _created(cluster, anchor, wanted, labels):
+            return wanted
+        if time.monotonic() > deadline:
+            raise ApiTrouble("AlreadyExists", f"namespace {SHARED} is somebody else's, and no other could be made")
+        anchor = _anchor(cluster)
+
+
+def remove_shared(cluster: Cluster) -> bool:
+    """Remove the shared namespace if a run created it, and its proof; whether it had to be removed. Raises ApiTrouble.
+
+    An administrator's stays, and is forgotten.
+    """
+    view = read_proofs(cluster, SHARING).get(SHARING)
+    if view is None:
+        return False
+    name, _ = _found(cluster, view)
+    found = read(cluster, _KEY, name) if name else None
+    ours = found is not None and view.created_this(_KEY, found)
+    if ours and owned.ask_deletion(cluster, _KEY, name, "", uid_of(found)):
+        _await_gone(cluster, name)
+    anchor = _anchor(cluster)
+    created = anchor.view.created
+    anchor.removed({uid for key, name, uid in created if key == _ADMINISTRATORS or uid_of(read(cluster, _KEY, name)) != uid})
+    for key, name in anchor.view.names:
+        if key == _KEY and read(cluster, key, name) is None:
+            anchor.not_there(key, name)
+    anchor.close()
+    return ours
+
+
+def foreign_namespace(cluster: Cluster) -> str:
+    """What is said of a namespace of the usual name whose creation nothing proves; empty when there is none. Raises ApiTrouble."""
+    found = read(cluster, _KEY, SHARED)
+    if found is None or find_shared(cluster) == SHARED:
+        return ""
+    text = f"namespace {SHARED} (UID {plain(uid_of(found))}) was made by somebody else: nothing in it counts"
+    return f"{text}; where an administrator made it, the policy says so (chaos.namespaceUid)"
+
+
+def _anchor(cluster: Cluster) -> Proof:
+    return Proof.open(cluster, SHARING, prefix=CHAOS_PREFIX, renewing=False)
+
+
+def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
+    """Name of the namespace that the anchor proves, and whether it is being deleted."""
+    for key, name in view.names:
+        found = read(cluster, _KEY, name)
+        if found is None:
+            continue
+        administrators = key == _ADMINISTRATORS and view.created_here(key, name, uid_of(found))
+        if administrators or view.created_this(_KEY, found):
+            return name, bool(field(found, "metadata", "deletionTimestamp"))
+    return "", False
+
+
+def _announced(view: ProofView) -> bool:
+    """Whether somebody has announced another namespace than the usual one."""
+    return any(key == _KEY and name != SHARED for key, name in view.names)
+
+
+# -- a run's own -------------------------------------------------------------------------------------------
+
+
+def uid_of_shared(cluster: Cluster) -> str:
+    """UID of the shared namespace, empty when there is none. Raises ApiTrouble."""
+    found = read(cluster, "namespaces", SHARED)
+    return "" if found is None else uid_of(found)
+
+
+def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undoing: bool = False) -> str:
+    """The run's own namespace; its name.
+
+    Raises ApiTrouble when it cannot be had, and when one of that name is not proven to be the run's: nothing is put into it, and it
+    stays as it is. One that cannot be bounded is used only for ``undoing``.
+    """
+    name = of_run(run_id)
+    found = _present(cluster, name)
+    if found is None:
+        proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        labels = {**owned.labels(run_id), **_MESHES_OUT, **_security(level)}
+        if not _created(cluster, proof, name, labels):
+            raise _not_own(name, run_id)
+    else:
+        require_own(cluster, found, run_id)
+    limit(cluster, name, run_id, namespace_limits.quota(PODS, {}), needed=not undoing)
+    return name
+
+
+def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
+    """Raises ApiTrouble for a namespace of which the run's proof does not say that the run created it: its labels say nothing."""
+    view = read_proofs(cluster, run_id).get(run_id)
+    if view is None or not view.created_this("namespaces", found):
+        raise _not_own(str(field(found, "metadata", "name")), run_id)
+
+
+def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:
+    """Close a namespace of the run to all traffic, and bound what it may hold. Raises ApiTrouble when that is refused and ``needed``."""
+    for key, obj in ((namespace_limits.NETWORK_POLICIES, namespace_limits.closed()), (namespace_limits.QUOTAS, quota)):
+        wanted = {**obj, "metadata": {**obj["metadata"], "labels": owned.labels(run_id)}}
+        answer = cluster.create(key, wanted, namespace=namespace)
+        if needed and answer.status != 409:  # it is the run's own namespace
+            accepted(answer, f"create {key} in namespace {namespace}")
+
+
+def _not_own(name: str, run_id: str) -> ApiTrouble:
+    why = "it is left as it is, and nothing is put into it"
+    return ApiTrouble("AlreadyExists", f"namespace {name} is there, and not proven to be of run {run_id}: {why}")
+
+
+def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) -> list[owned.Leftover]:
+    """Remove what the run created cluster-wide, as its proof knows it, its namespaces with all that is in them; what is still there.
+
+    Its proof stays, which vouches for what could not be undone, and no longer for what is gone.
+    """
+    views = read_proofs(cluster, run_id)
+    found = find_leftovers(cluster, views, run_id)
+    left = owned.remove(cluster, list(found.objects), seconds=seconds)
+    if any(view.has_class(CHAOS_PREFIX) for view in views.values()):
+        proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        proof.settle({(item.key, item.name) for item in left})
+    return left
+
+
+def is_own(cluster: Cluster, run_id: str) -> bool:
+    """Whether the run's namespace is there, and proven to be the run's. Raises ApiTrouble."""
+    found = read(cluster, _KEY, of_run(run_id))
+    view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
+    return found is not None and view is not None and view.created_this(_KEY, found)
+
+
+# -- making them -----------------------------------------------------------------------------------------
+
+
+def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> bool:
+    """Create a namespace that the proof knows of first; False when somebody else's has the name. Raises ApiTrouble."""
+    metadata = {"name": name, "labels": labels, "annotations": proof.will_create(_KEY, name)}
+    answer = cluster.create(_KEY, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    if proof.confirm(_KEY, name, answer):
+        return True
+    if answer.status != 409:
+        accepted(answer, f"create namespace {name}")
+    return False
+
+
+def _present(cluster: Cluster, name: str) -> Json | None:
+    """The namespace, or None; one that is on its way out is waited for. Raises ApiTrouble."""
+    found = read(cluster, "namespaces", name)
+    if found is None or not field(found, "metadata", "deletionTimestamp"):
+        return found
+    _await_gone(cluster, name)
+    return None
+
+
+def _await_gone(cluster: Cluster, name: str) -> None:
+    with Observation(cluster, _KEY, fields=f"metadata.name={name}") as observation:
+        for objects in observation.until(time.monotonic() + GONE_SECONDS):
+            if not objects:
+                return
+    raise ApiTrouble("Terminating", f"namespace {name} is still being deleted after {GONE_SECONDS:g} s")
+
+
+def _security(level: str) -> dict[str, str]:
+    return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "audit", "warn")}

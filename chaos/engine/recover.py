@@ -1,0 +1,359 @@
+"""``chaos recover``: undoes what runs have left, from any machine, by the cluster's copy of the ledgers, by files, or by both.
+
+``halt`` and ``status`` are here too: what a person reaches for when something has gone wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from chaos.cluster import namespaces
+from chaos.ledger import authentic, config_maps
+from chaos.ledger.bounds import Terms
+from chaos.ledger.file import ExperimentView, Ledger
+from chaos.ledger.mirror import Mirror
+from chaos.ledger.replay import replay
+from chaos.ledger.residue import Residue, entry_words
+from chaos.model.errors import LedgerError
+from chaos.model.ledger_lines import Entry, State
+from chaos.model.plan import Plan
+from chaos.safety.lease import LeaseView, halt, read_lease
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.verdict.artefacts import MAX_FILE, PLAN
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.ownership.leftovers import find_leftovers
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
+from fixtures.ownership.read_proofs import read_folder, read_proofs
+from fixtures.system import private_files
+from fixtures.text.sentences import plain
+
+LEDGER_NAME = "ledger.jsonl"
+RECOVER_SECONDS = 600.0
+MAX_PLAN = 8 << 20
+
+__all__ = ["RecoveryResult", "Status", "accepted_entry", "halt", "recover", "status"]
+
+
+class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What recovering did. ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash;
+
+    ``elsewhere``: ledgers of other clusters, left alone; ``unreadable``: what is wrong with ledgers that cannot be read, of which
+    nothing is guessed; ``leftovers``: objects of the runs that are still there; ``forged``: what looks like a ledger and nothing
+    vouches for, which was not carried out.
+    """
+
+    runs: tuple[str, ...] = ()
+    restored: int = 0
+    residue: tuple[Residue, ...] = ()
+    torn: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything is known to be as it was."""
+        return not self.residue and not self.unreadable and not self.leftovers
+
+
+def accepted_entry(text: str) -> tuple[str, str, int]:
+    """Read ``RUN/EXPERIMENT/NUMBER``. Raises ValueError for anything else."""
+    run_id, _, rest = text.partition("/")
+    experiment, _, number = rest.partition("/")
+    if not owned.is_run_id(run_id) or not experiment or not number.isdecimal():
+        raise ValueError(f"{text!r}: expected RUN/EXPERIMENT/NUMBER, as `chaos status` names an open entry")
+    return run_id, experiment, int(number)
+
+
+class _LedgerCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """One experiment of one run: what a file says, and what the cluster knows."""
+
+    run_id: str
+    experiment: str
+    path: Path | None = None
+    known: ExperimentView | None = None
+
+
+def recover(
+    cluster: Cluster,
+    folder: Path | None = None,
+    *,
+    run_id: str = "",
+    terms: Terms,
+    seconds: float = RECOVER_SECONDS,
+    accept: Collection[tuple[str, str, int]] = (),
+) -> RecoveryResult:
+    """Undo and verify every open entry of the cluster's ledgers and of those under ``folder`` (or of one run), then tidy up.
+
+    Takes the Lease first, so that no run acts meanwhile; a halt does not keep it from working, and stays. ``accept`` names entries
+    (run, experiment, number) that somebody has looked at and wants as they are: they are closed without undoing. Safe to repeat.
+    An entry that is not within ``terms`` is not carried out. One ledger that cannot be read does not keep the others from being undone.
+
+    Raises :class:`chaos.model.errors.LeaseRefused` while a run is alive, :class:`LedgerError` when two files claim to be the same ledger,
+    ApiTrouble.
+    """
+    deadline = time.monotonic() + seconds
+    here = cluster_uid(cluster)
+    files, found = _files(folder, here)
+    proofs, wrong = read_folder(folder) if folder else ({}, [])
+    found.unreadable += wrong
+    lease = LeaseKeeper(cluster, f"recover-{run_id or owned.new_run_id()}", lambda reason: None, administrators=terms.administrators)
+    lease.acquire(recovering=True)
+    try:
+        ledgers = authentic.read_ledgers(cluster, proofs)
+        known = [*ledgers.runs]
+        foreign = [run for run in known if any(entry.cluster_uid != here for entry in run.open_entries)]
+        known = [run for run in known if run not in foreign]  # restored from another cluster's backup: its objects are not these
+        found.unreadable += [
+            f"ConfigMap {config_maps.config_map_name(run.run_id)} is of another cluster; delete it by hand" for run in foreign
+        ]
+        found.unreadable += ledgers.unreadable
+        ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
+        books = _Proofs(cluster, ledgers.proofs)
+        restored, left = 0, []
+        for copies in ledgers_found:
+            try:
+                done, remaining = _recover_one(cluster, copies, deadline, accept, books, terms)
+            except LedgerError as error:
+                found.unreadable.append(str(error))
+                continue
+            restored += done
+            left += remaining
+        held = ledgers.whole | {copies.run_id for copies in ledgers_found if copies.path is not None}
+        found.unreadable += [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in held and run_id in ("", run)]
+        ended = [run for run in books.ended if run not in ledgers.lost]
+        seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, run_id]
+        runs = tuple(dict.fromkeys(run for run in seen if run and run_id in ("", run)))
+        clean = [run for run in runs if not any(one.run_id == run for one in left)]
+        leftovers = [str(item) for run in clean for item in namespaces.remove_run(cluster, run)]
+        for run in clean:
+            books.close(run, ledgers.lost.get(run, frozenset()) if run in held else frozenset())
+    except BaseException:
+        lease.abandon()
+        raise
+    lease.release()
+    return RecoveryResult(
+        runs=runs,
+        restored=restored,
+        residue=tuple(left),
+        torn=tuple(found.torn),
+        elsewhere=tuple(found.elsewhere),
+        unreadable=tuple(found.unreadable),
+        leftovers=tuple(leftovers),
+        forged=ledgers.forged,
+    )
+
+
+def _lost(run_id: str, count: int) -> str:
+    return f"run {run_id}: {count} changes are open, and the cluster does not hold what they were: name the run's folder with --folder"
+
+
+def preview(
+    cluster: Cluster,
+    folder: Path | None = None,
+    *,
+    run_id: str = "",
+    terms: Terms,
+    accept: Collection[tuple[str, str, int]] = (),
+) -> tuple[list[str], RecoveryResult]:
+    """What :func:`recover` would do, a line each, and what there is to say where that is nothing. Touches nothing. Raises as it does."""
+    here = cluster_uid(cluster)
+    files, found = _files(folder, here)
+    proofs, wrong = read_folder(folder) if folder else ({}, [])
+    ledgers = authentic.read_ledgers(cluster, proofs)
+    known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
+    lines = []
+    ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
+    for copies in ledgers_found:
+        opened = {entry.seq: entry for entry in (copies.known.open_entries if copies.known else ())}
+        if copies.path is not None:
+            opened |= {entry.seq: entry for entry in Ledger.open(copies.path).open_entries()}
+        lines += [_would(entry, accept, _planned(terms, copies)) for _, entry in sorted(opened.items(), reverse=True)]
+    books = _Proofs(cluster, ledgers.proofs)
+    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *((run_id,) if run_id else ())])
+    for run in filter(lambda run: run_id in ("", run), runs):
+        left = find_leftovers(cluster, ledgers.proofs, run)
+        lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
+    lost_lines = [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in ledgers.whole and run_id in ("", run)]
+    return lines, RecoveryResult(
+        torn=tuple(found.torn),
+        elsewhere=tuple(found.elsewhere),
+        unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *lost_lines),
+        forged=ledgers.forged,
+    )
+
+
+def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms) -> str:
+    if (entry.run_id, entry.experiment, entry.seq) in accept:
+        return f"close as it is: {entry_words(entry)}"
+    if wrong := terms.outside(entry):
+        return plain(f"leave, and tell: entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo}): {wrong}")
+    return f"put back: {entry_words(entry)}"
+
+
+class _Proofs:
+    """Proofs of the runs that are recovered, in their place."""
+
+    def __init__(self, cluster: Cluster, views: Mapping[str, ProofView]) -> None:
+        self._cluster = cluster
+        self._views = views
+        self._proofs: dict[str, Proof] = {}
+
+    @property
+    def ended(self) -> list[str]:
+        """Runs of chaos whose processes are known to have ended."""
+        known = [view for run_id, view in self._views.items() if view.has_class(CHAOS_PREFIX) and run_id != namespaces.SHARING]
+        return [view.run_id for view in known if view.alive() is False]
+
+    def of(self, run_id: str) -> Proof | None:
+        """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""
+        view = self._views.get(run_id)
+        if run_id not in self._proofs and view is not None and view.has_class(CHAOS_PREFIX):
+            self._proofs[run_id] = Proof.open(self._cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
+        return self._proofs.get(run_id)
+
+    def close(self, run_id: str, unwritten: Collection[str]) -> None:
+        """Forget entries that were never written anywhere, so never allowed an act, and remove the proof when it is empty."""
+        self._views = {**self._views, **read_proofs(self._cluster, run_id)}  # a namespace may have been made for an undo
+        if (proof := self.of(run_id)) is not None:
+            proof.forget(unwritten)
+            proof.close()
+
+
+class _Found(msgspec.Struct):
+    """What is to be said of files."""
+
+    torn: list[str] = []
+    elsewhere: list[str] = []
+    unreadable: list[str] = []
+
+
+def _files(folder: Path | None, here: str) -> tuple[dict[tuple[str, str], Path], _Found]:
+    """Ledgers under a folder by run and experiment. Those of other clusters are left alone; empty ones say nothing."""
+    files: dict[tuple[str, str], Path] = {}
+    found = _Found()
+    for path in sorted(folder.rglob(LEDGER_NAME)) if folder else ():
+        try:
+            private_files.read_own(path, MAX_FILE)
+            ledger = Ledger.open(path)
+        except OSError as error:
+            found.unreadable.append(f"ledger {path}: {error}")
+            continue
+        except LedgerError as error:
+            found.unreadable.append(str(error))
+            continue
+        if ledger.torn:
+            found.torn.append(str(path))
+        if ledger.origin is None:
+            continue
+        if ledger.origin.cluster_uid != here:
+            found.elsewhere.append(str(path))
+            continue
+        key = (ledger.origin.run_id, ledger.origin.experiment)
+        if key in files:
+            raise LedgerError(f"{path} and {files[key]} are both of experiment {key[1]} of run {key[0]}; expected one of them")
+        files[key] = path
+    return files, found
+
+
+def _ledger_copies(files: dict[tuple[str, str], Path], runs: Iterable[config_maps.RunView]) -> list[_LedgerCopies]:
+    """Each experiment once, newest run first."""
+    known = {(run.run_id, item.experiment): item for run in runs for item in run.experiments}
+    keys = sorted({*files, *known}, reverse=True)
+    return [_LedgerCopies(run_id=key[0], experiment=key[1], path=files.get(key), known=known.get(key)) for key in keys]
+
+
+def _recover_one(
+    cluster: Cluster, copies: _LedgerCopies, deadline: float, accept: Collection[tuple[str, str, int]], proofs: _Proofs, terms: Terms
+) -> tuple[int, list[Residue]]:
+    """How many entries were closed, and what remains, of one experiment."""
+    ledger = Ledger.open(copies.path) if copies.path else None
+    if (ledger is None or not ledger.open_entries()) and not (copies.known and copies.known.open_entries):
+        return 0, []
+    try:
+        mirror = Mirror.open(cluster, copies.run_id, copies.experiment)
+    except LedgerError:
+        mirror = None  # file and proof are enough to undo by, and to tell that it is done
+    if copies.path is not None:
+        ledger = Ledger.open(copies.path, mirror, proofs.of(copies.run_id))
+        if copies.known is not None:
+            ledger.absorb(copies.known)
+    else:
+        if mirror is None or copies.known is None:
+            raise LedgerError(f"ledger of {copies.experiment} of run {copies.run_id}: neither a file nor a copy in the cluster")
+        ledger = Ledger.in_cluster(copies.known, mirror, proofs.of(copies.run_id))
+    return _replay(cluster, ledger, copies, deadline, accept, _planned(terms, copies))
+
+
+def _replay(
+    cluster: Cluster, ledger: Ledger, copies: _LedgerCopies, deadline: float, accept: Collection[tuple[str, str, int]], terms: Terms
+) -> tuple[int, list[Residue]]:
+    opened = ledger.open_entries()
+    for entry in opened:
+        if (copies.run_id, copies.experiment, entry.seq) in accept:
+            ledger.mark(entry.seq, State.VERIFIED, {"accepted": "as it is"})
+    remaining = replay(ledger, cluster, deadline, terms=terms)
+    return len(opened) - len(remaining), remaining
+
+
+def _planned(terms: Terms, copies: _LedgerCopies) -> Terms:
+    """The terms, with the nodes of the plan where the run's folder has it."""
+    if copies.path is None:
+        return terms
+    try:
+        plan = msgspec.json.decode(private_files.read_own(copies.path.with_name(PLAN), MAX_PLAN), type=Plan)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return terms
+    return terms.planned(copies.experiment, plan.nodes) if (plan.run_id, plan.experiment) == (copies.run_id, copies.experiment) else terms
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes on in a cluster: who holds the Lease since when, whether it is halted, and what is open.
+
+    ``lost``: lines about open entries whose words cannot be read. ``forged``: lines about ledgers without a proof, which are no obstacle.
+    """
+
+    holder: str = ""
+    age_seconds: float | None = None
+    expired: bool = False
+    halted: str = ""
+    open_entries: tuple[Entry, ...] = ()
+    lost: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        holder = f"held by {self.holder}" if self.holder else "nobody holds the Lease"
+        if self.holder and self.age_seconds is not None:
+            holder += f", renewed {self.age_seconds:.0f} s ago" + (" (expired)" if self.expired else "")
+        halted = [f"halted by {self.halted}"] if self.halted else []
+        opened = [f"{len(self.open_entries)} open entries", *(f"  {entry_words(entry)}" for entry in self.open_entries)]
+        return [holder, *halted, *opened, *self.lost, *self.forged]
+
+
+def status(cluster: Cluster, *, moment: datetime | None = None) -> Status:
+    """Look, and touch nothing. Raises ApiTrouble."""
+    lease: LeaseView | None = read_lease(cluster)
+    ledgers = authentic.read_ledgers(cluster)
+    age = lease.age(moment) if lease else None
+    return Status(
+        holder=lease.identity if lease else "",
+        age_seconds=age.total_seconds() if age else None,
+        expired=bool(lease and age and age.total_seconds() > lease.seconds),
+        halted=lease.halted if lease else "",
+        open_entries=tuple(ledgers.open_entries),
+        lost=(*(_lost(run, len(lost)) for run, lost in ledgers.lost.items()), *ledgers.unreadable),
+        forged=ledgers.forged,
+        runs=tuple(run.run_id for run in ledgers.runs),
+    )

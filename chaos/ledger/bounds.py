@@ -1,0 +1,198 @@
+"""The bounds of an experiment's ledger: registered undos, on objects that the experiment's document lets it touch.
+
+An entry that something vouches for is still held against this, when it is armed and before it is carried out: whatever wrote it, it
+cannot reach further than the experiment could.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from chaos.cluster import namespaces
+from chaos.ledger.registry import arguments
+from chaos.ledger.undos.agents import RestartedArgs
+from chaos.ledger.undos.environment import EnvArgs
+from chaos.ledger.undos.host import HostAction, KubeletArgs, Means
+from chaos.ledger.undos.nodes import NodeArgs, ValueArgs
+from chaos.ledger.undos.objects import AbsentArgs, PresentArgs
+from chaos.model.errors import LedgerError
+from chaos.model.experiment import Experiment
+from chaos.model.ledger_lines import Entry
+from chaos.model.plan_facts import CANARIES, OPT_OUT
+from conformance.policy.model import Policy
+from fixtures.cluster import kinds
+from fixtures.ownership.owned import PRIORITY_CLASSES
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_NAMED = ("name", "namespace", "node", "owner", "owner_name", "container")
+"""Arguments that are names of objects, and become part of a path."""
+
+_PREPARES: Mapping[str, frozenset[str]] = {
+    "opt_out": frozenset({"node.labels", "node.cleared"}),
+    "configure_plugin": frozenset({"workload.env", "agent.restarted"}),
+    "reset_gpu": frozenset({"host.persistence"}),
+}
+"""Undos that functions of the activities arm beside those that an experiment declares."""
+
+WORKLOAD_KINDS: Mapping[str, tuple[str, ...]] = {
+    "start_workers": ("pods",),
+    "start_probe": ("pods",),
+    "start_latecomer": ("pods",),
+    "start_deployment": ("apps/deployments", "batch/jobs"),
+    "create_budget": ("policy/poddisruptionbudgets",),
+    "submit_gangs": ("pods",),
+    "submit_job": ("batch.volcano.sh/jobs", "batch/jobs"),
+    "start_ranks": ("batch/jobs",),
+}
+"""What each function of the activities creates in the experiment's namespace."""
+
+_CLAIMS = ("resource.k8s.io/resourceclaims",)
+_GROUPS = ("scheduling.k8s.io/podgroups", "scheduling.volcano.sh/podgroups")
+_QUEUES = ("kueue.x-k8s.io/clusterqueues", "kueue.x-k8s.io/localqueues", "kueue.x-k8s.io/resourceflavors")
+_CREATES: Mapping[str, tuple[str, ...]] = {
+    "start_workers": _CLAIMS,
+    "start_probe": _CLAIMS,
+    "start_latecomer": _CLAIMS,
+    "submit_gangs": (*_GROUPS, *_QUEUES),
+    "start_reader": ("pods",),
+    "inject_dcgm": ("pods",),
+    "kill_member": ("pods",),
+    "disturb_rank": ("pods",),
+}
+"""Kinds that functions create, or kill, beside those of :data:`WORKLOAD_KINDS`."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """One experiment's. ``words`` are labels and variables that its method names, ``created`` the kinds that it creates.
+
+    ``nodes`` are those of its plan; None where the plan is not known.
+    """
+
+    undo: frozenset[str]
+    words: frozenset[str] = frozenset()
+    created: frozenset[str] = frozenset()
+    nodes: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Bounds:
+        """What the document lets it touch."""
+        functions = experiment.functions
+        created = {key for function in functions for key in (*WORKLOAD_KINDS.get(function, ()), *_CREATES.get(function, ()))}
+        if functions & (WORKLOAD_KINDS.keys() | {"start_reader"}):
+            created |= {"namespaces", PRIORITY_CLASSES}
+        prepared = {undo for function in functions for undo in _PREPARES.get(function, ())}
+        return cls(
+            undo=frozenset({*experiment.extension.undo, *prepared, *({"object.absent"} if created else ())}),
+            words=frozenset(_words(experiment)) | (frozenset(OPT_OUT) if "opt_out" in functions else frozenset()),
+            created=frozenset(created),
+        )
+
+    def on(self, nodes: Iterable[str]) -> Bounds:
+        """The same, of a plan on these nodes."""
+        return msgspec.structs.replace(self, nodes=frozenset(nodes))
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """On which terms entries are carried out: bounds by experiment, and what the policy says of namespaces and of host programs.
+
+    ``administrators`` is the UID of the shared namespace where an administrator has made it.
+    """
+
+    bounds: Mapping[str, Bounds]
+    protected: tuple[str, ...] = ()
+    image: str
+    pull_secrets: tuple[str, ...] = ()
+    administrators: str = ""
+
+    @classmethod
+    def of(cls, experiments: Iterable[Experiment], policy: Policy) -> Terms:
+        """The terms of some experiments under a policy."""
+        return cls(
+            bounds={experiment.id: Bounds.of(experiment) for experiment in experiments},
+            protected=policy.chaos.protected_namespaces,
+            image=policy.chaos.injector_image,
+            pull_secrets=tuple(policy.probes.pull_secrets),
+            administrators=policy.chaos.namespace_uid,
+        )
+
+    def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:
+        """The same, with the nodes of an experiment's plan."""
+        found = self.bounds.get(experiment)
+        return self if found is None else msgspec.structs.replace(self, bounds={**self.bounds, experiment: found.on(nodes)})
+
+    def means(self, run_id: str) -> Means:
+        """With what host programs of a run are run."""
+        return Means(run_id=run_id, image=self.image, pull_secrets=self.pull_secrets)
+
+    def outside(self, entry: Entry) -> str:
+        """Why an entry is not carried out; empty when its experiment may touch all that it names."""
+        bounds = self.bounds.get(entry.experiment)
+        if bounds is None:
+            return f"no experiment {entry.experiment!r} is known here; expected it in --chaos-folder"
+        try:
+            undo, args = arguments(entry)
+        except LedgerError as error:
+            return str(error)
+        if undo.name not in bounds.undo:
+            return f"{undo.name} is not an undo of experiment {entry.experiment}; it has {', '.join(sorted(bounds.undo)) or 'none'}"
+        return next((f"{entry.experiment} may not touch {wrong}" for wrong in self._wrong(entry, isinstance(undo, HostAction), args)), "")
+
+    def _wrong(self, entry: Entry, on_host: bool, args: Any) -> Iterator[str]:
+        """What an entry names that its experiment may not touch."""
+        bounds = self.bounds[entry.experiment]
+        for key in _NAMED:
+            value = str(getattr(args, key, "") or "")
+            if value and not _NAME.fullmatch(value):
+                yield f"{key} {value[:80]!r}, which is not a name of an object"
+        namespace = str(getattr(args, "namespace", "") or "")
+        if any(fnmatch.fnmatchcase(namespace, glob) for glob in self.protected):
+            yield f"namespace {namespace}, which is protected (chaos.protectedNamespaces)"
+        node = args.name if isinstance(args, NodeArgs) else args.node if isinstance(args, RestartedArgs) else ""
+        if node and bounds.nodes is not None and node not in bounds.nodes:
+            yield f"node {node}, which is not in its plan"
+        if isinstance(args, ValueArgs):
+            yield from (f"{key} of a node" for key in sorted({*args.prior, *args.ours} - bounds.words))
+        elif isinstance(args, EnvArgs):
+            if args.variable not in bounds.words:
+                yield f"the variable {args.variable}"
+        elif isinstance(args, AbsentArgs):
+            yield from _absent(entry, args, bounds)
+        elif isinstance(args, PresentArgs):
+            meta = args.saved.get("metadata")
+            if not isinstance(meta, dict) or (meta.get("name"), meta.get("namespace") or "") != (args.name, args.namespace):
+                yield f"another object than {args.key} {args.namespace}/{args.name}"
+        elif isinstance(args, RestartedArgs):
+            if not args.selector or not args.owner_uid:
+                yield f"all pods of {args.namespace}"
+        elif on_host and isinstance(args, KubeletArgs):
+            own = f"gpu-conformance-{entry.run_id}-{entry.experiment.lower()}-"
+            units = filter(None, (args.pending, args.returning))
+            yield from (f"unit {unit}, which is not its run's" for unit in units if not unit.startswith(own))
+
+
+def _absent(entry: Entry, args: AbsentArgs, bounds: Bounds) -> Iterator[str]:
+    """Only what the experiment creates goes, in the namespaces of its run, or with the name of one of them."""
+    own = namespaces.of_run(entry.run_id)
+    where = args.namespace if kinds.KINDS[args.key].namespaced else args.name
+    if where not in (own, own + CANARIES):
+        yield f"{args.key} {args.namespace}/{args.name}, which is not its run's"
+    if args.run_id != entry.run_id:
+        yield f"objects of run {args.run_id}"
+    if args.key not in bounds.created:
+        yield f"{args.key}: it creates none"
+
+
+def _words(experiment: Experiment) -> Iterator[str]:
+    """Labels and variables that the method's arguments name: ``keys``, keys of ``values``, ``variable``."""
+    for activity in experiment.document["method"]:
+        given = activity["provider"].get("arguments") or {}
+        for key in ("keys", "values"):
+            if isinstance(given.get(key), (list, dict)):
+                yield from (word for word in given[key] if isinstance(word, str))
+        if isinstance(given.get("variable"), str):
+            yield given["variable"]

@@ -1,0 +1,1 @@
+"""Undos by the kind of object that they restore."""

@@ -1,0 +1,117 @@
+"""Undo by restarting an agent, such as device plugin or host engine, so that it forgets a fault."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import msgspec
+
+from chaos.cluster.requests import accepted, await_object, field, kubectl, read, uid_of
+from chaos.ledger.protocol import Args
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+
+
+class RestartedArgs(Args, frozen=True, kw_only=True):
+    """The agent's pods on a node: ``owner``, whose UID is ``owner_uid``, makes them. ``uids`` are those that were there before the fault.
+
+    ``selector`` keeps lists short, and proves nothing.
+
+    ``allocatable`` are the node's devices to be read back once the new pod has registered; empty where the agent advertises none.
+    ``env`` are variables of the experiment: a pod that runs with them is to go too.
+    """
+
+    namespace: str
+    owner: str
+    owner_uid: str
+    selector: str
+    node: str
+    uids: tuple[str, ...]
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class AgentRestarted:
+    """``agent.restarted``: delete the pods that saw the fault, verify that others are Ready and that the node's devices are back.
+
+    A device plugin never takes a device back into service, and a host engine keeps its last Xid, until they are restarted.
+    """
+
+    name: ClassVar[str] = "agent.restarted"
+    Args = RestartedArgs
+
+    def rights(self, args: RestartedArgs) -> tuple[str, ...]:
+        """Reading, watching and deleting pods, and reading nodes."""
+        return ("get pods", "list pods", "watch pods", "delete pods", "get nodes", "list nodes", "watch nodes")
+
+    def undo(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> None:
+        """Delete the pods that were there before the fault; one that was replaced since has forgotten already.
+
+        Unless the devices say otherwise: a plugin that was started while the fault was there knows of it as well.
+        """
+        blind = bool(args.allocatable) and bool(_devices_differ(args, read(cluster, "nodes", args.node)))
+        answer = accepted(
+            cluster.request("GET", cluster.path("pods", args.namespace), query={"labelSelector": args.selector}), "list agent's pods"
+        )
+        for pod in answer.json().get("items") or ():
+            here = field(pod, "spec", "nodeName") == args.node and _made_by(args.owner_uid, pod)
+            learned = here and (_configured(args, pod) or (blind and _ready(pod)))
+            if (uid_of(pod) in args.uids or learned) and not field(pod, "metadata", "deletionTimestamp"):
+                deleted = cluster.delete("pods", str(pod["metadata"]["name"]), args.namespace, uid=uid_of(pod))
+                if deleted.status not in (404, 409):
+                    accepted(deleted, f"delete pod {pod['metadata']['name']}")
+
+    def verify(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> str:
+        """Empty once new pods are Ready on the node, and its devices are as they were."""
+        said = "never read"
+        with Observation(cluster, "pods", args.namespace, labels=args.selector) as observation:
+            for objects in observation.until(deadline):
+                said = _pods_differ(args, list(objects.values()))
+                if not said:
+                    break
+        if said or not args.allocatable:
+            return said
+        return await_object(cluster, "nodes", args.node, "", max(deadline, time.monotonic()), lambda node: _devices_differ(args, node))
+
+    def human(self, args: RestartedArgs) -> tuple[str, str]:
+        """The agent, and the line that restarts it on the node."""
+        words = ("delete", "pods", f"--selector={args.selector}", f"--field-selector=spec.nodeName={args.node}")
+        return f"pods {args.namespace}/{args.owner} on {args.node}", kubectl(*words, namespace=args.namespace)
+
+
+def _pods_differ(args: RestartedArgs, pods: list[Json]) -> str:
+    here = [pod for pod in pods if field(pod, "spec", "nodeName") == args.node]
+    if any(uid_of(pod) in args.uids for pod in here):
+        return f"the pod of {args.owner} on {args.node} that saw the fault is still there"
+    if any(_configured(args, pod) for pod in here):
+        return f"a pod of {args.owner} on {args.node} still runs with {', '.join(args.env)}"
+    ready = [pod for pod in here if _ready(pod)]
+    return "" if ready else f"no pod of {args.owner} is Ready on {args.node}"
+
+
+def _made_by(uid: str, pod: Json) -> bool:
+    """Whether a pod is the agent's: its controller is the one of that UID, and nobody else who uses the same labels."""
+    refs = field(pod, "metadata", "ownerReferences") or ()
+    return bool(uid) and any(ref.get("uid") == uid for ref in refs if ref.get("controller") is True)
+
+
+def _configured(args: RestartedArgs, pod: Json) -> bool:
+    """Whether a pod runs with the experiment's variables."""
+    entries = [entry for item in field(pod, "spec", "containers") or () for entry in item.get("env") or ()]
+    return any(args.env.get(str(entry.get("name"))) == entry.get("value") for entry in entries if entry.get("name") in args.env)
+
+
+def _ready(pod: Json) -> bool:
+    conditions = field(pod, "status", "conditions") or ()
+    good = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return good and not field(pod, "metadata", "deletionTimestamp")
+
+
+def _devices_differ(args: RestartedArgs, node: Json | None) -> str:
+    if node is None:
+        return f"node {args.node} is gone"
+    now: dict[str, Any] = field(node, "status", "allocatable") or {}
+    wrong = {name: now.get(name) for name, count in args.allocatable.items() if str(now.get(name)) != count}
+    return "; ".join(f"{name}: {count} allocatable instead of {args.allocatable[name]}" for name, count in sorted(wrong.items()))

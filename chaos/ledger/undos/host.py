@@ -1,0 +1,231 @@
+"""Undos of changes on a host below Kubernetes. Each is a registered action with programs of its own.
+
+An entry of a ledger says which action and of what (a unit of the run, a device), never a program, an image or a Secret: those are the
+suite's own and its policy's (:class:`Means`). Every argument is a plain word of a known form: it becomes part of a program's arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from chaos.cluster import injector, namespaces
+from chaos.cluster.requests import kubectl
+from chaos.ledger.undos.nodes import NodeArgs, changed, same_node
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+
+MOCK = "nvml-mock-ctl"
+STATE = ("sh", "-c", f'{MOCK} status | grep -o -E \'"(mode|eventWait)": ?"[a-z_]+"\'')
+"""Prints what the mocked NVML overrides, and nothing that only counts up."""
+
+UUIDS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+
+_UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-kubelet-(restart|start|stop)")
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
+_STATE_LINE = re.compile(r'"(mode|eventWait)": ?"[a-z_]+"')
+_IMAGE = "busybox"
+"""Shown in commands for people; an image that is run comes from the policy."""
+
+Self = TypeVar("Self", bound="HostAction")
+
+
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """With what host programs are run: the policy's image and the names of its pull secrets, for a run."""
+
+    run_id: str
+    image: str
+    pull_secrets: tuple[str, ...] = ()
+
+
+class Programs(msgspec.Struct, frozen=True, kw_only=True):
+    """Programs of a host. ``check`` prints ``expected`` when, and only when, the prior state is there.
+
+    With ``ours``, the undo runs only while ``check`` prints that: anything else is somebody else's. ``undo`` is idempotent; an empty
+    one has nothing to undo. Output is compared without surrounding white space.
+    """
+
+    undo: tuple[str, ...] = ()
+    check: tuple[str, ...]
+    expected: str
+    ours: str | None = None
+
+
+class HostAction(ABC):
+    """What all of them do. A host that cannot run pods (its kubelet is stopped) is waited for until the deadline."""
+
+    name: ClassVar[str]
+    Args: type[Any]
+
+    def __init__(self, means: Means | None = None) -> None:
+        self._means = means
+
+    def by(self: Self, means: Means) -> Self:
+        """The action, with what it runs programs with."""
+        return type(self)(means)
+
+    @abstractmethod
+    def programs(self, args: Any) -> Programs:
+        """The suite's own programs for these arguments."""
+
+    def rights(self, args: Any) -> tuple[str, ...]:
+        """Reading nodes, and injector pods in a namespace of the run."""
+        return ("get nodes", "get namespaces", "create namespaces", *namespaces.RIGHTS, *injector.RIGHTS)
+
+    def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
+        """Run the undo unless the check shows that there is nothing to undo. What may still act on the host is ended before."""
+        run_id, programs = self._with().run_id, self.programs(args)
+        if namespaces.is_own(cluster, run_id):
+            injector.delete_injectors(cluster, namespace=namespaces.of_run(run_id), node=args.name, run_id=run_id)
+        current = self._check(cluster, args, deadline)
+        if current == programs.expected.strip() or not programs.undo:
+            return
+        if programs.ours is not None and current != programs.ours.strip():
+            raise changed(f"host of node {args.name}", programs.expected, current)
+        result = self._run(cluster, args, programs.undo, deadline)
+        if result.exit_code != 0:
+            said = result.output.strip()[-200:]
+            raise ApiTrouble("HostCommandFailed", f"{programs.undo[0]} on {args.name}: exit {result.exit_code}: {said}")
+
+    def verify(self, cluster: Cluster, args: Any, deadline: float) -> str:
+        """Empty when a fresh pod's check prints what is expected."""
+        current, programs = self._check(cluster, args, deadline), self.programs(args)
+        expected = programs.expected.strip()
+        return "" if current == expected else f"{programs.check[0]} says {current[:200]!r} instead of {expected[:200]!r}"
+
+    def human(self, args: Any) -> tuple[str, str]:
+        """The node, and a line that runs the undo, or the check where there is nothing to undo, on it."""
+        programs = self.programs(args)
+        argv = programs.undo or programs.check
+        words = ("debug", f"node/{args.name}", "--profile=sysadmin", f"--image={_IMAGE}", "--", *injector.HOST, *argv)
+        return f"host of node {args.name}", kubectl(*words)
+
+    def _with(self) -> Means:
+        if self._means is None:
+            raise ApiTrouble("NoMeans", f"{self.name}: nobody said with which image host programs are run")
+        return self._means
+
+    def _check(self, cluster: Cluster, args: Any, deadline: float) -> str:
+        same_node(cluster, args)
+        result = self._run(cluster, args, self.programs(args).check, deadline)
+        return result.output.strip()  # whatever the exit: `systemctl is-active` says "inactive" with exit 3
+
+    def _run(self, cluster: Cluster, args: Any, argv: Sequence[str], deadline: float) -> injector.HostResult:
+        means = self._with()
+        return injector.run_on_host(
+            cluster,
+            namespace=namespaces.ensure_run(cluster, means.run_id, undoing=True),
+            node=args.name,
+            image=means.image,
+            argv=argv,
+            run_id=means.run_id,
+            pull_secrets=means.pull_secrets,
+            deadline=max(deadline, time.monotonic() + 1),
+        )
+
+
+class KubeletArgs(NodeArgs, frozen=True, kw_only=True):
+    """Units of the run on the host: ``pending`` is about to restart or stop the kubelet, ``returning`` would start it."""
+
+    pending: str
+    returning: str = ""
+
+    def __post_init__(self) -> None:
+        for unit in (self.pending, self.returning):
+            if unit and not _UNIT.fullmatch(unit):
+                raise ValueError(f"host.kubelet: {unit!r} is no unit of a run")
+        if not self.pending:
+            raise ValueError("host.kubelet: a unit is missing")
+
+
+class HostKubelet(HostAction):
+    """``host.kubelet``: call off what is about to happen to the kubelet, and start it. Restored is an active one that nothing is
+
+    about to stop.
+    """
+
+    name: ClassVar[str] = "host.kubelet"
+    Args = KubeletArgs
+
+    def programs(self, args: KubeletArgs) -> Programs:
+        """``systemctl``, for the timers of the units and the kubelet."""
+        script = f"systemctl stop {args.pending}.timer; systemctl start kubelet || exit 1"
+        if args.returning:
+            script += f"; systemctl stop {args.returning}.timer; true"
+        check = ("systemctl", "is-active", "kubelet", f"{args.pending}.timer")
+        return Programs(undo=("sh", "-c", script), check=check, expected="active\ninactive")
+
+
+class MockArgs(NodeArgs, frozen=True, kw_only=True):
+    """``prior`` is what the mock overrode before, as its status prints it."""
+
+    prior: str
+
+    def __post_init__(self) -> None:
+        if len(self.prior) > 10_000 or not all(map(_STATE_LINE.fullmatch, self.prior.split("\n") if self.prior else ())):
+            raise ValueError("host.nvml-mock: prior: no state of the mock")
+
+
+class HostMock(HostAction):
+    """``host.nvml-mock``: take the mocked NVML's overrides away."""
+
+    name: ClassVar[str] = "host.nvml-mock"
+    Args = MockArgs
+
+    def programs(self, args: MockArgs) -> Programs:
+        """The mock's own control program."""
+        return Programs(undo=(MOCK, "reset"), check=STATE, expected=args.prior)
+
+
+class DeviceArgs(NodeArgs, frozen=True, kw_only=True):
+    """A GPU of the node, by UUID."""
+
+    uuid: str
+
+    def __post_init__(self) -> None:
+        if not _UUID.fullmatch(self.uuid):
+            raise ValueError(f"{self.uuid!r} is no UUID of a device")
+
+
+class HostPersistence(HostAction):
+    """``host.persistence``: switch a device's persistence mode on again, if the experiment has switched it off."""
+
+    name: ClassVar[str] = "host.persistence"
+    Args = DeviceArgs
+
+    def programs(self, args: DeviceArgs) -> Programs:
+        """``nvidia-smi``. A device that is gone has no mode to put back."""
+        query = f"nvidia-smi --query-gpu=persistence_mode --format=csv,noheader -i {shlex.quote(args.uuid)}"
+        check = ("sh", "-c", f"{query} | grep Disabled || echo Enabled")
+        return Programs(undo=("nvidia-smi", "-i", args.uuid, "-pm", "1"), check=check, expected="Enabled", ours="Disabled")
+
+
+class HostReset(HostAction):
+    """``host.reset``: a reset is not undone. Whether the device is back, samples show; that the host runs programs is verified."""
+
+    name: ClassVar[str] = "host.reset"
+    Args = DeviceArgs
+
+    def programs(self, args: DeviceArgs) -> Programs:
+        """Nothing to undo."""
+        return Programs(check=("true",), expected="")
+
+
+class HostDevice(HostAction):
+    """``host.device``: nothing to undo, and the device must be there: a reset that was to be refused was refused."""
+
+    name: ClassVar[str] = "host.device"
+    Args = DeviceArgs
+
+    def programs(self, args: DeviceArgs) -> Programs:
+        """The vendor's list of devices."""
+        return Programs(check=(*UUIDS, "-i", args.uuid), expected=args.uuid)
+
+
+HOST_ACTIONS: tuple[type[HostAction], ...] = (HostKubelet, HostMock, HostPersistence, HostReset, HostDevice)

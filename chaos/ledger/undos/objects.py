@@ -1,0 +1,224 @@
+"""Undos of whole objects: one that the experiment creates, and one that it deletes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+
+from chaos.cluster.requests import accepted, await_object, field, kubectl, read, uid_of
+from chaos.ledger.protocol import Args
+from fixtures.cluster import kinds
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import kubectl_name
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+from fixtures.ownership.read_proofs import read_proofs
+
+CREATED = (
+    "pods",
+    "namespaces",
+    "configmaps",
+    "services",
+    "policy/poddisruptionbudgets",
+    "batch/jobs",
+    "apps/deployments",
+    "scheduling.k8s.io/priorityclasses",
+    "scheduling.k8s.io/workloads",
+    "scheduling.k8s.io/podgroups",
+    "scheduling.volcano.sh/podgroups",
+    "scheduling.volcano.sh/queues",
+    "batch.volcano.sh/jobs",
+    "kueue.x-k8s.io/clusterqueues",
+    "kueue.x-k8s.io/localqueues",
+    "kueue.x-k8s.io/resourceflavors",
+    "resource.k8s.io/resourceclaims",
+)
+"""Kinds that experiments may create."""
+
+DELETED = ("configmaps", "services", "policy/poddisruptionbudgets")
+"""Kinds that experiments may delete and restore. Secrets are not among them, because a ledger must not hold them."""
+
+_KIND_BY_TYPE = {(kind.group, kind.kind): key for key, kind in kinds.KINDS.items()}
+_SERVERS_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp")
+
+
+class AbsentArgs(Args, frozen=True, kw_only=True):
+    """An object about to be created under this name, carrying the run's labels. Its UID is not known before."""
+
+    key: str
+    namespace: str = ""
+    name: str
+    run_id: str
+    grace_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.key not in CREATED:
+            raise ValueError(f"object.absent: {self.key!r} is none of the kinds that an experiment creates")
+
+
+class ObjectAbsent:
+    """``object.absent``: delete, by UID, the run's object of this name. Another's object of that name is not ours.
+
+    In a namespace of the run its label tells. What stands in no namespace is deleted only where the run's proof knows its UID; one
+    that carries the label and that nothing proves is told, and left.
+    """
+
+    name: ClassVar[str] = "object.absent"
+    Args = AbsentArgs
+
+    def rights(self, args: AbsentArgs) -> tuple[str, ...]:
+        """Reading, watching and deleting that kind."""
+        return tuple(f"{verb} {args.key}" for verb in ("get", "list", "watch", "delete"))
+
+    def undo(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> None:
+        """Ask for the deletion of exactly the object that is there."""
+        found = read(cluster, args.key, args.name, args.namespace)
+        if found is None or not _is_own(cluster, args)(found) or field(found, "metadata", "deletionTimestamp"):
+            return
+        answer = cluster.delete(args.key, args.name, args.namespace, uid=uid_of(found), grace_seconds=args.grace_seconds)
+        if answer.status != 404:
+            accepted(answer, f"delete {args.key} {args.name}")
+
+    def verify(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> str:
+        """Empty once no object of ours has that name."""
+
+        ours, proven = _is_own(cluster, args), bool(args.namespace) or _is_proven(cluster, args)
+
+        def differs(found: Json | None) -> str:
+            if found is not None and not proven and _is_labelled(found, args):
+                return "nothing proves that the run created it: it is left as it is"
+            if found is None or not ours(found):
+                return ""
+            held = field(found, "metadata", "finalizers")
+            return "it is still there" + (f", held by {', '.join(map(str, held))}" if held else "")
+
+        return await_object(cluster, args.key, args.name, args.namespace, deadline, differs)
+
+    def human(self, args: AbsentArgs) -> tuple[str, str]:
+        """The object, and the line that deletes it."""
+        return _where(args.key, args.namespace, args.name), kubectl("delete", kubectl_name(args.key), args.name, namespace=args.namespace)
+
+
+def _is_own(cluster: Cluster, args: AbsentArgs) -> Callable[[Json], bool]:
+    """What tells the run's own object from one that took its name. Raises ApiTrouble."""
+    if args.namespace:
+        return lambda found: _is_labelled(found, args)
+    view = read_proofs(cluster, args.run_id).get(args.run_id)
+    return lambda found: view is not None and view.created_this(args.key, found)
+
+
+def _is_proven(cluster: Cluster, args: AbsentArgs) -> bool:
+    """Whether the cluster holds anything that says what the run created. Raises ApiTrouble."""
+    view = read_proofs(cluster, args.run_id).get(args.run_id)
+    return view is not None and bool(view.records)
+
+
+def _is_labelled(found: Json, args: AbsentArgs) -> bool:
+    return bool((field(found, "metadata", "labels") or {}).get(owned.RUN_LABEL) == args.run_id)
+
+
+def _where(key: str, namespace: str, name: str) -> str:
+    return f"{key} {namespace + '/' if namespace else ''}{name}"
+
+
+class PresentArgs(Args, frozen=True, kw_only=True):
+    """An object about to be deleted, as it was (``saved``, without what the server writes)."""
+
+    key: str
+    namespace: str = ""
+    name: str
+    uid: str
+    saved: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.key not in DELETED:
+            raise ValueError(f"object.present: {self.key!r} is none of the kinds that are saved and put back")
+
+
+class ObjectPresent:
+    """``object.present``: create it again, if nobody else has."""
+
+    name: ClassVar[str] = "object.present"
+    Args = PresentArgs
+
+    def args(self, key: str, obj: Json) -> PresentArgs:
+        """Arguments for deleting the object that was just read."""
+        meta = obj["metadata"]
+        return PresentArgs(
+            key=key, namespace=str(meta.get("namespace") or ""), name=str(meta["name"]), uid=uid_of(obj), saved=stripped(obj)
+        )
+
+    def rights(self, args: PresentArgs) -> tuple[str, ...]:
+        """Reading, watching and creating that kind, and reading the kinds of its owners."""
+        owners = tuple(f"get {key}" for ref in _owners(args.saved) if (key := _owner_key(ref)))
+        return (*(f"{verb} {args.key}" for verb in ("get", "list", "watch", "create")), *owners)
+
+    def undo(self, cluster: Cluster, args: PresentArgs, deadline: float) -> None:
+        """Create it from what was saved. One that is going has to be gone first."""
+        await_object(
+            cluster,
+            args.key,
+            args.name,
+            args.namespace,
+            min(deadline, time.monotonic() + 30),
+            lambda obj: "it is going" if _going(obj) else "",
+        )
+        if read(cluster, args.key, args.name, args.namespace) is not None:
+            return
+        obj = msgspec.json.decode(msgspec.json.encode(args.saved))
+        obj["metadata"]["ownerReferences"] = [ref for ref in _owners(obj) if _lives(cluster, ref, args.namespace)]
+        answer = cluster.create(args.key, obj, namespace=args.namespace)
+        if answer.reason != "AlreadyExists":
+            accepted(answer, f"create {args.key} {args.name}")
+
+    def verify(self, cluster: Cluster, args: PresentArgs, deadline: float) -> str:
+        """Empty once an object of that name is there to stay."""
+        return await_object(
+            cluster,
+            args.key,
+            args.name,
+            args.namespace,
+            deadline,
+            lambda obj: "it is missing" if obj is None else "it is going" if _going(obj) else "",
+        )
+
+    def human(self, args: PresentArgs) -> tuple[str, str]:
+        """The object, and the line that shows whether it is there; what was saved is in the ledger."""
+        return _where(args.key, args.namespace, args.name), kubectl("get", kubectl_name(args.key), args.name, namespace=args.namespace)
+
+
+def stripped(obj: Json) -> Json:
+    """An object as it could be created again: no status, nothing that the server writes."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_FIELDS}
+    spec = obj.get("spec")
+    if obj.get("kind") == "Service" and isinstance(spec, dict):
+        obj = {**obj, "spec": {key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs") or _headless(spec)}}
+    return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": meta}
+
+
+def _headless(spec: Json) -> bool:
+    return spec.get("clusterIP") == "None"
+
+
+def _going(obj: Json | None) -> bool:
+    return bool(field(obj, "metadata", "deletionTimestamp"))
+
+
+def _owners(obj: Json) -> list[Json]:
+    return list(field(obj, "metadata", "ownerReferences") or ())
+
+
+def _owner_key(ref: Json) -> str:
+    return _KIND_BY_TYPE.get((str(ref.get("apiVersion", "")).rpartition("/")[0], str(ref.get("kind"))), "")
+
+
+def _lives(cluster: Cluster, ref: Json, namespace: str) -> bool:
+    """Whether the owner is still that very object. One of a kind we cannot read is left out: a dead owner would take it along."""
+    key = _owner_key(ref)
+    if not key:
+        return False
+    scope = namespace if kinds.KINDS[key].namespaced else ""
+    return uid_of(read(cluster, key, str(ref.get("name")), scope)) == ref.get("uid")

@@ -1,0 +1,173 @@
+"""Undo of what remediation did because of a fault: its cordon, its state label and its detectors' conditions.
+
+A line in a kernel log cannot be taken back; what it led to can, by the clear path that a person would take.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+from chaos.cluster.cordons import NOTES, SOMEBODY, STATE_LABELS, SUITE, cordoned_by_others, cordoner, is_cordoned
+from chaos.cluster.gpu_names import names_another
+from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
+from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
+from chaos.model.errors import UndoRefused
+from conformance.node_states.polarity import wrong_status
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+
+_DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
+"""Words in the types of conditions that tell faults of devices. Any other answers no fault of ours and is never cleared.
+
+Facts: docs/facts/device-health.md#node-conditions.
+"""
+
+_BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+
+
+class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
+    """The node before the fault: whether it was cordoned, its state labels and notes, and its health conditions by type.
+
+    ``names``: of the GPU that the fault is about. A condition that names another one tells a fault of somebody else.
+    """
+
+    unschedulable: bool
+    labels: dict[str, str | None]
+    conditions: dict[str, str]
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+
+class NodeCleared:
+    """``node.cleared``: uncordon and take the state label away where remediation did that, and see that the conditions are as before."""
+
+    name: ClassVar[str] = "node.cleared"
+    Args = ClearedArgs
+
+    def rights(self, args: Any) -> tuple[str, ...]:
+        """Reading, watching and patching nodes."""
+        return ("get nodes", "list nodes", "watch nodes", "patch nodes", "patch nodes/status")
+
+    def undo(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> None:
+        """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
+
+        A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
+        over, is set to what it is without one: detectors of Xids never do that themselves.
+        """
+        node = same_node(cluster, args)
+        patch: Json = {}
+        labels = _labels(node)
+        if moved := {key: prior for key, prior in args.labels.items() if labels[key] != prior}:
+            patch["metadata"] = {"labels": moved}
+        if noted := _noted(args, node):
+            patch.setdefault("metadata", {})["annotations"] = noted
+        reported = [kind for kind in _conditions(node, args.names) if kind not in args.conditions]
+        ours = [kind for kind in reported if _DEVICES.search(kind)]
+        who = cordoner(node)
+        if is_cordoned(node) and not args.unschedulable and not _of_another(args, node):
+            if who in (SOMEBODY, SUITE) and not moved and not noted and not ours:
+                raise UndoRefused(
+                    "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
+                )
+            patch["spec"] = {"unschedulable": None}
+        if patch:
+            merge(cluster, "nodes", node, patch)
+        if ours:
+            path = cluster.path("nodes", "", args.name, "status")
+            body = {"status": {"conditions": [_over(kind) for kind in ours]}}
+            answer = cluster.request("PATCH", path, body=body, content_type="application/strategic-merge-patch+json")
+            accepted(answer, f"clear conditions of node {args.name}")
+        if others := sorted(set(reported) - set(ours)):
+            raise UndoRefused(
+                "changed by another",
+                f"node {args.name} tells {', '.join(others)}, which no fault of devices leads to",
+                prior="",
+                current=others,
+            )
+
+    def verify(self, cluster: Cluster, args: ClearedArgs, deadline: float) -> str:
+        """Empty once cordon, labels and conditions are as before, to stay: whoever still sees the fault would do it again.
+
+        What is somebody else's does not count.
+        """
+        return await_object(cluster, "nodes", args.name, "", deadline, lambda node: _differs(args, node))
+
+    def human(self, args: ClearedArgs) -> tuple[str, str]:
+        """The node, and the line that puts it back into service."""
+        return f"node {args.name}", kubectl("cordon" if args.unschedulable else "uncordon", args.name)
+
+
+def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> ClearedArgs:
+    """Arguments from the node as it is now; ``names`` as in :class:`ClearedArgs`. Raises :class:`ApiTrouble` when it cannot be read."""
+    node = read(cluster, "nodes", name)
+    if node is None:
+        raise ApiTrouble("NotFound", f"node {name} is gone")
+    return ClearedArgs(
+        **identity(node),
+        unschedulable=is_cordoned(node),
+        labels=_labels(node),
+        conditions=_conditions(node),
+        notes=_notes(node),
+        names=names,
+    )
+
+
+def _over(kind: str) -> Json:
+    """A health condition that tells no fault any more."""
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": kind,
+        "status": "True" if wrong_status(kind) == "False" else "False",
+        "reason": "ChaosExperimentOver",
+        "message": "The fault that was told here was injected by gpu-conformance and is over.",
+        "lastHeartbeatTime": moment,
+        "lastTransitionTime": moment,
+    }
+
+
+def _labels(node: Json) -> dict[str, str | None]:
+    present = field(node, "metadata", "labels") or {}
+    return {key: present.get(key) for key in STATE_LABELS}
+
+
+def _notes(node: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in (field(node, "metadata", "annotations") or {}).items() if key.startswith(NOTES)}
+
+
+def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
+    """Notes to put back: those that came since are taken away."""
+    now = _notes(node)
+    return {key: args.notes.get(key) for key in sorted({*now, *args.notes}) if now.get(key) != args.notes.get(key)}
+
+
+def _of_another(args: ClearedArgs, node: Json) -> bool:
+    """Whether the node was cordoned since, by somebody whose name the API server keeps."""
+    return not args.unschedulable and cordoned_by_others(node) not in ("", SOMEBODY)
+
+
+def _conditions(node: Json, names: tuple[str, ...] = ()) -> dict[str, str]:
+    """Status of the health conditions that name no other GPU. One that was never written and one that tells no fault are the same."""
+    found = [item for item in field(node, "status", "conditions") or () if item.get("type") not in _BUILT_IN and _bad(item)]
+    return {str(item.get("type")): str(item.get("status")) for item in found if not names_another(str(item.get("message") or ""), names)}
+
+
+def _bad(item: Json) -> bool:
+    return bool(item.get("status") == wrong_status(str(item.get("type"))))
+
+
+def _differs(args: ClearedArgs, node: Json | None) -> str:
+    if node is None:
+        return f"node {args.name} is gone"
+    said = []
+    if is_cordoned(node) != args.unschedulable and not _of_another(args, node):
+        said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
+    said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
+    said += [f"annotation {key}" for key in _noted(args, node)]
+    if (conditions := _conditions(node, args.names)) != args.conditions:
+        said.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
+    return "; ".join(said)

@@ -1,0 +1,1 @@
+"""The data model of chaos: experiments, plans, conditions, ledger lines. Nothing here asks a cluster."""

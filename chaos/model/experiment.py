@@ -1,0 +1,156 @@
+"""One chaos experiment: a chaostoolkit document and the suite's block in its ``extensions``.
+
+The document is run by chaostoolkit's engine; the block says what the fault is, what it may touch, what is measured and what
+is expected. Nothing in a document is looked up at the time of the act: targets come from the frozen plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chaos.model.conditions import Condition, parse_condition, signals_of
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import TargetKind
+
+EXTENSION = "gpu-conformance"
+REQUIRED_SECONDS = ("recovery", "settle", "deadline")
+DEFAULT_SECONDS: dict[str, dict[str, float]] = {
+    "sample": {"live": 1.0, "simulated": 0.25},
+    "gap": {"live": 5.0, "simulated": 5.0},
+    "grace": {"live": 20.0, "simulated": 5.0},
+}
+"""Durations an experiment may leave out. ``sample``: period of the sampler; ``gap``: longest silence between two samples that
+still lets the run be judged; ``grace``: what an interrupted child gets for its rollbacks before it is killed."""
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of what an experiment file may hold: an unknown key is an error."""
+
+
+class SecondsByTarget(Strict, frozen=True, kw_only=True):
+    """One duration in seconds, by where it runs. ``local`` is ``simulated`` unless given."""
+
+    live: float | None = None
+    simulated: float | None = None
+    local: float | None = None
+
+    def on(self, kind: TargetKind) -> float | None:
+        """The duration on a kind of target; None when the experiment names none."""
+        if kind is TargetKind.LOCAL:
+            return self.local if self.local is not None else self.simulated
+        return self.simulated if kind is TargetKind.SIMULATED else self.live
+
+
+class Radius(Strict, frozen=True, kw_only=True):
+    """How much the fault may touch: ``count`` objects of ``scope`` (pod, node, gpu, namespace, control)."""
+
+    scope: str
+    count: int = 1
+
+
+class Expectation(Strict, frozen=True, kw_only=True):
+    """One named finding of the verdict; exactly one of ``always``, ``never``, ``eventually``.
+
+    ``always`` and ``never`` are judged over every sample from the injection to the end (or, with ``until``, to that mark:
+    ``undo`` is the moment the undoing began). A sample that does not tell is no sample: when what tells is further apart than
+    ``seconds.gap``, the finding is undecided, never good. ``eventually`` must become true within ``within`` (a name of
+    ``seconds``) of the injection: what held before it must be lost first, and what held all along is undecided.
+    """
+
+    name: str
+    always: Json | None = None
+    never: Json | None = None
+    eventually: Json | None = None
+    within: str = ""
+    until: str = ""
+
+    @property
+    def mode(self) -> str:
+        """``always``, ``never`` or ``eventually``."""
+        return "always" if self.always is not None else "never" if self.never is not None else "eventually"
+
+    @property
+    def condition(self) -> Condition:
+        """The parsed condition. Raises :class:`chaos.model.conditions.ConditionError`."""
+        return parse_condition(getattr(self, self.mode), f"expect {self.name!r}.{self.mode}")
+
+
+class Extension(Strict, frozen=True, kw_only=True):
+    """Our block of an experiment.
+
+    ``undo`` names what the method's faults arm in the ledger (chaos/ledger/registry.py), canaries and other preparation left out; an
+    experiment that arms something else is an error, and one with an empty list is a control run: its verdict needs no fault.
+    ``target`` holds ``select`` and what that selector takes (chaos/plan/planning.py). ``collateral`` names signals of objects that
+    nobody may touch: they must equal their baseline in every sample. ``takes_capacity`` says that GPUs may be missing meanwhile,
+    ``cordons`` that the method cordons and empties the node itself, ``expects`` names remediation that the experiment reckons
+    with, ``live_needs`` components that a live cluster must have beside ``needs``. ``expected_failure`` says that a correct verdict
+    today is *failed*, and why: when the experiment passes, it is reported, so that a fix upstream is noticed.
+    """
+
+    name: str
+    id: str
+    level: int
+    area: tuple[str, ...]
+    fidelity: dict[TargetKind, str]
+    radius: Radius
+    target: Json
+    seconds: dict[str, SecondsByTarget]
+    signals: tuple[str, ...]
+    steady: Json
+    detect: Json | None = None
+    contained: Json | None = None
+    expect: tuple[Expectation, ...] = ()
+    collateral: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    live_needs: tuple[str, ...] = ()
+    undo: tuple[str, ...] = ()
+    takes_capacity: bool = True
+    cordons: bool = False
+    expects: tuple[str, ...] = ()
+    proves: str
+    expected_failure: str = ""
+
+    @property
+    def judged_signals(self) -> list[str]:
+        """Signals that the block's conditions rest on, the most telling first: what a timeline shows."""
+        documents = [self.steady, self.detect, self.contained, *(getattr(one, one.mode) for one in self.expect)]
+        return list(dict.fromkeys(name for document in documents if document is not None for name in signals_of(parse_condition(document))))
+
+    def durations(self, kind: TargetKind) -> dict[str, float]:
+        """Every duration resolved for a kind of target, the defaults included."""
+        fallback = "live" if kind is TargetKind.LIVE else "simulated"
+        resolved = {name: numbers[fallback] for name, numbers in DEFAULT_SECONDS.items()}
+        for name, tempo in self.seconds.items():
+            value = tempo.on(kind)
+            if value is not None:
+                resolved[name] = value
+        return resolved
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """A loaded experiment: the chaostoolkit document, where it came from, and the suite's block in it."""
+
+    path: str
+    document: dict[str, Any]
+    extension: Extension
+
+    @property
+    def id(self) -> str:
+        """Id in the catalogue, such as ``A1``."""
+        return self.extension.id
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        return str(self.document["title"])
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of the activities' functions that the method calls."""
+        return frozenset(str(activity["provider"]["func"]) for activity in self.document["method"])
+
+
+SELF_HEALING = frozenset({"pods.replaced"})
+"""Undo names whose fault heals by itself: an experiment that arms only these may have no rollbacks."""

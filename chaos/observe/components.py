@@ -1,0 +1,299 @@
+"""Finds the components of a GPU stack, and decides which of several similar workloads is one.
+
+Labels and images only say what looks like a component: everybody can copy them. Which workload it is, is decided by its namespace and
+its owner (:class:`conformance.scope.components.PlatformWorkloads`); where that leaves several, or none, no experiment touches
+any of them. A policy may say which workload is which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because
+charts are renamed and forked.
+
+Names of components are the words that experiments use in ``needs``.
+
+Facts: docs/facts/gpu-operator.md#agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from chaos.model.plan_facts import InstalledComponent
+from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, text_of, uid_of
+from conformance.policy.model import Tenants
+from conformance.scope.components import PlatformWorkloads, Workload, workload_names
+from conformance.scope.platform_namespaces import (
+    OPENSHIFT_NODE,
+    OPERATORS,
+    PlatformNamespaces,
+    operators_of,
+    proven_by_operators,
+    release_of,
+)
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Json
+
+DAEMON_SETS = "apps/daemonsets"
+DEPLOYMENTS = "apps/deployments"
+REPLICA_SETS = "apps/replicasets"
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """How a component is recognised: one of the label sets on its workload's pod template, else an image's base name.
+
+    ``serves`` is a resource key that must be served too: a controller without its kind is no such component.
+    """
+
+    name: str
+    key: str = DAEMON_SETS
+    labels: tuple[Mapping[str, str], ...] = ()
+    images: tuple[str, ...] = ()
+    serves: str = ""
+
+
+_NFD = "app.kubernetes.io/name"
+
+KNOWN: tuple[Component, ...] = (
+    Component(
+        name="device-plugin",
+        labels=(
+            {"app": "nvidia-device-plugin-daemonset"},
+            {_NFD: "nvidia-device-plugin", "app.kubernetes.io/component": "device-plugin"},
+            {"k8s-app": "nvidia-gpu-device-plugin"},
+            {"name": "nvidia-device-plugin-ds"},
+        ),
+    ),
+    Component(name="gfd", labels=({"app": "gpu-feature-discovery"}, {_NFD: "gpu-feature-discovery"})),
+    Component(
+        name="nfd-worker",
+        labels=({_NFD: "node-feature-discovery", "role": "worker"}, {"app": "nfd-worker"}),
+    ),
+    Component(name="nfd-master", key=DEPLOYMENTS, labels=({_NFD: "node-feature-discovery", "role": "master"}, {"app": "nfd-master"})),
+    Component(
+        name="exporter",
+        labels=({"app": "nvidia-dcgm-exporter"}, {_NFD: "dcgm-exporter"}, {_NFD: "gke-managed-dcgm-exporter"}),
+        images=("dcgm-exporter",),
+    ),
+    Component(name="host-engine", labels=({"app": "nvidia-dcgm"},)),
+    Component(name="operator", key=DEPLOYMENTS, labels=({"app": "gpu-operator"},), serves="nvidia.com/clusterpolicies"),
+    Component(name="mig-manager", labels=({"app": "nvidia-mig-manager"},), images=("k8s-mig-manager",)),
+    Component(
+        name="dra-plugin",
+        labels=(
+            {"app": "nvidia-dra-driver-kubelet-plugin"},
+            {"nvidia-dra-driver-gpu-component": "kubelet-plugin"},
+            {"dra-driver-nvidia-gpu-component": "kubelet-plugin"},
+        ),
+        serves="resource.k8s.io/resourceslices",
+    ),
+    Component(
+        name="rdma-plugin",
+        labels=({"app": "rdma-shared-dp"}, {"app": "sriovdp"}),
+        images=("k8s-rdma-shared-dev-plugin", "sriov-network-device-plugin"),
+    ),
+    Component(
+        name="volcano",
+        key=DEPLOYMENTS,
+        labels=({"app": "volcano-scheduler"},),
+        images=("vc-scheduler",),
+        serves="scheduling.volcano.sh/podgroups",
+    ),
+    Component(
+        name="kueue",
+        key=DEPLOYMENTS,
+        labels=({_NFD: "kueue", "control-plane": "controller-manager"},),
+        serves="kueue.x-k8s.io/workloads",
+    ),
+    Component(
+        name="remediation",
+        key=DEPLOYMENTS,
+        labels=({_NFD: "fault-quarantine"}, {_NFD: "nvsentinel"}, {"app": "fault-quarantine"}),
+        images=("fault-quarantine", "fault-quarantine-module"),
+    ),
+    Component(name="nvml-mock", labels=({_NFD: "nvml-mock"}, {"app": "nvml-mock"}), images=("nvml-mock",)),
+)
+"""Every component that experiments may need. Remediation is NVSentinel: the quarantining part stands for all of it."""
+
+DETECTORS = ("device-plugin", "host-engine")
+"""Who remembers what NVML once said."""
+
+NAMES = frozenset(component.name for component in KNOWN)
+
+
+class Components(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, and why the rest was not. ``unclear``: which workload is meant, or whether one is, cannot be told."""
+
+    found: dict[str, InstalledComponent] = {}
+    absent: dict[str, str] = {}
+    unclear: dict[str, str] = {}
+
+    def get(self, name: str) -> InstalledComponent | None:
+        """The component, or None."""
+        return self.found.get(name)
+
+    def missing(self, needs: tuple[str, ...]) -> str:
+        """Why an experiment that needs these cannot be done here; empty when all are there."""
+        known = {*self.found, *self.unclear}
+        return "; ".join(self.absent.get(name, f"{name} is no known component") for name in needs if name not in known)
+
+    def doubtful(self, names: Sequence[str]) -> str:
+        """What is unclear about these components; empty when nothing is."""
+        return "; ".join(self.unclear[name] for name in dict.fromkeys(names) if name in self.unclear)
+
+
+class ComponentUnclear(Exception):
+    """Several workloads could be the component, or no owner proves those that look like it."""
+
+
+def standing_of(view: View, tenants: Tenants) -> PlatformWorkloads:
+    """What tells the platform's workloads from those that look like them. What cannot be read proves nothing. Raises :class:`NoData`."""
+    resources = []
+    for key in OPERATORS:
+        try:
+            resources += [(KINDS[key].kind, item) for item in view.select(key)]
+        except NoData:
+            continue
+    operators = operators_of(resources)
+    openshift = any(OPENSHIFT_NODE in labels_of(node) for node in view.select("nodes"))
+    return PlatformWorkloads(PlatformNamespaces(tenants, proven_by_operators(operators), openshift=openshift), operators)
+
+
+def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[str, str] | None = None) -> Components:
+    """Look for every known component. A list that is refused makes a component absent with that reason: it cannot be judged.
+
+    ``overrides`` maps a component to ``namespace/name`` of its workload; one that is not there is absent.
+    """
+    overrides = overrides or {}
+    found: dict[str, InstalledComponent] = {}
+    absent: dict[str, str] = {}
+    unclear: dict[str, str] = {}
+    for component in KNOWN:
+        try:
+            named = overrides.get(component.name)
+            workload = _named(view, component, named) if named else _proven(view, component, standing)
+        except ComponentUnclear as error:
+            unclear[component.name] = str(error)
+            continue
+        except NoData as error:
+            absent[component.name] = f"whether {component.name} is installed cannot be told: {error}"
+            continue
+        if workload is None:
+            where = f" at {overrides[component.name]}, where the policy says it is" if component.name in overrides else ""
+            absent[component.name] = f"{component.name} is not installed{where}"
+        else:
+            found[component.name] = workload
+    return Components(found=found, absent=absent, unclear=unclear)
+
+
+def pods_of(view: View, found: InstalledComponent) -> list[Json]:
+    """Pods that a component's workload made: by the UID of their controller, or by that of their ReplicaSet's.
+
+    Its selector only keeps the list short. Labels and names prove nothing. Raises :class:`NoData`.
+    """
+    if not found.selector or not found.uid:
+        return []  # an empty selector selects every pod of the namespace
+    makers = {found.uid}
+    if found.key == DEPLOYMENTS:
+        makers |= {uid_of(item) for item in view.select(REPLICA_SETS, found.namespace) if controller_of(item) == found.uid}
+    pods = view.select("pods", found.namespace, labels=found.selector)
+    return [pod for pod in pods if not _ended(pod) and controller_of(pod) in makers - {""}]
+
+
+def controller_of(obj: Json) -> str:
+    """UID of the controller that made an object; empty when none did."""
+    owners = items_of(dig(obj, "metadata").get("ownerReferences"))
+    return next((text_of(owner.get("uid")) for owner in owners if owner.get("controller") is True), "")
+
+
+def _ended(pod: Json) -> bool:
+    return text_of(dig(pod, "status").get("phase")) in ("Succeeded", "Failed")
+
+
+def _named(view: View, component: Component, name: str) -> InstalledComponent | None:
+    for key in (component.key, DAEMON_SETS, DEPLOYMENTS):
+        for item in view.select(key):
+            if full_name(item) == name:
+                return _found(component, key, item)
+    return None
+
+
+def _proven(view: View, component: Component, standing: PlatformWorkloads) -> InstalledComponent | None:
+    """The workload that is the component: of those that look like it by labels, else by image. Raises :class:`ComponentUnclear`."""
+    if component.serves and not _served(view, component.serves):
+        return None
+    workloads = [item for item in view.select(component.key) if _runs(component.key, item)]
+    labelled = [item for item in workloads if _labelled(component, item)]
+    by_image = [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
+    for looking in (labelled, by_image):
+        proven = standing.resolve(looking, partial(_candidate, component.key))
+        if len(proven) > 1:
+            names = workload_names(_candidate(component.key, item) for item in proven)
+            raise ComponentUnclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
+        if proven:
+            return _found(component, component.key, proven[0])
+    if labelled or by_image:
+        names = workload_names(_candidate(component.key, item) for item in (*labelled, *by_image))
+        how = "expected it in a namespace of the platform, or named by the policy (chaos.components, tenants.moreInfrastructure)"
+        raise ComponentUnclear(f"{names} looks like {component.name}, and nothing proves it: {how}")
+    return None
+
+
+def _labelled(component: Component, item: Json) -> bool:
+    labels = {**labels_of(item), **_template_labels(item)}
+    return any(all(labels.get(key) == value for key, value in wanted.items()) for wanted in component.labels)
+
+
+def _candidate(key: str, item: Json) -> Workload:
+    meta = dig(item, "metadata")
+    owners = tuple(text_of(owner.get("uid")) for owner in items_of(meta.get("ownerReferences")))
+    kind = KINDS[key].kind
+    return Workload(kind=kind, namespace=namespace_of(item), name=name_of(item), owners=owners, release=release_of(meta))
+
+
+def _served(view: View, key: str) -> bool:
+    try:
+        view.select(key)
+    except NoData:
+        return False
+    return True
+
+
+def _runs(key: str, item: Json) -> bool:
+    """Whether a workload wants any pod: a DaemonSet for no node, and a Deployment scaled to none, run nothing."""
+    if key == DAEMON_SETS:
+        return bool(dig(item, "status").get("desiredNumberScheduled"))
+    return bool(dig(item, "spec").get("replicas", 1) != 0)
+
+
+def _found(component: Component, key: str, item: Json) -> InstalledComponent:
+    return InstalledComponent(
+        component=component.name,
+        key=key,
+        namespace=namespace_of(item),
+        name=name_of(item),
+        uid=uid_of(item),
+        selector=_selector(dig(item, "spec", "selector")),
+        images=tuple(_images(item)),
+    )
+
+
+def _selector(wanted: Json) -> str:
+    """A workload's selector in words that the API takes: labels and expressions."""
+    words = [f"{name}={value}" for name, value in sorted(dig(wanted, "matchLabels").items())]
+    for item in items_of(wanted.get("matchExpressions")):
+        key, values = text_of(item.get("key")), ",".join(map(str, item.get("values") or ()))
+        known = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key, "DoesNotExist": f"!{key}"}
+        words.append(known.get(text_of(item.get("operator")), f"{key} in ()"))  # what is not known is refused by the API
+    return ",".join(words)
+
+
+def _template_labels(item: Json) -> dict[str, str]:
+    return {str(key): text_of(value) for key, value in dig(item, "spec", "template", "metadata", "labels").items()}
+
+
+def _images(item: Json) -> list[str]:
+    return [text_of(container.get("image")) for container in items_of(dig(item, "spec", "template", "spec").get("containers"))]
+
+
+def _base_name(image: str) -> str:
+    """``registry:5000/a/b:tag@sha256:…`` → ``b``."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]

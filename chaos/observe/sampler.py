@@ -1,0 +1,127 @@
+"""Reads the signals of an experiment at a steady pace, from before the fault until after the recovery."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from chaos.model.conditions import Condition, JsonValue, holds
+from chaos.observe.sample import NoData, Reading, Sample, Signal
+from fixtures.cluster.trouble import ApiTrouble
+
+MAX_TEXT = 300
+MAX_VALUE = 256 << 10
+"""Bytes of JSON that one signal may put into one sample."""
+
+
+class Sampler:
+    """A thread that reads every ``period`` seconds, or as fast as the cluster answers, and appends each sample to a file.
+
+    A context manager: the thread ends with it. ``wall`` is the Unix time of its second 0. Samples that are late are a gap, which
+    the verdict sees; none is made up.
+    """
+
+    def __init__(self, read: Callable[[], Reading], signals: Mapping[str, Signal], path: Path, period: float) -> None:
+        self.samples: list[Sample] = []
+        self.failure = ""
+        self._read = read
+        self._signals = dict(signals)
+        self._path = path
+        self._period = period
+        self._began = 0.0
+        self.wall = 0.0
+        self._news = threading.Condition()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos-sampler", daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._began, self.wall = time.monotonic(), time.time()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the thread after the sample it is taking."""
+        self._ended.set()
+        self._thread.join(60)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the sampler began."""
+        return time.monotonic() - self._began
+
+    def at(self, moment: str) -> float:
+        """An RFC 3339 time in the sampler's seconds."""
+        return datetime.fromisoformat(moment).timestamp() - self.wall
+
+    def wait(self, ready: Callable[[list[Sample]], bool], deadline: float) -> bool:
+        """Whether the samples become what is asked for before ``deadline`` (the sampler's seconds); looked at with every sample."""
+        with self._news:
+            while not ready(self.samples):
+                remaining = deadline - self.now
+                if remaining <= 0 or self.failure or self._ended.is_set():
+                    return False
+                self._news.wait(min(remaining, 1.0))
+            return True
+
+    def wake(self) -> None:
+        """Let waiters look again, for a reason that is no sample."""
+        with self._news:
+            self._news.notify_all()
+
+    def _run(self) -> None:
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                while not self._ended.is_set():
+                    due = self.now + self._period
+                    sample = self._sample()
+                    file.write(msgspec.json.encode(sample) + b"\n")
+                    with self._news:
+                        self.samples.append(sample)
+                        self._news.notify_all()
+                    self._ended.wait(due - self.now)
+        except Exception as error:  # said, and seen as a gap: a sampler that died proves nothing
+            self.failure = f"{type(error).__name__}: {error}"[:MAX_TEXT]
+            self.wake()
+
+    def _sample(self) -> Sample:
+        began = self.now
+        values: dict[str, JsonValue] = {}
+        errors: dict[str, str] = {}
+        reading = self._read()
+        for name, signal in self._signals.items():
+            try:
+                values[name] = _checked(signal(reading))
+            except (NoData, ApiTrouble) as error:
+                errors[name] = (str(error) or type(error).__name__)[:MAX_TEXT]
+            except Exception as error:  # a signal that trips over what a cluster answers has no data; the others go on
+                errors[name] = f"{type(error).__name__}: {error}"[:MAX_TEXT]
+        at = datetime.fromtimestamp(self.wall + began, UTC).isoformat(timespec="milliseconds")
+        return Sample(t=round(began, 4), at=at, took=round(self.now - began, 4), values=values, errors=errors)
+
+
+def _checked(value: Any) -> JsonValue:
+    """The value as JSON, of bounded size: what is judged now is what a stored sample says later."""
+    text = msgspec.json.encode(value, order="deterministic")
+    if len(text) > MAX_VALUE:
+        raise NoData(f"{len(text)} bytes of JSON are too many for a sample")
+    return msgspec.json.decode(text)
+
+
+def steady_since(samples: list[Sample], condition: Condition, baseline: Mapping[str, JsonValue]) -> float | None:
+    """Where the last unbroken steady stretch begins, in the sampler's seconds; None when the newest sample is not steady."""
+    since = None
+    for sample in reversed(samples):
+        if holds(condition, sample.values, baseline) is not True:
+            break
+        since = sample.t
+    return since

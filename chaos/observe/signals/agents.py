@@ -1,0 +1,192 @@
+"""Signals of the GPU stack's agents and their operator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+
+from chaos.model.conditions import JsonValue
+from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.observe.components import DAEMON_SETS, NAMES, pods_of
+from chaos.observe.sample import Reading, Signal
+from chaos.observe.signals.nodes import slowly
+from chaos.observe.view import (
+    NoData,
+    View,
+    dig,
+    full_name,
+    is_ready,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    number_of,
+    restarts_of,
+    text_of,
+    uid_of,
+)
+from conformance.scope.platform_namespaces import IGNORED
+from fixtures.kubernetes.models import Json
+
+AMOUNTS = ("capacity", "allocatable")
+POLICIES = "nvidia.com/clusterpolicies"
+AGENTS = ("device-plugin", "gfd", "nfd-worker", "exporter", "host-engine", "mig-manager", "dra-plugin", "rdma-plugin")
+"""Components that run on every node as DaemonSets."""
+
+
+def ready(reading: Reading, *, component: str) -> JsonValue:
+    """Whether the component's pods are Ready: one on each target node, or every replica of a controller."""
+    found = _component(reading, component)
+    pods = _instances(reading, found)
+    if found.key == DAEMON_SETS:
+        return all(any(node_of(pod) == node and is_ready(pod) for pod in pods) for node in _hosts(reading, found))
+    return bool(pods) and all(is_ready(pod) for pod in pods)
+
+
+def uids(reading: Reading, *, component: str) -> JsonValue:
+    """UIDs and restarts of the component's pods, on the target nodes or of all replicas; sorted."""
+    return sorted(f"{uid_of(pod)} {restarts_of(pod)}" for pod in _instances(reading, _component(reading, component)))
+
+
+def daemon_sets(reading: Reading) -> JsonValue:
+    """``{namespace/name: [desired, ready, updated]}`` of the agents' DaemonSets."""
+    return {full_name(item): _counts(item) for item in _agents(reading)}
+
+
+def settled(reading: Reading) -> JsonValue:
+    """Whether every agent's DaemonSet has all its pods ready and of the current template."""
+    return all(len(set(_counts(item))) == 1 for item in _agents(reading))
+
+
+def generations(reading: Reading) -> JsonValue:
+    """``{namespace/name: generation}`` of the agents' DaemonSets: it rises when somebody writes their spec."""
+    return {full_name(item): number_of(dig(item, "metadata").get("generation")) for item in _agents(reading)}
+
+
+def agent_pods(reading: Reading) -> JsonValue:
+    """``{namespace/name: "uid restarts"}`` of every agent's pods on all nodes."""
+    facts, view = PlanFacts.of(reading.plan), View.at(reading)
+    return {
+        full_name(pod): f"{uid_of(pod)} {restarts_of(pod)}"
+        for name in AGENTS
+        if (found := facts.components.get(name)) is not None
+        for pod in pods_of(view, found)
+    }
+
+
+def elsewhere(reading: Reading, *, component: str) -> JsonValue:
+    """``{node: [pod, ready, capacity, allocatable]}`` of every node beside the targets that runs the component: nobody may touch it.
+
+    ``pod`` is its UID and restarts, the others are the node's devices. Raises :class:`NoData` when the untouched node is not among them.
+    """
+
+    def read() -> JsonValue:
+        facts, view = PlanFacts.of(reading.plan), View.at(reading)
+        nodes = {name_of(node): node for node in view.select("nodes") if name_of(node) not in reading.plan.nodes}
+        found = {
+            node_of(pod): [
+                f"{uid_of(pod)} {restarts_of(pod)}",
+                is_ready(pod),
+                *(_devices(facts, nodes[node_of(pod)], name) for name in AMOUNTS),
+            ]
+            for pod in pods_of(view, _component(reading, component))
+            if node_of(pod) in nodes
+        }
+        if reading.plan.untouched not in found:
+            raise NoData(f"{component} has no pod on {reading.plan.untouched or 'a node that is left untouched'}")
+        return found
+
+    return slowly(reading, f"elsewhere.{component}", read)
+
+
+def policy_state(reading: Reading) -> JsonValue:
+    """``status.state`` of the ClusterPolicy that its operator acts upon; empty without one. Raises :class:`NoData` when there are two."""
+    states = {name_of(item): text_of(dig(item, "status").get("state")) for item in View.at(reading).select(POLICIES)}
+    active = {name: state for name, state in states.items() if state not in IGNORED}
+    if len(active) > 1:
+        raise NoData(f"ClusterPolicies {' and '.join(sorted(active))} are both acted upon")
+    return next(iter(active.values()), "")
+
+
+def operand(reading: Reading) -> JsonValue:
+    """A digest of what the targeted operand says (not when or by whom it was written); empty while it is not there."""
+    target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
+    if target is None:
+        raise NoData("the plan names no object")
+    item = View.at(reading).find(target.kind, target.name, target.namespace)
+    return content_of(item) if item is not None else ""
+
+
+def operand_present(reading: Reading) -> JsonValue:
+    """Whether the targeted operand is there."""
+    return operand(reading) != ""
+
+
+def operand_uid(reading: Reading) -> JsonValue:
+    """UID of the targeted operand; empty while it is not there."""
+    target = next((target for target in reading.plan.targets if target.kind != "nodes"), None)
+    item = View.at(reading).find(target.kind, target.name, target.namespace) if target else None
+    return uid_of(item) if item is not None else ""
+
+
+ALLOCATED_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"})
+"""Fields of a Service that the API server chooses: a recreated Service has others."""
+
+
+def content_of(item: Json) -> str:
+    """A digest of an object's labels and content, without what servers write: two objects of one template agree."""
+    kept = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+    if isinstance(kept.get("spec"), dict):
+        kept["spec"] = {key: value for key, value in kept["spec"].items() if key not in ALLOCATED_FIELDS}
+    whole = {"name": name_of(item), "namespace": namespace_of(item), "labels": labels_of(item), **kept}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _devices(facts: PlanFacts, node: Json, amounts: str) -> dict[str, int]:
+    return {name: number_of(value) for name, value in dig(node, "status", amounts).items() if facts.is_device(name)}
+
+
+def _component(reading: Reading, name: str) -> InstalledComponent:
+    found = PlanFacts.of(reading.plan).components.get(name)
+    if found is None:
+        raise NoData(f"{name} was not found when the experiment was planned")
+    return found
+
+
+def _hosts(reading: Reading, found: InstalledComponent) -> list[str]:
+    """Target nodes that the component was planned to run on: all of them."""
+    return list(reading.plan.nodes)
+
+
+def _instances(reading: Reading, found: InstalledComponent) -> list[Json]:
+    pods = pods_of(View.at(reading), found)
+    if found.key == DAEMON_SETS and reading.plan.nodes:
+        return [pod for pod in pods if node_of(pod) in reading.plan.nodes]
+    return pods
+
+
+def _agents(reading: Reading) -> list[Json]:
+    facts, view = PlanFacts.of(reading.plan), View.at(reading)
+    names = {(found.namespace, found.name) for name in AGENTS if (found := facts.components.get(name)) is not None}
+    return [item for item in view.select(DAEMON_SETS) if (namespace_of(item), name_of(item)) in names]
+
+
+def _counts(item: Json) -> list[int]:
+    status = dig(item, "status")
+    return [number_of(status.get(field)) for field in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")]
+
+
+SIGNALS: dict[str, Signal] = {
+    **{f"ready.{name}": partial(ready, component=name) for name in sorted(NAMES)},
+    **{f"uids.{name}": partial(uids, component=name) for name in sorted(NAMES)},
+    **{f"elsewhere.{name}": partial(elsewhere, component=name) for name in AGENTS},
+    "daemonsets": daemon_sets,
+    "daemonsets.settled": settled,
+    "daemonsets.generations": generations,
+    "agents.pods": agent_pods,
+    "policy.state": policy_state,
+    "operand": operand,
+    "operand.present": operand_present,
+    "operand.uid": operand_uid,
+}

@@ -1,0 +1,177 @@
+"""Signals of gangs and queues: how many members are bound, and whether a queue's use is what it admitted."""
+
+from __future__ import annotations
+
+import time
+
+from chaos.model.conditions import JsonValue
+from chaos.model.plan_facts import GANG_LABEL, canary_namespace
+from chaos.observe.sample import Reading
+from chaos.observe.signals.pods import live
+from chaos.observe.view import (
+    View,
+    annotations_of,
+    condition,
+    dig,
+    items_of,
+    labels_of,
+    name_of,
+    node_of,
+    number_of,
+    phase_of,
+    text_of,
+    uid_of,
+)
+from fixtures.kubernetes.models import Json
+
+SIZE_ANNOTATION = "gpu-conformance.io/gang-size"
+"""On every member of a canary gang: how many there are."""
+
+DEFAULT_STALE = 60.0
+"""KAI's staleness grace, the longest of the known defaults (docs/facts/gangs.md#kai-and-coscheduling)."""
+
+WORKLOADS = "kueue.x-k8s.io/workloads"
+CLUSTER_QUEUES = "kueue.x-k8s.io/clusterqueues"
+
+
+def bound(reading: Reading) -> JsonValue:
+    """``{gang: bound members}`` of the experiment's gangs; ended members are no longer bound."""
+    return {name: sum(bool(node_of(pod)) and live(pod) for pod in pods) for name, pods in members(reading).items()}
+
+
+def held(reading: Reading) -> JsonValue:
+    """How many live members are bound in all gangs together: who still holds devices."""
+    return sum(_held(pods) for pods in members(reading).values())
+
+
+def sizes(reading: Reading) -> JsonValue:
+    """``{gang: members it needs}``."""
+    return {name: size_of(pods) for name, pods in members(reading).items()}
+
+
+def whole(reading: Reading) -> JsonValue:
+    """Names of gangs whose members all run, sorted."""
+    return sorted(name for name, pods in members(reading).items() if sum(phase_of(pod) == "Running" for pod in pods) >= size_of(pods) > 0)
+
+
+def whole_count(reading: Reading) -> JsonValue:
+    """How many gangs run whole."""
+    value = whole(reading)
+    return len(value) if isinstance(value, list) else 0
+
+
+def partial(reading: Reading) -> JsonValue:
+    """Names of gangs of which some members are bound and some are not, sorted."""
+    return sorted(name for name, pods in members(reading).items() if 0 < _held(pods) < size_of(pods))
+
+
+def partial_seconds(reading: Reading) -> JsonValue:
+    """How long the longest gang has been bound in part, without a break."""
+    since: dict[str, float] = reading.memory.setdefault("gangs.partial", {})
+    now = time.monotonic()
+    current = partial(reading)
+    names = set(current) if isinstance(current, list) else set()
+    for name in set(since) - names:
+        del since[name]
+    for name in names:
+        since.setdefault(name, now)
+    return round(max((now - start for start in since.values()), default=0.0), 2)
+
+
+def partial_overdue(reading: Reading) -> JsonValue:
+    """Whether a gang has been bound in part for longer than the experiment's duration ``stale``."""
+    value = partial_seconds(reading)
+    return isinstance(value, float) and value > reading.plan.seconds.get("stale", DEFAULT_STALE)
+
+
+def member_uids(reading: Reading) -> JsonValue:
+    """UIDs of all live members, sorted."""
+    return sorted(uid_of(pod) for pods in members(reading).values() for pod in pods if live(pod))
+
+
+def members(reading: Reading) -> dict[str, list[Json]]:
+    """Pods of each of the experiment's gangs."""
+    found: dict[str, list[Json]] = {}
+    for pod in View.at(reading).select("pods", canary_namespace(reading.plan)):
+        name = labels_of(pod).get(GANG_LABEL)
+        if name:
+            found.setdefault(name, []).append(pod)
+    return dict(sorted(found.items()))
+
+
+def size_of(pods: list[Json]) -> int:
+    """Members that a gang needs: what its pods say, at least what there is of them."""
+    return max((number_of(annotations_of(pod).get(SIZE_ANNOTATION)) for pod in pods), default=0)
+
+
+def restarted(reading: Reading) -> JsonValue:
+    """Names of gangs that were whole, and are whole again with none of the members they had then; sorted."""
+    first: dict[str, set[str]] = reading.memory.setdefault("gangs.first", {})
+    found = []
+    for name, pods in members(reading).items():
+        running = {uid_of(pod) for pod in pods if phase_of(pod) == "Running" and live(pod)}
+        if len(running) < size_of(pods):
+            continue
+        if not running & first.setdefault(name, running):
+            found.append(name)
+    return sorted(found)
+
+
+def admitted(reading: Reading) -> JsonValue:
+    """``{workload: admitted or not}`` of the experiment's Workloads."""
+    return {name_of(item): condition(item, "Admitted") == "True" for item in _workloads(reading)}
+
+
+def admissions(reading: Reading) -> JsonValue:
+    """How often Workloads of the experiment became Admitted, counted by the times their conditions changed."""
+    seen: set[tuple[str, str]] = reading.memory.setdefault("queue.admissions", set())
+    for item in _workloads(reading):
+        for entry in items_of(dig(item, "status").get("conditions")):
+            if entry.get("type") == "Admitted" and entry.get("status") == "True":
+                seen.add((uid_of(item), text_of(entry.get("lastTransitionTime"))))
+    return len(seen)
+
+
+def usage_agrees(reading: Reading) -> JsonValue:
+    """Whether the experiment's ClusterQueue uses what its admitted Workloads reserve, no more and no less; false without one."""
+    queue = next((item for item in View.at(reading).select(CLUSTER_QUEUES) if labels_of(item).get(GANG_LABEL) == reading.plan.run_id), None)
+    if queue is None:
+        return False
+    used: dict[str, int] = {}
+    for flavor in items_of(dig(queue, "status").get("flavorsUsage")):
+        for resource in items_of(flavor.get("resources")):
+            used[text_of(resource.get("name"))] = used.get(text_of(resource.get("name")), 0) + number_of(resource.get("total"))
+    wanted: dict[str, int] = {}
+    for item in _workloads(reading):
+        if condition(item, "Admitted") != "True":
+            continue
+        for part in items_of(dig(item, "status", "admission").get("podSetAssignments")):
+            for name, amount in dig(part, "resourceUsage").items():
+                wanted[name] = wanted.get(name, 0) + number_of(amount)
+    devices = {name for name in {*used, *wanted} if "/" in name}
+    return all(used.get(name, 0) == wanted.get(name, 0) for name in devices)
+
+
+def _workloads(reading: Reading) -> list[Json]:
+    return View.at(reading).select(WORKLOADS, canary_namespace(reading.plan))
+
+
+def _held(pods: list[Json]) -> int:
+    return sum(bool(node_of(pod)) and live(pod) for pod in pods)
+
+
+SIGNALS = {
+    "gangs.bound": bound,
+    "gangs.held": held,
+    "gangs.sizes": sizes,
+    "gangs.whole": whole,
+    "gangs.whole.count": whole_count,
+    "gangs.partial": partial,
+    "gangs.partial.seconds": partial_seconds,
+    "gangs.partial.overdue": partial_overdue,
+    "gangs.restarted": restarted,
+    "gangs.members": member_uids,
+    "queue.admitted": admitted,
+    "queue.admissions": admissions,
+    "queue.usage.agrees": usage_agrees,
+}

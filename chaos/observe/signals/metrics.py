@@ -1,0 +1,129 @@
+"""Signals of the metrics exporter, through the API server's proxy to its pod on each target node."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from chaos.model.conditions import JsonValue
+from chaos.model.plan_facts import PlanFacts
+from chaos.observe.components import pods_of
+from chaos.observe.sample import Reading
+from chaos.observe.view import NoData, View, dig, is_ready, items_of, name_of, namespace_of, node_of, number_of
+from conformance.outputs.dcgm import Sample, parse_samples
+from conformance.outputs.unreadable import Unreadable
+from fixtures.kubernetes.models import Json
+
+DEFAULT_PORT = 9400
+DEFAULT_STALE = 60.0
+XID = "DCGM_FI_DEV_XID_ERRORS"
+
+
+def answering(reading: Reading) -> JsonValue:
+    """Whether every target node's exporter serves a page with devices on it."""
+    try:
+        return bool(_samples(reading))
+    except NoData:
+        return False
+
+
+def uuids(reading: Reading) -> JsonValue:
+    """UUIDs that have series, sorted."""
+    return sorted({uuid for sample in _samples(reading) if (uuid := _uuid(sample))})
+
+
+def foreign(reading: Reading) -> JsonValue:
+    """UUIDs with series that do not belong to the target nodes' devices."""
+    known = {device.uuid for devices in PlanFacts.of(reading.plan).devices.values() for device in devices}
+    try:
+        return sorted({uuid for sample in _samples(reading) if (uuid := _uuid(sample))} - known)
+    except NoData:
+        return []  # a page that is not served names no foreign device
+
+
+def stale(reading: Reading) -> JsonValue:
+    """Seconds since any value of the page last changed, seen from here: a page that never changes is frozen."""
+    joined = "\n".join(f"{sample.name} {sorted(sample.labels.items())} {sample.value}" for sample in _samples(reading))
+    digest = hashlib.sha256(joined.encode()).hexdigest()
+    memory: tuple[str, float] | None = reading.memory.get("metrics.stale")
+    now = time.monotonic()
+    if memory is None or memory[0] != digest:
+        memory = reading.memory["metrics.stale"] = (digest, now)
+    return round(now - memory[1], 2)
+
+
+def frozen(reading: Reading) -> JsonValue:
+    """Whether the page has not changed for longer than the experiment's duration ``stale``."""
+    value = stale(reading)
+    return isinstance(value, float) and value > reading.plan.seconds.get("stale", DEFAULT_STALE)
+
+
+def xids(reading: Reading) -> JsonValue:
+    """``{UUID: code}`` of devices whose last Xid is not 0."""
+    return _codes(reading)
+
+
+def _codes(reading: Reading) -> dict[str, int]:
+    return {uuid: int(sample.value) for sample in _samples(reading) if sample.name == XID and sample.value and (uuid := _uuid(sample))}
+
+
+def xid_of_target(reading: Reading) -> JsonValue:
+    """The last Xid that the metrics show for the targeted device; 0 without one."""
+    return _codes(reading).get(_target(reading), 0)
+
+
+def xids_elsewhere(reading: Reading) -> JsonValue:
+    """As :func:`xids`, of every device but the targeted one."""
+    target = _target(reading)
+    return {uuid: code for uuid, code in _codes(reading).items() if uuid != target}
+
+
+def _target(reading: Reading) -> str:
+    uuid = next((str(target.facts["uuid"]) for target in reading.plan.targets if target.facts.get("uuid")), "")
+    if not uuid:
+        raise NoData("the plan names no device")
+    return uuid
+
+
+def _samples(reading: Reading) -> list[Sample]:
+    found: list[Sample] = []
+    for pod in _exporters(reading):
+        try:
+            found += parse_samples(View.at(reading).pod_page(namespace_of(pod), name_of(pod), port_of(pod), "/metrics"))
+        except Unreadable as error:
+            raise NoData(f"metrics of {name_of(pod)}: {error}") from None
+    return found
+
+
+def _exporters(reading: Reading) -> list[Json]:
+    found = PlanFacts.of(reading.plan).components.get("exporter")
+    if found is None:
+        raise NoData("no exporter was found when the experiment was planned")
+    pods = {node_of(pod): pod for pod in pods_of(View.at(reading), found) if is_ready(pod)}
+    missing = [node for node in reading.plan.nodes if node not in pods]
+    if missing:
+        raise NoData(f"no exporter is ready on {missing[0]}")
+    return [pods[node] for node in reading.plan.nodes]
+
+
+def port_of(pod: Json) -> int:
+    """The container port named ``metrics``, else the first one, else DCGM's usual port."""
+    ports = [port for container in items_of(dig(pod, "spec").get("containers")) for port in items_of(container.get("ports"))]
+    named = next((port for port in ports if port.get("name") == "metrics"), ports[0] if ports else {})
+    return number_of(named.get("containerPort")) or DEFAULT_PORT
+
+
+def _uuid(sample: Sample) -> str:
+    return sample.labels.get("UUID") or sample.labels.get("uuid") or ""
+
+
+SIGNALS = {
+    "metrics.answering": answering,
+    "metrics.uuids": uuids,
+    "metrics.foreign": foreign,
+    "metrics.stale": stale,
+    "metrics.frozen": frozen,
+    "metrics.xids": xids,
+    "metrics.xids.target": xid_of_target,
+    "metrics.xids.elsewhere": xids_elsewhere,
+}

@@ -1,0 +1,109 @@
+"""The kubelet's PodResources of the target nodes, as reader pods of the experiment print it: one JSON document a line.
+
+PodResources is a socket of the node. The last line of a reader's log is what the kubelet lists now: while it is no listing, and
+once it is no longer followed by newer ones, nobody knows.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from chaos.model.plan_facts import CANARY_LABEL
+from chaos.observe.sample import Reading
+from chaos.observe.view import NoData, View, dig, labels_of, name_of, namespace_of, node_of, phase_of, uid_of
+from fixtures.kubernetes.models import Json
+from fixtures.text import json_text
+from fixtures.text.json_text import NotJson
+
+READER = "reader"
+"""Role of the reader pod, in the run's own namespace."""
+
+_SILENCE = 5.0
+
+
+class Granted(msgspec.Struct):
+    """Ids of one resource."""
+
+    resource: str = ""
+    ids: list[str] = []
+
+
+class Container(msgspec.Struct):
+    """One container of the listing, with what it holds."""
+
+    name: str = ""
+    devices: list[Granted] = []
+
+
+class Listed(msgspec.Struct):
+    """One pod of the listing."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    containers: list[Container] = []
+
+
+class Listing(msgspec.Struct):
+    """What one kubelet lists. ``allocatable``: its healthy devices, given out or not; None where the reader does not ask for them."""
+
+    pods: list[Listed] = []
+    allocatable: list[Granted] | None = None
+
+
+def listings(reading: Reading) -> dict[str, Listing] | None:
+    """What each node's kubelet lists, by node; None before the experiment has started a reader: nobody has asked yet.
+
+    Raises :class:`NoData` once a reader that was seen is gone, does not run, says something else, or nothing new.
+    """
+    pods = View.at(reading).select("pods", reading.plan.namespace)
+    readers = {node_of(pod): pod for pod in pods if labels_of(pod).get(CANARY_LABEL) == READER and node_of(pod)}
+    known: set[str] = reading.memory.setdefault("podresources.nodes", set())
+    known |= {node for node, pod in readers.items() if phase_of(pod) == "Running"}
+    if not known:
+        return None
+    return {node: _listing(reading, node, readers.get(node)) for node in sorted(known)}
+
+
+def identity(entry: Listed) -> str:
+    """The UID of a listed pod where the reader tells it, else its name."""
+    return entry.uid or f"{entry.namespace}/{entry.name}"
+
+
+def ids_by_resource(granted: list[Granted]) -> dict[str, list[str]]:
+    """The ids of a list, by resource."""
+    found: dict[str, list[str]] = {}
+    for one in granted:
+        found.setdefault(one.resource, []).extend(one.ids)
+    return found
+
+
+def _listing(reading: Reading, node: str, reader: Json | None) -> Listing:
+    if reader is None:
+        raise NoData(f"the reader of the PodResources of {node} is gone")
+    name = name_of(reader)
+    if phase_of(reader) != "Running" or dig(reader, "metadata").get("deletionTimestamp"):
+        raise NoData(f"{name}, which reads the PodResources of {node}, no longer runs (phase {phase_of(reader) or 'unknown'})")
+    lines = View.at(reading).log_tail(namespace_of(reader), name, 2, stamped=True).strip().splitlines()
+    if not lines:
+        raise NoData(f"{name} has not listed anything yet")
+    stamp, _, line = lines[-1].partition(" ")
+    _must_be_new(reading, reader, stamp)
+    try:
+        found: Listing = json_text.decode(line, Listing)
+        return found
+    except NotJson as error:
+        raise NoData(f"{name}: {error}") from None
+
+
+def _must_be_new(reading: Reading, reader: Json, stamp: str) -> None:
+    """Raises :class:`NoData` when the last line is the same for too long: by our clock, because the node's may differ."""
+    seen: dict[str, tuple[str, float]] = reading.memory.setdefault("podresources.last", {})
+    now = time.monotonic()
+    if uid_of(reader) not in seen or seen[uid_of(reader)][0] != stamp:
+        seen[uid_of(reader)] = (stamp, now)
+    silent = now - seen[uid_of(reader)][1]
+    if silent > reading.plan.seconds.get("gap", _SILENCE):
+        raise NoData(f"{name_of(reader)} has listed nothing new for {silent:.0f} s")

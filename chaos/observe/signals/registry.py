@@ -1,0 +1,18 @@
+"""Every signal by name. A module of its own, because the signals stand on the components and these on the view of a sample."""
+
+from __future__ import annotations
+
+from chaos.observe.sample import Signal
+from chaos.observe.signals import agents, allocations, claims, devices, gangs, metrics, nodes, pods
+
+SIGNALS: dict[str, Signal] = {
+    **nodes.SIGNALS,
+    **pods.SIGNALS,
+    **agents.SIGNALS,
+    **metrics.SIGNALS,
+    **gangs.SIGNALS,
+    **claims.SIGNALS,
+    **devices.SIGNALS,
+    **allocations.SIGNALS,
+}
+"""What experiments may name under ``signals``, ``steady``, ``detect``, ``contained``, ``expect`` and ``collateral``."""

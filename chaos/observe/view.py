@@ -1,0 +1,220 @@
+"""The lists that one sample reads, each once, filtered by the API server to what the experiment is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from chaos.observe.sample import REQUEST_SECONDS, NoData, Reading
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import kind_of
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.text import json_text
+from fixtures.text.json_text import NotJson
+
+__all__ = ["NoData", "View"]
+
+PAGE = 500
+MAX_PAGES = 200
+_MEMORY = "view"
+
+
+class _List(msgspec.Struct):
+    """A list whose objects are not looked into yet."""
+
+    kind: str
+    items: list[msgspec.Raw]
+    metadata: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_LIST = msgspec.json.Decoder(_List)
+
+
+class View:
+    """Objects of one moment as JSON, each selection read at most once. ``fetch`` gives the body of a GET or raises :class:`NoData`.
+
+    ``before`` is the view that was looked at last: what reads as it did then is that very object, so nobody may change one.
+    """
+
+    def __init__(self, fetch: Callable[[str], bytes], path: Callable[..., str], before: View | None = None) -> None:
+        self._fetch = fetch
+        self._path = path
+        self._lists: dict[str, list[Json]] = {}
+        self._objects: dict[bytes, Any] = {}
+        self._known = before._objects if before is not None else {}
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> View:
+        """A view of the cluster now, for planning."""
+        bodies: dict[str, bytes] = {}
+
+        def fetch(path: str) -> bytes:
+            if path not in bodies:
+                try:
+                    answer = cluster.request("GET", path, accept="*/*", seconds=REQUEST_SECONDS)
+                except ApiTrouble as trouble:
+                    raise NoData(trouble.message) from trouble
+                if not answer.ok:
+                    raise NoData(f"GET {path}: {answer.status} {answer.message}")
+                bodies[path] = answer.body
+            return bodies[path]
+
+        return cls(fetch, cluster.path)
+
+    @classmethod
+    def at(cls, reading: Reading) -> View:
+        """The view of a sample's reading: one for all of its signals."""
+        kept = reading.memory.get(_MEMORY)
+        if kept is None or kept[0] is not reading:
+            kept = reading.memory[_MEMORY] = (reading, cls(reading.text, reading.cluster.path, kept[1] if kept else None))
+        view: View = kept[1]
+        return view
+
+    def select(self, key: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
+        """Objects of one selection, read page by page. Raises :class:`NoData` when the API gives no whole list."""
+        query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        path = f"{self._path(key, namespace)}?{urlencode({**query, 'limit': PAGE})}"
+        if path not in self._lists:
+            self._lists[path] = list(self._items(key, path))
+        return self._lists[path]
+
+    def _items(self, key: str, path: str) -> Iterator[Json]:
+        token = ""
+        for _ in range(MAX_PAGES):
+            try:
+                text = self._fetch(path + (f"&{urlencode({'continue': token})}" if token else ""))
+                body: _List = json_text.decode_with(_LIST, text)
+                if not body.kind.endswith("List") or body.kind != (f"{kind_of(key)}List" if kind_of(key) else body.kind):
+                    raise NotJson(f"{body.kind[:60]} instead of a list")
+                yield from items_of([self._object(bytes(item)) for item in body.items])
+                metadata = json_text.decode(bytes(body.metadata))
+            except NotJson as error:
+                raise NoData(f"list {key}: no list in the answer: {error}") from None
+            token = text_of(metadata.get("continue")) if isinstance(metadata, dict) else ""
+            if not token:
+                return
+        raise NoData(f"list {key}: more than {MAX_PAGES} pages")
+
+    def _object(self, text: bytes) -> Any:
+        """What the text says; most of it was said in the view before, and decoding it was a third of what a sample costs."""
+        if text not in self._objects:
+            self._objects[text] = self._known[text] if text in self._known else msgspec.json.decode(text)
+        return self._objects[text]
+
+    def find(self, key: str, name: str, namespace: str = "") -> Json | None:
+        """One object by name, or None. Raises :class:`NoData` when the API gives no answer."""
+        found = self.select(key, namespace, fields=f"metadata.name={name}")
+        return next((item for item in found if name_of(item) == name), None)
+
+    def pods_on(self, nodes: Iterable[str]) -> list[Json]:
+        """Pods that are bound to the nodes."""
+        return [pod for node in nodes for pod in self.select("pods", fields=f"spec.nodeName={node}")]
+
+    def pod_page(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """A page that a pod serves, through the API server's proxy. Raises :class:`NoData`."""
+        return self._fetch(self._path("pods", namespace, f"{pod}:{port}", "proxy") + path).decode(errors="replace")
+
+    def log_tail(self, namespace: str, pod: str, lines: int, container: str = "", *, stamped: bool = False) -> str:
+        """The last lines of a container's log; ``stamped``: each begins with its time and a space. Raises :class:`NoData`."""
+        query = {"tailLines": str(lines), **({"container": container} if container else {}), **({"timestamps": "true"} if stamped else {})}
+        return self._fetch(f"{self._path('pods', namespace, pod, 'log')}?{urlencode(query)}").decode(errors="replace")
+
+
+# -- reading objects: hostile or half-written ones give empty values, never an exception ------------------
+
+
+def dig(obj: Any, *path: str) -> Json:
+    """The mapping at a path; ``{}`` where there is none."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj if isinstance(obj, dict) else {}
+
+
+def items_of(value: Any) -> list[Json]:
+    """The mappings of a list; none where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """A string; empty for everything else."""
+    return value if isinstance(value, str) else ""
+
+
+def number_of(value: Any) -> int:
+    """A count; 0 for anything else. Device quantities are whole numbers without a unit."""
+    if isinstance(value, bool):
+        return 0
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19 else 0
+
+
+def name_of(obj: Json) -> str:
+    """``metadata.name``."""
+    return text_of(dig(obj, "metadata").get("name"))
+
+
+def namespace_of(obj: Json) -> str:
+    """``metadata.namespace``; empty for cluster-scoped objects."""
+    return text_of(dig(obj, "metadata").get("namespace"))
+
+
+def uid_of(obj: Json) -> str:
+    """``metadata.uid``."""
+    return text_of(dig(obj, "metadata").get("uid"))
+
+
+def labels_of(obj: Json) -> dict[str, str]:
+    """``metadata.labels``."""
+    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "labels").items()}
+
+
+def annotations_of(obj: Json) -> dict[str, str]:
+    """``metadata.annotations``."""
+    return {str(key): text_of(value) for key, value in dig(obj, "metadata", "annotations").items()}
+
+
+def full_name(obj: Json) -> str:
+    """``namespace/name``, or the name of a cluster-scoped object."""
+    namespace = namespace_of(obj)
+    return f"{namespace}/{name_of(obj)}" if namespace else name_of(obj)
+
+
+def node_of(pod: Json) -> str:
+    """The node that a pod is bound to; empty when it is not."""
+    return text_of(dig(pod, "spec").get("nodeName"))
+
+
+def phase_of(pod: Json) -> str:
+    """``status.phase``."""
+    return text_of(dig(pod, "status").get("phase"))
+
+
+def condition(obj: Json, kind: str) -> str:
+    """Status of a condition: True, False, Unknown; empty when it is not there."""
+    return next((text_of(item.get("status")) for item in items_of(dig(obj, "status").get("conditions")) if item.get("type") == kind), "")
+
+
+def is_ready(obj: Json) -> bool:
+    """Whether an object's condition Ready is True, and it is not going away."""
+    return condition(obj, "Ready") == "True" and not dig(obj, "metadata").get("deletionTimestamp")
+
+
+def restarts_of(pod: Json) -> int:
+    """Restarts of all containers together."""
+    return sum(number_of(status.get("restartCount")) for status in items_of(dig(pod, "status").get("containerStatuses")))
+
+
+def requested_devices(pod: Json, is_device: Any) -> dict[str, int]:
+    """Devices that a pod's containers ask for: ``{resource: count}``. ``is_device(name) -> bool``."""
+    total: dict[str, int] = {}
+    for container in items_of(dig(pod, "spec").get("containers")):
+        resources = dig(container, "resources")
+        for name, value in {**dig(resources, "requests"), **dig(resources, "limits")}.items():
+            if is_device(str(name)) and number_of(value):
+                total[str(name)] = total.get(str(name), 0) + number_of(value)
+    return total

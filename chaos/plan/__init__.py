@@ -1,0 +1,1 @@
+"""From an experiment to a plan: what it touches on this cluster, chosen once."""

@@ -1,0 +1,208 @@
+"""Turns an experiment into a plan: targets chosen once and frozen, one healthy GPU node left out, every duration resolved.
+
+An empty choice is an error, never "nothing to do": an experiment without an object proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from chaos.model.experiment import Experiment
+from chaos.model.levels import needs_cordoned
+from chaos.model.plan import Plan
+from chaos.model.plan_facts import Device, PlanFacts
+from chaos.observe import dra_inventory
+from chaos.observe.components import DETECTORS, Components, find_components, pods_of, standing_of
+from chaos.observe.signals.metrics import port_of
+from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
+from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused, TargetUnclear
+from chaos.plan.selectors.base import TargetQuery
+from chaos.plan.selectors.claims import ClaimPlanningView
+from chaos.plan.selectors.nodes import is_mig, is_shared
+from conformance.outputs.dcgm import parse_samples
+from conformance.outputs.unreadable import Unreadable
+from conformance.policy.model import Policy
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import TargetKind
+
+__all__ = ["NotApplicable", "PlanRefused", "make_plan"]
+
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
+_PCI = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
+"""A pod's page says which devices there are, and programs on the host are given these words: nothing else is taken from it."""
+
+EXPIRY_MARGIN = 60.0
+"""Seconds after its deadline at which an experiment's targets undo by themselves: no sooner than the runner could."""
+
+
+def make_plan(
+    cluster: Cluster,
+    experiment: Experiment,
+    *,
+    run_id: str,
+    cluster_uid: str,
+    target_kind: TargetKind,
+    namespace: str,
+    policy: Policy,
+    node: str = "",
+    components: Components | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan of one experiment. ``node`` is the one that the user named; ``components`` those already found; ``overrides`` which
+    workload is which component, instead of what the policy says.
+
+    Raises :class:`NotApplicable` when the experiment has no object on this cluster, :class:`PlanRefused` when what it has may not be
+    touched now (unhealthy, no other healthy GPU node, too few free devices, or the cluster could not be read).
+    """
+    extension = experiment.extension
+    if target_kind not in extension.fidelity:
+        kinds = ", ".join(extension.fidelity)
+        raise NotApplicable("TargetKind", f"{extension.id} exists on {kinds} targets only, and this one is {target_kind}")
+    try:
+        view = View.of(cluster)
+        found = components or find_components(
+            view, standing_of(view, policy.tenants), policy.chaos.components if overrides is None else overrides
+        )
+        if doubt := found.doubtful(_relied_on(experiment)):
+            raise TargetUnclear("ComponentUnclear", doubt)
+        if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
+            raise NotApplicable("ComponentAbsent", reason)
+        wanted = _wanted(extension.target)
+        planning = _planning_view(view, found, plan_facts(view, found, policy), wanted, node)
+        planning.cordoned = needs_cordoned(extension.level, target_kind, cordons=extension.cordons)
+        choice = SELECTORS[wanted.select](planning)
+        untouched = _untouched(planning, choice)
+    except NoData as error:
+        raise PlanRefused("NotReadable", str(error)) from error
+    if not choice.targets:
+        raise PlanRefused("NoTarget", f"{extension.id} chose nothing, and an experiment without a target is an error")
+    seconds = extension.durations(target_kind)
+    expires = datetime.now(UTC) + timedelta(seconds=seconds["deadline"] + EXPIRY_MARGIN)
+    return Plan(
+        experiment=extension.id,
+        run_id=run_id,
+        cluster_uid=cluster_uid,
+        server=cluster.shown_server,
+        target_kind=target_kind,
+        namespace=namespace,
+        targets=choice.targets,
+        untouched=untouched,
+        expires_at=expires.isoformat(timespec="seconds"),
+        facts=msgspec.to_builtins(_narrowed(planning, choice)),
+        seconds=seconds,
+        actions=tuple(_activities(experiment.document)),
+        undo=extension.undo,
+        eligible=choice.eligible,
+    )
+
+
+def _relied_on(experiment: Experiment) -> list[str]:
+    """Components that an experiment stands on: those it needs, those its undo restarts, and the one that names devices."""
+    extension = experiment.extension
+    names = [*extension.needs, *extension.live_needs]
+    if "agent.restarted" in extension.undo:
+        names += DETECTORS
+    if extension.target.get("select") == "gpu":
+        names.append("exporter")
+    return names
+
+
+def plan_facts(view: View, components: Components, policy: Policy) -> PlanFacts:
+    """What the cluster offers to experiments. Raises :class:`NoData`."""
+    probes = policy.probes
+    return PlanFacts(
+        components=components.found,
+        resources=policy.accelerators.resources,
+        no_devices=policy.accelerators.no_devices,
+        devices=devices_by_node(view, components),
+        image=policy.chaos.canary_image or probes.image,
+        injector_image=policy.chaos.injector_image,
+        user=probes.run_as_user,
+        tolerations=probes.tolerations,
+        pull_secrets=tuple(probes.pull_secrets),
+        priority_class=probes.priority_class,
+    )
+
+
+def devices_by_node(view: View, components: Components) -> dict[str, tuple[Device, ...]]:
+    """GPUs by node, as each node's exporter names them. A node whose exporter does not answer has none."""
+    exporter = components.get("exporter")
+    found: dict[str, tuple[Device, ...]] = {}
+    for pod in pods_of(view, exporter) if exporter else ():
+        if not is_ready(pod):
+            continue
+        try:
+            samples = parse_samples(view.pod_page(namespace_of(pod), name_of(pod), port_of(pod), "/metrics"))
+        except (NoData, Unreadable):
+            continue
+        known: dict[str, Device] = {}
+        for sample in samples:
+            uuid, index = sample.labels.get("UUID", ""), sample.labels.get("gpu", "")
+            pci = sample.labels.get("pci_bus_id", "")
+            if _UUID.fullmatch(uuid) and index.isascii() and index.isdigit() and len(index) < 4:
+                known[uuid] = Device(uuid=uuid, index=int(index), pci=pci if _PCI.fullmatch(pci) else "")
+        if known:
+            found[node_of(pod)] = tuple(sorted(known.values(), key=lambda device: device.index))
+    return found
+
+
+def _wanted(target: Json) -> TargetQuery:
+    try:
+        return msgspec.convert(target, TargetQuery)
+    except msgspec.ValidationError as error:
+        raise PlanRefused("BadTarget", f"target: {error}") from error
+
+
+def _planning_view(view: View, found: Components, known: PlanFacts, wanted: TargetQuery, node: str) -> PlanningView:
+    """The cluster as the experiment sees it: one on a DRA driver counts devices that are claimed, every other those of plugins."""
+    if wanted.component != dra_inventory.COMPONENT:
+        return PlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
+    known = msgspec.structs.replace(known, device_class=dra_inventory.DEVICE_CLASS)
+    return ClaimPlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
+
+
+def _untouched(planning: PlanningView, choice: Choice) -> str:
+    """A healthy GPU node that stays as it is. Raises :class:`PlanRefused` when there is none."""
+    spare = [name_of(node) for node in planning.healthy() if name_of(node) not in choice.nodes]
+    if not spare:
+        raise PlanRefused("NoSpareNode", "no healthy GPU node would be left untouched, and one must be")
+    return spare[-1]  # the fullest: canaries that have to move find room on the others
+
+
+def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
+    """The facts that this plan needs: devices of its nodes, free devices of all healthy ones, tolerations of their taints."""
+    healthy = planning.healthy()
+    nodes = [node for node in planning.gpu_nodes() if name_of(node) in choice.nodes] or healthy
+    resource = next(
+        iter(sorted(planning.devices(nodes[0], "allocatable"), key=lambda name: (name != "nvidia.com/gpu", name))), "nvidia.com/gpu"
+    )
+    taints = [taint for node in healthy for taint in (node.get("spec") or {}).get("taints") or ()]
+    tolerations = {
+        f"{t.get('key')}:{t.get('effect')}": {"key": str(t.get("key")), "operator": "Exists", "effect": str(t.get("effect"))}
+        for t in taints
+    }
+    return msgspec.structs.replace(
+        planning.facts,
+        resource=resource,
+        free={name_of(node): planning.free(node) for node in healthy if not is_shared(node) and not is_mig(node)},
+        devices={name: known for name, known in planning.facts.devices.items() if name in choice.nodes or not choice.nodes},
+        tolerations=(*tolerations.values(), *planning.facts.tolerations),
+        select=msgspec.to_builtins(planning.wanted),
+        product={name_of(node): labels_of(node).get("nvidia.com/gpu.product", "") for node in healthy},
+    )
+
+
+def _activities(document: dict[str, Any]) -> list[str]:
+    """What the method will do, a line each."""
+    lines = []
+    for activity in document.get("method", ()):
+        arguments = activity.get("provider", {}).get("arguments") or {}
+        shown = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        lines.append(f"{activity.get('name')}" + (f" ({shown})" if shown else ""))
+    return lines

@@ -1,0 +1,191 @@
+"""Reads from the cluster what the gates ask about, just before the act. What cannot be read stays unknown, which closes its gate."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
+
+from chaos.cluster import namespaces
+from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.rights import Reviewer, Right
+from chaos.ledger import authentic
+from chaos.model.errors import LedgerError
+from chaos.model.levels import OPT_IN_LABEL
+from chaos.model.plan import Plan
+from chaos.model.plan_facts import InstalledComponent, canary_namespace
+from chaos.safety.gate_input import ClusterState, NodeState
+from chaos.safety.gpu_reset import reset_obstacles
+from chaos.safety.lease import read_lease
+from chaos.safety.remediators import find_remediators
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import Json
+from fixtures.ownership.owned import PRIORITY_CLASSES
+
+T = TypeVar("T")
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_PRESENT = "nvidia.com/gpu.present"
+_PAGE = 500
+
+
+def read_cluster_state(
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    devices: Sequence[str],
+    rights: Iterable[Right],
+    agents: Sequence[InstalledComponent] = (),
+    ours: bool,
+    steady: str | None,
+) -> ClusterState:
+    """The facts about a plan. ``devices`` are device resource names (globs), ``rights`` all that acting and undoing takes.
+
+    ``agents`` are those whose pods on the plan's nodes will be ended: a budget of theirs counts as one of a target.
+    ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
+    """
+    nodes = _known(lambda: _list(cluster, "nodes"))
+    pods = _known(lambda: _list(cluster, "pods"))
+    workloads = _known(lambda: [*_list(cluster, "apps/deployments"), *_list(cluster, "apps/daemonsets")])
+    lease = _known(lambda: (read_lease(cluster),))
+    ledgers = _known(lambda: authentic.read_ledgers(cluster))
+    return ClusterState(
+        cluster_uid=_known(lambda: cluster_uid(cluster)) or "",
+        cluster_names=tuple(filter(None, (cluster.context,))),
+        ours=ours,
+        uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
+        nodes=None if nodes is None or pods is None else node_states(nodes, pods, devices, own=(plan.namespace, canary_namespace(plan))),
+        steady=steady,
+        denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
+        remediators=None if nodes is None or workloads is None else find_remediators(workloads, nodes, plan.nodes),
+        budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents)),
+        open_entries=None if ledgers is None else sum(ledgers.earlier(plan.run_id).values()),
+        forged=() if ledgers is None else ledgers.forged,
+        halted=None if lease is None else lease[0].halted if lease[0] else "",
+    )
+
+
+def node_states(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str], *, own: Collection[str] = ()) -> dict[str, NodeState]:
+    """What the gates ask about each node, by name. Pods in the namespaces ``own`` are the run's: a label says so of any pod."""
+    holding: dict[str, list[str]] = {}
+    for pod in pods:
+        if _holds(pod, devices) and field(pod, "metadata", "namespace") not in own:
+            where = str(field(pod, "spec", "nodeName") or "")
+            holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
+    found, nodes = {}, list(nodes)
+    obstacles = reset_obstacles(nodes)
+    for node in nodes:
+        name, labels = str(node["metadata"]["name"]), field(node, "metadata", "labels") or {}
+        capacity, allocatable = _devices(node, "capacity", devices), _devices(node, "allocatable", devices)
+        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in field(node, "status", "conditions") or ())
+        found[name] = NodeState(
+            uid=uid_of(node),
+            gpu=bool(capacity) or labels.get(_PRESENT) == "true",  # DRA drivers advertise no capacity on the node
+            healthy=ready and capacity == allocatable,
+            cordoned=bool(field(node, "spec", "unschedulable")),
+            control_plane=any(key in labels for key in _CONTROL_PLANE),
+            opted_in=labels.get(OPT_IN_LABEL[0]) == OPT_IN_LABEL[1],
+            busy=tuple(holding.get(name, ())),
+            reset_obstacle=obstacles[name],
+        )
+    return found
+
+
+def _devices(node: Json, amounts: str, devices: Sequence[str]) -> dict[str, int]:
+    """Amounts above zero of a node's device resources."""
+    given = field(node, "status", amounts) or {}
+    counts = {name: quantity.as_int(str(amount)) for name, amount in given.items() if _is_device(name, devices)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _is_device(name: str, devices: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in devices)
+
+
+def _holds(pod: Json, devices: Sequence[str]) -> bool:
+    if field(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return False
+    spec = pod.get("spec") or {}
+    limits = [field(container, "resources", "limits") or {} for container in spec.get("containers") or ()]
+    return bool(spec.get("resourceClaims")) or any(_is_device(name, devices) for limit in limits for name in limit)
+
+
+def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent]) -> tuple[str, ...]:
+    """Budgets that allow no disruption of a pod that will be ended. An empty selector selects all, as the API has it."""
+    targets = {target.uid for target in plan.targets if target.kind == "pods"}
+    hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
+    if not hit:
+        return ()
+    spent = [budget for budget in _list(cluster, "policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
+    return tuple(
+        f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
+    )
+
+
+def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:
+    """Whether a pod on one of the plan's nodes is an agent's."""
+    owners = [owner for owner in field(pod, "metadata", "ownerReferences") or () if owner.get("controller") is True]
+    made = any(owner.get("uid") == agent.uid for owner in owners)
+    return made and field(pod, "metadata", "namespace") == agent.namespace and field(pod, "spec", "nodeName") in plan.nodes
+
+
+def _covers(budget: Json, pod: Json) -> bool:
+    if field(budget, "metadata", "namespace") != field(pod, "metadata", "namespace"):
+        return False
+    selector, labels = field(budget, "spec", "selector") or {}, field(pod, "metadata", "labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def _matches(expression: Json, labels: dict[str, str]) -> bool:
+    key, values = expression.get("key"), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return labels.get(str(key)) in values
+        case "NotIn":
+            return labels.get(str(key)) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return True  # an operator that is not known: take it as covering
+
+
+def _list(cluster: Cluster, key: str) -> list[Json]:
+    """Every object of a kind, page by page. A kind that is not served has none."""
+    items: list[Json] = []
+    token = ""
+    while True:
+        answer = cluster.page(cluster.path(key), token, limit=_PAGE)
+        if answer.status == 404:
+            return items
+        document = accepted(answer, f"list {key}").json()
+        items += document.get("items") or ()
+        token = str((document.get("metadata") or {}).get("continue") or "")
+        if not token:
+            return items
+
+
+def _known(ask: Callable[[], T]) -> T | None:
+    """The answer, or None when there is none: its gate stays closed."""
+    try:
+        return ask()
+    except (ApiTrouble, LedgerError, ValueError):
+        return None
+
+
+READS = (
+    "get namespaces",
+    "list nodes",
+    "list pods",
+    "list apps/deployments",
+    "list apps/daemonsets",
+    "list policy/poddisruptionbudgets",
+    f"list configmaps in {namespaces.SHARED}",
+    f"list {PRIORITY_CLASSES}",
+    f"get coordination.k8s.io/leases in {namespaces.SHARED}",
+)
+"""Rights that finding out takes."""

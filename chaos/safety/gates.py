@@ -1,0 +1,228 @@
+"""Gates: whether an experiment may begin. Pure functions over plan, settings and facts; what is not known is refused.
+
+Each refusal says what was expected. All refusals are reported, not only the first.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+
+from chaos.model.levels import OPT_IN_LABEL, OPT_IN_LEVEL, TYPED_LEVEL, needs_cordoned
+from chaos.safety.gate_input import SPREAD_SCOPES, ClosedGate, GateInput
+from chaos.safety.remediators import NAMES
+from conformance.policy.allowlist import not_allowed
+from fixtures.verdict.record import TargetKind
+
+
+def _allowed(given: GateInput) -> str:
+    plan, state = given.plan, given.state
+    if not plan.cluster_uid or plan.cluster_uid != state.cluster_uid:
+        return f"the plan is for cluster {plan.cluster_uid or '(unknown)'}, and this is {state.cluster_uid or '(unknown)'}"
+    if state.ours and plan.target_kind is not TargetKind.LIVE:
+        return ""
+    return not_allowed(state.cluster_uid, ", ".join(filter(None, state.cluster_names)), given.settings.allowed)
+
+
+def _halted(given: GateInput) -> str:
+    if given.settings.policy.halt:
+        return "the policy halts all experiments (chaos.halt)"
+    if given.state.halted is None:
+        return "whether the cluster is halted could not be read"
+    return f"halted by {given.state.halted}; end the halt with `gpu-conformance chaos halt --off`" if given.state.halted else ""
+
+
+def _recovered(given: GateInput) -> str:
+    left = given.state.open_entries
+    if left is None:
+        return "earlier runs' ledgers could not be read"
+    return f"{left} changes of an earlier run are not known to be undone; run `gpu-conformance chaos recover` first" if left else ""
+
+
+def _level(given: GateInput) -> str:
+    level, most = given.request.level, given.settings.max_level
+    if level <= most:
+        return ""
+    return f"level {level.value} ({level.words}) is above the allowed {most.value}; expected --chaos-max-level {level.value}"
+
+
+def _fresh(given: GateInput) -> str:
+    return f"the plan expired at {given.plan.expires_at}; expected a new one" if given.plan.expired() else ""
+
+
+def _same_targets(given: GateInput) -> str:
+    targets, uids = given.plan.targets, given.state.uids
+    if not targets:
+        return "the plan has no targets; expected at least one"
+    if uids is None:
+        return "the targets could not be read again"
+    for target in targets:
+        current = uids.get(str(target), "")
+        if not target.uid or current != target.uid:
+            return f"{target} was replaced since it was planned: expected uid {target.uid or '(none)'}, found {current or 'none'}"
+    return ""
+
+
+def _radius(given: GateInput) -> str:
+    count, settings = len(given.plan.targets), given.settings.policy
+    most = min(given.request.count, settings.max_targets)
+    if count > most:
+        caps = f"the experiment's radius {given.request.count}, chaos.maxTargets {settings.max_targets}"
+        return f"{count} targets; expected {most} at most ({caps})"
+    if given.request.scope not in SPREAD_SCOPES:
+        return ""
+    if given.plan.eligible < count:
+        return f"{count} targets of {given.plan.eligible} eligible ones; expected a plan that counts them"
+    percent = 100 * count / given.plan.eligible
+    if percent > settings.max_percent:
+        return f"{count} of {given.plan.eligible} are {percent:.0f} %; expected {settings.max_percent:g} % at most (chaos.maxPercent)"
+    return ""
+
+
+def _protected(given: GateInput) -> str:
+    globs = given.settings.policy.protected_namespaces
+    for target in given.plan.targets:
+        if target.namespace and any(fnmatch.fnmatchcase(target.namespace, glob) for glob in globs):
+            return f"{target} is in a protected namespace; expected none of {', '.join(globs)} (chaos.protectedNamespaces)"
+    return ""
+
+
+def _untouched(given: GateInput) -> str:
+    name = given.plan.untouched
+    if not name:
+        return "no GPU node is left untouched; expected one" if given.request.takes_capacity else ""
+    if name in given.plan.nodes:
+        return f"node {name} is both a target and the one that is left untouched"
+    if given.state.nodes is None:
+        return "nodes could not be read"
+    node = given.state.nodes.get(name)
+    if node is None or not node.gpu or not node.healthy or node.cordoned:
+        return f"node {name}, which is to be left untouched, is not a healthy, schedulable GPU node; expected one besides the targets"
+    return ""
+
+
+def _target_nodes(given: GateInput) -> str:
+    """Nodes of targets: no control plane unless named, nobody at work on them, opted in where the level asks for it."""
+    if given.state.nodes is None:
+        return "nodes could not be read"
+    key, value = OPT_IN_LABEL
+    for name in given.plan.nodes:
+        node = given.state.nodes.get(name)
+        if node is None:
+            return f"node {name} is gone"
+        if node.control_plane and name not in given.settings.named_nodes:
+            return f"node {name} belongs to the control plane; expected it to be named (--chaos-target {name})"
+        if given.request.level >= OPT_IN_LEVEL and given.plan.target_kind is TargetKind.LIVE and not node.opted_in:
+            return f"node {name} has not opted in; expected its label {key}={value} for level {given.request.level.value}"
+        if given.request.level < TYPED_LEVEL and node.cordoned:
+            return f"node {name} is cordoned: somebody is at work on it; expected a schedulable one"
+        if given.request.idle and given.request.level < TYPED_LEVEL and node.busy:  # planned as idle, and not any more
+            return f"node {name} has pods with devices ({', '.join(node.busy[:3])}); expected none but the experiment's own"
+    return ""
+
+
+def _destructive(given: GateInput) -> str:
+    """Level 4: the cluster's name typed for this run, and a node that somebody has cordoned and emptied."""
+    if given.request.level < TYPED_LEVEL:
+        return ""
+    names = {name for name in (given.state.cluster_uid, *given.state.cluster_names) if name}
+    if given.settings.confirmed not in names:
+        return f"level 4 needs the cluster's name, typed; expected --chaos-confirm with one of {', '.join(sorted(names)) or '(none)'}"
+    if not needs_cordoned(given.request.level, given.plan.target_kind, cordons=given.request.cordons):
+        return ""
+    if given.state.nodes is None:
+        return "nodes could not be read"
+    for name in given.plan.nodes:
+        node = given.state.nodes.get(name)
+        if node is None or not node.cordoned:
+            return f"node {name} is in service; expected it cordoned for level 4"
+        if node.busy:
+            return f"node {name} has pods with devices ({', '.join(node.busy[:3])}); expected it idle for level 4"
+    return ""
+
+
+def _alone(given: GateInput) -> str:
+    """A reset of one GPU: what NVLink joins to it would be reset with it, so nothing else will do than to know that there is none."""
+    if not given.request.resets:
+        return ""
+    if given.state.nodes is None:
+        return "nodes could not be read"
+    for name in given.plan.nodes:
+        node = given.state.nodes.get(name)
+        why = node.reset_obstacle if node else "it is gone"
+        if why:
+            return f"no GPU of node {name} may be reset alone: {why}; expected GPUs that the vendor resets one by one"
+    return ""
+
+
+def _steady(given: GateInput) -> str:
+    if given.state.steady is None:
+        return "the steady state was not judged"
+    return f"the steady state is not green: {given.state.steady}" if given.state.steady else ""
+
+
+def _rights(given: GateInput) -> str:
+    if given.state.denied is None:
+        return "the API server did not say which rights the account has"
+    if not given.state.denied:
+        return ""
+    return f"missing rights: {'; '.join(given.state.denied)}; expected those of deploy/clusterrole-chaos.yaml, to act and to undo alike"
+
+
+def _remediation(given: GateInput) -> str:
+    if given.state.remediators is None:
+        return "it could not be found out whether a program repairs nodes by itself"
+    known = {*given.settings.policy.remediation, *given.request.expects}
+    if unknown := known - set(NAMES):
+        return f"remediation {', '.join(sorted(unknown))} is not known; expected some of {', '.join(NAMES)}"
+    met = [one for one in given.state.remediators if one.name not in known]
+    if not met:
+        return ""
+    found = "; ".join(f"{one.words} (seen: {one.found_by})" for one in met)
+    return f"{found}; expected {', '.join(one.name for one in met)} in the policy's chaos.remediation, or the nodes opted out"
+
+
+def _budgets(given: GateInput) -> str:
+    if given.state.budgets is None:
+        return "PodDisruptionBudgets could not be read"
+    return (
+        f"no disruption allowed by PodDisruptionBudgets {', '.join(given.state.budgets)}; expected at least one"
+        if given.state.budgets
+        else ""
+    )
+
+
+EARLIER = "earlier run"
+
+GATES: tuple[tuple[str, Callable[[GateInput], str]], ...] = (
+    ("allow-list", _allowed),
+    ("halt", _halted),
+    (EARLIER, _recovered),
+    ("level", _level),
+    ("expiry", _fresh),
+    ("targets", _same_targets),
+    ("radius", _radius),
+    ("protected namespaces", _protected),
+    ("untouched node", _untouched),
+    ("target nodes", _target_nodes),
+    ("destructive", _destructive),
+    ("reset alone", _alone),
+    ("rights", _rights),
+    ("remediation", _remediation),
+    ("disruption budgets", _budgets),
+    ("steady state", _steady),
+)
+"""Every gate, in the order in which refusals are reported."""
+
+
+def closed_gates(given: GateInput) -> list[ClosedGate]:
+    """The gates that are closed; none means go. A gate that cannot be judged because of an error of its own is closed."""
+    refusals = []
+    for name, gate in GATES:
+        try:
+            message = gate(given)
+        except Exception as error:  # fail closed: no mistake in a gate may open it
+            message = f"could not be judged ({type(error).__name__}: {error})"
+        if message:
+            refusals.append(ClosedGate(name, message))
+    return refusals

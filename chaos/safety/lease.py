@@ -1,0 +1,140 @@
+"""The Lease that lets one run act on a cluster at a time, and its annotation that halts experiments."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from chaos.cluster import namespaces
+from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.model.errors import Aborted
+from chaos.model.ledger_lines import now
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+from fixtures.system.process import Process
+from fixtures.text.sentences import plain
+
+KEY = "coordination.k8s.io/leases"
+NAME = "gpu-conformance-chaos"
+HALT = "gpu-conformance.io/halt"
+HALTED_BY = "gpu-conformance.io/halted-by"
+_SECONDS = 15
+_MOST_SECONDS = 3600
+"""A Lease that says more was written by nobody of ours: a run renews it every few seconds."""
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the Lease: a process, for a run. Its host's name says little: clones and pods of many machines share one."""
+
+    process: Process
+    run_id: str
+
+    @classmethod
+    def me(cls, run_id: str) -> Holder:
+        """This process."""
+        return cls(process=Process.me(), run_id=run_id)
+
+    @classmethod
+    def parse(cls, text: str) -> Holder | None:
+        """A holder identity that a run wrote; None for anybody else's."""
+        name, _, run_id = text.rpartition("/")
+        process = Process.parse(name)
+        return None if process is None or not run_id else cls(process=process, run_id=run_id)
+
+    def __str__(self) -> str:
+        return f"{self.process}/{self.run_id}"
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is known to have ended: a process of this boot of this machine that is no more."""
+        return self.process.ended
+
+
+class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
+    """The Lease as it is. ``halted`` is who halted, when; empty when nobody has."""
+
+    uid: str
+    version: str
+    identity: str
+    renewed: datetime | None
+    seconds: int
+    halted: str
+
+    @property
+    def holder(self) -> Holder | None:
+        """Its holder, when it is a run of the suite."""
+        return Holder.parse(self.identity)
+
+    def age(self, moment: datetime | None = None) -> timedelta | None:
+        """Since when it was not renewed, by this machine's clock; None when it never was."""
+        return None if self.renewed is None else (moment or datetime.now(UTC)) - self.renewed
+
+
+def parse_lease(lease: Json) -> LeaseView:
+    """Read a Lease."""
+    spec, annotations = lease.get("spec") or {}, field(lease, "metadata", "annotations") or {}
+    try:
+        renewed = datetime.fromisoformat(str(spec.get("renewTime")))
+    except ValueError:
+        renewed = None
+    seconds = spec.get("leaseDurationSeconds")
+    return LeaseView(
+        uid=uid_of(lease),
+        version=str(field(lease, "metadata", "resourceVersion") or ""),
+        identity=plain(str(spec.get("holderIdentity") or "")),
+        renewed=renewed if renewed is not None and renewed.tzinfo is not None else None,
+        seconds=seconds if isinstance(seconds, int) and 0 < seconds <= _MOST_SECONDS else _SECONDS,
+        halted=plain(str(annotations.get(HALTED_BY) or "somebody")) if str(annotations.get(HALT)).lower() == "true" else "",
+    )
+
+
+def read_lease(cluster: Cluster) -> LeaseView | None:
+    """The Lease, or None when there is none in the namespace that is proven to be the suite's. Raises ApiTrouble."""
+    space = namespaces.find_shared(cluster)
+    found = read(cluster, KEY, NAME, space) if space else None
+    return None if found is None else parse_lease(found)
+
+
+def must_hold(cluster: Cluster, run_id: str) -> None:
+    """For whoever acts in the run's name. Raises :class:`Aborted` unless the run holds the Lease, unexpired and not halted."""
+    try:
+        lease = read_lease(cluster)
+    except ApiTrouble as trouble:
+        raise Aborted(f"the Lease cannot be read: {trouble.message}") from trouble
+    if lease is None or lease.holder is None or lease.holder.run_id != run_id:
+        raise Aborted(f"the Lease {namespaces.SHARED}/{NAME} is not held by this run but by {lease.identity if lease else 'nobody'}")
+    if lease.halted:
+        raise Aborted(f"halted by {lease.halted}")
+    age = lease.age()
+    if age is None or age.total_seconds() > lease.seconds:
+        raise Aborted(f"the Lease {namespaces.SHARED}/{NAME} is no longer renewed")
+
+
+def halt(cluster: Cluster, *, on: bool = True, administrators: str = "") -> None:
+    """Halt whatever runs on the cluster and let nothing start, or lift that. Needs no hold on the Lease.
+
+    ``administrators`` is the UID of an administrator's namespace, as :func:`chaos.cluster.namespaces.ensure_shared` takes it.
+
+    Raises ApiTrouble.
+    """
+    who = f"{socket.gethostname()} at {now()}"
+    annotations = {HALT: "true", HALTED_BY: who} if on else {HALT: None, HALTED_BY: None}
+    for _ in range(2):
+        space = namespaces.ensure_shared(cluster, administrators) if on else namespaces.find_shared(cluster)
+        if not space:
+            return
+        answer = cluster.patch(KEY, NAME, {"metadata": {"annotations": annotations}}, space)
+        if answer.status != 404:
+            accepted(answer, "halt")
+            return
+        if not on:
+            return
+        metadata = {"name": NAME, "labels": {owned.MANAGED_BY: owned.SUITE}, "annotations": annotations}
+        answer = cluster.create(KEY, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}, namespace=space)
+        if answer.status != 409:
+            accepted(answer, "halt")
+            return

@@ -1,0 +1,217 @@
+"""A run's hold on the cluster: the Lease taken, renewed by a thread, and given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from chaos.cluster import namespaces
+from chaos.cluster.requests import accepted
+from chaos.ledger import authentic, config_maps
+from chaos.model.errors import Aborted, LeaseRefused
+from chaos.model.ledger_lines import now
+from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+
+SECONDS = 15
+RENEW_SECONDS = 5.0
+_SURELY = 4
+"""So many durations without renewal are an end, whatever two machines' clocks think of each other."""
+
+
+class LeaseKeeper:
+    """One run's hold on the cluster. ``stop`` is called once, with the reason, when the run must stop: halted, or the hold is lost."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run_id: str,
+        stop: Callable[[str], None],
+        *,
+        seconds: int = SECONDS,
+        renew_seconds: float = RENEW_SECONDS,
+        administrators: str = "",
+    ) -> None:
+        self._cluster = cluster
+        self._run_id = run_id
+        self._me = str(Holder.me(run_id))
+        self._stop = stop
+        self._seconds = seconds
+        self._renew_seconds = renew_seconds
+        self._version = ""
+        self._administrators = administrators
+        self._space = ""
+        self._stopped = False
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.lost = ""
+        self.forged: tuple[str, ...] = ()  # what looks like an earlier run's ledger, and nothing vouches for
+
+    # -- acquiring -------------------------------------------------------------------------------------
+
+    def acquire(self, *, recovering: bool = False) -> None:
+        """Take the Lease and keep it by a thread until :meth:`release`.
+
+        Raises :class:`LeaseRefused` when another run holds it, and, unless ``recovering``, when it is halted or an earlier run's
+        ledger has open entries. Raises ApiTrouble.
+        """
+        self._space = namespaces.ensure_shared(self._cluster, self._administrators)
+        found = read_lease(self._cluster)
+        if found is not None:
+            if found.halted and not recovering:
+                raise LeaseRefused(f"halted by {found.halted}; end the halt with `gpu-conformance chaos halt --off`")
+            self._must_be_free(found)
+        if not recovering:
+            ledgers = authentic.read_ledgers(self._cluster)
+            self.forged = ledgers.forged
+            if left := ledgers.earlier():
+                raise LeaseRefused(
+                    f"{sum(left.values())} changes of run {', '.join(sorted(left))} are not known to be undone; "
+                    "first `gpu-conformance chaos recover`"
+                )
+        self._take(found)
+        self._thread = threading.Thread(target=self._renew, daemon=True, name="chaos-lease")
+        self._thread.start()
+
+    def _must_be_free(self, found: LeaseView) -> None:
+        holder, age = found.holder, found.age()
+        if not found.identity or found.identity == self._me or (holder is not None and holder.dead):
+            return
+        held = f"{found.identity} holds the Lease {self._space}/{NAME}"
+        if age is None or age.total_seconds() <= found.seconds:
+            raise LeaseRefused(f"{held}, renewed {_seconds(age)} ago; one run acts on a cluster at a time")
+        if age.total_seconds() <= _SURELY * found.seconds and self._renewed_within(found):
+            raise LeaseRefused(f"{held} and renews it, by another clock than this machine's; one run acts on a cluster at a time")
+
+    def _renewed_within(self, found: LeaseView) -> bool:
+        """Whether anybody writes to it during one more of its durations: clocks of two machines may differ."""
+        with Observation(self._cluster, KEY, self._space, fields=f"metadata.name={NAME}") as observation:
+            for objects in observation.until(time.monotonic() + found.seconds):
+                if any(parse_lease(lease).renewed != found.renewed for lease in objects.values()):
+                    return True
+        return False
+
+    def _spec(self, found: LeaseView | None) -> Json:
+        moment = now()
+        taken = {} if found is not None and found.identity == self._me else {"acquireTime": moment}
+        return {"holderIdentity": self._me, "leaseDurationSeconds": self._seconds, "renewTime": moment, **taken}
+
+    def _take(self, found: LeaseView | None) -> None:
+        if found is None:
+            labels = {owned.MANAGED_BY: owned.SUITE}
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": NAME, "labels": labels},
+                "spec": self._spec(None),
+            }
+            answer = self._cluster.create(KEY, body, namespace=self._space)
+        else:
+            patch = {"metadata": {"resourceVersion": found.version}, "spec": self._spec(found)}
+            answer = self._cluster.patch(KEY, NAME, patch, self._space)
+        if answer.status == 409:
+            raise LeaseRefused(f"another run has just taken the Lease {self._space}/{NAME}; one run acts on a cluster at a time")
+        self._version = parse_lease(accepted(answer, "take the Lease").json()).version
+
+    # -- keeping ---------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        renewed = time.monotonic()
+        while not self._ending.wait(self._renew_seconds):
+            try:
+                self._renew_once()
+                renewed = time.monotonic()
+            except ApiTrouble as trouble:
+                if time.monotonic() - renewed > self._seconds:
+                    self.lost = f"the Lease could not be renewed for {self._seconds} s: {trouble.message}"
+            except Aborted as lost:
+                self.lost = str(lost)
+            if self.lost:
+                self._stop_once(self.lost)
+                return
+
+    def _renew_once(self) -> None:
+        path = self._cluster.path(KEY, self._space, NAME)
+        patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": self._me, "renewTime": now()}}
+        answer = self._cluster.request(
+            "PATCH", path, body=patch, content_type="application/merge-patch+json", attempts=1, seconds=self._renew_seconds
+        )
+        if answer.status in (404, 409):
+            current = read_lease(self._cluster)
+            if current is None or current.identity != self._me:
+                raise Aborted(f"the Lease was lost to {current.identity if current else 'nobody: it was deleted'}")
+            self._version = current.version  # an annotation was written, or a renewal without an answer took place
+            answer = self._cluster.request(
+                "PATCH",
+                path,
+                body={**patch, "metadata": {"resourceVersion": self._version}},
+                content_type="application/merge-patch+json",
+                attempts=1,
+                seconds=self._renew_seconds,
+            )
+        current = parse_lease(accepted(answer, "renew the Lease").json())
+        self._version = current.version
+        if current.halted:
+            self._stop_once(f"halted by {current.halted}")  # still ours, so that what was done can be undone
+
+    def _stop_once(self, reason: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._stop(reason)
+
+    # -- releasing -------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Let go, and remove what nobody needs any more: clean ledgers, and the namespace when a run created it.
+
+        While anything is open, or the cluster is halted, Lease and namespace stay. Raises ApiTrouble.
+        """
+        self.abandon()
+        current = read_lease(self._cluster)
+        if current is None or current.identity != self._me:  # somebody else's by now, who may be writing ledgers
+            if self._space:
+                config_maps.remove_clean(self._cluster, self._space, self._run_id)
+            return
+        config_maps.remove_clean(self._cluster, self._space)
+        if not current.halted and not any(config_maps.readable_runs(self._cluster, self._space)) and self._remove(current):
+            return
+        patch = {"metadata": {"resourceVersion": current.version}, "spec": {"holderIdentity": None}}
+        answer = self._cluster.patch(KEY, NAME, patch, self._space)
+        if answer.status not in (404, 409):
+            accepted(answer, "release the Lease")
+
+    def withdraw(self) -> None:
+        """After :meth:`acquire` was refused: leave nothing of the attempt, and what is others' alone. Raises ApiTrouble, LedgerError."""
+        self.abandon()
+        current = read_lease(self._cluster)
+        if current is not None:
+            if current.identity == self._me:
+                self._space = self._space or namespaces.find_shared(self._cluster)
+                self.release()
+            return
+        space = namespaces.find_shared(self._cluster)
+        if not space or not any(config_maps.readable_runs(self._cluster, space)):
+            namespaces.remove_shared(self._cluster)
+
+    def _remove(self, current: LeaseView) -> bool:
+        """Remove the namespace with the Lease in it, held to the end; in an administrator's namespace the Lease alone, if it may."""
+        if namespaces.remove_shared(self._cluster):
+            return True
+        return self._cluster.delete(KEY, NAME, self._space, uid=current.uid).ok
+
+    def abandon(self) -> None:
+        """Renew it no more, and leave it to expire."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(self._renew_seconds + self._seconds)
+            self._thread = None
+
+
+def _seconds(age: timedelta | None) -> str:
+    return "an unknown time" if age is None else f"{age.total_seconds():.0f} s"

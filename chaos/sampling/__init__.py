@@ -1,1 +1,0 @@
-"""What is seen of the cluster while an experiment runs: signals, read once per sample from one set of lists."""

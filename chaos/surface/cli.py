@@ -1,0 +1,277 @@
+"""``gpu-conformance chaos plan|run|halt|recover|status|verdict|list``: the engine behind ``pytest chaos --chaos`` without pytest.
+
+Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs no cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments, split_ids
+from chaos.engine.campaign import Refused
+from chaos.engine.recover import accepted_entry, halt, preview, recover, status
+from chaos.ledger.bounds import Terms
+from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
+from chaos.surface.describe_plan import describe_plan
+from chaos.surface.open_cluster import campaign_setup
+from chaos.surface.options import SCENARIO, ChaosOptions
+from chaos.verdict.judge import judge
+from conformance.cli import confirming, target
+from conformance.cli.arguments import Parser, complain
+from conformance.cli.run import OPTIONS
+from conformance.plugin.opening import OpenTarget, open_target
+from conformance.plugin.options import Options
+from conformance.policy.model import Policy
+from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.localcluster.interface import DEFAULT_MINOR
+from fixtures.ownership import owned
+from fixtures.verdict.record import Verdict
+
+PROGRAM = "gpu-conformance chaos"
+OK, FAILED, USAGE, NOTHING, INCONCLUSIVE, RESIDUE = 0, 1, 4, 5, 10, 11
+EXIT = {Verdict.PASSED: OK, Verdict.FAILED: FAILED, Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.ERROR: 3}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a subcommand; its exit code as everywhere in the suite."""
+    if list(argv[1:2]) == ["run"]:
+        return _run(argv[2:])
+    arguments = _parser().parse_args(argv[1:])
+    command: Callable[[argparse.Namespace], int] = arguments.call
+    try:
+        return command(arguments)
+    except (ClusterUnreachable, pytest.UsageError) as error:
+        return complain(PROGRAM, error)
+    except ApiTrouble as trouble:
+        complain(PROGRAM, trouble.message)
+        return INCONCLUSIVE
+
+
+def _parser() -> Parser:
+    parser = Parser(prog=PROGRAM)
+    commands = parser.add_subparsers(required=True, parser_class=Parser, metavar="COMMAND")
+
+    def add(name: str, call: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help, description=help)
+        command.set_defaults(call=call)
+        return command
+
+    plan = add("plan", _plan, "print what the experiments would do to which objects; changes nothing")
+    _cluster(plan, simulated=True)
+    plan.add_argument("--policy", metavar="FILE", default="")
+    plan.add_argument("--chaos-max-level", metavar="N", type=int, default=None)
+    plan.add_argument("--chaos-cluster", metavar="UID", action="append", default=[])
+    plan.add_argument("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[])
+    plan.add_argument("--chaos-target", metavar="NODE", default="")
+    plan.add_argument("--chaos-confirm", metavar="NAME", default="")
+    plan.add_argument("--chaos-folder", metavar="DIR", default="")
+    commands.add_parser("run", help="pytest chaos --chaos with the options that follow", add_help=False)
+    halt = add("halt", _halt, "stop the running experiment on the cluster, and let none start")
+    _cluster(halt)
+    confirming.add_options(halt)
+    halt.add_argument("--off", action="store_true", help="lift the halt")
+    recover = add("recover", _recover, "undo what runs have left, from any machine")
+    _cluster(recover)
+    recover.add_argument("--folder", metavar="DIR", default="", help="report folders with ledgers that may be missing in the cluster")
+    confirming.add_options(recover)
+    recover.add_argument("--chaos-folder", metavar="DIR", default="", help="folder with your own experiments whose runs are recovered")
+    recover.add_argument("--run", metavar="ID", default="", help="one run only")
+    accepting = "close an entry (RUN/EXPERIMENT/NUMBER) that somebody has looked at, without undoing it; repeatable"
+    recover.add_argument("--accept", metavar="ENTRY", action="append", default=[], help=accepting)
+    status = add("status", _status, "show who acts on the cluster and what is not undone; changes nothing")
+    _cluster(status)
+    verdict = add("verdict", _verdict, "judge an experiment's stored files again")
+    verdict.add_argument("folder", metavar="FOLDER", type=Path)
+    verdict.add_argument("--json", action="store_true")
+    listing = add("list", _list, "the experiments")
+    listing.add_argument("--json", action="store_true")
+    listing.add_argument("--chaos-folder", metavar="DIR", default="")
+    return parser
+
+
+def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
+    target.add_options(command)
+    if simulated:
+        command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="")
+        local = f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate"
+        command.add_argument("--local", metavar="MINOR", nargs="?", const=DEFAULT_MINOR, default="", help=local)
+        command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
+
+
+def _policy(arguments: argparse.Namespace) -> Policy:
+    """The policy. Raises :class:`PolicyError`."""
+    return build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
+
+
+# -- subcommands -----------------------------------------------------------------------------------------
+
+
+def _run(arguments: Sequence[str]) -> int:
+    return int(pytest.main([*OPTIONS, str(Path(__file__).resolve().parents[1]), "--chaos", *arguments]))
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    try:
+        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+    except SelectionError as error:
+        return _complain_lines(str(error))
+    if arguments.json:
+        rows = [
+            {
+                "id": one.id,
+                "title": one.title,
+                **{key: getattr(one.extension, key) for key in ("level", "area", "fidelity", "needs", "proves")},
+            }
+            for one in experiments
+        ]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return OK
+    for one in experiments:
+        print(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
+    return OK if experiments else NOTHING
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    level = DEFAULT_MAX_LEVEL if arguments.chaos_max_level is None else arguments.chaos_max_level
+    if level not in list(Level):
+        return complain(PROGRAM, f"--chaos-max-level {level}: expected 0 to {max(Level)}")
+    chaos_options = ChaosOptions(
+        max_level=arguments.chaos_max_level,
+        clusters=tuple(arguments.chaos_cluster),
+        experiments=split_ids(arguments.chaos_experiment),
+        node=arguments.chaos_target,
+        confirm=arguments.chaos_confirm,
+    )
+    try:
+        experiments = load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER)
+        chosen = select_experiments(experiments, chaos_options.experiments, Level(level))
+        with _target(arguments) as opened:
+            setup = campaign_setup(opened, chaos_options, chosen, owned.new_run_id(), Path.cwd())
+            ready = 0
+            for experiment in chosen:
+                lines, possible = describe_plan(setup, experiment)
+                ready += possible
+                print("\n".join(lines))
+    except SelectionError as error:
+        return _complain_lines(str(error))
+    except Refused as error:
+        return complain(PROGRAM, error)
+    print(f"{ready} of {len(chosen)} experiments could be carried out; nothing was touched")
+    return OK if ready else NOTHING
+
+
+@contextmanager
+def _target(arguments: argparse.Namespace) -> Iterator[OpenTarget]:
+    suites_own = bool(arguments.local or arguments.simulate)  # beside --local, --simulate names the scenario of its nodes
+    named = bool(arguments.kubeconfig) + arguments.in_cluster + suites_own
+    if named > 1:
+        raise pytest.UsageError("--kubeconfig, --in-cluster, --local and --simulate: one target at a time")
+    if arguments.local_bin and not arguments.local:
+        raise pytest.UsageError("--local-bin needs --local")
+    if arguments.context is not None and not arguments.kubeconfig:
+        raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
+    if not named:
+        targets = "--kubeconfig FILE, --in-cluster, --simulate SCENARIO, --local[=MINOR]"
+        raise pytest.UsageError(f"no target is named: expected one of {targets} (none is taken from the environment)")
+    options = Options(
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        in_cluster=arguments.in_cluster,
+        simulate=arguments.simulate or (SCENARIO if arguments.local else ""),
+        local=arguments.local,
+        local_bin=str(Path(arguments.local_bin).expanduser().resolve()) if arguments.local_bin else "",
+        policy=arguments.policy,
+    )
+    opened = open_target(options, owned.new_run_id())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _halt(arguments: argparse.Namespace) -> int:
+    try:
+        policy, consent = _policy(arguments), confirming.consent_of(arguments)
+    except PolicyError as error:
+        return _complain_lines(str(error))
+    cluster = target.open_cluster(arguments)
+    plan = "end the halt: experiments may start" if arguments.off else "halt: the running experiment is undone, and none may start"
+    try:
+        confirming.confirm(cluster, [plan], consent)
+    except confirming.NotConfirmed as error:
+        return complain(PROGRAM, error)
+    halt(cluster, on=not arguments.off, administrators=policy.chaos.namespace_uid)
+    print("halted: the running experiment is being undone, and none may start" if not arguments.off else "the halt has ended")
+    print("\n".join(status(cluster).lines))
+    return OK
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    found = status(target.open_cluster(arguments))
+    print("\n".join(found.lines))
+    return RESIDUE if (found.open_entries or found.lost) and (not found.holder or found.expired) else OK
+
+
+def _recover(arguments: argparse.Namespace) -> int:
+    try:
+        accept = [accepted_entry(text) for text in arguments.accept]
+    except ValueError as error:
+        return complain(PROGRAM, f"--accept {error}")
+    if arguments.run and not owned.is_run_id(arguments.run):
+        return complain(PROGRAM, f"--run {arguments.run!r}: not a run id")
+    folder = Path(arguments.folder) if arguments.folder else None
+    if folder is not None and not folder.is_dir():
+        return complain(PROGRAM, f"--folder {folder}: no such folder")
+    try:
+        terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), _policy(arguments))
+        consent = confirming.consent_of(arguments)
+    except (PolicyError, SelectionError) as error:
+        return _complain_lines(str(error))
+    cluster = target.open_cluster(arguments)
+    try:
+        plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
+        confirming.confirm(cluster, plan, consent)
+        if plan:
+            done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
+    except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
+        return complain(PROGRAM, error)
+    print(f"{done.restored} changes of {len(done.runs)} runs put back")
+    for line in (*done.residue, *done.leftovers, *done.unreadable):
+        print(f"NOT put back: {line}")
+    for line in done.torn:
+        print(f"its last line was cut off by a crash, and never allowed an act: {line}")
+    for line in done.forged:
+        print(line)
+    for line in done.elsewhere:
+        print(f"left alone, of another cluster: {line}")
+    return OK if done.clean else RESIDUE
+
+
+def _verdict(arguments: argparse.Namespace) -> int:
+    if not arguments.folder.is_dir():
+        return complain(PROGRAM, f"{arguments.folder}: no such folder")
+    found = judge(arguments.folder)
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        return EXIT[found.verdict]
+    print(f"{found.verdict} {', '.join(found.reason_codes)}".rstrip() + (f": {found.message}" if found.message else ""))
+    for one in found.findings:
+        print(f"  {one.verdict:<14} {one.name}: {one.message}")
+    for name, mark in found.marks.items():
+        print(f"  {name:<10} {mark.t:8.2f} s (up to {mark.uncertainty:.2f} s earlier)")
+    return EXIT[found.verdict]
+
+
+def _complain_lines(text: str) -> int:
+    for line in text.splitlines():
+        print(f"{PROGRAM}: {line}", file=sys.stderr)
+    return USAGE

@@ -1,0 +1,1 @@
+"""What an experiment's folder proves: pure functions of the files in it."""

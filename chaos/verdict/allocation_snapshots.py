@@ -1,0 +1,102 @@
+"""The lines of ``allocations.jsonl``: what the samples said of allocations, before the fault, during it, and after it was undone.
+
+``after`` is read while what the experiment set up is still there: once its pods are being taken away, nobody is left to have kept
+a device. Pure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, AllocationSnapshot
+from chaos.model.conditions import JsonValue
+from chaos.model.ledger_lines import Line, State, landed_faults
+from chaos.observe.sample import Sample
+
+SIGNAL = "allocations"
+"""The signal whose values these are."""
+
+
+class LedgerTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Moments of one experiment, in the sampler's seconds; None for what never came.
+
+    ``armed``: the first fault may have happened. ``restored``: the last one was read back as undone. ``leaving``: what was set up
+    began to be taken away.
+    """
+
+    armed: float | None = None
+    restored: float | None = None
+    leaving: float | None = None
+
+    @classmethod
+    def of(cls, lines: list[Line], began: float) -> LedgerTimes:
+        """The window of a ledger. ``began`` is the Unix time of the sampler's second 0."""
+        landed = {line.seq for line in landed_faults(lines)}
+        times = {
+            state: [(line.seq in landed, datetime.fromisoformat(line.at).timestamp() - began) for line in lines if line.state is state]
+            for state in (State.ARMED, State.VERIFIED, State.UNDOING)
+        }
+        verified = {line.seq for line in lines if line.state is State.VERIFIED}
+        return cls(
+            armed=min((t for fault, t in times[State.ARMED] if fault), default=None),
+            restored=max((t for fault, t in times[State.VERIFIED] if fault), default=None) if landed <= verified else None,
+            leaving=min((t for fault, t in times[State.UNDOING] if not fault), default=None),
+        )
+
+
+def allocation_snapshots(samples: list[Sample], window: LedgerTimes, gap: float) -> list[AllocationSnapshot]:
+    """The snapshots of an experiment: equal ones in a row are one. ``gap`` is how long before the fault ``before`` may have been read.
+
+    A control run has no fault: its first reading of pods that hold devices is ``before``, its last one ``after``.
+    """
+    read = [_snapshot_of(sample) for sample in samples if sample.t + sample.took <= (window.leaving or sample.t + sample.took)]
+    known = [snapshot for snapshot in read if snapshot is not None]
+    return _joined(_around(known, samples, window, gap) if window.armed is not None else _control(known))
+
+
+def _snapshot_of(sample: Sample) -> AllocationSnapshot | None:
+    """What a sample says; None when nobody had asked yet."""
+    if SIGNAL not in sample.values:
+        return AllocationSnapshot(t=sample.t, phase="", trouble=sample.errors.get(SIGNAL, "it was not read"))
+    value: JsonValue = sample.values[SIGNAL]
+    if value is None:
+        return None
+    try:
+        return AllocationSnapshot(t=sample.t, phase="", allocations=msgspec.convert(value, Allocations))
+    except msgspec.ValidationError as error:
+        return AllocationSnapshot(t=sample.t, phase="", trouble=str(error))
+
+
+def _around(known: list[AllocationSnapshot], samples: list[Sample], window: LedgerTimes, gap: float) -> list[AllocationSnapshot]:
+    armed, ends = window.armed or 0.0, {sample.t: sample.t + sample.took for sample in samples}
+    earlier = [one for one in known if ends[one.t] <= armed and one.t >= armed - gap]
+    with_data = [one for one in earlier if one.allocations is not None]
+    found = [_in(BEFORE, one) for one in (with_data or earlier)[-1:]]
+    for one in known:
+        if ends[one.t] > armed:
+            found.append(_in(AFTER if window.restored is not None and one.t >= window.restored else DURING, one))
+    return found
+
+
+def _control(known: list[AllocationSnapshot]) -> list[AllocationSnapshot]:
+    first = next((index for index, one in enumerate(known) if one.allocations is not None and one.allocations.pods), 0)
+    rest = known[first:]
+    phases = [BEFORE, *[DURING] * (len(rest) - 2), AFTER][: len(rest)]
+    return [_in(phase, one) for phase, one in zip(phases, rest, strict=True)]
+
+
+def _in(phase: str, one: AllocationSnapshot) -> AllocationSnapshot:
+    return msgspec.structs.replace(one, phase=phase)
+
+
+def _joined(found: list[AllocationSnapshot]) -> list[AllocationSnapshot]:
+    joined: list[AllocationSnapshot] = []
+    for one in found:
+        last = joined[-1] if joined else None
+        if last is not None and (last.phase, last.allocations, last.trouble) == (one.phase, one.allocations, one.trouble):
+            joined[-1] = msgspec.structs.replace(last, readings=last.readings + one.readings)
+        else:
+            joined.append(one)
+    return joined

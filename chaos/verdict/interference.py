@@ -1,0 +1,38 @@
+"""Interference: what others did to the target nodes meanwhile, which cannot be told from the fault's effect. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from chaos.verdict.findings import shown_value, undecided
+from chaos.verdict.timeline import Timeline
+from fixtures.verdict.chaos_record import ChaosFinding
+from fixtures.verdict.record import Verdict
+
+WORDS = {
+    "node.cordoned.by.others": "somebody else cordoned the node",
+    "node.faults.of.others": "a fault of another device, which is none of the experiment's, was told of the node",
+}
+"""Signals that list what others did, empty while nobody did anything, and what one of their entries means."""
+
+CODE = "OthersAtWork"
+OF_TARGETS = frozenset({"ExpectationViolated", "SteadyStateLost", "NotContained", "RecoveryTooSlow", "ConformanceLost"})
+"""Reasons that somebody else's work on the target nodes may give a failure. Damage elsewhere and to allocations has others."""
+
+
+def interference_findings(timeline: Timeline) -> Iterator[ChaosFinding]:
+    """The first sample that shows each of them, from the baseline on."""
+    for name, words in WORDS.items():
+        if name not in timeline.extension.signals:
+            continue
+        seen = next((sample for sample in timeline.samples if sample.t >= timeline.baseline_t and sample.values.get(name)), None)
+        if seen is not None:
+            text = f"{words} ({shown_value(seen.values[name])}), {seen.t - timeline.injection.t:+.2f} s from the fault: it is left as it is"
+            yield undecided(f"others: {name}", CODE, text)
+
+
+def explains_failures(found: Iterable[ChaosFinding]) -> bool:
+    """Whether somebody else was at work, and every failure may come of that."""
+    found = list(found)
+    failed = {one.reason_code for one in found if one.verdict is Verdict.FAILED}
+    return failed <= OF_TARGETS and any(one.reason_code == CODE for one in found)

@@ -1,0 +1,195 @@
+"""The verdict of an experiment: a pure function of what is in its folder, to be judged again at any time.
+
+``error``: it was not done or not undone as written, or what says so is missing. ``failed``: it was, and the cluster was seen not to
+stand it. ``inconclusive``: what was seen does not tell. ``passed``: none of these. The first that applies counts: what is not known
+elsewhere does not hide what was seen, and error and inconclusive never pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from chaos.model.engine_record import EngineRecord
+from chaos.model.experiment import Experiment
+from chaos.model.ledger_lines import Line
+from chaos.model.plan import Plan
+from chaos.observe.sample import Sample
+from chaos.verdict.allocation_findings import allocation_findings
+from chaos.verdict.allocation_snapshots import SIGNAL
+from chaos.verdict.artefacts import ArtefactError, Artefacts
+from chaos.verdict.conformance_findings import conformance_findings
+from chaos.verdict.event_times import EventTime
+from chaos.verdict.execution_findings import engine_errors, interruptions, journal_errors, ledger_errors, refusals
+from chaos.verdict.findings import finding
+from chaos.verdict.interference import explains_failures, interference_findings
+from chaos.verdict.sample_findings import SampleFindings, findings_of_samples
+from chaos.verdict.time_to_recovery import TimeToRecovery
+from chaos.verdict.timeline import Timeline, build_timeline
+from fixtures.verdict.chaos_record import ChaosFinding
+from fixtures.verdict.record import Verdict
+
+_RANK = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE)
+KNOWN_CODES = {"ExpectationViolated"}
+"""Why an experiment with an expected failure may fail."""
+
+
+class ChaosVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict with all that it rests on. ``gap`` is the longest time without a sample, seconds; ``marks`` are event times.
+
+    ``recovery``: the time to recovery; None where nothing recovered, or ``never_lost`` says that there was nothing to recover from.
+    """
+
+    verdict: Verdict
+    reason_codes: list[str] = []
+    message: str = ""
+    findings: list[ChaosFinding] = []
+    marks: dict[str, EventTime] = {}
+    recovery: TimeToRecovery | None = None
+    never_lost: bool = False
+    gap: float | None = None
+
+
+def judge(folder: Path) -> ChaosVerdict:
+    """Judge an experiment's folder. Never raises for what is in it: what cannot be read is an error of the experiment."""
+    artefacts = Artefacts(folder)
+    found: list[ChaosFinding] = []
+    timeline: Timeline | None = None
+    expected = ""
+    try:
+        experiment, plan, engine = artefacts.experiment(), artefacts.plan(), artefacts.engine()
+        expected = experiment.extension.expected_failure
+        found += [*_identity(experiment, plan, engine), *engine_errors(engine)]
+        if any(not gate.ok for gate in engine.gates):
+            return _conclude(found, None, "")  # nothing was touched, so nothing else is missing
+        found += _execution(artefacts, experiment)
+        samples, lines = artefacts.samples(), _lines(artefacts)
+        found += _sampler(engine)
+        if lines is not None:
+            timeline = _timeline(engine, experiment, plan, samples, lines)
+            if timeline is None and engine.child_started is not None and not any(one.verdict is Verdict.ERROR for one in found):
+                found.append(finding(Verdict.INCONCLUSIVE, "sampler", "NoData", "there is no sample from before the fault"))
+    except ArtefactError as error:
+        found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
+    shown = findings_of_samples(timeline) if timeline is not None else None
+    if timeline is not None and shown is not None:
+        found += [*shown.findings, *interference_findings(timeline), *_allocations(artefacts, timeline)]
+    found += conformance_findings(artefacts)
+    return _conclude(found, shown, expected)
+
+
+def _identity(experiment: Experiment, plan: Plan, engine: EngineRecord) -> Iterator[ChaosFinding]:
+    """Whether the pieces belong together."""
+    if plan.digest != engine.plan_digest:
+        yield finding(Verdict.ERROR, "artefacts", "ArtefactGarbled", "plan.json is not the plan that was carried out")
+    if not experiment.id == plan.experiment == engine.experiment or plan.run_id != engine.run_id:
+        yield finding(
+            Verdict.ERROR, "artefacts", "ArtefactGarbled", "experiment.json, plan.json and engine.json are not of the same experiment"
+        )
+    if not plan.targets:
+        yield finding(Verdict.ERROR, "plan", "NoTarget", "the plan names no target")
+
+
+def _execution(artefacts: Artefacts, experiment: Experiment) -> list[ChaosFinding]:
+    """Journal and ledger, each judged even when the other is missing."""
+    found: list[ChaosFinding] = []
+    for read in (_journal, _ledger):
+        try:
+            found += read(artefacts, experiment)
+        except ArtefactError as error:
+            found.append(finding(Verdict.ERROR, "artefacts", error.code, str(error)))
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            message = f"journal.json or ledger.jsonl is not of the shape that is written: {type(error).__name__}: {error}"
+            found.append(finding(Verdict.ERROR, "artefacts", "ArtefactGarbled", message))
+    return found
+
+
+def _journal(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
+    return journal_errors(artefacts.journal(), experiment)
+
+
+def _ledger(artefacts: Artefacts, experiment: Experiment) -> Iterable[ChaosFinding]:
+    lines = _own(artefacts, artefacts.ledger())
+    return [*ledger_errors(lines, experiment), *refusals(lines), *interruptions(lines)]
+
+
+def _own(artefacts: Artefacts, lines: list[Line]) -> list[Line]:
+    plan = artefacts.plan()
+    if any(line.entry is not None and (line.entry.run_id, line.entry.experiment) != (plan.run_id, plan.experiment) for line in lines):
+        raise ArtefactError("ArtefactGarbled", "ledger.jsonl holds entries of another run or experiment")
+    return lines
+
+
+def _sampler(engine: EngineRecord) -> Iterator[ChaosFinding]:
+    if engine.sampler_failure:
+        yield finding(Verdict.INCONCLUSIVE, "sampler", "SamplerFailed", engine.sampler_failure)
+
+
+def _lines(artefacts: Artefacts) -> list[Line] | None:
+    """The ledger's lines; None where it cannot be read, which is found elsewhere."""
+    try:
+        return artefacts.ledger()
+    except ArtefactError:
+        return None
+
+
+def _timeline(engine: EngineRecord, experiment: Experiment, plan: Plan, samples: list[Sample], lines: list[Line]) -> Timeline | None:
+    """The timeline, if it came to one. Raises :class:`ArtefactError` for times that are none."""
+    try:
+        return build_timeline(experiment.extension, engine, samples, lines, plan.seconds)
+    except (ValueError, KeyError) as error:
+        raise ArtefactError("ArtefactGarbled", f"the times of the artefacts cannot be read: {error}") from None
+
+
+def _allocations(artefacts: Artefacts, timeline: Timeline) -> Iterator[ChaosFinding]:
+    if SIGNAL not in timeline.extension.signals:
+        return
+    try:
+        snapshots = artefacts.allocations()
+    except ArtefactError as error:
+        yield finding(Verdict.ERROR, "artefacts", error.code, str(error))
+        return
+    yield from allocation_findings(snapshots, timeline.injection.t)
+
+
+def _verdict(found: list[ChaosFinding], expected: str) -> Verdict:
+    """The first that applies. The failure that an experiment is known for is no news: what is not known beside it counts."""
+    kinds = {one.verdict for one in found}
+    codes = {one.reason_code for one in found if one.verdict is Verdict.FAILED}
+    if expected and codes == KNOWN_CODES and Verdict.INCONCLUSIVE in kinds:
+        kinds.discard(Verdict.FAILED)
+    if explains_failures(found):
+        kinds.discard(Verdict.FAILED)
+    return next((rank for rank in _RANK if rank in kinds), Verdict.PASSED)
+
+
+def _conclude(found: list[ChaosFinding], shown: SampleFindings | None, expected: str) -> ChaosVerdict:
+    verdict = _verdict(found, expected)
+    decisive = [one for one in found if one.verdict is verdict] if verdict is not Verdict.PASSED else []
+    codes = list(dict.fromkeys(one.reason_code for one in decisive if one.reason_code))
+    message = "; ".join(f"{one.name}: {one.message}" for one in decisive[:3]) + f" (and {len(decisive) - 3} more)" * (len(decisive) > 3)
+    if expected and verdict in (Verdict.PASSED, Verdict.FAILED):
+        verdict, codes, message = _as_expected(verdict, codes, message, expected)
+    if shown is None:
+        return ChaosVerdict(verdict=verdict, reason_codes=codes, message=message, findings=found)
+    return ChaosVerdict(
+        verdict=verdict,
+        reason_codes=codes,
+        message=message,
+        findings=found,
+        marks=shown.event_times,
+        recovery=shown.recovery,
+        never_lost=shown.never_lost,
+        gap=shown.gap,
+    )
+
+
+def _as_expected(verdict: Verdict, codes: list[str], message: str, expected: str) -> tuple[Verdict, list[str], str]:
+    """An experiment that is known to fail: failing in the way that is known is its pass, and passing is news."""
+    if verdict is Verdict.PASSED:
+        return Verdict.FAILED, ["UnexpectedPass"], f"it passes now, although it was expected to fail: {expected}"
+    if set(codes) == KNOWN_CODES:
+        return Verdict.PASSED, ["ExpectedFailure"], f"{expected} ({message})"
+    return verdict, codes, message

@@ -1,0 +1,104 @@
+"""What the samples show: steadiness before and after, the effect of the fault, expectations, collateral damage. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from chaos.model.conditions import holds, parse_condition
+from chaos.observe.sample import Sample
+from chaos.verdict.effect import effect_of
+from chaos.verdict.event_times import EventTime, longest_gap
+from chaos.verdict.expectations import expectation_finding, throughout
+from chaos.verdict.findings import undecided
+from chaos.verdict.time_to_recovery import TimeToRecovery, steady_again
+from chaos.verdict.timeline import Timeline
+from fixtures.verdict.chaos_record import ChaosFinding
+from fixtures.verdict.record import Verdict
+
+UNSTEADY = "BaselineUnsteady"
+
+
+class SampleFindings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the samples of an experiment show.
+
+    ``event_times`` are those of ``inject``, ``detect``, ``contained`` and ``recovered``, as far as they were seen. ``recovery``: the
+    time to recovery; None where nothing recovered, or ``never_lost`` says that there was nothing to recover from. ``gap``: the longest
+    time without a sample, seconds.
+    """
+
+    findings: list[ChaosFinding]
+    event_times: dict[str, EventTime]
+    recovery: TimeToRecovery | None
+    never_lost: bool
+    gap: float
+
+
+def findings_of_samples(timeline: Timeline) -> SampleFindings:
+    """Everything that the samples say.
+
+    What differs from a baseline that was itself not steady is no failure that was seen.
+    """
+    data = list(_data_findings(timeline))
+    control = not timeline.extension.undo
+    shown = _control_run(timeline) if control else _fault_run(timeline)
+    found = [*shown.findings, *_expected(timeline)]
+    if any(one.reason_code == UNSTEADY for one in data):
+        found = [undecided(one.name, UNSTEADY, one.message) if one.verdict is Verdict.FAILED else one for one in found]
+    return msgspec.structs.replace(shown, findings=[*data, *found])
+
+
+def _fault_run(timeline: Timeline) -> SampleFindings:
+    """The effect of the fault, and whether the steady state came back."""
+    effect, steady = effect_of(timeline), steady_again(timeline)
+    times = {"inject": timeline.injection, "detect": effect.detected, "contained": effect.contained, "recovered": steady.recovered}
+    return SampleFindings(
+        findings=[*effect.findings, steady.finding],
+        event_times={name: moment for name, moment in times.items() if moment is not None},
+        recovery=steady.recovery,
+        never_lost=steady.never_lost,
+        gap=_gap(timeline),
+    )
+
+
+def _control_run(timeline: Timeline) -> SampleFindings:
+    """Without a fault the steady state holds from the baseline to the end."""
+    steady = throughout(
+        timeline, "steady state", timeline.extension.steady, "SteadyStateLost", timeline.baseline_t, timeline.end, wanted=True
+    )
+    return SampleFindings(findings=[steady], event_times={}, recovery=None, never_lost=False, gap=_gap(timeline))
+
+
+def _expected(timeline: Timeline) -> Iterator[ChaosFinding]:
+    """Expectations, and collateral damage: signals of objects that nobody may touch."""
+    for expectation in timeline.extension.expect:
+        found = expectation_finding(timeline, expectation)
+        if found is not None:
+            yield found
+    for name in timeline.extension.collateral:
+        unchanged = {"signal": name, "equals": "baseline"}
+        start, end = timeline.injection.earliest, timeline.end
+        yield throughout(timeline, f"collateral: {name}", unchanged, "CollateralDamage", start, end, wanted=True)
+
+
+def _data_findings(timeline: Timeline) -> Iterator[ChaosFinding]:
+    """Samples that came in time, and a baseline of every signal that is compared with it."""
+    limit, longest = timeline.seconds["gap"], _gap(timeline)
+    if longest > limit:
+        yield undecided("sampler", "SamplerGap", f"{longest:.2f} s between two samples, the limit is {limit:g} s")
+    if not holds(parse_condition(timeline.extension.steady), timeline.baseline, timeline.baseline):
+        yield undecided("baseline", UNSTEADY, "the steady state did not hold in the sample that everything is compared with")
+    for name in timeline.extension.signals:
+        if name not in timeline.baseline:
+            yield undecided(f"signal {name}", "NoData", f"{name} had no data before the fault: {_error(timeline.samples, name)}")
+        elif not any(name in sample.values for sample in timeline.samples if sample.t >= timeline.injection.t):
+            yield undecided(f"signal {name}", "NoData", f"{name} had no data since the fault: {_error(timeline.samples, name)}")
+
+
+def _gap(timeline: Timeline) -> float:
+    return longest_gap(timeline.samples, timeline.baseline_t, timeline.end)
+
+
+def _error(samples: list[Sample], name: str) -> str:
+    return next((sample.errors[name] for sample in reversed(samples) if name in sample.errors), "it was not read")
