@@ -1,6 +1,6 @@
 """JSON Schemas of ``report.json`` and ``chaos.json``, generated from the structs of the record and committed beside this module.
 
-``python -m reports.schema`` writes the committed files anew after the record has changed.
+``make docs`` writes the committed files again after the record has changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fixtures.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport
-from fixtures.record import SCHEMA_VERSION, Report
+from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport
+from fixtures.verdict.record import SCHEMA_VERSION, Report
 
 SCHEMA_FILE = Path(__file__).with_name(f"report-{SCHEMA_VERSION}.json")
 CHAOS_SCHEMA_FILE = Path(__file__).with_name(f"chaos-{CHAOS_SCHEMA_VERSION}.json")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fixtures.chaos_record import ChaosReport, ChaosResult
-from fixtures.record import Report, Result, TargetKind, Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line
 
 MAX_BYTES = 64_000
 MAX_SUBJECTS = 3
@@ -33,8 +33,8 @@ _SPECIAL = re.compile(r"[\\`*_~\[\]#|<>&@$]|:(?=\S)|\bwww\.", re.IGNORECASE)
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The summary. What does not fit is counted, never dropped in silence."""
     head = "\n".join(_head(report, chaos)) + "\n"
-    held = experiments.attention(chaos.experiments) if chaos else []
-    rows = [*((_experiment(r), "experiments") for r in held), *((_block(r), "requirements") for r in view.attention(report))]
+    held = chaos_phrases.attention(chaos.experiments) if chaos else []
+    rows = [*((_experiment(r), "experiments") for r in held), *((_block(r), "requirements") for r in phrases.attention(report))]
     closing = f"\nRun {escape(report.run.id)}, {escape(report.suite.name)} {escape(report.suite.version)}.\n"
     room = MAX_BYTES - len(head.encode()) - len(closing.encode()) - 500
     parts: list[str] = []
@@ -42,8 +42,8 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         room -= len(block.encode())
         if room < 0:
             left = [kind for _, kind in rows[index:]]
-            told = " and ".join(f"{left.count(kind)} more {kind}" for kind in dict.fromkeys(left))
-            parts.append(f"\n**{told} need attention; see the full report.**\n")
+            wording = " and ".join(f"{left.count(kind)} more {kind}" for kind in dict.fromkeys(left))
+            parts.append(f"\n**{wording} need attention; see the full report.**\n")
             break
         parts.append(block)
     return head + ("\n### What needs attention\n" if rows else "") + "".join(parts) + closing
@@ -55,56 +55,59 @@ def escape(text: str, limit: int = NAME_LIMIT) -> str:
 
 
 def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
-    subject = "GPU chaos" if experiments.only_chaos(report, chaos) else "GPU conformance"
-    yield f"## {_SIGN[report.verdict]} {subject}: {experiments.overall(report, chaos)}"
+    subject = "GPU chaos" if chaos_phrases.only_chaos(report, chaos) else "GPU conformance"
+    yield f"## {_SIGN[report.verdict]} {subject}: {chaos_phrases.overall(report, chaos)}"
     yield ""
-    warning = view.banner(report.target)
+    warning = phrases.banner(report.target)
     if warning:
         yield "> [!WARNING]"
         yield f"> **{escape(warning, 1_000)}**"
         yield ""
-    facts = [view.TARGET_NAME[report.target.kind], f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
-    yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({escape(experiments.exit_meaning(report, chaos), 600)})"
-    if not experiments.only_chaos(report, chaos):
+    facts = [phrases.TARGET_NAME[report.target.kind], f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
+    yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({escape(chaos_phrases.exit_meaning(report, chaos), 600)})"
+    if presets := phrases.presets(report):
         yield ""
-        yield f"**Scope:** {escape(view.scope_words(report), 2_000)}"
-        for text in view.shortfalls(report)[:20]:
+        yield f"**Presets:** {escape('; '.join(presets), 1_500)}"
+    if not chaos_phrases.only_chaos(report, chaos):
+        yield ""
+        yield f"**Scope:** {escape(phrases.scope_words(report), 2_000)}"
+        for text in phrases.shortfalls(report)[:20]:
             yield ""
             yield f"> [!CAUTION]\n> Not judged: {escape(text, 600)}"
         for text in report.regressions[:20]:
             yield ""
             yield f"> [!CAUTION]\n> Worse than the baseline: {escape(text, 600)}"
-        for text in view.notes(report)[:20]:
+        for text in phrases.notes(report)[:20]:
             yield ""
             yield f"> [!NOTE]\n> {escape(text, 600)}"
     if report.residue:
         yield ""
-        yield f"> [!CAUTION]\n> {len(report.residue)} objects were left behind; run {experiments.residue_advice(chaos)}."
+        yield f"> [!CAUTION]\n> {len(report.residue)} objects were left behind; run {chaos_phrases.residue_advice(chaos)}."
     if chaos:
         yield ""
         yield from _experiments(chaos)
-    if not experiments.only_chaos(report, chaos):
+    if not chaos_phrases.only_chaos(report, chaos):
         yield ""
         yield from _areas(report)
 
 
 def _areas(report: Report) -> Iterator[str]:
-    yield "| Area | " + " | ".join(f"{_SIGN[v]} {view.WORD[v]}" for v in Verdict) + " | judged / total |"
+    yield "| Area | " + " | ".join(f"{_SIGN[v]} {phrases.WORD[v]}" for v in Verdict) + " | judged / total |"
     yield "|---|" + "---:|" * (len(Verdict) + 1)
-    areas = view.areas(report)
+    areas = phrases.areas(report)
     for area in areas[:100]:
         cells = " | ".join(str(area.counts[v]) for v in Verdict)
         yield f"| {escape(area.area, 80)} | {cells} | {area.judged} / {area.total} |"
     if len(areas) > 100:
         yield f"| {len(areas) - 100} more areas |" + " |" * (len(Verdict) + 1)
-    counts = view.counts(report)
+    counts = phrases.counts(report)
     cells = " | ".join(f"**{counts[v]}**" for v in Verdict)
     yield f"| **All** | {cells} | {sum(a.judged for a in areas)} / {sum(a.total for a in areas)} |"
 
 
 def _experiments(chaos: ChaosReport) -> Iterator[str]:
     """The table of experiments, as many as there is room for."""
-    yield f"**Chaos:** {escape(experiments.tally_words(chaos), 2_000)}"
+    yield f"**Chaos:** {escape(chaos_phrases.tally_words(chaos), 2_000)}"
     if not chaos.experiments:
         return
     yield ""
@@ -112,12 +115,12 @@ def _experiments(chaos: ChaosReport) -> Iterator[str]:
     yield "|---|---|---|---|---:|---:|---|"
     room = MAX_EXPERIMENT_BYTES
     for index, result in enumerate(chaos.experiments):
-        detection = experiments.detection(result)
+        detection = chaos_phrases.detection(result)
         row = (
-            f"| **{escape(result.id, 40)}** {escape(result.title, 120)} | {experiments.level_words(result)} "
-            f"| {_mark(result)} | {_SIGN[result.verdict]} {view.WORD[result.verdict]} "
-            f"| {detection.words() if detection else ''} | {experiments.recovery_cell(result)} "
-            f"| {escape(experiments.targets(result, 80), 200)} |"
+            f"| **{escape(result.id, 40)}** {escape(result.title, 120)} | {chaos_phrases.level_words(result)} "
+            f"| {_mark(result)} | {_SIGN[result.verdict]} {phrases.WORD[result.verdict]} "
+            f"| {detection.words() if detection else ''} | {chaos_phrases.recovery_cell(result)} "
+            f"| {escape(chaos_phrases.targets(result, 80), 200)} |"
         )
         room -= len(row.encode())
         if room < 0:
@@ -127,34 +130,34 @@ def _experiments(chaos: ChaosReport) -> Iterator[str]:
 
 
 def _mark(result: ChaosResult) -> str:
-    word = escape(experiments.fidelity(result, 40))
+    word = escape(chaos_phrases.fidelity(result, 40))
     return word if not word or result.target_kind is TargetKind.LIVE else f"⚠️ {word}"
 
 
 def _experiment(result: ChaosResult) -> str:
     lines = [
         "",
-        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {experiments.level_words(result)} "
-        f"{view.WORD[result.verdict]}: {escape(result.title)}</summary>",
+        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {chaos_phrases.level_words(result)} "
+        f"{phrases.WORD[result.verdict]}: {escape(result.title)}</summary>",
         "",
     ]
-    told = [escape(part, 600) for part in (experiments.reason(result), result.message) if part]
-    lines += [": ".join(told) + "\n"] if told else []
-    lines += [f"- {escape(line, 600)}" for line in experiments.details(result, MAX_SUBJECTS)[:20]]
+    wording = [escape(part, 600) for part in (chaos_phrases.reason(result), result.message) if part]
+    lines += [": ".join(wording) + "\n"] if wording else []
+    lines += [f"- {escape(line, 600)}" for line in chaos_phrases.details(result, MAX_SUBJECTS)[:20]]
     return "\n".join([*lines, "", "</details>", ""])
 
 
 def _block(result: Result) -> str:
     lines = [
         "",
-        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {result.level.value} {view.WORD[result.verdict]}: "
+        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {result.level.value} {phrases.WORD[result.verdict]}: "
         f"{escape(result.title)}</summary>",
         "",
     ]
     if result.message:
         lines.append(f"{escape(result.message, 600)}\n")
-    troubled = view.troubled(result)
-    lines += [f"- {escape(view.subject_sentence(subject, 200), 800)}" for subject in troubled[:MAX_SUBJECTS]]
+    troubled = phrases.troubled(result)
+    lines += [f"- {escape(phrases.subject_sentence(subject, 200), 800)}" for subject in troubled[:MAX_SUBJECTS]]
     if len(troubled) > MAX_SUBJECTS:
         lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
     if result.remediation:

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
-from fixtures import private_files
-from fixtures.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
-from fixtures.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
-from reports import allure, ctrf, html, junit, markdown, openmetrics
-from reports.text import one_line, redact, without_surrogates
+from fixtures.system import private_files
+from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
+from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
+from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
+from reports.safe_text import one_line, redact, without_surrogates
 
 JSON_NAME = "report.json"
 CHAOS_NAME = "chaos.json"

@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fixtures.record import Verdict
-from reports.text import ascii_only, visible
+from fixtures.verdict.record import Verdict
+from reports.safe_text import ascii_only, visible
 
 STYLE = {
     Verdict.PASSED: "green",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.coverage import is_partial
-from fixtures.record import Cause, Report, Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.coverage import is_partial
+from fixtures.verdict.record import Cause, Report, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line
 
 PREFIX = "gpu_conformance"
 
@@ -24,8 +24,8 @@ _Family = tuple[str, str, list[_Sample]]
 def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: bool = False) -> str:
     """All metrics; with ``openmetrics`` closed by ``# EOF``."""
     target = report.target.kind.value
-    counts = view.counts(report)
-    moment = view.started(report)
+    counts = phrases.counts(report)
+    moment = phrases.started(report)
     end = moment.timestamp() + report.run.duration_seconds if moment else 0.0
     families: list[_Family] = [
         (
@@ -71,7 +71,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
         ("last_run_timestamp_seconds", "When the run ended, in Unix time.", [({"target": target}, end)]),
         ("last_run_duration_seconds", "How long the run took.", [({"target": target}, report.run.duration_seconds)]),
     ]
-    if not experiments.only_chaos(report, chaos):
+    if not chaos_phrases.only_chaos(report, chaos):
         conformant = float(report.exit_code == 0 and not is_partial(report.scope))
         families.insert(
             1,
@@ -111,13 +111,13 @@ def _scope(report: Report, target: str) -> list[_Family]:
 
 
 def _chaos(chaos: ChaosReport) -> list[_Family]:
-    held = [(r, {"experiment": r.id, "fidelity": experiments.fidelity(r), "target": r.target_kind.value}) for r in chaos.experiments]
-    recovered = [(span, labels | {"from": r.recovery_from}) for r, labels in held if (span := experiments.recovery(r)) is not None]
+    held = [(r, {"experiment": r.id, "fidelity": chaos_phrases.fidelity(r), "target": r.target_kind.value}) for r in chaos.experiments]
+    recovered = [(span, labels | {"from": r.recovery_from}) for r, labels in held if (span := chaos_phrases.recovery(r)) is not None]
     unsure = [(labels, span.uncertainty) for span, labels in recovered if span.uncertainty is not None]
-    detected = [(labels, span.seconds) for r, labels in held if (span := experiments.detection(r)) is not None]
-    bounds = [(labels, bound) for r, labels in held if (bound := experiments.finite(r.bound_seconds)) is not None]
-    gaps = [(labels, gap) for r, labels in held if (gap := experiments.finite(r.sampler_gap_seconds)) is not None]
-    counted, target = experiments.counts(chaos.experiments), chaos.target.kind.value
+    detected = [(labels, span.seconds) for r, labels in held if (span := chaos_phrases.detection(r)) is not None]
+    bounds = [(labels, bound) for r, labels in held if (bound := chaos_phrases.finite(r.bound_seconds)) is not None]
+    gaps = [(labels, gap) for r, labels in held if (gap := chaos_phrases.finite(r.sampler_gap_seconds)) is not None]
+    counted, target = chaos_phrases.counts(chaos.experiments), chaos.target.kind.value
     states = [(labels | {"verdict": v.value}, float(r.verdict is v)) for r, labels in held for v in Verdict]
     return [
         ("chaos_experiments", "Number of experiments by verdict.", [({"verdict": v.value, "target": target}, counted[v]) for v in Verdict]),
@@ -125,7 +125,7 @@ def _chaos(chaos: ChaosReport) -> list[_Family]:
         ("chaos_verdict", "1 for the verdict an experiment has, 0 for the others.", states),
         ("chaos_detection_seconds", "From the fault to its detection.", detected),
         ("chaos_recovery_seconds", "Time to recovery, from the fault or the undo.", [(labels, span.seconds) for span, labels in recovered]),
-        ("chaos_recovery_uncertainty_seconds", "How much of the time to recovery is not known.", unsure),
+        ("chaos_recovery_uncertainty_seconds", "Uncertainty of the time to recovery.", unsure),
         ("chaos_recovery_bound_seconds", "What the time to recovery may be.", bounds),
         ("chaos_sampler_gap_seconds", "Longest silence between two samples.", gaps),
         ("chaos_residue_changes", "Changes that were not put back.", [(labels, len(r.residue)) for r, labels in held]),

@@ -1,4 +1,4 @@
-"""What every writer says the same way of chaos experiments: words for times, levels and outcomes, and the run's headline.
+"""Words about chaos experiments that all report writers share: times, levels, outcomes, and the run's headline.
 
 A run may be about requirements, about experiments, or about both; the headline fits whichever was judged.
 """
@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from fixtures.chaos_record import ChaosFinding, ChaosMark, ChaosReport, ChaosResult
-from fixtures.record import Report, TargetKind, Verdict
-from reports import view
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosReport, ChaosResult
+from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports import phrases
+from reports.safe_text import NAME_LIMIT, one_line
 
 AREA = "chaos"
 """Name of the experiments where requirements have their area."""
@@ -117,13 +117,13 @@ def targets(result: ChaosResult, limit: int = NAME_LIMIT) -> str:
 
 def attention(results: Iterable[ChaosResult]) -> list[ChaosResult]:
     """Experiments a reader has to look at: not passed, or with something not put back; most urgent first."""
-    rank = {verdict: index for index, verdict in enumerate(view.SUBJECT_ORDER)}
-    return sorted((r for r in results if r.verdict in view.ATTENTION or r.residue), key=lambda r: rank[r.verdict])
+    rank = {verdict: index for index, verdict in enumerate(phrases.SUBJECT_ORDER)}
+    return sorted((r for r in results if r.verdict in phrases.ATTENTION or r.residue), key=lambda r: rank[r.verdict])
 
 
 def troubled(result: ChaosResult) -> list[ChaosFinding]:
     """Findings that need attention, most urgent first."""
-    rank = {verdict: index for index, verdict in enumerate(view.ATTENTION)}
+    rank = {verdict: index for index, verdict in enumerate(phrases.ATTENTION)}
     return sorted((f for f in result.findings if f.verdict in rank), key=lambda f: rank[f.verdict])
 
 
@@ -145,8 +145,8 @@ def details(result: ChaosResult, findings: int = MAX_FINDINGS) -> list[str]:
     lines += [f"NOT PUT BACK: {one_line(item, 400)}" for item in result.residue[:MAX_RESIDUE]]
     if len(result.residue) > MAX_RESIDUE:
         lines.append(f"NOT PUT BACK: and {len(result.residue) - MAX_RESIDUE} more in chaos.json")
-    told = recovery_words(result)
-    return [*lines, told] if told else lines
+    wording = recovery_words(result)
+    return [*lines, wording] if wording else lines
 
 
 def started(result: ChaosResult) -> datetime | None:
@@ -174,11 +174,11 @@ def only_chaos(report: Report, chaos: ChaosReport | None) -> bool:
 def overall(report: Report, chaos: ChaosReport | None) -> str:
     """The run in two words. Experiments name it where they alone explain the verdict."""
     if chaos is None or (report.results and not _by_chaos(report, chaos)):
-        return view.headline(report)
+        return phrases.headline(report)
     if not chaos.experiments:
-        return view.OVERALL[Verdict.NOT_APPLICABLE]
+        return phrases.OVERALL[Verdict.NOT_APPLICABLE]
     if report.verdict is Verdict.PASSED and report.results:
-        return view.headline(report)
+        return phrases.headline(report)
     return _OVERALL[report.verdict]
 
 
@@ -186,21 +186,21 @@ def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
     """What the exit code says of this run."""
     code = report.exit_code
     if chaos is None or not chaos.experiments:
-        return view.run_meaning(report)
+        return phrases.run_meaning(report)
     verdicts = {result.verdict for result in chaos.experiments}
     required = {result.verdict for result in report.results}
     if code == 0:
-        return "every experiment that applies passed" + (f"; {view.run_meaning(report)}" if report.results else "")
+        return "every experiment that applies passed" + (f"; {phrases.run_meaning(report)}" if report.results else "")
     words = {
         1: ("at least one experiment failed", Verdict.FAILED),
         3: ("at least one experiment ended in an error of the suite", Verdict.ERROR),
         10: ("inconclusive: at least one experiment could not be judged", Verdict.INCONCLUSIVE),
     }
-    told, verdict = words.get(code, ("", None))
+    wording, verdict = words.get(code, ("", None))
     if verdict is None or verdict not in verdicts:
         nothing = code == 10 and not report.results and verdicts == {Verdict.NOT_APPLICABLE}
-        return "inconclusive: no experiment applies to this cluster" if nothing else view.exit_meaning(code)
-    return f"{view.exit_meaning(code)}; {told}" if verdict in required else told
+        return "inconclusive: no experiment applies to this cluster" if nothing else phrases.exit_meaning(code)
+    return f"{phrases.exit_meaning(code)}; {wording}" if verdict in required else wording
 
 
 def tally_words(chaos: ChaosReport) -> str:
@@ -213,7 +213,7 @@ def tally_words(chaos: ChaosReport) -> str:
         line += f", {tally[Verdict.NOT_APPLICABLE]} not applicable"
     bad = [r for r in attention(chaos.experiments) if r.verdict is not Verdict.PASSED and r.verdict is not Verdict.NOT_APPLICABLE]
     if bad:
-        line += "; not passed: " + ", ".join(f"{one_line(r.id, 40)} {view.WORD[r.verdict]}" for r in bad[:MAX_NAMED])
+        line += "; not passed: " + ", ".join(f"{one_line(r.id, 40)} {phrases.WORD[r.verdict]}" for r in bad[:MAX_NAMED])
         line += f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
     left = [r for r in chaos.experiments if r.residue]
     if left:

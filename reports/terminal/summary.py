@@ -14,18 +14,19 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report, Result, Verdict
-from reports import experiments, terminal_chaos, view
-from reports.tables import SHORT, STYLE, grid, plain
-from reports.text import NAME_LIMIT, one_line, visible
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, Result, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line, visible
+from reports.terminal import experiments
+from reports.terminal.tables import SHORT, STYLE, grid, plain
 
 MIN_WIDTH = 60
 MAX_SUBJECTS = 3
 MAX_ROWS = 200
 MAX_REGRESSIONS = 10
 
-_COLUMN = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
+_COLUMN = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 FULL_WORDS_WIDTH = 100
 
 
@@ -47,13 +48,13 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
     )
     for line in _header(report, colour):
         console.print(line)
-    if not experiments.only_chaos(report, chaos):
+    if not chaos_phrases.only_chaos(report, chaos):
         _print_requirements(console, report, width, colour)
     if chaos is not None and chaos.experiments:
         _print_experiments(console, chaos, width, colour)
-    if told := _scope(report, colour):
+    if wording := _scope(report, colour):
         console.print()
-        console.print(told, soft_wrap=True)
+        console.print(wording, soft_wrap=True)
     if report.residue:
         console.print()
         console.print(_residue(report, chaos, colour))
@@ -67,7 +68,7 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
 def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:
     console.print()
     console.print(_areas(report, colour, _COLUMN if width >= FULL_WORDS_WIDTH else SHORT))
-    rows = view.attention(report)
+    rows = phrases.attention(report)
     if rows:
         console.print()
         console.print(_findings(rows[:MAX_ROWS], colour))
@@ -76,15 +77,15 @@ def _print_requirements(console: Console, report: Report, width: int, colour: bo
 
 
 def _print_experiments(console: Console, chaos: ChaosReport, width: int, colour: bool) -> None:
-    limit = terminal_chaos.MAX_ROWS
+    limit = experiments.MAX_ROWS
     console.print()
-    console.print(terminal_chaos.table(chaos.experiments, width, colour))
+    console.print(experiments.table(chaos.experiments, width, colour))
     if len(chaos.experiments) > limit:
         console.print(f"... and {len(chaos.experiments) - limit} more experiments; see the report.")
-    rows = experiments.attention(chaos.experiments)
+    rows = chaos_phrases.attention(chaos.experiments)
     if rows:
         console.print()
-        console.print(terminal_chaos.findings(rows, colour))
+        console.print(experiments.findings(rows, colour))
     if len(rows) > limit:
         console.print(f"... and {len(rows) - limit} more experiments; see the report.")
 
@@ -94,14 +95,16 @@ def _header(report: Report, colour: bool) -> list[Text]:
     cluster = one_line(target.context or target.server or target.cluster_uid, NAME_LIMIT) or "not named"
     version = one_line(target.kubernetes_version, NAME_LIMIT) or "unknown"
     nodes = f", {len(report.inventory)} accelerator nodes" if report.inventory else ""
-    took = view.duration_words(report.run.duration_seconds)
+    took = phrases.duration_words(report.run.duration_seconds)
     lines = [
-        f"Cluster {cluster} ({view.TARGET_NAME[target.kind]}), Kubernetes {version}{nodes}",
+        f"Cluster {cluster} ({phrases.TARGET_NAME[target.kind]}), Kubernetes {version}{nodes}",
         f"Run {one_line(report.run.id, NAME_LIMIT)}, {took}, {report.requests.count} requests, "
-        f"{view.size_words(report.requests.bytes)} received",
+        f"{phrases.size_words(report.requests.bytes)} received",
     ]
+    if presets := phrases.presets(report):
+        lines.append("Presets " + one_line("; ".join(presets), 1_500))
     texts = [plain(line, 2_000, colour) for line in lines]
-    warning = view.banner(target)
+    warning = phrases.banner(target)
     if warning:
         banner = plain(warning, 2_000, colour)
         banner.stylize("bold black on yellow")
@@ -111,7 +114,7 @@ def _header(report: Report, colour: bool) -> list[Text]:
 
 def _areas(report: Report, colour: bool, words: dict[Verdict, str]) -> Table:
     table = grid(colour, footer=True)
-    rows, counts = view.areas(report), view.counts(report)
+    rows, counts = phrases.areas(report), phrases.counts(report)
     table.add_column("area", "all", overflow="fold", max_width=20)
     for verdict in Verdict:
         table.add_column(words[verdict], _count(verdict, counts[verdict]), justify="right", no_wrap=True, min_width=len(words[verdict]))
@@ -136,7 +139,7 @@ def _findings(rows: list[Result], colour: bool) -> Table:
         table.add_row(
             plain(one_line(result.id, 40), 100, colour),
             Text(result.level.value),
-            Text(view.WORD[result.verdict], style=STYLE[result.verdict]),
+            Text(phrases.WORD[result.verdict], style=STYLE[result.verdict]),
             Group(*(plain(line, 2_000, colour) for line in _explanation(result))),
         )
     return table
@@ -144,10 +147,10 @@ def _findings(rows: list[Result], colour: bool) -> Table:
 
 def _explanation(result: Result) -> list[str]:
     lines = [one_line(result.title, NAME_LIMIT)]
-    troubled = view.troubled(result)
+    troubled = phrases.troubled(result)
     if result.message and (not troubled or result.verdict is Verdict.WAIVED):
         lines.append(one_line(result.message, 400))
-    lines += [f"- {view.subject_sentence(subject, 160)}" for subject in troubled[:MAX_SUBJECTS]]
+    lines += [f"- {phrases.subject_sentence(subject, 160)}" for subject in troubled[:MAX_SUBJECTS]]
     if len(troubled) > MAX_SUBJECTS:
         lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
     if result.remediation:
@@ -156,7 +159,7 @@ def _explanation(result: Result) -> list[str]:
 
 
 def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
-    lines = [f"RESIDUE: {len(report.residue)} left behind (run {experiments.residue_advice(chaos)})"]
+    lines = [f"RESIDUE: {len(report.residue)} left behind (run {chaos_phrases.residue_advice(chaos)})"]
     lines += [f"- {one_line(item, NAME_LIMIT)}" for item in report.residue[:20]]
     if len(report.residue) > 20:
         lines.append(f"- and {len(report.residue) - 20} more")
@@ -167,7 +170,7 @@ def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
 
 def _scope(report: Report, colour: bool) -> Text | None:
     """What was not judged although it had to be, and what else to know of the scope."""
-    missing, notes = view.shortfalls(report), view.notes(report)
+    missing, notes = phrases.shortfalls(report), phrases.notes(report)
     if not missing and not notes and not report.regressions:
         return None
     lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing[:MAX_ROWS]]
@@ -183,19 +186,19 @@ def _scope(report: Report, colour: bool) -> Text | None:
 
 def _chaos_line(report: Report, chaos: ChaosReport, colour: bool) -> Text:
     line = Text("CHAOS", style=STYLE[chaos.verdict])
-    line.append(plain(f": {experiments.tally_words(chaos)}", 4_000, colour))
-    return line.append(f" [{view.TARGET_NAME[report.target.kind]}]" if view.banner(report.target) else "")
+    line.append(plain(f": {chaos_phrases.tally_words(chaos)}", 4_000, colour))
+    return line.append(f" [{phrases.TARGET_NAME[report.target.kind]}]" if phrases.banner(report.target) else "")
 
 
 def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colour: bool) -> Text:
-    meaning = f" ({experiments.exit_meaning(report, chaos)})"
+    meaning = f" ({chaos_phrases.exit_meaning(report, chaos)})"
     if chaos is not None and not report.results:
         line = _chaos_line(report, chaos, colour)
         meaning = "" if report.exit_code == 0 else meaning
         line.append(",")
     else:
-        line = Text(experiments.overall(report, chaos).upper(), style=STYLE[report.verdict])
-        line.append(f" [{view.TARGET_NAME[report.target.kind]}]" if view.banner(report.target) else "")
-        line.append(plain(f": {view.scope_words(report)};", 4_000, colour))
+        line = Text(chaos_phrases.overall(report, chaos).upper(), style=STYLE[report.verdict])
+        line.append(f" [{phrases.TARGET_NAME[report.target.kind]}]" if phrases.banner(report.target) else "")
+        line.append(plain(f": {phrases.scope_words(report)};", 4_000, colour))
     line.append(plain(f" exit code {report.exit_code}{meaning}, report ", 2_000, colour))
     return line.append(plain(report_path, 2_000, colour))

@@ -10,10 +10,10 @@ import json
 import uuid
 from collections import Counter
 
-from fixtures.chaos_record import ChaosReport, ChaosResult
-from fixtures.record import Report, Result, TargetKind, Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, one_line, visible
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line, visible
 
 MAX_SUBJECTS = 20
 
@@ -35,11 +35,11 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
 
 
 def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
-    moment = view.started(report)
+    moment = phrases.started(report)
     start = round(moment.timestamp() * 1000) if moment else 0
     duration = _milliseconds(report.run.duration_seconds)
     held = chaos.experiments if chaos else []
-    subject = "chaos" if experiments.only_chaos(report, chaos) else "conformance"
+    subject = "chaos" if chaos_phrases.only_chaos(report, chaos) else "conformance"
     tests = [_test(result) for result in report.results] + [_experiment(result) for result in held]
     statuses = [test["status"] for test in tests]
     document: dict[str, object] = {
@@ -52,7 +52,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
             "summary": {
                 "tests": len(tests),
                 **{status: statuses.count(status) for status in ("passed", "failed", "skipped", "pending", "other")},
-                "suites": len(view.by_area(report.results)) + bool(held),
+                "suites": len(phrases.by_area(report.results)) + bool(held),
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
@@ -62,8 +62,8 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
             },
             "tests": tests,
             "environment": {
-                "reportName": f"GPU {subject} ({view.target_words(report.target)})",
-                "testEnvironment": view.TARGET_NAME[report.target.kind],
+                "reportName": f"GPU {subject} ({phrases.target_words(report.target)})",
+                "testEnvironment": phrases.TARGET_NAME[report.target.kind],
                 "extra": _environment(report),
             },
         },
@@ -79,14 +79,14 @@ def _scope(report: Report) -> dict[str, object]:
     if scope is None:
         return {}
     causes = Counter(one.cause.value for one in scope.not_judged)
-    told: dict[str, object] = {
-        "sentence": visible(view.scope_words(report)),
+    section: dict[str, object] = {
+        "sentence": visible(phrases.scope_words(report)),
         "requirements": scope.requirements,
         "judged": scope.judged,
         "notJudged": dict(causes),
     }
-    told |= {"shortfalls": [visible(text) for text in scope.shortfalls], "notes": [visible(text) for text in scope.notes]}
-    return {"scope": told}
+    section |= {"shortfalls": [visible(text) for text in scope.shortfalls], "notes": [visible(text) for text in scope.notes]}
+    return {"scope": section}
 
 
 def _regressions(report: Report) -> dict[str, object]:
@@ -102,6 +102,7 @@ def _environment(report: Report) -> dict[str, object]:
         "clusterUid": _name(target.cluster_uid),
         "run": _name(report.run.id),
         "policyDigest": _name(report.run.policy_digest),
+        "presets": [_name(text) for text in phrases.presets(report)],
     }
     if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
         extra |= {"scenario": _name(target.scenario), "defects": [_name(d) for d in target.defects]}
@@ -111,7 +112,7 @@ def _environment(report: Report) -> dict[str, object]:
 
 
 def _test(result: Result) -> dict[str, object]:
-    troubled = view.troubled(result)
+    troubled = phrases.troubled(result)
     test: dict[str, object] = {
         "id": str(uuid.uuid5(_NAMESPACE, _name(result.id))),
         "name": _name(f"{result.id} {result.title}"),
@@ -127,7 +128,7 @@ def _test(result: Result) -> dict[str, object]:
             "reasonCode": _name(result.reason_code),
             "judged": result.judged,
             "total": result.total,
-            "subjects": [view.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]],
+            "subjects": [phrases.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]],
             "subjectsNotShown": max(0, len(troubled) - MAX_SUBJECTS) + result.subjects_omitted,
             "remediation": visible(result.remediation),
         },
@@ -138,38 +139,43 @@ def _test(result: Result) -> dict[str, object]:
 
 
 def _experiment(result: ChaosResult) -> dict[str, object]:
-    recovery, detection = experiments.recovery(result), experiments.detection(result)
-    word = experiments.fidelity(result)
+    recovery, detection = chaos_phrases.recovery(result), chaos_phrases.detection(result)
+    word = chaos_phrases.fidelity(result)
     test: dict[str, object] = {
-        "id": str(uuid.uuid5(_NAMESPACE, _name(f"{experiments.AREA} {result.id}"))),
+        "id": str(uuid.uuid5(_NAMESPACE, _name(f"{chaos_phrases.AREA} {result.id}"))),
         "name": _name(f"{result.id} {result.title}"),
         "status": _STATUS[result.verdict],
         "rawStatus": result.verdict.value,
-        "duration": _milliseconds(experiments.finite(result.duration_seconds) or 0.0),
-        "suite": [experiments.AREA],
-        "type": experiments.AREA,
-        "tags": [tag for tag in (experiments.level_words(result), word, result.target_kind.value) if tag],
-        "labels": {"id": _name(result.id), "level": experiments.level_words(result), "fidelity": word, "target": result.target_kind.value},
+        "duration": _milliseconds(chaos_phrases.finite(result.duration_seconds) or 0.0),
+        "suite": [chaos_phrases.AREA],
+        "type": chaos_phrases.AREA,
+        "tags": [tag for tag in (chaos_phrases.level_words(result), word, result.target_kind.value) if tag],
+        "labels": {
+            "id": _name(result.id),
+            "level": chaos_phrases.level_words(result),
+            "fidelity": word,
+            "target": result.target_kind.value,
+        },
         "extra": {
             "verdict": result.verdict.value,
             "reasonCodes": [_name(code) for code in result.reason_codes[:MAX_SUBJECTS]],
             "level": result.level,
             "fidelity": word,
             "targetKind": result.target_kind.value,
-            "targets": experiments.targets(result),
+            "targets": chaos_phrases.targets(result),
             "detectionSeconds": detection.seconds if detection else None,
             "recoverySeconds": recovery.seconds if recovery else None,
             "recoveryUncertaintySeconds": recovery.uncertainty if recovery else None,
             "recoveryFrom": _name(result.recovery_from),
             "neverLost": result.never_lost,
-            "recoveryBoundSeconds": experiments.finite(result.bound_seconds),
-            "samplerGapSeconds": experiments.finite(result.sampler_gap_seconds),
-            "details": experiments.details(result),
+            "recoveryBoundSeconds": chaos_phrases.finite(result.bound_seconds),
+            "samplerGapSeconds": chaos_phrases.finite(result.sampler_gap_seconds),
+            "details": chaos_phrases.details(result),
             "residue": len(result.residue),
             "artefacts": _name(result.artefacts),
         },
     }
-    moment = experiments.started(result)
+    moment = chaos_phrases.started(result)
     if moment:
         test["start"] = _milliseconds(moment.timestamp())
     if result.message:

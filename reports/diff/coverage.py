@@ -1,4 +1,4 @@
-"""What an earlier run judged and a later one did not: of a requirement as a whole, and of its subjects.
+"""Requirements and subjects that an earlier run judged and a later one did not.
 
 A subject that is not listed any more was left out, or is gone from the cluster: a record cannot tell. It counts as no longer judged
 when it is of a kind that stays (a node, an agent), and fewer of its kind were judged than before: probes choose another node in each
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fixtures.coverage import DECIDED, is_judged
-from fixtures.record import Cause, Report, Result, SubjectResult, Verdict
-from reports.text import one_line
+from fixtures.verdict.coverage import DECIDED, is_judged
+from fixtures.verdict.record import Cause, Report, Result, SubjectResult, Verdict
+from reports.safe_text import one_line
 
 _STAY = frozenset(
     {"node", "agent", "pool", "resource", "device", "daemonset", "clusterpolicy", "gpucluster", "nicclusterpolicy", "resourceslice"}

@@ -10,10 +10,10 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fixtures.chaos_record import ChaosReport, ChaosResult
-from fixtures.record import Level, Report, Result, TargetKind, Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, link_parts, one_line, visible
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Level, Report, Result, TargetKind, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, link_parts, one_line, visible
 
 if TYPE_CHECKING:
     from allure_commons.model2 import TestResult
@@ -47,7 +47,7 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None) -> Non
     for index, experiment in enumerate(chaos.experiments if chaos else []):
         chaos_item = _experiment(report, experiment, len(report.results) + index)
         if experiment.findings:
-            name = f"{_digest(f'{report.run.id} {experiments.AREA} {experiment.id} {index}')}-attachment.txt"
+            name = f"{_digest(f'{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}')}-attachment.txt"
             logger.report_attached_data(_findings(experiment), name)  # type: ignore[no-untyped-call]
             chaos_item.attachments = [_attachment(name, "findings")]
         logger.report_result(chaos_item)  # type: ignore[no-untyped-call]
@@ -57,9 +57,9 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None) -> Non
 def _item(report: Report, result: Result, index: int) -> TestResult:
     from allure_commons import model2
 
-    moment = view.started(report)
+    moment = phrases.started(report)
     start = (round(moment.timestamp() * 1000) if moment else 0) + index
-    target = view.TARGET_NAME[report.target.kind]
+    target = phrases.TARGET_NAME[report.target.kind]
     labels = {
         "epic": _name(result.area),
         "feature": _name(f"{result.id} {result.title}"),
@@ -77,13 +77,13 @@ def _item(report: Report, result: Result, index: int) -> TestResult:
         fullName=_name(f"gpu-conformance.{result.area}.{result.id}"),
         name=_name(f"{result.id} {result.title}"),
         status=_STATUS[result.verdict],
-        statusDetails=model2.StatusDetails(message=visible(f"{view.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
+        statusDetails=model2.StatusDetails(message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
         stage="finished",
         description=_description(report, result),
         parameters=[
             model2.Parameter(name=name, value=value, excluded=True)
             for name, value in (
-                ("verdict", view.WORD[result.verdict]),
+                ("verdict", phrases.WORD[result.verdict]),
                 ("judged", str(result.judged)),
                 ("total", str(result.total)),
                 ("reason", _name(result.reason_code)),
@@ -105,43 +105,43 @@ def _item(report: Report, result: Result, index: int) -> TestResult:
 def _experiment(report: Report, result: ChaosResult, index: int) -> TestResult:
     from allure_commons import model2
 
-    moment = experiments.started(result) or view.started(report)
+    moment = chaos_phrases.started(result) or phrases.started(report)
     start = (round(moment.timestamp() * 1000) if moment else 0) + index
-    target, word = view.TARGET_NAME[result.target_kind], experiments.fidelity(result)
-    title, digest = _name(f"{result.id} {result.title}"), _digest(f"{experiments.AREA} {result.id}")
+    target, word = phrases.TARGET_NAME[result.target_kind], chaos_phrases.fidelity(result)
+    title, digest = _name(f"{result.id} {result.title}"), _digest(f"{chaos_phrases.AREA} {result.id}")
     parameters = {
-        "verdict": view.WORD[result.verdict],
-        "reason": experiments.reason(result),
-        "level": experiments.level_words(result),
+        "verdict": phrases.WORD[result.verdict],
+        "reason": chaos_phrases.reason(result),
+        "level": chaos_phrases.level_words(result),
         "fidelity": word,
-        "recovery, s": experiments.recovery_cell(result),
+        "recovery, s": chaos_phrases.recovery_cell(result),
     }
-    labels = {"epic": experiments.AREA, "feature": title, "suite": experiments.AREA, "severity": _SEVERITY[Level.MUST]}
+    labels = {"epic": chaos_phrases.AREA, "feature": title, "suite": chaos_phrases.AREA, "severity": _SEVERITY[Level.MUST]}
     labels |= {"framework": "gpu-conformance", "host": target}
-    tags = [tag for tag in (experiments.AREA, experiments.level_words(result), word, result.verdict.value, target) if tag]
-    proved = [view.banner(report.target), result.proves]
+    tags = [tag for tag in (chaos_phrases.AREA, chaos_phrases.level_words(result), word, result.verdict.value, target) if tag]
+    proved = [phrases.banner(report.target), result.proves]
     return model2.TestResult(
-        uuid=_digest(f"{report.run.id} {experiments.AREA} {result.id} {index}"),
+        uuid=_digest(f"{report.run.id} {chaos_phrases.AREA} {result.id} {index}"),
         historyId=digest,
         testCaseId=digest,
-        fullName=_name(f"gpu-conformance.{experiments.AREA}.{result.id}"),
+        fullName=_name(f"gpu-conformance.{chaos_phrases.AREA}.{result.id}"),
         name=title,
         status=_STATUS[result.verdict],
         statusDetails=model2.StatusDetails(
-            message=visible(f"{view.WORD[result.verdict]}: {result.message}"), trace="\n".join(experiments.details(result))
+            message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace="\n".join(chaos_phrases.details(result))
         ),
         stage="finished",
         description="\n\n".join(_plain(visible(part)) for part in proved if part),
         parameters=[model2.Parameter(name=name, value=value, excluded=True) for name, value in parameters.items() if value],
         labels=[model2.Label(name=n, value=v) for n, v in labels.items()] + [model2.Label(name="tag", value=tag) for tag in tags],
         start=start,
-        stop=start + round((experiments.finite(result.duration_seconds) or 0.0) * 1000),
+        stop=start + round((chaos_phrases.finite(result.duration_seconds) or 0.0) * 1000),
     )
 
 
 def _description(report: Report, result: Result) -> str:
     """Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text."""
-    parts = [view.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
+    parts = [phrases.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
     return "\n\n".join(_plain(visible(part)) for part in parts if part)
 
 
@@ -150,14 +150,14 @@ def _plain(text: str) -> str:
 
 
 def _trace(result: Result) -> str:
-    return "\n".join(view.subject_sentence(subject) for subject in view.troubled(result)[:20])
+    return "\n".join(phrases.subject_sentence(subject) for subject in phrases.troubled(result)[:20])
 
 
 def _table(result: Result) -> str:
-    subjects = view.ordered_subjects(result)
+    subjects = phrases.ordered_subjects(result)
     columns = ("observed", "expected", "source", "message")
     rows = [
-        [view.WORD[s.verdict], view.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
+        [phrases.WORD[s.verdict], phrases.subject_name(s), *(one_line(getattr(s, column), 400) for column in columns)]
         for s in subjects[:MAX_SUBJECTS]
     ]
     text = _aligned([["verdict", "subject", *columns], *rows])
@@ -167,7 +167,7 @@ def _table(result: Result) -> str:
 
 def _findings(result: ChaosResult) -> str:
     rows = [
-        [view.WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
+        [phrases.WORD[f.verdict], one_line(f.name, NAME_LIMIT), one_line(f.reason_code, NAME_LIMIT), one_line(f.message, 400)]
         for f in result.findings[:MAX_SUBJECTS]
     ]
     text = _aligned([["verdict", "finding", "reason", "message"], *rows])
@@ -191,16 +191,16 @@ def _attachment(source: str, name: str) -> object:
 def _environment(report: Report, chaos: ChaosReport | None) -> str:
     """Java properties: what was judged, without addresses or names of the cluster."""
     facts = {
-        "target": view.TARGET_NAME[report.target.kind],
+        "target": phrases.TARGET_NAME[report.target.kind],
         "kubernetes": report.target.kubernetes_version,
         "suite": f"{report.suite.name} {report.suite.version}",
         "run": report.run.id,
-        "verdict": experiments.overall(report, chaos),
+        "verdict": chaos_phrases.overall(report, chaos),
         "exitCode": str(report.exit_code),
-        "scope": view.scope_words(report) if report.results else "",
+        "scope": phrases.scope_words(report) if report.results else "",
     }
     if report.target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
-        facts |= {"warning": view.banner(report.target)}
+        facts |= {"warning": phrases.banner(report.target)}
     return "".join(f"{key}={_name(value, 1_000)}\n" for key, value in facts.items() if value).replace("\\", "\\\\")
 
 

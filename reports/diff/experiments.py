@@ -1,4 +1,4 @@
-"""Chaos experiments of two runs compared: verdicts, and times to recovery where they differ by more than is not known of them."""
+"""Chaos experiments of two runs compared: verdicts, and times to recovery that differ by more than their uncertainty."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 
 import msgspec
 
-from fixtures.chaos_record import ChaosReport, ChaosResult
-from fixtures.record import Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line
 
 
 class Bucket(StrEnum):
@@ -20,7 +20,7 @@ class Bucket(StrEnum):
     NEW_RESIDUE = "experiment leaves residue now"
     NEW_INCONCLUSIVE = "experiment became inconclusive"
     STILL_FAILING = "experiment still fails"
-    NO_LONGER_HELD = "experiment does not apply any more"
+    NO_LONGER_HELD = "experiment no longer applies"
     SLOWER = "recovery is slower"
     FASTER = "recovery is faster"
     FIXED = "experiment passes now"
@@ -71,7 +71,7 @@ def render(changes: list[Change]) -> list[str]:
 def _compare(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
     bucket = _bucket(old.verdict, new.verdict)
     if bucket:
-        codes = experiments.reason(new)
+        codes = chaos_phrases.reason(new)
         message = f"{codes}: {new.message}" if codes and new.message else codes or new.message
         yield _made(bucket, new, old=old.verdict, new=new.verdict, message=message)
     if new.residue and not old.residue:
@@ -91,7 +91,7 @@ def _bucket(old: Verdict, new: Verdict) -> Bucket | None:
 
 def _recovery(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
     """A change of the time to recovery, when it is larger than both uncertainties together."""
-    before, after = experiments.recovery(old), experiments.recovery(new)
+    before, after = chaos_phrases.recovery(old), chaos_phrases.recovery(new)
     if before is None or after is None:
         return
     for what, was, now in (
@@ -103,7 +103,7 @@ def _recovery(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
             yield _made(Bucket.NOT_COMPARABLE, new, old=old.verdict, new=new.verdict, message=f"{what}: {was or 'none'} -> {now or 'none'}")
             return
     if before.uncertainty is None or after.uncertainty is None:
-        message = "how much of the time is not known is not recorded"
+        message = "the uncertainty of the time is not recorded"
         yield _made(Bucket.NOT_COMPARABLE, new, old=old.verdict, new=new.verdict, message=message)
         return
     if abs(after.seconds - before.seconds) > before.uncertainty + after.uncertainty:
@@ -118,6 +118,6 @@ def _made(bucket: Bucket, result: ChaosResult, *, old: Verdict | None = None, ne
 
 
 def _line(change: Change) -> str:
-    words = " -> ".join(view.WORD[v] if v else "none" for v in (change.old, change.new))
+    words = " -> ".join(phrases.WORD[v] if v else "none" for v in (change.old, change.new))
     message = f": {one_line(change.message, 400)}" if change.message else ""
     return f"{one_line(change.experiment, NAME_LIMIT)} {one_line(change.title, NAME_LIMIT)} ({words}){message}"

@@ -13,11 +13,12 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.coverage import is_judged
-from fixtures.record import Level, Report, Result, Verdict
-from reports import diff_chaos, diff_coverage, experiments, view
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.coverage import is_judged
+from fixtures.verdict.record import Level, Report, Result, Verdict
+from reports import chaos_phrases, phrases
+from reports.diff import coverage, experiments
+from reports.safe_text import NAME_LIMIT, one_line
 
 
 class Bucket(StrEnum):
@@ -67,7 +68,7 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     old: Side
     new: Side
     changes: list[Change]
-    experiments: list[diff_chaos.Change] = []
+    experiments: list[experiments.Change] = []
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
@@ -91,10 +92,10 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
         changes += _compare(known, result) if known else [_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict)]
     for result in before.values():
         if result.id not in after:
-            lost = diff_coverage.left_out(result, new)
+            lost = coverage.left_out(result, new)
             changes.append(_lost(result, lost) if lost else _whole(Bucket.REQUIREMENT_REMOVED, result, old=result.verdict))
     return Difference(
-        old=_side(old, old_chaos), new=_side(new, new_chaos), changes=changes, experiments=diff_chaos.compare(old_chaos, new_chaos)
+        old=_side(old, old_chaos), new=_side(new, new_chaos), changes=changes, experiments=experiments.compare(old_chaos, new_chaos)
     )
 
 
@@ -110,20 +111,20 @@ def accept(difference: Difference, patterns: Iterable[str]) -> Difference:
     return msgspec.structs.replace(difference, changes=changes, experiments=held)
 
 
-def _need_not_be_held(change: diff_chaos.Change, patterns: tuple[str, ...]) -> bool:
-    lost = change.bucket is diff_chaos.Bucket.NO_LONGER_HELD
+def _need_not_be_held(change: experiments.Change, patterns: tuple[str, ...]) -> bool:
+    lost = change.bucket is experiments.Bucket.NO_LONGER_HELD
     return lost and any(fnmatchcase(change.experiment, pattern) for pattern in patterns)
 
 
 def _is_accepted(change: Change, patterns: tuple[str, ...]) -> bool:
     if change.bucket is not Bucket.NO_LONGER_JUDGED:
         return False
-    return any(fnmatchcase(name, pattern) for name in diff_coverage.named(change.requirement, change.subject) for pattern in patterns)
+    return any(fnmatchcase(name, pattern) for name in coverage.named(change.requirement, change.subject) for pattern in patterns)
 
 
-def regressions(difference: Difference) -> list[Change | diff_chaos.Change]:
+def regressions(difference: Difference) -> list[Change | experiments.Change]:
     """Changes that make the new run worse where a gate looks: what failed, became undecidable or is no longer judged since."""
-    found: list[Change | diff_chaos.Change] = [*difference.changes, *difference.experiments]
+    found: list[Change | experiments.Change] = [*difference.changes, *difference.experiments]
     return [change for change in found if change.gating]
 
 
@@ -139,7 +140,7 @@ def render(difference: Difference) -> str:
         if changes:
             lines += ["", f"{bucket.value} ({len(changes)})"]
             lines += [f"  {_line(change)}" for change in changes]
-    lines += diff_chaos.render(difference.experiments)
+    lines += experiments.render(difference.experiments)
     if not difference.changes and not difference.experiments:
         lines += ["", "no difference"]
     worse = len(regressions(difference))
@@ -151,10 +152,10 @@ def _compare(old: Result, new: Result) -> Iterator[Change]:
     if (old.title, old.level) != (new.title, new.level):
         was = f"was {old.level.value}: {old.title}"
         yield _whole(Bucket.REQUIREMENT_CHANGED, new, old=old.verdict, new=new.verdict, message=was)
-    if lost := diff_coverage.whole(old, new):
+    if lost := coverage.whole(old, new):
         yield _lost(new, lost)
         return
-    gone = {lost.subject: lost for lost in diff_coverage.subjects(old, new)} if is_judged(new) else {}
+    gone = {lost.subject: lost for lost in coverage.subjects(old, new)} if is_judged(new) else {}
     yield from (_lost(new, lost) for lost in gone.values())
     before, after = ({key: state for key, state in states.items() if not key or key not in gone} for states in (_states(old), _states(new)))
     for key in dict.fromkeys([*after, *before]):
@@ -192,7 +193,7 @@ def _vanished(new: Result, key: str, was: Verdict | None) -> Change | None:
     return _made(Bucket.SUBJECT_GONE, new, key, was, None, "")
 
 
-def _lost(result: Result, lost: diff_coverage.Lost) -> Change:
+def _lost(result: Result, lost: coverage.Lost) -> Change:
     return _made(Bucket.NO_LONGER_JUDGED, result, lost.subject, lost.old, lost.new, lost.message)
 
 
@@ -223,9 +224,9 @@ def _states(result: Result) -> dict[str, _State]:
     """Verdict by subject; the worst when a subject appears twice. "" stands for the requirement when no subject explains it."""
     states: dict[str, _State] = {}
     for subject in result.subjects:
-        key = diff_coverage.key(subject)
+        key = coverage.key(subject)
         if key not in states or _WORST.index(subject.verdict) < _WORST.index(states[key][0]):
-            states[key] = (subject.verdict, view.subject_detail(subject))
+            states[key] = (subject.verdict, phrases.subject_detail(subject))
     explained = {
         Verdict.FAILED: _BAD,
         Verdict.WARNED: _BAD,
@@ -243,11 +244,11 @@ def _states(result: Result) -> dict[str, _State]:
 def _side(report: Report, chaos: ChaosReport | None) -> Side:
     return Side(
         run=report.run.id,
-        target=view.target_words(report.target),
+        target=phrases.target_words(report.target),
         cluster_uid=report.target.cluster_uid,
         kubernetes_version=report.target.kubernetes_version,
-        headline=experiments.overall(report, chaos),
-        scope="" if experiments.only_chaos(report, chaos) else _judged(report),
+        headline=chaos_phrases.overall(report, chaos),
+        scope="" if chaos_phrases.only_chaos(report, chaos) else _judged(report),
         exit_code=report.exit_code,
     )
 
@@ -271,7 +272,7 @@ def sentence(change: Change) -> str:
 
 
 def _line(change: Change) -> str:
-    words = " -> ".join(view.WORD[v] if v else "none" for v in (change.old, change.new))
+    words = " -> ".join(phrases.WORD[v] if v else "none" for v in (change.old, change.new))
     name = f" {one_line(change.subject, NAME_LIMIT)}" if change.subject else ""
     message = f": {one_line(change.message, 400)}" if change.message else ""
     return f"{one_line(change.requirement, NAME_LIMIT)} {change.level.value}{name} ({words}){message}"

@@ -1,4 +1,4 @@
-"""Text that came from a cluster, made fit to be shown.
+"""Makes text from a cluster safe to show in reports.
 
 Names, labels and logs are hostile: they may carry terminal escapes, bidirectional overrides, markup,
 megabytes, or credentials. Every writer passes what it shows through here first; each writer then

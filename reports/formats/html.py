@@ -18,13 +18,13 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from fixtures.chaos_record import ChaosFinding, ChaosReport, ChaosResult
-from fixtures.coverage import groups
-from fixtures.record import InventoryRow, Report, Result, SubjectResult, Verdict
-from reports import experiments as chaotic
-from reports import timeline as timelines
-from reports import view
-from reports.text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
+from fixtures.verdict.chaos_record import ChaosFinding, ChaosReport, ChaosResult
+from fixtures.verdict.coverage import groups
+from fixtures.verdict.record import InventoryRow, Report, Result, SubjectResult, Verdict
+from reports import chaos_phrases as chaotic
+from reports import phrases
+from reports.formats import timeline as timelines
+from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -112,14 +112,14 @@ class Area:
     """One area: its counts and its rows."""
 
     index: int
-    counts: view.AreaRow
+    counts: phrases.AreaRow
     rows: list[Row]
 
     @property
     def bar(self) -> list[tuple[str, float, float]]:
         """(verdict, x, width) of the stacked bar, in percent."""
         at, parts = 0.0, []
-        for verdict in (Verdict.PASSED, *view.ATTENTION, Verdict.NOT_APPLICABLE):
+        for verdict in (Verdict.PASSED, *phrases.ATTENTION, Verdict.NOT_APPLICABLE):
             width = 100 * self.counts.counts[verdict] / self.counts.requirements
             if width:
                 parts.append((verdict.value, round(at, 2), round(width, 2)))
@@ -157,8 +157,8 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
     environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
     environment.filters["unbroken"] = lambda text: len(text) > MAX_WORD and max(map(len, text[:CELL_LIMIT].split()), default=0) > MAX_WORD
     environment.filters["links"] = lambda text: link_parts(visible(text, CELL_LIMIT))
-    environment.filters["seconds"] = view.duration_words
-    environment.filters["size"] = view.size_words
+    environment.filters["seconds"] = phrases.duration_words
+    environment.filters["size"] = phrases.size_words
     environment.filters["thousands"] = lambda number: f"{number:,}"
     style, script = _source("style.css"), _source("script.js")
     areas, held = _areas(report), _experiments(chaos)
@@ -172,23 +172,24 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         areas=areas,
         rows=[row for area in areas for row in area.rows],
         attention=_attention(report, areas),
-        counts=view.counts(report),
+        counts=phrases.counts(report),
         verdicts=list(Verdict),
         levels=sorted({r.level for r in report.results}),
-        word=view.WORD,
-        subject_word={**view.WORD, Verdict.NOT_APPLICABLE: "not judged"},
+        word=phrases.WORD,
+        subject_word={**phrases.WORD, Verdict.NOT_APPLICABLE: "not judged"},
         overall=chaotic.overall(report, chaos),
         scope=report.scope,
-        scope_words=view.scope_words(report),
-        shortfalls=view.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
+        scope_words=phrases.scope_words(report),
+        shortfalls=phrases.shortfalls(report)[:MAX_SHORTFALLS_SHOWN],
         regressions=report.regressions[:MAX_REGRESSIONS_SHOWN],
-        notes=view.notes(report)[:MAX_SHORTFALLS_SHOWN],
+        notes=phrases.notes(report)[:MAX_SHORTFALLS_SHOWN],
         not_judged=groups(report.scope) if report.scope else [],
         exit_meaning=chaotic.exit_meaning(report, chaos),
         residue_advice=chaotic.residue_advice(chaos).split(", then "),
-        banner=view.banner(report.target),
-        target_name=view.TARGET_NAME[report.target.kind],
+        banner=phrases.banner(report.target),
+        target_name=phrases.TARGET_NAME[report.target.kind],
         started=_started(report),
+        presets=phrases.presets(report)[:MAX_INVENTORY_SHOWN],
         inventory=_inventory(report)[:MAX_INVENTORY_SHOWN],
         sources=_sources(report),
         requests=sorted(report.requests.by_verb_and_resource.items(), key=lambda item: (-item[1], item[0]))[:MAX_REQUESTS_SHOWN],
@@ -206,7 +207,7 @@ def _experiments(chaos: ChaosReport | None) -> list[ExperimentRow]:
     if chaos is None:
         return []
     anchors: set[str] = set()
-    rank = {verdict: index for index, verdict in enumerate(view.SUBJECT_ORDER)}
+    rank = {verdict: index for index, verdict in enumerate(phrases.SUBJECT_ORDER)}
     return [
         ExperimentRow(
             anchor=_anchor(f"chaos-{result.id}", anchors),
@@ -245,10 +246,10 @@ def _digest(text: str) -> str:
 
 def _areas(report: Report) -> list[Area]:
     anchors: set[str] = set()
-    grouped = view.by_area(report.results)
+    grouped = phrases.by_area(report.results)
     return [
         Area(index=index, counts=counts, rows=[_row(result, index, anchors) for result in grouped[counts.area]])
-        for index, counts in enumerate(view.areas(report))
+        for index, counts in enumerate(phrases.areas(report))
     ]
 
 
@@ -256,7 +257,7 @@ def _row(result: Result, area: int, anchors: set[str]) -> Row:
     shown: list[SubjectResult] = []
     also: dict[Verdict, list[SubjectResult]] = {}
     seen: Counter[Verdict] = Counter()
-    for subject in view.ordered_subjects(result):
+    for subject in phrases.ordered_subjects(result):
         verdict = subject.verdict
         seen[verdict] += 1
         limit = MAX_PASSED_SHOWN if verdict is Verdict.PASSED else MAX_OTHERS_SHOWN
@@ -279,11 +280,11 @@ def _anchor(identifier: str, taken: set[str]) -> str:
 
 def _attention(report: Report, areas: list[Area]) -> list[Row]:
     by_result = {id(row.result): row for area in areas for row in area.rows}
-    return [by_result[id(result)] for result in view.attention(report)]
+    return [by_result[id(result)] for result in phrases.attention(report)]
 
 
 def _started(report: Report) -> str:
-    moment = view.started(report)
+    moment = phrases.started(report)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else one_line(report.run.started_at, NAME_LIMIT)
 
 

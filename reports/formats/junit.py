@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from fixtures.chaos_record import ChaosReport, ChaosResult
-from fixtures.record import Report, Result, Verdict
-from reports import experiments, view
-from reports.text import NAME_LIMIT, one_line, visible, xml_legal
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
+from fixtures.verdict.record import Report, Result, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line, visible, xml_legal
 
 MAX_SUBJECTS = 20
 
@@ -23,15 +23,15 @@ _SKIPPED = (Verdict.NOT_APPLICABLE,)
 
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The whole document, with its XML declaration."""
-    root = ET.Element("testsuites", name=_name(f"{report.suite.name} ({view.target_words(report.target)})"))
-    for area, results in view.by_area(report.results).items():
+    root = ET.Element("testsuites", name=_name(f"{report.suite.name} ({phrases.target_words(report.target)})"))
+    for area, results in phrases.by_area(report.results).items():
         suite = _suite(root, report, area, [r.verdict for r in results], sum(r.duration_seconds for r in results))
         for result in results:
             _case(suite, area, result)
     held = chaos.experiments if chaos else []
     if held:
         suite = _suite(
-            root, report, experiments.AREA, [r.verdict for r in held], sum(experiments.finite(r.duration_seconds) or 0.0 for r in held)
+            root, report, chaos_phrases.AREA, [r.verdict for r in held], sum(chaos_phrases.finite(r.duration_seconds) or 0.0 for r in held)
         )
         for experiment in held:
             _experiment(suite, experiment)
@@ -54,17 +54,17 @@ def _suite(root: ET.Element, report: Report, name: str, verdicts: list[Verdict],
         skipped=str(sum(v in _SKIPPED for v in verdicts)),
         time=f"{seconds:.3f}",
     )
-    moment = view.started(report)
+    moment = phrases.started(report)
     if moment:
         suite.set("timestamp", moment.strftime("%Y-%m-%dT%H:%M:%S"))
     _properties(
         suite,
         {
-            "target": view.target_words(report.target),
+            "target": phrases.target_words(report.target),
             "kubernetesVersion": report.target.kubernetes_version,
             "run": report.run.id,
             "suiteVersion": report.suite.version,
-            "scope": view.scope_words(report) if report.results else "",
+            "scope": phrases.scope_words(report) if report.results else "",
         },
     )
     return suite
@@ -97,38 +97,38 @@ def _experiment(suite: ET.Element, result: ChaosResult) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        classname=f"gpu-conformance.{experiments.AREA}",
+        classname=f"gpu-conformance.{chaos_phrases.AREA}",
         name=_name(f"{result.id} {result.title}"),
-        time=f"{experiments.finite(result.duration_seconds) or 0.0:.3f}",
+        time=f"{chaos_phrases.finite(result.duration_seconds) or 0.0:.3f}",
     )
-    recovery, detection = experiments.recovery(result), experiments.detection(result)
+    recovery, detection = chaos_phrases.recovery(result), chaos_phrases.detection(result)
     _properties(
         case,
         {
             "id": result.id,
-            "level": experiments.level_words(result),
+            "level": chaos_phrases.level_words(result),
             "verdict": result.verdict.value,
-            "reasonCode": experiments.reason(result),
-            "fidelity": experiments.fidelity(result),
+            "reasonCode": chaos_phrases.reason(result),
+            "fidelity": chaos_phrases.fidelity(result),
             "targetKind": result.target_kind.value,
-            "targets": experiments.targets(result),
+            "targets": chaos_phrases.targets(result),
             "detectionSeconds": _seconds(detection.seconds) if detection else "",
             "recoverySeconds": _seconds(recovery.seconds) if recovery else "",
             "recoveryUncertaintySeconds": _seconds(recovery.uncertainty) if recovery else "",
             "recoveryFrom": result.recovery_from,
-            "steadyState": experiments.NEVER_LOST if result.never_lost else "",
-            "recoveryBoundSeconds": _seconds(experiments.finite(result.bound_seconds)),
-            "samplerGapSeconds": _seconds(experiments.finite(result.sampler_gap_seconds)),
+            "steadyState": chaos_phrases.NEVER_LOST if result.never_lost else "",
+            "recoveryBoundSeconds": _seconds(chaos_phrases.finite(result.bound_seconds)),
+            "samplerGapSeconds": _seconds(chaos_phrases.finite(result.sampler_gap_seconds)),
         },
     )
-    details = xml_legal("\n".join(experiments.details(result)))
-    _outcome(case, result.verdict, result.message, experiments.reason(result), details)
+    details = xml_legal("\n".join(chaos_phrases.details(result)))
+    _outcome(case, result.verdict, result.message, chaos_phrases.reason(result), details)
     if result.verdict is Verdict.PASSED and result.residue:
         ET.SubElement(case, "system-out").text = details
 
 
 def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details: str) -> None:
-    message = _name(text or view.WORD[verdict], 1_000)
+    message = _name(text or phrases.WORD[verdict], 1_000)
     if verdict in _FAILURES:
         ET.SubElement(case, "failure", message=message, type=verdict.value).text = details
     elif verdict in _ERRORS:
@@ -136,7 +136,7 @@ def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details
     elif verdict in _SKIPPED:
         ET.SubElement(case, "skipped", message=message, type=_name(reason or verdict.value))
     elif verdict is not Verdict.PASSED:
-        ET.SubElement(case, "system-out").text = f"{view.WORD[verdict]}: {message}\n{details}"
+        ET.SubElement(case, "system-out").text = f"{phrases.WORD[verdict]}: {message}\n{details}"
 
 
 def _seconds(number: float | None) -> str:
@@ -145,7 +145,7 @@ def _seconds(number: float | None) -> str:
 
 def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> None:
     """A case for the run itself, when the run has something to say that no requirement and no experiment does."""
-    missing = view.shortfalls(report)
+    missing = phrases.shortfalls(report)
     if (report.results or (chaos and chaos.experiments)) and not report.residue and not missing and not report.regressions:
         return
     suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
@@ -162,12 +162,12 @@ def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> No
         problem, kind = "no requirement was judged", "empty"
     error = ET.SubElement(case, "error", message=_name(f"{problem}; exit code {report.exit_code}", 1_000), type=kind)
     lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS], *report.regressions[:MAX_SUBJECTS]]
-    error.text = "\n".join(_name(item, 1_000) for item in lines) or experiments.exit_meaning(report, chaos)
+    error.text = "\n".join(_name(item, 1_000) for item in lines) or chaos_phrases.exit_meaning(report, chaos)
 
 
 def _details(result: Result) -> str:
-    troubled = view.troubled(result)
-    lines = [view.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]]
+    troubled = phrases.troubled(result)
+    lines = [phrases.subject_sentence(subject) for subject in troubled[:MAX_SUBJECTS]]
     if len(troubled) > MAX_SUBJECTS:
         lines.append(f"... and {len(troubled) - MAX_SUBJECTS} more in report.json")
     if result.subjects_omitted:

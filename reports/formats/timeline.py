@@ -1,4 +1,4 @@
-"""A chaos experiment's time line: where marks and signals go on the page. Pure; the template draws what this computes.
+"""Computes the timeline of a chaos experiment for the HTML report: where marks and signals go. Pure.
 
 Times on the page count from the injection. Everything that is drawn is said in words as well.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from fixtures.chaos_record import ChaosMark, ChaosResult, ChaosSeries, ChaosStep
-from reports.text import one_line
+from fixtures.verdict.chaos_record import ChaosMark, ChaosResult, ChaosSeries, ChaosStep
+from reports.safe_text import one_line
 
 LEFT, RIGHT, WIDTH = 190.0, 930.0, 1000.0
 LINE, BELOW_RAIL, ROW, AXIS = 16.0, 10.0, 34.0, 30.0
@@ -222,8 +222,8 @@ def _told(series: ChaosSeries, scale: _Scale) -> str:
 
 
 def _words(marks: list[MarkView]) -> str:
-    told = [f"{mark.name} at {mark.seconds:+.2f} s, known to {mark.uncertainty:.2f} s" for mark in marks]
-    return "; ".join(told) if told else "no marks"
+    wording = [f"{mark.name} at {mark.seconds:+.2f} s, known to {mark.uncertainty:.2f} s" for mark in marks]
+    return "; ".join(wording) if wording else "no marks"
 
 
 def _ticks(scale: _Scale) -> list[tuple[float, str]]:

@@ -1,4 +1,4 @@
-"""What every writer says the same way: words for verdicts, exit codes and targets, and counts per area."""
+"""Words that all report writers share for verdicts, exit codes and targets, and counts per area."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from fixtures import coverage
-from fixtures.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict import coverage
+from fixtures.verdict.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
+from reports.safe_text import NAME_LIMIT, one_line
 
 WORD: dict[Verdict, str] = {
     Verdict.PASSED: "passed",
@@ -85,7 +85,7 @@ def headline(report: Report) -> str:
 def scope_words(report: Report) -> str:
     """How much the verdict rests on: ``49 of 57 requirements judged; not judged: …, because …``.
 
-    A record without a scope (schema 1.0) tells of its results alone.
+    For a record without a scope (schema 1.0), only its results.
     """
     if report.scope is not None:
         return one_line(report.scope.sentence or coverage.sentence(report.scope), 4_000)
@@ -105,8 +105,13 @@ def notes(report: Report) -> list[str]:
     return report.scope.notes if report.scope is not None else []
 
 
+def presets(report: Report) -> list[str]:
+    """The presets that were laid below the owner's policy, each with what chose it."""
+    return [f"{preset.name} ({preset.why})" for preset in report.run.presets]
+
+
 def exit_meaning(code: int) -> str:
-    """What an exit code says (DESIGN.md, "Exit codes")."""
+    """What an exit code says."""
     return EXIT_MEANING.get(code, "not an exit code of this suite")
 
 
@@ -117,10 +122,10 @@ def banner(target: Target) -> str:
     if target.kind is TargetKind.LOCAL:
         nodes = f"simulated GPU nodes, {simulation(target)}"
         notes = "".join(f" {one_line(note, NAME_LIMIT)}." for note in target.notes[:MAX_NOTES])
-        told = f" Not as in the scenario:{notes}" if notes else ""
+        wording = f" Not as in the scenario:{notes}" if notes else ""
         programs = "".join(f" {one_line(component, NAME_LIMIT)}." for component in target.components[:MAX_NOTES])
-        told = (f" Gang schedulers:{programs}" if programs else "") + told
-        return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result.{told}"
+        wording = (f" Gang schedulers:{programs}" if programs else "") + wording
+        return f"LOCAL CONTROL PLANE: real Kubernetes processes with {nodes}. This is not a real cluster's result.{wording}"
     if target.kind is TargetKind.SNAPSHOT:
         return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."
     return ""
@@ -138,7 +143,7 @@ def run_meaning(report: Report) -> str:
     if report.exit_code == 0 and coverage.within_selection(report.scope):
         return "no gating requirement of the selection failed"
     if report.exit_code == 0 and coverage.within_snapshot(report.scope):
-        return "no gating requirement failed of those that the snapshot has all kinds for"
+        return "no gating requirement failed among those whose kinds are all in the snapshot"
     if report.exit_code == 1 and report.regressions and not any(result.verdict is Verdict.FAILED for result in report.results):
         return f"not conformant: worse than the baseline in {len(report.regressions)} respects"
     if report.exit_code == 10 and (missing := shortfalls(report)):

@@ -6,16 +6,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fixtures.chaos_record import ChaosResult
-from fixtures.record import TargetKind, Verdict
-from reports import experiments, view
-from reports.tables import SHORT, STYLE, grid, plain
-from reports.text import NAME_LIMIT, one_line
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.record import TargetKind, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import NAME_LIMIT, one_line
+from reports.terminal.tables import SHORT, STYLE, grid, plain
 
 MAX_ROWS = 200
 MAX_FINDINGS = 5
 WIDE = 100
-_WORD = view.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
+_WORD = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 
 
 def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
@@ -32,12 +32,12 @@ def table(results: list[ChaosResult], width: int, colour: bool) -> Table:
     for result in results[:MAX_ROWS]:
         made.add_row(
             plain(one_line(result.id, 40), 100, colour),
-            Text(experiments.level_words(result) if wide else str(result.level)),
+            Text(chaos_phrases.level_words(result) if wide else str(result.level)),
             _fidelity(result, colour),
             Text((_WORD if wide else SHORT)[result.verdict], style=STYLE[result.verdict]),
-            _span(experiments.detection(result), wide, colour),
+            _span(chaos_phrases.detection(result), wide, colour),
             _recovery(result, wide, colour),
-            plain(experiments.targets(result, 120), 600, colour),
+            plain(chaos_phrases.targets(result, 120), 600, colour),
         )
     return made
 
@@ -51,13 +51,13 @@ def findings(results: list[ChaosResult], colour: bool) -> Table:
     made.add_column("what was seen", overflow="fold", ratio=1)
     for result in results[:MAX_ROWS]:
         lines = [one_line(result.title, NAME_LIMIT)]
-        told = ": ".join(part for part in (experiments.reason(result), one_line(result.message, 400)) if part)
-        lines += [told] if told else []
-        lines += [f"- {line}" for line in experiments.details(result, MAX_FINDINGS)]
+        wording = ": ".join(part for part in (chaos_phrases.reason(result), one_line(result.message, 400)) if part)
+        lines += [wording] if wording else []
+        lines += [f"- {line}" for line in chaos_phrases.details(result, MAX_FINDINGS)]
         lines += [f"- artefacts: {one_line(result.artefacts, NAME_LIMIT)}"] if result.artefacts else []
         made.add_row(
             plain(one_line(result.id, 40), 100, colour),
-            Text(experiments.level_words(result)),
+            Text(chaos_phrases.level_words(result)),
             Text(_WORD[result.verdict], style=STYLE[result.verdict]),
             Group(*(plain(line, 2_000, colour) for line in lines)),
         )
@@ -70,7 +70,7 @@ def simulated(result: ChaosResult) -> bool:
 
 
 def _fidelity(result: ChaosResult, colour: bool) -> Text:
-    text = plain(experiments.fidelity(result, 40), 100, colour)
+    text = plain(chaos_phrases.fidelity(result, 40), 100, colour)
     if simulated(result):
         text.stylize("black on yellow")
     return text
@@ -78,14 +78,14 @@ def _fidelity(result: ChaosResult, colour: bool) -> Text:
 
 def _recovery(result: ChaosResult, wide: bool, colour: bool) -> Text:
     """Like the table of the other reports; without the room for it, one digit each and the word on a line of its own."""
-    span = experiments.recovery(result)
+    span = chaos_phrases.recovery(result)
     if wide or span is None:
-        return plain(experiments.recovery_cell(result) or "-", 60, colour)
+        return plain(chaos_phrases.recovery_cell(result) or "-", 60, colour)
     text = _span(span, wide, colour)
     return text.append("\n(undo)") if result.recovery_from == "undo" else text
 
 
-def _span(span: experiments.Span | None, wide: bool, colour: bool) -> Text:
+def _span(span: chaos_phrases.Span | None, wide: bool, colour: bool) -> Text:
     if span is None:
         return Text("-")
     if not wide and span.uncertainty is not None:  # one digit each, so that the columns fit into eighty

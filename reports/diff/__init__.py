@@ -1,0 +1,1 @@
+"""Two runs compared: requirements, experiments, coverage."""

@@ -1,0 +1,1 @@
+"""One file per format of a report: HTML, JUnit, CTRF, Allure, Markdown, metrics."""
