@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.kinds import KINDS
-from fixtures.models import DaemonSet, Json, Namespace, Node, Pod, PodSpec, Taint
-from fixtures.snapshot import Listing, Snapshot
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import DaemonSet, Json, Namespace, Node, Pod, PodSpec, Taint
+from fixtures.snapshot.state import Listing, Object, Snapshot
 
 FENCE = "nvidia.com/gpu=present:NoSchedule"
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -163,7 +163,7 @@ def a_snapshot(*, offline: bool = False, trouble: Mapping[str, str] | None = Non
     Kinds that are not named are empty lists, or not collected when ``offline``.
     """
     named = {key_of(name): list(values) for name, values in items.items()}
-    listings = []
+    listings: list[Listing[Object]] = []
     for key in KINDS:
         if trouble and key in trouble:
             listings.append(Listing(key=key, trouble=trouble[key], message="refused"))

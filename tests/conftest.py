@@ -5,8 +5,8 @@ import multiprocessing
 import pytest
 from hypothesis import HealthCheck, settings
 
-from conformance.forked_runs import LIBRARIES
-from fixtures.simulator import forked
+from conformance.matrix.forked_runs import LIBRARIES
+from fixtures.simulator import interface as simulator
 from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
     if hasattr(config, "workerinput"):
         multiprocessing.set_forkserver_preload(list(LIBRARIES))
-        forked.prepare("forkserver")
+        simulator.fork_simulators("forkserver")
 
 
 @pytest.hookimpl(tryfirst=True)

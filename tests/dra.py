@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
 
 DRIVER = "gpu.nvidia.com"
 

@@ -9,15 +9,15 @@ from functools import cache
 from typing import Any
 
 from conformance.catalogue import load_catalogue
-from conformance.plugin.judging import check_preconditions, conclude
-from conformance.plugin.opening import Handover, Opened
+from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
-from conformance.plugin.state import State
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.evidence import Evidence, NotApplicable
-from fixtures.record import Access, Result, Target, TargetKind
-from fixtures.snapshot import Snapshot
+from conformance.plugin.session import State
+from conformance.plugin.verdict import check_preconditions, conclude
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Evidence, NotApplicable
+from fixtures.verdict.record import Access, Result, Target, TargetKind
 
 CATALOGUE = load_catalogue()
 READ = [id_ for id_, one in CATALOGUE.by_id.items() if one.access is Access.READ]
@@ -43,17 +43,17 @@ def _tests() -> dict[str, Callable[..., None]]:
     return found
 
 
-def judge(snapshot: Snapshot, policy: Policy, ids: Iterable[str] = READ) -> dict[str, Result]:
-    """The results of read requirements over a saved snapshot, by id, as a run with ``--snapshot`` concludes them."""
+def judge(snapshot: Snapshot, policy: Policy, ids: Iterable[str] = READ, *, may_probe: bool = False) -> dict[str, Result]:
+    """The results of read requirements over a snapshot, by id, as a run concludes them: one with ``--snapshot`` may not probe."""
     target = Target(kind=TargetKind.SNAPSHOT, server="built in a test")
     state = State(CATALOGUE, Options(snapshot="built"), "r1")
-    state.opened = Opened(target, None, policy, Handover(target=target, run_id="r1"))
+    state.opened = OpenTarget(target, None, policy, WorkerHandover(target=target, run_id="r1"))
     state.snapshot = snapshot
     scope = state.scope
-    return {id_: _judge(id_, state, scope) for id_ in ids}
+    return {id_: _judge(id_, state, scope, may_probe) for id_ in ids}
 
 
-def _judge(id_: str, state: State, scope: Scope) -> Result:
+def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
     requirement, evidence, error = CATALOGUE.by_id[id_], Evidence(), None
     known = {
         "judge": evidence,
@@ -63,14 +63,14 @@ def _judge(id_: str, state: State, scope: Scope) -> Result:
         "now": scope.snapshot.taken_at,
         "request": _Request(),
         "needs": state.needs,
-        "may_probe": False,
+        "may_probe": may_probe,
     }
     try:
         check_preconditions(requirement, state)
         test = _tests()[id_]
         names = inspect.signature(test).parameters
         if "cluster" in names:
-            raise NotApplicable("NoCluster", "a saved snapshot answers no questions")
+            raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
         test(**{name: known[name] for name in names})
     except Exception as raised:  # conclude() makes a result of anything, as in a run
         error = raised

@@ -8,38 +8,52 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.evidence import Evidence, Finding, Inconclusive, NotApplicable
-from fixtures.kinds import KINDS
-from fixtures.models import Json
-from fixtures.record import Level, Verdict
+from conformance.policy.model import Policy
+from conformance.policy.platforms import chosen_by_marks
+from conformance.policy.policy_file import build_policy
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Json
 from fixtures.simulator.builder import build
-from fixtures.simulator.defects_apply import apply, policy_of
-from fixtures.simulator.scenario import Defect, Scenario
-from fixtures.snapshot import Listing, Snapshot
+from fixtures.simulator.config.defects import apply, policy_of
+from fixtures.simulator.config.scenario import Defect, Scenario
+from fixtures.snapshot.custom_kinds import DEFINITIONS, saved
+from fixtures.snapshot.state import Listing, Snapshot
+from fixtures.verdict.findings import Evidence, Finding, Inconclusive, NotApplicable
+from fixtures.verdict.record import Level, Verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def scope_of(scenario: Scenario, defects: Sequence[Defect] = ()) -> Scope:
-    """The scope a run would have: every kind listed, the scenario's policy with the defects'."""
+    """The scope a run would have: every kind listed, the scenario's policy with the defects' over the presets that its marks choose."""
     objects = build(scenario, now=NOW)
     for defect in defects:
         objects = apply(objects, defect, now=NOW)
-    return Scope(snapshot_of(objects, scenario.kubernetes_version), msgspec.convert(policy_of(scenario, defects), Policy))
+    snapshot = snapshot_of(objects, scenario.kubernetes_version)
+    return Scope(snapshot, policy_over(snapshot, policy_of(scenario, defects)))
+
+
+def policy_over(snapshot: Snapshot, *documents: Json) -> Policy:
+    """The policy of documents over the presets that the cluster's marks choose."""
+    return build_policy(*(preset.policy for preset in chosen_by_marks(snapshot)), *documents)
 
 
 def snapshot_of(objects: Iterable[Json], version: str = "v1.36.3") -> Snapshot:
     """Objects as a snapshot: each under the kind of its group and name, decoded as a list page would be."""
     items: dict[str, list[Any]] = {key: [] for key in KINDS}
+    named: dict[tuple[str, str], dict[tuple[str, str], Json]] = {}
     keys = {(kind.group, kind.kind): key for key, kind in KINDS.items()}
     for item in objects:
         group = item["apiVersion"].rpartition("/")[0]
+        meta = item["metadata"]
+        named.setdefault((group, item["kind"]), {})[meta.get("namespace", ""), meta["name"]] = item
         if key := keys.get((group, item["kind"])):
             items[key].append(msgspec.convert(item, KINDS[key].shape, strict=False))
-    listings = [Listing(key=key, items=values) for key, values in items.items()]
-    return Snapshot(listings, taken_at=NOW.timestamp(), version=version)
+    listings = [Listing(key=key, items=values) for key, values in items.items()] + saved(named, items[DEFINITIONS], ())
+    fields = {name: item["metadata"].get("managedFields") for (_, name), item in named.get(("", "Node"), {}).items()}
+    groups = {group for group, _ in named} | {item["spec"]["group"] for item in items[DEFINITIONS]}
+    return Snapshot(listings, taken_at=NOW.timestamp(), version=version, managed_fields=fields, groups=groups - {""})
 
 
 def verdict(check: Callable[[], Iterable[Finding]]) -> tuple[Verdict, str]:

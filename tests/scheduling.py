@@ -14,40 +14,40 @@ import pytest
 ROOT = Path(__file__).parent
 
 WAITING = (
-    "localcluster/test_chaos_local.py",
+    "simulator/localcluster/test_chaos_local.py",
     "chaos/safety/test_real_api.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",
-    "chaos/safety/test_replay.py",
-    "chaos/safety/test_recover.py",
+    "chaos/ledger/test_replay.py",
+    "chaos/engine/test_recover.py",
     "chaos/experiments/test_others_at_work.py",
     "chaos/engine",
     "chaos/experiments/test_end_to_end.py",
     "endtoend/test_trouble.py",
-    "simulator_host",
+    "simulator/host",
     "chaos",
 )
 COMPUTING = (
-    "localcluster/test_attached.py",
-    "localcluster/test_gang_facts.py",
-    "localcluster/test_exec.py",
-    "localcluster/test_rights.py",
-    "localcluster/test_matrix_local.py",
-    "fidelity",
-    "localcluster",
+    "simulator/localcluster/test_attached.py",
+    "simulator/localcluster/test_gang_facts.py",
+    "simulator/localcluster/test_exec.py",
+    "simulator/localcluster/test_rights.py",
+    "simulator/localcluster/test_matrix_local.py",
+    "simulator/fidelity",
+    "simulator/localcluster",
     "endtoend/test_matrix.py",
     "endtoend",
-    "simulator_scenarios",
+    "simulator/scenarios",
     "core",
     "",
 )
 """Folders and files below ``tests``, in the order in which they start."""
 
 APART = (
-    "localcluster/test_matrix_local.py",
-    "localcluster/test_rights.py",
-    "localcluster/test_controlplane.py",
-    "localcluster/test_gang_programs.py",
+    "simulator/localcluster/test_matrix_local.py",
+    "simulator/localcluster/test_rights.py",
+    "simulator/localcluster/test_controlplane.py",
+    "simulator/localcluster/test_gang_programs.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck/test_selfcheck.py",
     "chaos/experiments/test_end_to_end.py",
@@ -55,9 +55,9 @@ APART = (
     "endtoend/test_runs.py",
     "endtoend/test_rights.py",
     "endtoend/test_trouble.py",
-    "simulator_host/test_remediation.py",
-    "simulator_host/test_operators.py",
-    "simulator_host/test_mig_manager.py",
+    "simulator/host/test_remediation.py",
+    "simulator/host/test_operators.py",
+    "simulator/host/test_mig_manager.py",
 )
 """Files whose tests take seconds each and share nothing that takes as long."""
 

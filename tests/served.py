@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from fixtures.cluster import Cluster
-from fixtures.simulator.server.admission import Admission
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.admission.interface import Admission
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.authorization import Authorizer
-from fixtures.simulator.server.store import Store
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.server.http.authorization import Authorizer
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.simulator.server.store.store import Store
 
 
 def kubeconfig(folder: Path, server: str) -> Path:
@@ -45,7 +45,7 @@ def served(
     store = Store()
     for obj in objects:
         store.put_initial(obj)
-    server = SimulatedServer(store, troubles=troubles, authorizer=authorizer, admissions=admissions)
+    server = SimulatedServer(store, troubles=list(troubles), authorizer=authorizer, admissions=admissions)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

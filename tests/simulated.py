@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fixtures.simulator.assembly import SimulatedCluster
-from fixtures.simulator.kubeconfigs import new_tokens, write_kubeconfig
-from fixtures.simulator.rights import SUITE_USER
-from fixtures.simulator.scenario import load_scenario
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.config.rights import SUITE_USER
+from fixtures.simulator.config.scenario import load_scenario
+from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.simulator.simulated_cluster import SimulatedCluster
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fixtures.simulator.server.client import ApiClient
-from fixtures.simulator.server.objects import Json
+from fixtures.simulator.api.client import ApiClient
+from fixtures.simulator.api.objects import Json
 
 
 async def seen(client: ApiClient, path: str, true: Callable[[Json], Any], seconds: float) -> Json:

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.evidence import Evidence, Finding, Inconclusive, NotApplicable
-from fixtures.kinds import KINDS
-from fixtures.record import Level
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
 from fixtures.simulator.builder import build
-from fixtures.simulator.defects_apply import apply, policy_of
-from fixtures.simulator.scenario import load_defect, load_scenario
-from fixtures.snapshot import Listing, Snapshot
+from fixtures.simulator.config.defects import apply, policy_of
+from fixtures.simulator.config.scenario import load_defect, load_scenario
+from fixtures.snapshot.state import Listing, Object, Snapshot
+from fixtures.verdict.findings import Evidence, Finding, Inconclusive, NotApplicable
+from fixtures.verdict.record import Level
 
 MOMENT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 NOW = MOMENT.timestamp()
@@ -30,7 +30,7 @@ def scope_of(scenario: str, defect: str = "") -> Scope:
     for fault in defects:
         objects = apply(objects, fault, now=MOMENT)
     kinds = {(kind.group, kind.kind): kind for kind in KINDS.values()}
-    lists: dict[str, list[object]] = {key: [] for key in KINDS}
+    lists: dict[str, list[Object]] = {key: [] for key in KINDS}
     for item in objects:
         kind = kinds.get((item["apiVersion"].rpartition("/")[0], item["kind"]))
         if kind is not None:

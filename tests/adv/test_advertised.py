@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from conformance.adv.arithmetic import TIMES
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.evidence import Outcome
-from fixtures.models import Json
+from conformance.devices.arithmetic import TIMES
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope, a_snapshot
 
@@ -191,7 +191,7 @@ def test_devices_of_which_dra_publishes_only_the_slices_are_counted_once_each() 
         for index in range(14)
     ]
     node = a_node(capacity={"nvidia.com/gpu": "0"}, labels={COUNT: "8", REPLICAS: "1"})
-    (published_there,) = a_scope(nodes=[node], resourceslices=[slices]).published["gpu-0"]
+    (published_there,) = a_scope(nodes=[node], resourceslices=[slices]).dra_inventory["gpu-0"]
     assert published_there.whole == 8
 
 

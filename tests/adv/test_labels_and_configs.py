@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.adv.configs import check_configs
-from conformance.adv.features import discovered, problems
+from conformance.adv.gfd_labels import discovered, problems
 from conformance.adv.labels import check_labels
+from conformance.adv.node_configs import check_configs
 from conformance.adv.plugin_config import PluginConfigError, parse
-from fixtures.evidence import Outcome
-from fixtures.models import ConfigMap, Meta, Node
+from fixtures.kubernetes.models import ConfigMap, Meta, Node
+from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
 from tests.builders import a_daemonset, a_node, a_policy, a_scope
 
@@ -113,6 +113,29 @@ def test_a_config_says_what_it_makes_of_devices() -> None:
 def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PluginConfigError, match=reason):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (SHARED, []),
+        ("sharing: {timeSlice: {resources: [{name: gpu, replicas: 4}]}}", ["timeSlice in sharing (did it mean timeSlicing?)"]),
+        ("shareing: {timeSlicing: {}}", ["shareing (did it mean sharing?)"]),
+        ("sharing: {timeslicing: {resources: [{name: gpu, replicas: 4}]}}", []),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}], renamebydefault: true}}",
+            ["renamebydefault in sharing of time-slicing"],
+        ),
+    ],
+)
+def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) -> None:
+    """Its outer sections are decoded in any case, and the sharing of resources exactly."""
+    assert [found.partition(" (")[0] for found in parse(text).ignored] == [key.partition(" (")[0] for key in keys]
+    assert all("did it mean" in found for found, key in zip(parse(text).ignored, keys, strict=True) if "did it mean" in key)
+    key = {"nvidia.com/device-plugin.config": "shared"}
+    node = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/gpu.replicas": "4"})
+    if keys and "timeSlicing" in text and "shareing" not in text:
+        assert judged(node, a_config_map({"shared": text})) == "warned"
 
 
 @given(st.text(max_size=200))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from conformance.plugin.baseline import compare_with
-from fixtures.record import Report, Verdict
-from reports import ctrf, html, junit, markdown, openmetrics, terminal
+from fixtures.verdict.record import Report, Verdict
+from reports.formats import ctrf, html, junit, markdown, openmetrics
+from reports.terminal import summary
 from tests.reports.sample_report import report, result, subject
 
 NODES = ["gpu-0", "gpu-1"]
@@ -48,7 +49,7 @@ def test_a_worse_end_of_the_run_stays() -> None:
 
 def test_every_view_names_the_regressions() -> None:
     made = compared(a_run(fabric=True), a_run(fabric=False))
-    lines = terminal.summary(made, width=120, colour=False, report_path="r").splitlines()
+    lines = summary.summary(made, width=120, colour=False, report_path="r").splitlines()
     assert f"WORSE THAN THE BASELINE: {LOST}" in lines
     assert "exit code 1 (not conformant: worse than the baseline in 1 respects)" in lines[-1]
     assert "no longer judged: NET-05" in html.render(made)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from conformance.devices.availability import busy
+from conformance.devices.free_devices import Place, places_of
 from conformance.inv.rights import rights
-from conformance.needs import Needs
-from conformance.places import Place, places_of
-from conformance.reach import busy
-from fixtures.models import Json
+from conformance.requirement import Needs
+from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import templates_of
 from fixtures.probes.pods import PodShape, probe_pod
 from tests.builders import a_cpu_node, a_node, a_scope

@@ -8,8 +8,8 @@ import pytest
 
 from conformance.fence.checks import check_aimed, check_intruders
 from conformance.psa.standards import check_standards
-from fixtures.evidence import Outcome
-from fixtures.models import Json, Pod
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 
@@ -30,7 +30,7 @@ GPU = a_slice("gpu-0", "gpu.nvidia.com", [a_device("gpu-0")])
 
 
 def asking(pod: Pod, **items: Any) -> str:
-    found = a_scope(nodes=[a_node()], pods=[pod], **{"resourceslices": [GPU, *OTHERS], **items}).asking_of(pod)
+    found = a_scope(nodes=[a_node()], pods=[pod], **{"resourceslices": [GPU, *OTHERS], **items}).device_demand_of(pod)
     return "yes" if found.devices else found.unknown or "no"
 
 
@@ -82,8 +82,8 @@ def test_what_cannot_be_followed_is_undecided(items: Json, word: str) -> None:
 
 def test_lists_that_were_refused_leave_it_open() -> None:
     scope = a_scope(nodes=[a_node()], pods=[web("c")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
-    assert "resourceclaims could not be listed" in scope.asking_of(web("c")).unknown
-    assert "were not read" in a_scope(nodes=[a_node()], pods=[], offline=True).asking_of(web("c")).unknown
+    assert "resourceclaims could not be listed" in scope.device_demand_of(web("c")).unknown
+    assert "were not read" in a_scope(nodes=[a_node()], pods=[], offline=True).device_demand_of(web("c")).unknown
 
 
 @pytest.mark.parametrize(

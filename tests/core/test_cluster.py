@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-import fixtures.collect
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.evidence import Inconclusive
-from fixtures.kinds import Kind
-from fixtures.simulator.server.troubles import Trouble
-from fixtures.trouble import ApiTrouble, ClusterUnreachable
-from fixtures.watch import Observation
+import fixtures.snapshot.collect
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import Kind
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.cluster.watch import Observation
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.snapshot.collect import collect
+from fixtures.verdict.findings import Inconclusive
 from tests.served import kubeconfig, served
 
 
@@ -44,13 +44,13 @@ def test_one_list_per_kind_and_page(tmp_path: Path) -> None:
 
 def test_decoders_are_made_before_lists_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[threading.Thread] = []
-    make = fixtures.collect._decoder
+    make = fixtures.snapshot.collect._decoder
 
     def noted(kind: Kind) -> Any:
         made.append(threading.current_thread())
         return make(kind)
 
-    monkeypatch.setattr("fixtures.collect._decoder", noted)
+    monkeypatch.setattr("fixtures.snapshot.collect._decoder", noted)
     with served(tmp_path, [a_node("n")]) as (cluster, _):
         collect(cluster, ["nodes", "pods"], version="")
     assert made == [threading.current_thread()] * 2
@@ -100,7 +100,7 @@ def test_a_token_that_ends_is_renewed_but_not_looked_after_for_each_request(tmp_
     first = cluster._authorization()
     assert first["authorization"].startswith("Bearer t")
     assert cluster._authorization() == first
-    monkeypatch.setattr("fixtures.cluster.CREDENTIALS_SECONDS", 0.0)
+    monkeypatch.setattr("fixtures.cluster.client.CREDENTIALS_SECONDS", 0.0)
     second, third = cluster._authorization(), cluster._authorization()
     assert len({str(headers) for headers in (first, second, third)}) == 3
 
@@ -114,8 +114,8 @@ def test_an_expired_continue_token_begins_the_list_anew(tmp_path: Path) -> None:
     with served(tmp_path, [a_node(f"n{index:04}") for index in range(600)]) as (cluster, _):
         original = cluster.page
 
-        def page_once_expired(path: str, token: str, *, limit: int = 500) -> Any:
-            answer = original(path, token, limit=limit)
+        def page_once_expired(path: str, token: str, *, limit: int = 500, fields: str = "") -> Any:
+            answer = original(path, token, limit=limit, fields=fields)
             if token and trouble.times:
                 trouble.times -= 1
                 return type(answer)(status=410, body=b'{"reason":"Expired"}')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plugin.gate import ExitCode, decide
-from conformance.shortfalls import Floor, shortfalls
-from fixtures.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
-from fixtures.record import Cause, Coverage, Level, Result, Verdict
+from conformance.coverage.shortfalls import Floor, shortfalls
+from conformance.plugin.verdict import ExitCode, decide
+from fixtures.verdict.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
+from fixtures.verdict.record import Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
 AREAS = {"FENCE": 3, "GANG": 2, "NET": 2}
@@ -74,7 +74,7 @@ def test_a_snapshot_that_lacks_what_a_must_reads_makes_the_verdict_one_of_the_sn
     assert within_snapshot(coverage)
     assert is_partial(coverage)
     assert coverage.sentence.endswith("2 (FENCE-02, NET-01), because the snapshot lacks kinds that they read")
-    whole = measured(silent("NET-01", "SnapshotTarget", "a saved snapshot answers no questions"))
+    whole = measured(silent("NET-01", "SnapshotTarget", "a saved snapshot cannot answer questions to the cluster"))
     assert not is_partial(whole)
 
 
@@ -85,7 +85,7 @@ def test_each_cause_has_its_part_of_the_sentence() -> None:
     )
     assert coverage.sentence == (
         "3 of 7 requirements judged; not judged: 1 (NET-02), because they need more access than this run may use; "
-        "1 (FENCE-02), because the snapshot holds no pods; 2 (GANG), because nothing of the kind is in the cluster"
+        "1 (FENCE-02), because the snapshot holds no pods; 2 (GANG), because the cluster has nothing that they judge"
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.forked_runs import Finished, run_pytest
-from fixtures.simulator import forked
+from conformance.matrix.forked_runs import Finished, run_pytest
+from fixtures.simulator.process import forked
 
 TEST = """
 import atexit, os, pathlib, sys, time
@@ -59,6 +59,6 @@ def test_one_that_dies_is_told(tmp_path: Path) -> None:
 
 
 def test_it_forks_its_simulator(tmp_path: Path) -> None:
-    code = "from fixtures.simulator import forked; print('prepared', forked.prepared())"
+    code = "from fixtures.simulator.process import forked; print('prepared', forked.prepared())"
     assert "prepared fork\n" in run(tmp_path, code).output
     assert forked.prepared() != "fork"

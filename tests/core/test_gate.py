@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plugin.gate import ExitCode, decide, summarise
-from fixtures.record import Access, Level, Result, Verdict
+from conformance.plugin.verdict import ExitCode, decide, summarise
+from fixtures.verdict.record import Access, Level, Result, Verdict
 
 
 def a_result(verdict: Verdict, level: Level = Level.MUST, id_: str = "FENCE-01") -> Result:

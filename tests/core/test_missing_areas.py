@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.missing_areas import missing_areas
-from fixtures.models import Json
+from conformance.coverage.missing_areas import missing_areas
+from fixtures.kubernetes.models import Json
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.dra import a_slice
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import access, proof
-from fixtures.cluster import Cluster
+from fixtures.cluster import access
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.ownership import proof
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.troubles import Trouble
-from fixtures.trouble import ApiTrouble
-from fixtures.watch import Observation
+from fixtures.simulator.server.http.faults import Trouble
 from tests.served import served
 
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}

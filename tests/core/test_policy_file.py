@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from conformance.policy import Policy
-from conformance.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
+from conformance.policy.model import Policy
+from conformance.policy.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
 
 
 def complaint(tmp_path: Path, text: str | bytes) -> str:

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from fixtures.process import Process
+from fixtures.system.process import Process
 
 
 def test_this_process_lives_and_reads_itself_again() -> None:
@@ -55,7 +55,7 @@ def test_nothing_is_known_of_another_machine_s_process(other: dict[str, str]) ->
 
 def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = msgspec.structs.replace(Process.me(), pid=4_000_000)
-    monkeypatch.setattr("fixtures.process._here", lambda: ("", ""))
+    monkeypatch.setattr("fixtures.system.process._here", lambda: ("", ""))
     assert not gone.ended
 
 

@@ -10,19 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from fixtures import ownership, proof
-from fixtures.cluster import Cluster
-from fixtures.process import Process
-from fixtures.proof import PROOF, Proof, ProofRefused, digest_of, living, read_folder, read_proofs
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned, proof, proof_record
+from fixtures.ownership import read_proofs as reading
+from fixtures.ownership.proof import Proof, ProofRefused
+from fixtures.ownership.proof_record import PROOF, digest_of
+from fixtures.ownership.read_proofs import living, read_folder, read_proofs
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.system.process import Process
 from tests.served import served
 
 RUN = "20261121-100000-test"
-CLASSES = ownership.PRIORITY_CLASSES
+CLASSES = owned.PRIORITY_CLASSES
 
 
 def a_namespace(name: str, run_id: str = RUN, token: str = "") -> dict[str, Any]:
-    meta: dict[str, Any] = {"name": name, "labels": ownership.labels(run_id)}
+    meta: dict[str, Any] = {"name": name, "labels": owned.labels(run_id)}
     if token:
         meta["annotations"] = {PROOF: token}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
@@ -67,7 +70,7 @@ def test_an_announced_object_is_known_by_its_token_alone(tmp_path: Path) -> None
 
 def test_entries_are_vouched_for_until_they_are_closed(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
-        mine = opened(cluster, prefix=proof.CHAOS_PREFIX)
+        mine = opened(cluster, prefix=proof_record.CHAOS_PREFIX)
         first, second = digest_of(b"1"), digest_of(b"2")
         mine.vouch(first)
         mine.vouch(second)
@@ -111,10 +114,10 @@ def test_processes_of_a_run_write_to_one_proof(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "meta",
     [
-        {"name": f"gpu-conformance-{RUN}", "labels": {ownership.RUN_LABEL: RUN}},
-        {"name": f"gpu-conformance-{RUN}", "labels": ownership.labels("20261121-100000-else")},
-        {"name": "high", "labels": ownership.labels(RUN)},
-        {"name": f"gpu-conformance-{RUN}x", "labels": ownership.labels(RUN)},
+        {"name": f"gpu-conformance-{RUN}", "labels": {owned.RUN_LABEL: RUN}},
+        {"name": f"gpu-conformance-{RUN}", "labels": owned.labels("20261121-100000-else")},
+        {"name": "high", "labels": owned.labels(RUN)},
+        {"name": f"gpu-conformance-{RUN}x", "labels": owned.labels(RUN)},
     ],
 )
 def test_a_class_whose_name_and_labels_disagree_vouches_for_nothing(tmp_path: Path, meta: dict[str, Any]) -> None:
@@ -173,8 +176,8 @@ def test_an_api_in_trouble_is_asked_again(tmp_path: Path, status: int | str) -> 
 
 def test_the_record_is_bounded(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
-        with pytest.raises(ProofRefused, match="the most that it takes"):
-            opened(cluster).vouch("a" * proof.MAX_BYTES)
+        with pytest.raises(ProofRefused, match="are the limits"):
+            opened(cluster).vouch("a" * proof_record.MAX_BYTES)
 
 
 def test_without_the_class_the_run_s_folder_vouches(tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_without_the_class_the_run_s_folder_vouches(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     with served(tmp_path, troubles=[refused]) as (cluster, _):
-        with pytest.raises(ProofRefused, match="nothing may vouch"):
+        with pytest.raises(ProofRefused, match="there can be no proof"):
             opened(cluster)
         mine = opened(cluster, folder=folder)
         mine.will_create("namespaces", "n")
@@ -224,7 +227,7 @@ def test_a_run_lives_while_it_is_renewed_whichever_machine_it_is_on(tmp_path: Pa
         assert living(cluster, read_proofs(cluster).values()) == set()  # of this machine, and ended
         changed(cluster, process=ELSEWHERE)
         assert living(cluster, read_proofs(cluster).values()) == {RUN}
-        changed(cluster, renewed=at(-proof.ALIVE_SECONDS * proof.SURELY - 10))
+        changed(cluster, renewed=at(-proof_record.ALIVE_SECONDS * proof_record.SURELY - 10))
         assert living(cluster, read_proofs(cluster).values()) == set()
         mine.renew()
         assert living(cluster, read_proofs(cluster).values()) == {RUN}
@@ -232,8 +235,9 @@ def test_a_run_lives_while_it_is_renewed_whichever_machine_it_is_on(tmp_path: Pa
 
 @pytest.mark.parametrize("offset", [-90, 3600])
 def test_another_clock_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: float) -> None:
-    monkeypatch.setattr(proof, "RENEW_SECONDS", 0.2)
-    monkeypatch.setattr(proof, "WRITE_SECONDS", 2.0)
+    for module in (proof, reading):
+        monkeypatch.setattr(module, "RENEW_SECONDS", 0.2)
+        monkeypatch.setattr(module, "WRITE_SECONDS", 2.0)
     with served(tmp_path) as (cluster, _):
         opened(cluster)
         changed(cluster, process=ELSEWHERE, renewed=at(offset))

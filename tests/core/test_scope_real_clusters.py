@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_scope
 
 
@@ -49,7 +49,7 @@ def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, 
 @pytest.mark.parametrize(("amount", "asks"), [("0", False), ("0k", False), ("1", True), ("500m", True), ("many", True)])
 def test_a_pod_that_asks_for_none_asks_for_no_device(amount: object, asks: bool) -> None:
     scope = a_scope(nodes=[])
-    assert scope.asking(a_pod_spec(devices={"nvidia.com/gpu": amount}), "team-a").devices is asks
+    assert scope.device_demand(a_pod_spec(devices={"nvidia.com/gpu": amount}), "team-a").devices is asks
 
 
 @pytest.mark.parametrize("namespace", ["gpu-resources", "dra-driver-nvidia-gpu", "amazon-cloudwatch", "karpenter"])

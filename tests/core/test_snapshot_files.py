@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.evidence import Inconclusive, NotApplicable
-from fixtures.record import Verdict
-from fixtures.snapshot_files import SnapshotError, load_files
-from fixtures.snapshot_folder import SERVED, TAKEN_AT
+from fixtures.snapshot.files import SnapshotError, load_files
+from fixtures.snapshot.folder import SERVED, TAKEN_AT
+from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.record import Verdict
 from tests.builders import a_policy
 from tests.judging import judge
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.forked_runs import run_pytest
-from fixtures.record import Report, Result, decode_report
+from conformance.matrix.forked_runs import run_pytest
+from fixtures.verdict.record import Report, Result, decode_report
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SECONDS = 240

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.plugin.state import STATE
+from conformance.plugin.session import STATE
 
 
 @pytest.hookimpl(tryfirst=True)

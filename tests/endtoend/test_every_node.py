@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fixtures.record import Verdict
+from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import run_suite
 
 
@@ -24,4 +24,4 @@ def test_by_default_one_node_of_every_product_is_asked(tmp_path: Path) -> None:
     assert (result.verdict, result.judged, result.total) == (Verdict.PASSED, 3, 6), done.output
     left = {subject.name: subject.message for subject in result.subjects if subject.verdict is Verdict.NOT_APPLICABLE}
     assert len(left) == 3
-    assert all("of the same product was asked" in message for message in left.values())
+    assert all("of the same product was probed" in message for message in left.values())

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fixtures.record import Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Verdict
 from tests.endtoend.hostile import SECRETS, objects
 from tests.endtoend.runs import Finished, run_suite
 from tests.served import served

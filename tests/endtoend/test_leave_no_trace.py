@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.allowlist import cluster_uid
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.simulator.embedded import EmbeddedCluster
-from fixtures.watch import Observation
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.ownership import owned
+from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.endtoend.runs import ROOT, command, environment
 
 
@@ -40,7 +40,7 @@ def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder:
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it, and so would this run
     )
-    with Observation(session, "pods", labels=f"{ownership.MANAGED_BY}={ownership.SUITE}") as observation:
+    with Observation(session, "pods", labels=f"{owned.MANAGED_BY}={owned.SUITE}") as observation:
         for objects in observation.until(time.monotonic() + 90):
             if objects:
                 return process
@@ -49,7 +49,7 @@ def start_and_wait_for_pods(embedded: EmbeddedCluster, session: Cluster, folder:
 
 
 def pods_of_the_suite(session: Cluster) -> list[str]:
-    query = {"labelSelector": f"{ownership.MANAGED_BY}={ownership.SUITE}"}
+    query = {"labelSelector": f"{owned.MANAGED_BY}={owned.SUITE}"}
     answer = session.request("GET", session.path("pods"), query=query)
     return [item["metadata"]["name"] for item in answer.json()["items"]]
 
@@ -63,7 +63,7 @@ def test_an_interrupted_run_leaves_nothing(
     process.send_signal(number)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output.decode()
-    assert ownership.find(session) == []
+    assert owned.find(session) == []
     assert pods_of_the_suite(session) == []
 
 
@@ -74,16 +74,16 @@ def test_after_sigkill_cleanup_removes_the_run_and_nothing_else(embedded: Embedd
     process = start_and_wait_for_pods(embedded, session, tmp_path)
     process.kill()
     process.communicate(timeout=30)
-    left = ownership.find(session)
+    left = owned.find(session)
     assert left, "the killed run left nothing, so cleanup would prove nothing"
     tool = [str(Path(command()[0]).parent / "gpu-conformance"), "cleanup", "--kubeconfig", str(embedded.kubeconfig)]
     tool += ["--chaos-cluster", cluster_uid(session), "--yes"]
     other = subprocess.run([*tool, "--run", "20200101-000000-dead"], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert other.returncode == 0
-    assert ownership.find(session) == left, "another run's cleanup must not touch this one"
+    assert owned.find(session) == left, "another run's cleanup must not touch this one"
     done = subprocess.run([*tool, "--run", left[0].run_id], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert ownership.find(session) == []
+    assert owned.find(session) == []
     assert pods_of_the_suite(session) == []
     after = {item["metadata"]["name"] for item in session.request("GET", session.path("namespaces")).json()["items"]}
     assert after == before

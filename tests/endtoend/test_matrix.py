@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.matrix import Runner, defect_row, run_matrix
-from fixtures.simulator.scenario import defect_names, load_defect, load_scenario, scenario_names
+from conformance.matrix.detection import Rows, Runner, defect_row, rows_of, run_matrix
+from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
 from tests.endtoend.runs import ROOT, command, environment
 
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
@@ -32,7 +32,7 @@ def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> 
 
 
 def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
-    matrix = run_matrix(HEALTHY, [], load_catalogue().by_id, jobs=2, tell=print)
+    matrix = run_matrix(Rows(scenarios=HEALTHY, defects=[]), load_catalogue().by_id, jobs=2, tell=print)
     assert {row.name: row.false_alarms for row in matrix.scenarios} == {name: [] for name in HEALTHY}
     assert matrix.never_judged == []
     assert len(HEALTHY) >= 8
@@ -44,6 +44,22 @@ def test_every_requirement_has_a_defect_and_every_defect_names_known_ones() -> N
     known = load_catalogue().by_id
     tripped = {id_ for name in defect_names() for id_ in load_defect(name).trips}
     assert tripped == set(known)
+
+
+@pytest.mark.parametrize("id_", load_catalogue().by_id)
+def test_rows_of_a_requirement_are_its_defects_their_scenarios_and_it_alone_elsewhere(id_: str) -> None:
+    rows = rows_of(id_, scenarios=HEALTHY, defects=defect_names())
+    assert rows.defects
+    assert all(id_ in load_defect(name).trips for name in rows.defects)
+    assert set(rows.scenarios) == {load_defect(name).scenario for name in rows.defects}
+    assert sorted((*rows.scenarios, *rows.alone)) == sorted(HEALTHY)
+    assert rows.requirement == id_
+
+
+def test_a_requirement_is_judged_alone_in_a_scenario_of_no_defect_of_its_own(run: Runner) -> None:
+    rows = Rows(scenarios=[], defects=[], alone=["mps"], requirement="FENCE-01")
+    (row,) = run_matrix(rows, load_catalogue().by_id, jobs=1, tell=print).scenarios
+    assert (row.false_alarms, row.judged) == ([], ["FENCE-01"])
 
 
 def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
@@ -61,9 +77,16 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     assert "withoutDefect" in matrix
 
 
-def test_a_wrong_name_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "fence-untainted-gpu-nod"], "did you mean 'fence-untainted-gpu-node'?"),
+        (["--requirement", "FENCE-99"], "did you mean FENCE-0"),
+    ],
+)
+def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
     tool = str(Path(command()[0]).parent / "gpu-conformance")
-    done = subprocess.run([tool, "matrix", "--only", "fence-untainted-gpu-nod"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, "matrix", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 4
-    assert "did you mean 'fence-untainted-gpu-node'?" in done.stderr
+    assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fixtures.models import Node
-from fixtures.record import Verdict
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.record import Verdict
 from tests.builders import NFD, a_cpu_node, a_node
 from tests.endtoend.runs import run_suite
 

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from conformance.catalogue import load_catalogue
-from fixtures.record import Access, TargetKind, Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Access, TargetKind, Verdict
 from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.kubectl import needs_kubectl
 
@@ -28,7 +28,7 @@ def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(t
     assert {result.id for result in report.results} == set(load_catalogue().by_id)
     assert report.residue == []
     folder = tmp_path / "report"
-    schema = json.loads((ROOT / "reports" / "schema" / "report-1.1.json").read_bytes())
+    schema = json.loads((ROOT / "reports" / "schema" / "report-1.2.json").read_bytes())
     jsonschema.validate(json.loads((folder / "report.json").read_bytes()), schema)
     assert "SIMULATED CLUSTER" in done.output
     assert "SIMULATED CLUSTER" in (folder / "report.html").read_text()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.policy import Policy
-from conformance.scope import Scope
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.record import Cause, Level, Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.snapshot.collect import collect
+from fixtures.verdict.record import Cause, Level, Verdict
 from tests.endtoend.runs import Finished, run_suite
 
 HEALTHY = ("--simulate", "healthy")

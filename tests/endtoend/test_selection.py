@@ -13,7 +13,7 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from fixtures.record import Level
+from fixtures.verdict.record import Level
 from tests.endtoend.runs import ROOT, Finished, environment, run_suite
 
 CATALOGUE = load_catalogue().by_id
@@ -116,7 +116,7 @@ def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, argument
 def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], id_: str) -> None:
     assert main(["explain", id_]) == 0
     lines = capsys.readouterr().out.splitlines()
-    words = shlex.split(lines[lines.index("judge just it:") + 1])
+    words = shlex.split(lines[lines.index("run it alone:") + 1])
     assert words[:4] == ["pytest", "conformance", "--kubeconfig", "FILE"]
     done = run_suite(tmp_path, *HEALTHY, *words[4:])
     assert ids(done) == [id_]

@@ -12,12 +12,12 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from conformance.snapshot_command import snapshot_command, snapshot_keys
-from fixtures.kinds import KINDS
-from fixtures.record import Access, Report, Result
-from fixtures.simulator.embedded import EmbeddedCluster
-from fixtures.snapshot_files import load_files
-from fixtures.snapshot_folder import INCOMPLETE, SERVED
+from conformance.cli.snapshot_command import snapshot_command, snapshot_keys
+from fixtures.cluster.kinds import KINDS
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.snapshot.files import load_files
+from fixtures.snapshot.folder import INCOMPLETE, SERVED
+from fixtures.verdict.record import Access, Report, Result
 from tests.endtoend.runs import ROOT, Finished, run_suite
 from tests.kubectl import KUBECTL, needs_kubectl
 
@@ -66,7 +66,9 @@ def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_pa
     for id_, result in results.items():
         if id_ not in ASK_THE_CLUSTER:
             live = saved.live[id_]
-            assert (result.verdict, result.reason_code, result.judged, result.total) == (
+            # the command takes no custom kinds, because they may hold secrets, and each requirement about templates says so once
+            untaken = sum("may hold pod templates, and the snapshot does not hold them" in found.message for found in result.subjects)
+            assert (result.verdict, result.reason_code, result.judged, result.total - untaken) == (
                 live.verdict,
                 live.reason_code,
                 live.judged,
@@ -128,7 +130,7 @@ def test_where_discovery_failed_no_kind_is_called_unserved(tmp_path: Path) -> No
 def test_the_command_asks_for_every_kind_that_read_requirements_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--snapshot-command"]) == 0
     assert capsys.readouterr().out == COMMAND + "\n"
-    wanted = {key for one in CATALOGUE.by_id.values() if one.access is Access.READ for key in (*one.reads, *one.optional_reads)}
+    wanted = {key for one in CATALOGUE.by_id.values() if one.access is Access.READ for key in one.lists}
     words = COMMAND.split()
     for key in wanted:
         kind = KINDS[key]

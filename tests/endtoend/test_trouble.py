@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.record import Verdict
-from fixtures.simulator.assembly import initial_objects
-from fixtures.simulator.scenario import load_scenario
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.config.scenario import load_scenario
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.simulator.simulated_cluster import initial_objects
+from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.served import served
 from tests.simulated import simulated

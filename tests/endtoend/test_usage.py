@@ -59,6 +59,8 @@ CASES = {
     "empty baseline": ([*SIMULATED, "--baseline", ""], "--baseline was given an empty value"),
     "baseline that is not there": ([*SIMULATED, "--baseline", "{absent}"], "cannot read the report: No such file"),
     "baseline that is no report": ([*SIMULATED, "--baseline", "{other}"], "not a report.json"),
+    "settling of a saved snapshot": (["--snapshot", "{broken}", "--settle", "60"], "a saved snapshot does not change"),
+    "settling for no number": ([*SIMULATED, "--settle", "1m"], "--settle 1m: expected a whole number of seconds"),
     "accepted loss without a baseline": ([*SIMULATED, "--accept-not-judged", "NET"], "--accept-not-judged needs --baseline"),
     "empty floor": ([*SIMULATED, "--min-judged", ""], "--min-judged was given an empty value"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),

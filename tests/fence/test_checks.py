@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from conformance.devices.products import pools
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
-from conformance.products import pools
-from fixtures.evidence import Finding, NotApplicable, Outcome
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
 from tests.dra import a_claim
 
@@ -64,17 +64,60 @@ def test_who_may_be_on_an_accelerator_node() -> None:
     pods = [
         a_pod("asks", devices=1, node="gpu-0"),
         a_pod("claims", node="gpu-0", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}]),
-        a_pod("daemon", node="gpu-0", owner="DaemonSet/logs"),
+        a_pod("daemon", "gpu-operator", node="gpu-0", owner="DaemonSet/logs"),
+        a_pod("agent", node="gpu-0", owner="DaemonSet/my-exporter"),
         a_pod("static", node="gpu-0", owner="Node/gpu-0", annotations={"kubernetes.io/config.mirror": "x"}),
         a_pod("platform", "gpu-operator", node="gpu-0"),
         a_pod("allowed", "web", node="gpu-0"),
         a_pod("finished", node="gpu-0", phase="Succeeded"),
         a_pod("elsewhere", node="cpu-0"),
     ]
-    policy = a_policy(fence={"allowedNamespaces": ["web"]})
-    claims = [a_claim("own", device="gpu-0")]
-    found = by_name(check_intruders(a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods, resourceclaims=claims)))
-    assert found == dict.fromkeys(("asks", "claims", "daemon", "static", "platform", "allowed"), Outcome.OK)
+    policy = a_policy(fence={"allowedNamespaces": ["web"]}, operators={"expectedAgents": ["team-a/my-exporter"]})
+    claims, agents = [a_claim("own", device="gpu-0")], [a_daemonset("my-exporter", "team-a", owner="")]
+    scope = a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods, resourceclaims=claims, daemonsets=agents)
+    expected = dict.fromkeys(("asks", "claims", "daemon", "agent", "static", "platform", "allowed"), Outcome.OK)
+    assert by_name(check_intruders(scope)) == expected
+
+
+def test_a_tenants_daemonset_without_devices_intrudes() -> None:
+    pods = [a_pod(f"web-{name}", node=name, owner="DaemonSet/web", tolerations=["*"]) for name in ("gpu-0", "gpu-1")]
+    findings = list(
+        check_intruders(a_scope(nodes=[a_node(), a_node("gpu-1")], pods=pods, daemonsets=[a_daemonset("web", "team-a", owner="")]))
+    )
+    assert by_name(findings) == {"web-gpu-0": Outcome.BAD, "web-gpu-1": Outcome.BAD}
+    assert "DaemonSet web puts a pod on every node that it tolerates, its toleration *:* let it in" in messages(findings)
+
+
+def test_an_owner_that_no_daemonset_is_makes_no_agent_of_a_pod() -> None:
+    pods = [a_pod("forged", node="gpu-0", owner="DaemonSet/my-exporter"), a_pod("other", "team-b", node="gpu-0", owner="DaemonSet/logs")]
+    policy = a_policy(operators={"expectedAgents": ["team-a/my-exporter"]})
+    scope = a_scope(policy, nodes=[a_node()], pods=pods, daemonsets=[a_daemonset("logs", "team-a", owner="")])
+    assert by_name(check_intruders(scope)) == {"forged": Outcome.BAD, "other": Outcome.BAD}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"hostNetwork": True}, "has hostNetwork"),
+        ({"volumes": [{"name": "proc", "hostPath": {"path": "/proc"}}]}, "has hostPath volumes"),
+        ({"containers": [{"name": "c", "securityContext": {"privileged": True}}]}, "has a privileged container"),
+    ],
+)
+def test_what_looks_like_an_agent_in_nobodys_namespace_is_undecided_and_the_policy_decides(spec: Json, words: str) -> None:
+    pods = [a_pod("exporter-x", "metrics", node="gpu-0", owner="DaemonSet/exporter", **spec)]
+    known: dict[str, Any] = {"nodes": [a_node()], "pods": pods, "daemonsets": [a_daemonset("exporter", "metrics", owner="")]}
+    (finding,) = check_intruders(a_scope(**known))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert words in finding.message
+    assert "tenants.moreInfrastructure" in finding.message
+    (finding,) = check_intruders(a_scope(a_policy(tenants={"moreInfrastructure": ["metrics"]}), **known))
+    assert finding.outcome is Outcome.OK
+
+
+def test_daemonsets_that_were_not_read_leave_their_pods_undecided() -> None:
+    pods = [a_pod("web", node="gpu-0", owner="DaemonSet/web"), a_pod("web-1", node="gpu-0", owner="ReplicaSet/web")]
+    scope = a_scope(nodes=[a_node()], pods=pods, trouble={"apps/daemonsets": "Forbidden"})
+    assert by_name(check_intruders(scope)) == {"web": Outcome.UNDECIDED, "web-1": Outcome.BAD}
 
 
 @pytest.mark.parametrize(
@@ -235,9 +278,10 @@ def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
 
 
 def test_what_the_kubelet_gives_static_pods_is_not_theirs() -> None:
-    mirror = a_pod("web-gpu-0", node="gpu-0", annotations={"kubernetes.io/config.mirror": "x"}, tolerations=["*:NoExecute"])
-    (finding,) = check_blanket_tolerations(a_scope(pods=[mirror]))
-    assert finding.outcome is Outcome.NOT_JUDGED
+    marked: dict[str, Any] = {"node": "gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}, "tolerations": ["*:NoExecute"]}
+    pods = [a_pod("web-gpu-0", owner="Node/gpu-0", **marked), a_pod("by-hand", **marked), a_pod("of-another", owner="Node/gpu-1", **marked)]
+    found = by_name(check_blanket_tolerations(a_scope(pods=pods)))
+    assert found == {"web-gpu-0": Outcome.NOT_JUDGED, "by-hand": Outcome.BAD, "of-another": Outcome.BAD}
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from typing import cast
 
 import pytest
 
-from conformance.fence.device_probe import Plan, Seen, judge_device, plan_of, pod_of, probe_devices
-from conformance.places import offers
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome
-from fixtures.models import Pod
+from conformance.devices.free_devices import usable_places
+from conformance.fence.device_probe import Plan, PodOutcome, judge_device, plan_of, pod_of, probe_devices
+from fixtures.kubernetes.models import Pod
 from fixtures.probes.pods import probe_pod
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import H100, a_cpu_node, a_node, a_pod, a_policy, a_scope
 
 PLAN = Plan(product=H100, node=a_node(), resource="nvidia.com/gpu", labels={"nvidia.com/gpu.product": H100})
@@ -21,7 +21,7 @@ SCOPE = a_scope(nodes=[a_node(), a_cpu_node()])
 RAN = a_pod("fence-device-0", node="gpu-0", phase="Succeeded")
 
 
-def only(seen: Seen) -> Finding:
+def only(seen: PodOutcome) -> Finding:
     return judge_device(SCOPE, seen)
 
 
@@ -31,7 +31,7 @@ def pending(message: str) -> Pod:
 
 
 def test_a_pod_that_ran_and_counted_passes() -> None:
-    finding = only(Seen(plan=PLAN, pod=RAN, log=ONE))
+    finding = only(PodOutcome(plan=PLAN, pod=RAN, log=ONE))
     assert finding.outcome is Outcome.OK
     assert "devices seen: 1" in finding.observed
 
@@ -40,13 +40,13 @@ def test_a_pod_that_ran_and_counted_passes() -> None:
     "log", ["", "\x00", "## devices\nnvidia-smi: not found\nexit=127\n", "Failed to initialize NVML: Unknown Error\nexit=255"]
 )
 def test_devices_that_cannot_be_counted_are_no_pass(log: str) -> None:
-    assert only(Seen(plan=PLAN, pod=RAN, log=log)).outcome is Outcome.UNDECIDED
-    assert only(Seen(plan=PLAN, pod=RAN, log_trouble="403")).outcome is Outcome.UNDECIDED
+    assert only(PodOutcome(plan=PLAN, pod=RAN, log=log)).outcome is Outcome.UNDECIDED
+    assert only(PodOutcome(plan=PLAN, pod=RAN, log_trouble="403")).outcome is Outcome.UNDECIDED
 
 
 def test_another_vendor_s_pool_passes_by_running() -> None:
     plan = Plan(product="MI300X", node=a_node(resource="amd.com/gpu"), resource="amd.com/gpu")
-    assert only(Seen(plan=plan, pod=RAN, log="## placed\n")).outcome is Outcome.OK
+    assert only(PodOutcome(plan=plan, pod=RAN, log="## placed\n")).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -58,32 +58,32 @@ def test_another_vendor_s_pool_passes_by_running() -> None:
     ],
 )
 def test_a_pod_that_does_not_run_fails(pod: Pod) -> None:
-    assert only(Seen(plan=PLAN, pod=pod)).outcome is Outcome.BAD
+    assert only(PodOutcome(plan=PLAN, pod=pod)).outcome is Outcome.BAD
 
 
 def test_a_pod_on_a_node_without_accelerators_fails() -> None:
-    assert only(Seen(plan=PLAN, pod=a_pod(node="cpu-0", phase="Succeeded"), log=ONE)).outcome is Outcome.BAD
+    assert only(PodOutcome(plan=PLAN, pod=a_pod(node="cpu-0", phase="Succeeded"), log=ONE)).outcome is Outcome.BAD
 
 
 def test_devices_taken_meanwhile_and_images_out_of_reach_are_undecided() -> None:
     waits = {"name": "probe", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no route"}}}
     pulling = a_pod(node="gpu-0", phase="Pending", status={"containerStatuses": [waits]})
     for pod in (pending("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."), pulling, None):
-        assert only(Seen(plan=PLAN, pod=pod)).outcome is Outcome.UNDECIDED
+        assert only(PodOutcome(plan=PLAN, pod=pod)).outcome is Outcome.UNDECIDED
 
 
 def test_a_plan_aims_by_the_product_or_by_the_policy_s_labels() -> None:
     scope = a_scope(nodes=[a_node()])
-    plan = plan_of(scope, offers(scope)[0])
+    plan = plan_of(scope, usable_places(scope)[0])
     assert (plan.product, plan.node.name, plan.resource) == (H100, "gpu-0", "nvidia.com/gpu")
     assert dict(plan.labels) == {"nvidia.com/gpu.product": H100}
     told = a_scope(a_policy(fence={"affinity": {"pool": "gpu"}}), nodes=[a_node()])
-    assert dict(plan_of(told, offers(told)[0]).labels) == {"pool": "gpu"}
+    assert dict(plan_of(told, usable_places(told)[0]).labels) == {"pool": "gpu"}
 
 
 def test_the_pod_asks_for_what_is_advertised_on_that_node_by_its_label() -> None:
     scope = a_scope(nodes=[a_node(gpus=7, resource="nvidia.com/mig-1g.10gb")])
-    spec = probe_pod(pod_of(scope, plan_of(scope, offers(scope)[0]), 0))["spec"]
+    spec = probe_pod(pod_of(scope, plan_of(scope, usable_places(scope)[0]), 0))["spec"]
     assert spec["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] == "1"
     (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}]
@@ -129,7 +129,7 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
     ids=["preempted", "evicted", "deadline", "gated", "accepted", "pulling"],
 )
 def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: Pod) -> None:
-    finding = only(Seen(plan=PLAN, pod=pod))
+    finding = only(PodOutcome(plan=PLAN, pod=pod))
     assert finding.outcome is Outcome.UNDECIDED
     assert finding.message
 
@@ -137,4 +137,4 @@ def test_a_pod_that_others_hold_back_or_end_is_no_failure_of_the_fence(pod: Pod)
 @pytest.mark.parametrize("reason", ["CreateContainerConfigError", "RunContainerError"])
 def test_a_container_that_says_why_it_does_not_start_fails(reason: str) -> None:
     status = {"containerStatuses": [{"name": "probe", "state": {"waiting": {"reason": reason}}}]}
-    assert only(Seen(plan=PLAN, pod=a_pod(node="gpu-0", phase="Pending", status=status))).outcome is Outcome.BAD
+    assert only(PodOutcome(plan=PLAN, pod=a_pod(node="gpu-0", phase="Pending", status=status))).outcome is Outcome.BAD

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from conformance.fence.fence_probe import Attempt, judge_fence, pair, targets
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome
-from fixtures.models import Json, Pod
+from conformance.probes.pending import CEILING, absence_seconds
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import FENCE, a_cpu_node, a_node, a_pod, a_policy, a_scope, a_taint
 
 OLD = "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 4 node(s) didn't match Pod's node affinity."
@@ -37,7 +38,7 @@ def test_pending_for_a_taint_beside_a_running_control_passes_in_both_wordings(me
     assert "31.0 s watched" in finding.observed
 
 
-def test_a_placed_pod_fails_even_when_the_control_did_not_run() -> None:
+def test_a_placed_pod_fails_even_when_the_control_was_not() -> None:
     placed = a_pod("fence-victim-0", node="gpu-0")
     assert only(attempt(RAN, placed)).outcome is Outcome.BAD
     assert only(attempt(None, placed)).outcome is Outcome.BAD
@@ -51,11 +52,24 @@ def test_pending_for_another_reason_proves_nothing(victim: Pod | None) -> None:
     assert only(attempt(RAN, victim)).outcome is Outcome.UNDECIDED
 
 
-@pytest.mark.parametrize("control", [None, waiting(FULL), a_pod(node="gpu-0", phase="Failed"), a_pod(node="gpu-0", phase="Pending")])
-def test_a_control_that_did_not_run_is_inconclusive(control: Pod | None) -> None:
+@pytest.mark.parametrize("control", [None, waiting(FULL), a_pod(node="gpu-0", phase="Failed")])
+def test_a_control_that_was_not_placed_is_inconclusive(control: Pod | None) -> None:
     with pytest.raises(Inconclusive) as caught:
         list(judge_fence([attempt(control, waiting(OLD))]))
     assert caught.value.code == "PositiveControlFailed"
+
+
+def test_a_control_that_is_bound_proves_the_fence_while_its_image_is_pulled() -> None:
+    assert only(attempt(a_pod(node="gpu-0", phase="Pending"), waiting(OLD))).outcome is Outcome.OK
+
+
+def test_the_window_follows_the_control_within_bounds() -> None:
+    scope = a_scope(a_policy(probes={"windowSeconds": 20}), nodes=[a_node()])
+    assert absence_seconds(scope, 0.3) == 20
+    assert absence_seconds(scope, 8.0) == 40
+    assert absence_seconds(scope, 100.0) == CEILING
+    patient = a_scope(a_policy(probes={"windowSeconds": 300}), nodes=[a_node()])
+    assert absence_seconds(patient, 100.0) == 300
 
 
 def test_the_weakest_fence_of_each_pool_is_probed_and_every_open_node() -> None:

@@ -11,16 +11,16 @@ import pytest
 from conformance.fence.device_probe import probe_devices
 from conformance.fence.fence_probe import probe_fence
 from conformance.inv.rights import ask_rights, check_rights, rights
-from conformance.needs import Needs
-from conformance.policy import Policy
+from conformance.policy.model import Policy
 from conformance.req.quantity_probe import ask_quantities, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
-from conformance.scope import Scope
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.evidence import Finding, Outcome
+from conformance.requirement import Needs
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.snapshot.collect import collect
+from fixtures.verdict.findings import Finding, Outcome
 
 PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 20.0}}
 

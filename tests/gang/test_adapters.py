@@ -11,14 +11,14 @@ from conformance.gang.adapters.grouped import keeps_link
 from conformance.gang.adapters.kueue import pods_ready_timeout, seconds_of
 from conformance.gang.adapters.volcano import member
 from conformance.gang.checks import check_installed
-from conformance.policy import Gang as GangSection
-from conformance.scope import Scope
-from fixtures.evidence import Finding, NotApplicable, Outcome
-from fixtures.kinds import KINDS
-from fixtures.models import ConfigMap, Json, Meta
-from fixtures.snapshot import Listing, Snapshot
+from conformance.policy.model import Gang as GangSection
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import ConfigMap, Json, Meta
+from fixtures.snapshot.state import Listing, Snapshot
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_policy
-from tests.gang.test_jobs import a_job, of_job
+from tests.core.test_gang_jobs import a_job, of_job
 
 VOLCANO = "scheduling.volcano.sh/podgroups"
 KUEUE = "kueue.x-k8s.io/workloads"
@@ -180,10 +180,8 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
     assert "volcano, kueue, native" in findings["volcan"].message
 
 
-def test_the_native_api_counts_where_it_is_served() -> None:
-    scope = scope_of(("scheduling.k8s.io/podgroups",))
-    assert installed(scope)["native"].outcome is Outcome.OK
-    assert Native().guarantee(scope)[0] is Guarantee.PLACEMENT
+def test_a_native_gang_is_a_group_and_pods_that_name_it() -> None:
+    assert Native().guarantee(scope_of())[0] is Guarantee.PLACEMENT
     gang = Gang(name="g", pods=(POD, POD, POD))
     assert Native().group(gang)["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
     assert native.member(POD, "g")["spec"]["schedulingGroup"] == {"podGroupName": "g"}

@@ -10,9 +10,9 @@ import pytest
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
-from fixtures.models import Json
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.builders import FENCE, a_node, a_pod, a_scope
 
 SUBJECT = Subject("GangScheduler", "volcano")

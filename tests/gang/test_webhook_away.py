@@ -1,14 +1,17 @@
-"""A gang scheduler whose webhook is away: every pod creation fails, which says nothing about gangs or pods (local.md)."""
+"""A gang scheduler whose webhook is away: every pod creation fails, which says nothing about gangs or pods.
+
+Facts: docs/facts/local-control-plane.md#absent-webhooks.
+"""
 
 from __future__ import annotations
 
 import pytest
 import yaml
 
-from fixtures.cluster import Cluster
-from fixtures.models import Json
-from fixtures.record import Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_suite
 
 CREATES_PODS = ("REQ-01", "PSA-03", "FENCE-05", "FENCE-06", "PSA-04", "ISO-01", "GANG-02", "GANG-03", "GANG-04", "OBS-06")

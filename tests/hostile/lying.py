@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from fixtures.cluster import Cluster
+from fixtures.cluster.client import Cluster
 from tests.served import kubeconfig
 
 SIGN_IN = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action='/login'></form></body></html>"
@@ -49,9 +49,9 @@ def status(code: int, reason: str, message: str = "by the test") -> Said:
     )
 
 
-def an_object(kind: str, name: str, api_version: str = "v1", **fields: Any) -> dict[str, Any]:
-    """An object as an API server returns it."""
-    meta = {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "7"}
+def an_object(kind: str, name: str, api_version: str = "v1", *, namespace: str = "default", **fields: Any) -> dict[str, Any]:
+    """An object as an API server returns it; one without a namespace where ``namespace`` is empty."""
+    meta = {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "7"} | ({"namespace": namespace} if namespace else {})
     return {"kind": kind, "apiVersion": api_version, "metadata": meta, **fields}
 
 

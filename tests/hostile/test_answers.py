@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from chaos import lease
-from chaos.ledger.access import read
-from fixtures import access, ownership
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.discovery import look
-from fixtures.evidence import Inconclusive
-from fixtures.kinds import BUILT_IN, KINDS
+from chaos.cluster.requests import read
+from chaos.safety import lease
+from fixtures.cluster import access
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import look
+from fixtures.cluster.kinds import BUILT_IN, KINDS
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.cluster.watch import Observation
+from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
-from fixtures.snapshot import Snapshot
-from fixtures.trouble import ApiTrouble, ClusterUnreachable
-from fixtures.watch import Observation
+from fixtures.snapshot.collect import collect
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Inconclusive
 from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
 
 NO_ANSWERS: dict[str, Said] = {
@@ -39,11 +40,13 @@ NO_ANSWERS: dict[str, Said] = {
     "list without items": said({"kind": "PodList", "apiVersion": "v1", "metadata": {}}),
     "list without metadata": said({"kind": "PodList", "apiVersion": "v1", "items": []}),
     "items that are a mapping": said({**a_list("Pod"), "items": {}}),
-    "items that are no objects": said(a_list("Pod", 1)),
+    "items that are not objects": said(a_list("Pod", 1)),
     "items without metadata": said(a_list("Pod", {"spec": {}})),
     "items whose metadata is true": said(a_list("Pod", {"metadata": True})),
     "items without a name": said(a_list("Pod", {"metadata": {"uid": "u", "resourceVersion": "1"}})),
     "items with odd labels": said(a_list("Pod", {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "labels": [1]}})),
+    "items of another kind": said(a_list("Pod", an_object("Secret", "p"))),
+    "items of another version": said(a_list("Pod", an_object("Pod", "p", "v2"))),
     "items with an odd spec": said(a_list("Pod", {**an_object("Pod", "p"), "spec": "x"})),
     "page that says not found": Said(b"<html>default backend - 404</html>", 404, {"Content-Type": "text/html"}),
     "text that says not found": Said(b"404 page not found\n", 404, {"Content-Type": "text/plain"}),
@@ -64,10 +67,44 @@ def test_no_caller_takes_it_for_an_empty_list(tmp_path: Path, name: str) -> None
         with pytest.raises(ApiTrouble), Observation(cluster, "pods", "default"):
             pass
         with pytest.raises(ApiTrouble):
-            ownership.find(cluster, keys=("pods",))
+            owned.find(cluster, keys=("pods",))
         snapshot = collect(cluster, ["pods"], version="")
         with pytest.raises(Inconclusive):
             _ = snapshot.pods
+
+
+ELSEWHERE = an_object("Pod", "p", namespace="another")
+NOWHERE = an_object("Pod", "p", namespace="")
+
+
+@pytest.mark.parametrize("pod", [ELSEWHERE, NOWHERE])
+def test_what_is_not_in_the_namespace_is_no_answer_to_it(tmp_path: Path, pod: dict[str, Any]) -> None:
+    with lying(tmp_path, every(said(a_list("Pod", pod)))) as (cluster, _):
+        with pytest.raises(ApiTrouble, match="not in namespace default"):
+            cluster.find("pods", "p", "default")
+        with pytest.raises(ApiTrouble, match="not in namespace default"), Observation(cluster, "pods", "default"):
+            pass
+    with lying(tmp_path, every(said(pod))) as (cluster, _), pytest.raises(ApiTrouble, match="not in namespace default"):
+        read(cluster, "pods", "p", "default")
+
+
+@pytest.mark.parametrize(
+    ("key", "item"),
+    [
+        ("pods", an_object("Pod", "p", namespace="")),
+        ("nodes", an_object("Node", "n")),
+        ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v1")),
+        ("nvidia.com/clusterpolicies", an_object("NVIDIADriver", "c", "nvidia.com/v1", namespace="")),
+        ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v2", namespace="")),
+    ],
+)
+def test_an_item_that_is_none_of_the_kind_is_no_part_of_the_list(tmp_path: Path, key: str, item: dict[str, Any]) -> None:
+    group, _, plural = key.rpartition("/")
+    version = "nvidia.com/v1" if group else "v1"
+    kind = KINDS[key].kind
+    change = at(f"/apis/{version}/{plural}" if group else f"/api/v1/{plural}", said(a_list(kind, item, api_version=version)))
+    with pytest.raises(Inconclusive, match="a list that holds"):
+        discovered(tmp_path, change, [key]).items(key)
 
 
 OBJECTS: dict[str, Said] = {
@@ -94,7 +131,7 @@ def test_nothing_is_halted_read_or_gone_by_it(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize("name", ["sign-in page", "empty body", "empty object", "cut", "page that says not found", "array"])
 def test_a_deletion_is_not_done_by_it(tmp_path: Path, name: str) -> None:
     with lying(tmp_path, every(NO_ANSWERS[name])) as (cluster, _), pytest.raises(ApiTrouble):
-        ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+        owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
 def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
@@ -102,10 +139,10 @@ def test_a_deletion_whose_race_another_has_won_is_one(tmp_path: Path) -> None:
     pod = an_object("Pod", "p")
     del pod["metadata"]["resourceVersion"]
     with lying(tmp_path, every(said(pod))) as (cluster, _):
-        assert ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+        assert owned.ask_deletion(cluster, "pods", "p", "default", "u")
     del pod["metadata"]["uid"]
     with lying(tmp_path, every(said(pod))) as (cluster, _), pytest.raises(ApiTrouble):
-        ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+        owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
 @pytest.mark.parametrize("body", [b'{"status":{}}', b'{"status":"yes"}', b'{"status":{"allowed":"true"}}', SIGN_IN, b""])
@@ -135,7 +172,7 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
         assert cluster.find("pods", "p", "default", labels="a=b") is None
         assert read(cluster, "pods", "absent", "default") is None
         assert read(cluster, "pods", "p", "default") == pod
-        assert ownership.ask_deletion(cluster, "pods", "p", "default", "u")
+        assert owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
 def test_what_was_created_under_a_lie_is_looked_up_and_removed(tmp_path: Path) -> None:
@@ -259,7 +296,7 @@ BROKEN: dict[str, Said] = {
     "sign-in page": Said(SIGN_IN),
     "empty object": said({}),
     "null items": said({"kind": "APIGroupDiscoveryList", "items": None}),
-    "items that are no objects": said({"kind": "APIGroupDiscoveryList", "items": [1]}),
+    "items that are not objects": said({"kind": "APIGroupDiscoveryList", "items": [1]}),
     "group without a name": said({"kind": "APIGroupDiscoveryList", "items": [{"versions": []}]}),
     "name that is a path": said({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "../../x"}, "versions": []}]}),
     "no groups": said({"kind": "APIGroupList"}),
@@ -331,6 +368,7 @@ def test_discovery_that_lags_behind_the_definitions_is_stale(tmp_path: Path, est
         "CustomResourceDefinition",
         "rayjobs.ray.io",
         "apiextensions.k8s.io/v1",
+        namespace="",
         spec={"versions": [{"name": "v1", "served": True}]},
         status={"conditions": [{"type": "Established", "status": established}]},
     )
@@ -359,16 +397,16 @@ def test_what_may_be_served_is_looked_for_when_something_is_to_be_removed(tmp_pa
         assert cluster.serves("kueue.x-k8s.io/clusterqueues")
         assert not cluster.serves("ray.io/rayjobs")
         with pytest.raises(ApiTrouble):
-            ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+            owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
 
 
 def test_a_kind_nobody_announced_is_not_there_in_the_api_servers_words(tmp_path: Path) -> None:
     with lying(tmp_path, every(Said(b"404 page not found\n", 404))) as (cluster, _):
-        assert ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",)) == []
+        assert owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",)) == []
         with pytest.raises(ApiTrouble):
-            ownership.find(cluster, keys=("namespaces",))
+            owned.find(cluster, keys=("namespaces",))
     with lying(tmp_path, every(Said(SIGN_IN, 404))) as (cluster, _), pytest.raises(ApiTrouble):
-        ownership.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
+        owned.find(cluster, keys=("kueue.x-k8s.io/clusterqueues",))
 
 
 def test_an_unreadable_server_is_named_when_it_is_opened(tmp_path: Path) -> None:

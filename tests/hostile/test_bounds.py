@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fixtures import json_text, limits
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.evidence import Inconclusive
-from fixtures.json_text import NotJson, check_depth
-from fixtures.trouble import ApiTrouble
-from fixtures.watch import Observation
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.snapshot.collect import collect
+from fixtures.text import json_text, limits
+from fixtures.text.json_text import NotJson, check_depth
+from fixtures.verdict.findings import Inconclusive
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig
@@ -133,7 +133,7 @@ def test_a_packed_body_is_not_unpacked(tmp_path: Path) -> None:
     bomb = gzip.compress(b" " * (1 << 20))
     with (
         lying(tmp_path, every(Said(bomb, headers={"Content-Encoding": "gzip"}))) as (cluster, _),
-        pytest.raises(ApiTrouble, match="packed"),
+        pytest.raises(ApiTrouble, match="compressed"),
     ):
         cluster.get("pods", "p", "default")
 
@@ -312,7 +312,7 @@ def test_an_event_of_another_kind_takes_nothing_away(tmp_path: Path) -> None:
     pods = said(a_list("Pod", an_object("Pod", "p")))
     with lying(tmp_path, lambda asked: Said(lie) if asked.query.get("watch") else pods) as (cluster, _):
         with Observation(cluster, "pods", "default") as observation:
-            assert all(objects.keys() == {"/p"} for objects in observation.until(time.monotonic() + 0.5))
+            assert all(objects.keys() == {"default/p"} for objects in observation.until(time.monotonic() + 0.5))
 
 
 def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

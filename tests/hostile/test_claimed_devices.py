@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.coverage.missing_areas import missing_areas
+from conformance.devices.free_devices import usable_places
 from conformance.fence.checks import check_aimed, check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
-from conformance.inv.judged import check_judged
-from conformance.missing_areas import missing_areas
-from conformance.places import offers
+from conformance.inv.judged_nodes import check_judged
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
-from conformance.scope import Scope
-from fixtures.evidence import Finding, NotApplicable
-from fixtures.models import Json
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 
@@ -103,7 +103,7 @@ def test_every_check_ends_on_malformed_objects(kind: str) -> None:
                 assert all(isinstance(finding, Finding) for finding in check(scope))
             except NotApplicable:
                 continue
-        assert offers(scope)
+        assert usable_places(scope)
         assert list(missing_areas(scope, set()))
 
 

@@ -10,21 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos import namespaces
-from chaos.lease import Holder
+from chaos.cluster import namespaces
+from chaos.safety.lease import Holder
 from conformance.cli import cleanup
-from fixtures import ownership
-from fixtures.cluster import Cluster
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF
 from fixtures.probes.workspace import Workspace
-from fixtures.process import Process
-from fixtures.proof import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF, Proof
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.system.process import Process
 from tests.served import served
 
 RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"
-CLASSES = ownership.PRIORITY_CLASSES
+CLASSES = owned.PRIORITY_CLASSES
 UID = "11111111-2222-4333-8444-555555555555"
 KUBE_SYSTEM: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": UID}}
 YES = ("--chaos-cluster", UID, "--yes")
@@ -134,7 +135,7 @@ def test_a_killed_run_of_experiments_keeps_what_vouches_for_its_open_changes(sta
     stage.say(RUN, process=str(msgspec.structs.replace(Process.me(), pid=4_000_000)), prefix=CHAOS_PREFIX)
     code, told = stage.cleanup(*YES)
     assert code == 11
-    assert "1 changes that are not put back; first `gpu-conformance chaos recover`" in told
+    assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in told
     assert name not in stage.there()
     assert stage.there(CLASSES) == {f"{CHAOS_PREFIX}-{RUN}"}
     opened.forget({"digest"})
@@ -180,7 +181,7 @@ def test_a_run_that_holds_the_lease_is_spared(stage: Stage, seconds: int, spared
 
 
 def look_alike(name: str, run_id: str, **annotations: str) -> dict[str, Any]:
-    meta = {"name": name, "labels": ownership.labels(run_id), "annotations": annotations}
+    meta = {"name": name, "labels": owned.labels(run_id), "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
@@ -257,7 +258,7 @@ def test_what_stays_is_exit_11(stage: Stage, troubles: list[Trouble]) -> None:
     code, told = stage.cleanup(*YES)
     assert code == 11
     assert f"NOT removed: namespaces {NAMESPACE}" in told
-    assert CLASSES.partition("/")[2] in told  # it vouches for what is left, so it stays too
+    assert CLASSES.partition("/")[2] in told  # it is the proof of what is left, so it stays too
     troubles[0].times = 0
     assert stage.cleanup(*YES)[0] == 0
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from conformance.cli.confirming import Consent, NotConfirmed, add_options, confirm, consent_of
-from conformance.policy_file import PolicyError
-from fixtures.cluster import Cluster
-from fixtures.simulator.server.troubles import Trouble
-from fixtures.trouble import ApiTrouble
+from conformance.policy.policy_file import PolicyError
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.simulator.server.http.faults import Trouble
 from tests.served import served
 
 UID = "11111111-2222-4333-8444-555555555555"

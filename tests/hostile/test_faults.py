@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.record import Report
+from fixtures.verdict.record import Report
 from tests.hostile.faults.campaign import suffered, usual
 from tests.hostile.faults.commands import told
 from tests.hostile.faults.experiments import endured

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from chaos.cli import main
-from fixtures.cluster import Cluster
-from fixtures.trouble import ApiTrouble, ClusterUnreachable
+from chaos.surface.cli import main
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from tests.served import kubeconfig
 
 SECRET = "s3cr3t"

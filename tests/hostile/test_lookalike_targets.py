@@ -9,23 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.components import Components, detect, pods_of, standing_of
-from chaos.facts import Facts
-from chaos.planning import make_plan
-from chaos.sampling.signals.agents import policy_state
-from chaos.sampling.signals.view import NoData
-from chaos.selection import load_all
-from chaos.selectors import SELECTORS, Field, NotApplicable, TargetUnclear
-from chaos.selectors.base import Wanted
-from chaos.settings import SettingsError, settings_of
-from conformance.policy import Policy, Tenants
-from fixtures.cluster import Cluster
-from fixtures.models import Json
-from fixtures.record import TargetKind, Verdict
-from fixtures.watch import Observation
+from chaos.catalogue.selection import load_all
+from chaos.model.plan_facts import PlanFacts
+from chaos.observe.components import Components, find_components, pods_of, standing_of
+from chaos.observe.signals.agents import policy_state
+from chaos.observe.view import NoData
+from chaos.plan.planning import make_plan
+from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetUnclear
+from chaos.plan.selectors.base import TargetQuery
+from chaos.safety.settings import SettingsError, settings_of
+from conformance.policy.model import Policy, Tenants
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import TargetKind, Verdict
 from tests.builders import a_policy
 from tests.chaos.experiments.test_end_to_end import campaign_on
-from tests.chaos.experiments.world import Read, World, made_by, node, plan, pod
+from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
 
 LABELS = {
     "device-plugin": {"app": "nvidia-device-plugin-daemonset"},
@@ -64,7 +64,7 @@ def looking(*daemon_sets: Json, tenants: Tenants | None = None, overrides: dict[
     known: dict[str, list[Json]] = {"nodes": [], "nvidia_com__clusterpolicies": [CLUSTER_POLICY], **lists}
     named: dict[str, Any] = {key.replace("nvidia_com", "nvidia.com"): items for key, items in known.items()}
     view = World(apps__daemonsets=list(daemon_sets), apps__deployments=[], **named).view()
-    return detect(view, standing_of(view, tenants or Tenants()), overrides)
+    return find_components(view, standing_of(view, tenants or Tenants()), overrides)
 
 
 # -- which workload is meant
@@ -223,7 +223,7 @@ def test_pods_of_a_deployment_are_those_of_its_own_replica_sets() -> None:
     }
     lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
     view = World(nodes=[], pods=pods, apps__daemonsets=[], apps__deployments=[deployment], apps__replicasets=sets, **lists).view()
-    found = detect(view, standing_of(view, Tenants())).found["operator"]
+    found = find_components(view, standing_of(view, Tenants())).found["operator"]
     assert [item["metadata"]["uid"] for item in pods_of(view, found)] == ["of-old", "of-new"]
 
 
@@ -237,7 +237,9 @@ def test_an_object_that_only_claims_to_be_an_operand_is_not_deleted() -> None:
     def chosen(*services: Json) -> list[str]:
         lists: dict[str, Any] = {"nvidia.com/clusterpolicies": [CLUSTER_POLICY]}
         view = World(services=list(services), configmaps=[], **lists).view()
-        field = Field(view=view, components=Components(), facts=Facts(), wanted=msgspec.convert({"select": "operand"}, Wanted))
+        field = PlanningView(
+            view=view, components=Components(), facts=PlanFacts(), wanted=msgspec.convert({"select": "operand"}, TargetQuery)
+        )
         return [target.namespace for target in SELECTORS["operand"](field).targets]
 
     assert chosen(operand("aaa"), operand("gpu-operator")) == ["gpu-operator"]
@@ -284,7 +286,7 @@ def plant(cluster: Cluster) -> dict[str, str]:
 
 def test_experiments_kill_the_true_agents_and_leave_planted_copies_alone(tmp_path: Path) -> None:
     with campaign_on("resilience", tmp_path) as campaign:
-        cluster = campaign._where.cluster
+        cluster = campaign._setup.cluster
         before = plant(cluster)
         results = [campaign.carry_out(EXPERIMENTS[id_]) for id_ in ("A1", "A6", "A8")]
         assert [(result.id, result.verdict, result.message) for result in results if result.verdict is not Verdict.PASSED] == []

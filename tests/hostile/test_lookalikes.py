@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from conformance.adv.configs import check_configs, strategy_flag
-from conformance.components import Standing, Workload
+from conformance.adv.node_configs import check_configs, strategy_flag
 from conformance.fence.checks import check_agents_reach
 from conformance.gang.adapters.base import controllers_health
 from conformance.gang.adapters.kueue import pods_ready_timeout
-from conformance.mig.requests import Requests
-from conformance.ops.agents import agents, missing_agents
+from conformance.mig.requested_layout import Requests
 from conformance.ops.images import check_pinned
 from conformance.ops.rollout import check_rolled_out
-from conformance.platform_namespaces import PlatformNamespaces, operators_of
-from conformance.policy import Tenants
-from conformance.scope import Scope
-from fixtures.evidence import Inconclusive, Outcome
-from fixtures.models import ConfigMap, DaemonSet, Json, Meta
+from conformance.policy.model import Tenants
+from conformance.scope.agents import agents, missing_agents
+from conformance.scope.components import PlatformWorkloads, Workload
+from conformance.scope.platform_namespaces import PlatformNamespaces, operators_of
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import ConfigMap, DaemonSet, Json, Meta
+from fixtures.verdict.findings import Inconclusive, Outcome
 from tests.builders import a_container, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
 
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -215,8 +215,8 @@ def test_a_tenant_s_configuration_of_kueue_promises_nothing() -> None:
 
 
 def decided(*workloads: Workload) -> list[str]:
-    standing = Standing(PlatformNamespaces(Tenants()), operators_of([("ClusterPolicy", CLUSTER_POLICY)]))
-    return [str(item) for item in standing.decided(workloads, lambda item: item)]
+    platform_workloads = PlatformWorkloads(PlatformNamespaces(Tenants()), operators_of([("ClusterPolicy", CLUSTER_POLICY)]))
+    return [str(item) for item in platform_workloads.resolve(workloads, lambda item: item)]
 
 
 def workload(namespace: str, *, owner: str = "", release: tuple[str, str] = ("", "")) -> Workload:

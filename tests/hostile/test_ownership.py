@@ -10,21 +10,23 @@ from typing import Any
 
 import pytest
 
-from fixtures import limits, ownership, proof
-from fixtures.belongings import belongings, remove
-from fixtures.cluster import Cluster
-from fixtures.evidence import Inconclusive
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership import owned, proof
+from fixtures.ownership.leftovers import find_leftovers, remove
+from fixtures.ownership.proof_record import PROOF
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.workspace import Workspace
-from fixtures.proof import PROOF, read_proofs
-from fixtures.simulator.gangs.crds import KUEUE
-from fixtures.simulator.server.troubles import Trouble
-from fixtures.trouble import ApiTrouble
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.text import limits
+from fixtures.verdict.findings import Inconclusive
+from tests.definitions import definitions
 from tests.served import served
 
 RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"
-CLASSES = ownership.PRIORITY_CLASSES
+CLASSES = owned.PRIORITY_CLASSES
 PART = b"a part"
 FLAVORS = "kueue.x-k8s.io/resourceflavors"
 
@@ -35,7 +37,7 @@ def a_namespace(name: str, **meta: Any) -> dict[str, Any]:
 
 @contextmanager
 def a_workspace(folder: Path, *troubles: Trouble) -> Iterator[tuple[Workspace, Cluster]]:
-    with served(folder, KUEUE, troubles) as (cluster, _):
+    with served(folder, definitions("kueue"), troubles) as (cluster, _):
         yield Workspace(cluster, RUN, folder=folder), cluster
 
 
@@ -50,9 +52,9 @@ def copied(cluster: Cluster) -> dict[str, Any]:
 
 FORGED = [
     {},
-    {"labels": ownership.labels(RUN)},
-    {"labels": ownership.labels(RUN), "annotations": {PROOF: "0" * 32}},
-    {"labels": ownership.labels(OTHER)},
+    {"labels": owned.labels(RUN)},
+    {"labels": owned.labels(RUN), "annotations": {PROOF: "0" * 32}},
+    {"labels": owned.labels(OTHER)},
 ]
 
 
@@ -61,7 +63,7 @@ def test_a_namespace_that_is_there_already_is_not_used(tmp_path: Path, meta: dic
     with a_workspace(tmp_path) as (workspace, cluster):
         assert cluster.create("namespaces", a_namespace(NAMESPACE, **meta)).ok
         before = cluster.get("namespaces", NAMESPACE).json()
-        with pytest.raises(Inconclusive, match="there already, and not proven"):
+        with pytest.raises(Inconclusive, match="exists already, and nothing proves"):
             workspace.namespace()
         workspace.close()
         assert workspace.residue == []
@@ -76,7 +78,7 @@ def test_a_namespace_that_somebody_put_in_the_place_of_the_run_s_is_left_alone(t
         assert cluster.delete("namespaces", NAMESPACE).ok
         assert cluster.create("namespaces", a_namespace(NAMESPACE, **known)).ok
         views = read_proofs(cluster)
-        found = belongings(cluster, views)
+        found = find_leftovers(cluster, views)
         assert [item.name for item in found.unproven] == [NAMESPACE]
         workspace.close()
         assert workspace.residue == []
@@ -89,7 +91,7 @@ def test_nothing_is_created_before_the_proof_knows_of_it(tmp_path: Path) -> None
             workspace.namespace()
         assert "create namespaces" not in cluster.requests().by_verb_and_resource
         workspace.close()
-        assert (workspace.residue, belongings(cluster, read_proofs(cluster)).runs) == ([], frozenset())
+        assert (workspace.residue, find_leftovers(cluster, read_proofs(cluster)).runs) == ([], frozenset())
 
 
 def test_each_object_is_in_the_proof_by_its_uid_before_it_is_used(tmp_path: Path) -> None:
@@ -112,9 +114,9 @@ def test_each_object_is_in_the_proof_by_its_uid_before_it_is_used(tmp_path: Path
 def test_what_lost_its_labels_is_still_the_run_s(tmp_path: Path) -> None:
     with a_workspace(tmp_path) as (workspace, cluster):
         workspace.namespace()
-        assert cluster.patch("namespaces", NAMESPACE, {"metadata": {"labels": dict.fromkeys(ownership.labels(RUN))}}).ok
+        assert cluster.patch("namespaces", NAMESPACE, {"metadata": {"labels": dict.fromkeys(owned.labels(RUN))}}).ok
         views = read_proofs(cluster)
-        found = belongings(cluster, views, RUN)
+        found = find_leftovers(cluster, views, RUN)
         assert [(item.name, item.run_id) for item in found.objects] == [(NAMESPACE, RUN)]
         assert remove(cluster, found, views) == []
         assert cluster.get("namespaces", NAMESPACE).status == 404
@@ -127,12 +129,12 @@ def test_namespaces_filled_to_the_brim_hide_nothing(tmp_path: Path, monkeypatch:
     with a_workspace(tmp_path) as (workspace, cluster):
         workspace.namespace()
         for number in range(8):
-            labelled = {"labels": ownership.labels(RUN), "annotations": {"a": "x" * 5_000}}
+            labelled = {"labels": owned.labels(RUN), "annotations": {"a": "x" * 5_000}}
             assert cluster.create("namespaces", a_namespace(f"full-{number}", **labelled)).ok
         views = read_proofs(cluster)
         monkeypatch.setattr(limits, "BODY_BYTES", 20_000)
-        monkeypatch.setattr(ownership, "_PAGE", 2)
-        found = belongings(cluster, views, RUN, keys=("namespaces",))
+        monkeypatch.setattr(owned, "_PAGE", 2)
+        found = find_leftovers(cluster, views, RUN, keys=("namespaces",))
         assert [item.name for item in found.objects] == [NAMESPACE]
         assert len(found.unproven) == 8
         workspace.clear()
@@ -144,28 +146,28 @@ def test_a_class_stays_while_it_vouches_for_what_is_not_put_back(tmp_path: Path)
         opened = proof.Proof.open(cluster, RUN, renewing=False)
         opened.vouch("digest")
         views = read_proofs(cluster)
-        [line] = remove(cluster, belongings(cluster, views), views)
-        assert "1 changes that are not put back; first `gpu-conformance chaos recover`" in line
+        [line] = remove(cluster, find_leftovers(cluster, views), views)
+        assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in line
         opened.forget({"digest"})
         views = read_proofs(cluster)
-        assert remove(cluster, belongings(cluster, views), views) == []
+        assert remove(cluster, find_leftovers(cluster, views), views) == []
 
 
 def test_a_class_stays_while_something_that_it_vouches_for_does(tmp_path: Path) -> None:
     with a_workspace(tmp_path, stays := Trouble("delete", "namespaces", 403, 99)) as (workspace, cluster):
         workspace.namespace()
         views = read_proofs(cluster)
-        lines = remove(cluster, belongings(cluster, views), views)
-        assert [NAMESPACE in lines[0], "vouches for what is left" in lines[1]] == [True, True]
+        lines = remove(cluster, find_leftovers(cluster, views), views)
+        assert [NAMESPACE in lines[0], "it is the proof of what is left" in lines[1]] == [True, True]
         stays.times = 0
-        assert remove(cluster, belongings(cluster, views), views) == []
+        assert remove(cluster, find_leftovers(cluster, views), views) == []
 
 
 @pytest.mark.parametrize("key", ["namespaces", CLASSES])
 def test_a_kind_that_every_cluster_serves_is_never_nothing(tmp_path: Path, key: str) -> None:
     """A gateway that answers 404 says nothing of what is left."""
     with a_workspace(tmp_path, Trouble("list", key, 404, 99)) as (_, cluster), pytest.raises(ApiTrouble):
-        belongings(cluster, {})
+        find_leftovers(cluster, {})
 
 
 @pytest.mark.parametrize("key", ["namespaces", CLASSES])
@@ -187,7 +189,7 @@ def test_an_answer_that_is_no_list_is_trouble_and_never_nothing(
     with a_workspace(tmp_path) as (workspace, cluster):
         workspace.namespace()
         plain, asked = cluster._whole, f"GET {cluster.path(key)}"
-        assert belongings(cluster, read_proofs(cluster)).runs == {RUN}
+        assert find_leftovers(cluster, read_proofs(cluster)).runs == {RUN}
 
         def whole(response: Any, what: str) -> bytes:
             data = plain(response, what)
@@ -201,6 +203,6 @@ def test_an_answer_that_is_no_list_is_trouble_and_never_nothing(
         with monkeypatch.context() as lying:
             lying.setattr(cluster, "_whole", whole)
             with pytest.raises(ApiTrouble):
-                belongings(cluster, read_proofs(cluster))
+                find_leftovers(cluster, read_proofs(cluster))
         workspace.close()
         assert workspace.residue == []

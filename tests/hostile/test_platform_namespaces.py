@@ -7,13 +7,13 @@ import json
 import pytest
 
 from conformance.fence.checks import check_blanket_tolerations, check_intruders
-from conformance.platform_namespaces import PlatformNamespaces
-from conformance.policy import Policy, Tenants
+from conformance.policy.model import Policy, Tenants
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
-from conformance.scope import Scope
-from fixtures.evidence import Outcome
-from fixtures.models import Json, Namespace
+from conformance.scope.platform_namespaces import PlatformNamespaces
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Namespace
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_namespace, a_node, a_pod, a_policy, a_scope
 
 CHOSEN = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli import main
-from fixtures.localcluster.processes import Process
+from fixtures.localcluster.control_plane.processes import Process
 from tests.endtoend.runs import run_suite
 from tests.reports.sample_report import sample_report
 
@@ -46,7 +46,7 @@ def test_a_folder_that_was_there_gets_no_open_files(tmp_path: Path) -> None:
 
 
 def test_views_that_are_written_again_are_private(tmp_path: Path) -> None:
-    from reports.write import write_all
+    from reports.folder import write_all
 
     write_all(sample_report(), tmp_path / "out" / "one")
     assert too_open(tmp_path / "out") == {}

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.needs import Needs
-from conformance.plugin.opening import Handover, Opened
+from conformance.plugin.opening import OpenTarget, WorkerHandover
 from conformance.plugin.options import Options
-from conformance.plugin.recording import created_keys, sweep
-from conformance.plugin.state import State
-from conformance.policy import Policy
-from fixtures import ownership
-from fixtures.cluster import Cluster
+from conformance.plugin.residue import created_keys, sweep
+from conformance.plugin.session import State
+from conformance.policy.model import Policy
+from conformance.requirement import Needs
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
-from fixtures.proof import Proof
-from fixtures.record import Target, TargetKind
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.verdict.record import Target, TargetKind
 from tests.served import served
 
 RUN = "20261121-100000-test"
@@ -29,7 +29,7 @@ WRITES = ("create namespaces", "create pods")
 def a_state(cluster: Cluster, folder: Path, *, writes: tuple[str, ...] = WRITES) -> State:
     target = Target(kind=TargetKind.LIVE, server=cluster.server)
     state = State(load_catalogue(), Options(), RUN)
-    state.opened = Opened(target, cluster, Policy(), Handover(target=target, run_id=RUN))
+    state.opened = OpenTarget(target, cluster, Policy(), WorkerHandover(target=target, run_id=RUN))
     state.needs = Needs(reads={}, writes={right: ["X"] for right in writes})
     state.report_folder = folder
     return state
@@ -50,19 +50,19 @@ def test_what_a_killed_worker_left_is_found_and_removed(tmp_path: Path) -> None:
         state = a_state(cluster, tmp_path)
         sweep(state, workers=True)
         assert (state.residue, state.complaints) == ([], [])
-        assert ownership.find(cluster) == []
+        assert owned.find(cluster) == []
         assert list(tmp_path.glob("created*")) == []
 
 
 def test_the_run_s_folder_is_enough_where_the_class_was_refused(tmp_path: Path) -> None:
-    refused = Trouble("create", ownership.PRIORITY_CLASSES, 403, 1)
+    refused = Trouble("create", owned.PRIORITY_CLASSES, 403, 1)
     with served(tmp_path, troubles=[refused]) as (cluster, _):
         killed(cluster, tmp_path)
         state = a_state(cluster, tmp_path)
-        state.never_created = frozenset({ownership.PRIORITY_CLASSES})
+        state.never_created = frozenset({owned.PRIORITY_CLASSES})
         sweep(state, workers=True)
         assert state.residue == []
-        assert ownership.find(cluster) == []
+        assert owned.find(cluster) == []
 
 
 def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) 
 
 def test_a_look_alike_is_told_and_stays(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
-        theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": ownership.labels(RUN)}}
+        theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": owned.labels(RUN)}}
         assert cluster.create("namespaces", theirs).ok
         state = a_state(cluster, tmp_path)
         sweep(state, workers=False)
@@ -87,7 +87,7 @@ def test_a_look_alike_is_told_and_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("began", "unknown"), [(True, True), (False, False)])
 def test_a_cluster_that_cannot_be_asked_at_the_end_leaves_residue_unknown(tmp_path: Path, began: bool, unknown: bool) -> None:
-    lost = [Trouble("list", key, "drop", 99) for key in ("namespaces", ownership.PRIORITY_CLASSES)]
+    lost = [Trouble("list", key, "drop", 99) for key in ("namespaces", owned.PRIORITY_CLASSES)]
     with served(tmp_path, troubles=lost) as (cluster, _):
         state = a_state(cluster, tmp_path)
         state.began = began
@@ -112,5 +112,5 @@ def test_a_run_that_reads_only_looks_for_nothing(tmp_path: Path) -> None:
 
 def test_what_vouches_is_looked_for_wherever_something_is_created(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
-        assert created_keys(a_state(cluster, tmp_path)) == ["namespaces", ownership.PRIORITY_CLASSES]
+        assert created_keys(a_state(cluster, tmp_path)) == ["namespaces", owned.PRIORITY_CLASSES]
         assert Proof.open(cluster, RUN, renewing=False).close() == ""

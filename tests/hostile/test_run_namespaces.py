@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from conformance.net.fabric_probe import NAME, objects
-from conformance.plugin.judging import room
-from conformance.policy import Network
-from fixtures.cluster import Cluster
-from fixtures.evidence import Inconclusive
-from fixtures.probes.limits import DNS_PORT, NETWORK_POLICIES, QUOTA, QUOTAS, among
+from conformance.plugin.session import workspace_limits
+from conformance.policy.model import Network
+from fixtures.cluster.client import Cluster
+from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, QUOTAS, among
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission import chain
-from fixtures.simulator.server.troubles import Trouble
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.verdict.findings import Inconclusive
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.served import served
 
@@ -61,7 +61,7 @@ def test_a_namespace_that_cannot_be_bounded_is_not_used(tmp_path: Path, key: str
     with served(tmp_path, troubles=[Trouble("create", key, 403, 2)]) as (cluster, _):
         workspace = Workspace(cluster, RUN)
         for _ in range(2):
-            with pytest.raises(Inconclusive, match=f"could not be bounded .*{key}"):
+            with pytest.raises(Inconclusive, match=f"could not be limited .*{key}"):
                 workspace.start(a_pod("one"))
         assert "create pods" not in cluster.requests().by_verb_and_resource
         assert workspace.namespace()  # the right was given meanwhile
@@ -106,7 +106,7 @@ def test_ranks_talk_to_each_other_and_ask_for_names_and_nothing_else(tmp_path: P
 
 
 def test_there_is_room_for_a_gang_and_its_rival_and_a_pod_too_many() -> None:
-    pods, devices = room(a_scope(nodes=[a_node("a"), a_node("b"), a_cpu_node()]))
+    pods, devices = workspace_limits(a_scope(nodes=[a_node("a"), a_node("b"), a_cpu_node()]))
     assert devices[GPU] > 2 * 16 + 8
     assert pods >= 60 + 2 * 4
-    assert room(a_scope())[1] == {}
+    assert workspace_limits(a_scope())[1] == {}

@@ -11,24 +11,26 @@ import msgspec
 import pytest
 from chaoslib.exceptions import ActivityFailed
 
-from chaos import artefacts, namespaces
-from chaos.abort import AbortFlag
-from chaos.acting import Acting
-from chaos.bounds import Terms
-from chaos.cli import main
-from chaos.holding import ChaosLease
-from chaos.lease import HALT, look
-from chaos.ledger import authentic, view
-from chaos.ledger.nodes import NodeLabels
-from chaos.ledger.record import Entry, Line, State, digest, encode, now
-from chaos.recover import Recovery, status
-from chaos.selection import load_all
-from chaos.target import Target
-from conformance.policy import Policy
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.proof import CHAOS_PREFIX, Proof
-from tests.chaos.safety.world import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
+from chaos.act.context import ActivityContext
+from chaos.catalogue.selection import load_all
+from chaos.cluster import namespaces
+from chaos.engine.recover import RecoveryResult, status
+from chaos.ledger import authentic, config_maps
+from chaos.ledger.bounds import Terms
+from chaos.ledger.undos.nodes import NodeLabels
+from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
+from chaos.model.plan import Target
+from chaos.safety.abort_flag import AbortFlag
+from chaos.safety.lease import HALT, parse_lease
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.surface.cli import main
+from chaos.verdict import artefacts
+from conformance.policy.model import Policy
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 
 ANOTHER = "20261121-130000-beef"
 PRODUCT = "nvidia.com/gpu.product"
@@ -57,21 +59,21 @@ def forged_line(undo: str, args: dict[str, Any], run_id: str = RUN, experiment: 
 
 def plant(cluster: Cluster, *lines: Line, run_id: str = RUN, name: str = "", experiment: str = "A1") -> None:
     """A ledger as a tenant can write it who may create namespaces: name and labels are those of the suite."""
-    labels = {ownership.MANAGED_BY: ownership.SUITE}
+    labels = {owned.MANAGED_BY: owned.SUITE}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespaces.SHARED, "labels": labels}}
     assert cluster.create("namespaces", space).status in (201, 409)
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name or view.name_of(run_id), "labels": {**ownership.labels(run_id), **view.COMPONENT}},
-        "data": {f"{experiment}{view.LINES}": b"".join(map(encode, lines)).decode()},
+        "metadata": {"name": name or config_maps.config_map_name(run_id), "labels": {**owned.labels(run_id), **config_maps.COMPONENT}},
+        "data": {f"{experiment}{config_maps.LINES}": b"".join(map(encode, lines)).decode()},
     }
     answer = cluster.create("configmaps", body, namespace=namespaces.SHARED)
     assert answer.ok, answer.message
 
 
 def lines_of(cluster: Cluster, run_id: str = RUN) -> str:
-    return str(fetch(cluster, "configmaps", view.name_of(run_id), namespaces.SHARED)["data"][f"A1{view.LINES}"])
+    return str(fetch(cluster, "configmaps", config_maps.config_map_name(run_id), namespaces.SHARED)["data"][f"A1{config_maps.LINES}"])
 
 
 def product(cluster: Cluster) -> str:
@@ -86,7 +88,7 @@ def stripped(cluster: Cluster, folder: Path, run_id: str = RUN) -> Any:
     return book
 
 
-def is_told(done: Recovery, *words: str) -> None:
+def is_told(done: RecoveryResult, *words: str) -> None:
     line = next(line for line in done.forged if "was made by somebody else" not in line)
     assert line.startswith(authentic.ATTACK), line
     for word in words:
@@ -133,7 +135,7 @@ def test_a_ledger_that_a_tenant_wrote_is_told_and_not_carried_out(
 
 def test_a_forged_ledger_holds_nobody_up(cluster: Cluster) -> None:
     plant(cluster, forged_line("node.labels", {}))
-    lease = ChaosLease(cluster, ANOTHER, lambda reason: None)
+    lease = LeaseKeeper(cluster, ANOTHER, lambda reason: None)
     lease.acquire()
     lease.abandon()
     assert lease.forged == status(cluster).forged != ()
@@ -141,8 +143,8 @@ def test_a_forged_ledger_holds_nobody_up(cluster: Cluster) -> None:
 
 def test_garbage_holds_nobody_up(cluster: Cluster) -> None:
     plant(cluster)
-    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": "[" * 9000}}, namespaces.SHARED).ok
-    lease = ChaosLease(cluster, ANOTHER, lambda reason: None)
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": "[" * 9000}}, namespaces.SHARED).ok
+    lease = LeaseKeeper(cluster, ANOTHER, lambda reason: None)
     lease.acquire()
     lease.abandon()
     assert lease.forged
@@ -156,7 +158,7 @@ def test_garbage_holds_nobody_up(cluster: Cluster) -> None:
 )
 def test_numbers_without_bound_hold_nobody_up(cluster: Cluster, closed: str) -> None:
     plant(cluster)
-    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.verified": closed}}, namespaces.SHARED).ok
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.verified": closed}}, namespaces.SHARED).ok
     before = time.monotonic()
     told = status(cluster).forged
     assert time.monotonic() - before < 5
@@ -217,7 +219,7 @@ def test_two_entries_of_one_number_are_no_ledger(cluster: Cluster) -> None:
     ],
 )
 def test_a_lease_may_say_anything(spec: dict[str, Any]) -> None:
-    found = look({"metadata": {"name": "a", "uid": "u", "annotations": {HALT: "TRUE"}}, "spec": spec})
+    found = parse_lease({"metadata": {"name": "a", "uid": "u", "annotations": {HALT: "TRUE"}}, "spec": spec})
     assert (found.seconds, found.age(), found.holder) == (15, None, None)
     assert found.halted == "somebody"
 
@@ -226,9 +228,9 @@ def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_pa
     """A true ledger, copied under another run's name and label: its entries are still of the run that wrote them."""
     stripped(cluster, tmp_path)
     text = lines_of(cluster)
-    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     plant(cluster, run_id=ANOTHER)
-    assert cluster.patch("configmaps", view.name_of(ANOTHER), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
+    assert cluster.patch("configmaps", config_maps.config_map_name(ANOTHER), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=5)
     is_told(done, f"holds an entry of A1 of run {RUN}")
     assert product(cluster) == "None"
@@ -238,7 +240,7 @@ def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_pa
 def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_path: Path) -> None:
     stripped(cluster, tmp_path)
     text = lines_of(cluster)
-    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     plant(cluster, name="innocent")
     assert cluster.patch("configmaps", "innocent", {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=5)
@@ -249,7 +251,7 @@ def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_pat
 def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Cluster, tmp_path: Path) -> None:
     stripped(cluster, tmp_path)
     edited = lines_of(cluster).replace('"H100"', '"B200"')
-    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": edited}}, namespaces.SHARED).ok
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": edited}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=5)
     is_told(done, f"entry {RUN}/A1/1")
     assert product(cluster) == "None"
@@ -264,7 +266,9 @@ def test_an_entry_beside_true_ones_is_told_and_they_are_put_back(cluster: Cluste
     entry = forged_line("host.command", PRIVILEGED).entry
     assert entry is not None
     more = encode(Line(seq=2, state=State.ARMED, at=now(), entry=msgspec.structs.replace(entry, seq=2))).decode()
-    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": lines_of(cluster) + more}}, namespaces.SHARED).ok
+    assert cluster.patch(
+        "configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": lines_of(cluster) + more}}, namespaces.SHARED
+    ).ok
     done = recover(cluster, seconds=5)
     is_told(done, f"entry {RUN}/A1/2 (host.command)")
     assert done.restored == 1
@@ -281,12 +285,12 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
         assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}}).ok
         book.mark(1, State.VERIFIED)
         assert book.flush(soon())
-        assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+        assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     else:
         assert recover(cluster, seconds=5).clean
     assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok  # its administrator's will by now
     plant(cluster)
-    assert cluster.patch("configmaps", view.name_of(RUN), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
     done = recover(cluster, seconds=5)
     is_told(done, f"entry {RUN}/A1/1 (node.labels)")
     assert product(cluster) == "None"
@@ -321,13 +325,13 @@ def terms() -> Terms:
 @pytest.mark.parametrize(
     ("experiment", "undo", "args", "why"),
     [
-        ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is no undo of experiment A1"),
+        ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is not an undo of experiment A1"),
         ("N2", "host.command", PRIVILEGED, "no undo is called 'host.command'"),
         ("N2", "host.kubelet", {**NODE, "pending": UNIT, "image": "evil:1"}, "unknown field `image`"),
         ("N2", "host.kubelet", {**NODE, "pending": f"{UNIT}; reboot"}, "no unit of a run"),
         ("N2", "host.kubelet", {**NODE, "pending": "../../etc/systemd/system/sshd"}, "no unit of a run"),
         ("N2", "host.kubelet", {**NODE, "pending": UNIT.replace(RUN, ANOTHER)}, "which is not its run's"),
-        ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "no name of an object"),
+        ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "not a name of an object"),
         ("D18", "host.reset", {**NODE, "uuid": "GPU-1 -i GPU-2"}, "no UUID of a device"),
         ("D18", "host.persistence", {**NODE, "uuid": "$(reboot)"}, "no UUID of a device"),
         ("D1", "host.nvml-mock", {**NODE, "prior": '"mode": "ok"\nrm -rf /'}, "no state of the mock"),
@@ -348,7 +352,7 @@ def terms() -> Terms:
         ("W3", "object.absent", {"key": "namespaces", "name": "kube-system", "run_id": RUN}, "which is not its run's"),
         ("W3", "object.absent", {"key": "pods", "namespace": "team-a", "name": "train", "run_id": RUN}, "which is not its run's"),
         ("W3", "object.absent", {"key": "configmaps", "namespace": OWN, "name": "x", "run_id": RUN}, "it creates none"),
-        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "no name of an object"),
+        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "not a name of an"),
         ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
         ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
         ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
@@ -390,7 +394,7 @@ def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Clus
 def test_what_would_not_be_undone_is_not_done(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
     """The same bounds hold when a fault is made: an experiment finds out before, not whoever recovers it."""
     book = ledger(tmp_path, cluster, experiment="A9")
-    acting = Acting(cluster, plan(experiment="A9"), book, AbortFlag(tmp_path / "abort"), allowed=lambda: None, terms=terms)
+    acting = ActivityContext(cluster, plan(experiment="A9"), book, AbortFlag(tmp_path), allowed=lambda: None, terms=terms)
     args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {"kubernetes.io/hostname": "other"})
     with pytest.raises(ActivityFailed, match=r"would not be undone: A9 may not touch kubernetes\.io/hostname of a node"):
         with acting.fault("node.labels", args):
@@ -400,7 +404,7 @@ def test_what_would_not_be_undone_is_not_done(cluster: Cluster, tmp_path: Path, 
 
 def test_a_file_that_others_may_write_is_not_believed(cluster: Cluster, tmp_path: Path) -> None:
     book = stripped(cluster, tmp_path)
-    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     book.path.chmod(0o622)
     done = recover(cluster, tmp_path, seconds=5)
     assert (done.clean, done.restored) == (False, 0)

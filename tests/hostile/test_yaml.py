@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from conformance.adv import plugin_config
-from conformance.mig import parted
+from conformance.mig import mig_parted
 from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.yaml_text import load_objects
-from conformance.policy_file import PolicyError, read_policy_file
-from fixtures import limits, yaml_text
-from fixtures.cluster import Cluster
-from fixtures.evidence import Inconclusive
-from fixtures.snapshot_files import SnapshotError, load_files
-from fixtures.trouble import ClusterUnreachable
-from fixtures.yaml_text import NotYaml
+from conformance.policy.policy_file import PolicyError, read_policy_file
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.snapshot.files import SnapshotError, load_files
+from fixtures.text import limits, yaml_text
+from fixtures.text.yaml_text import NotYaml
+from fixtures.verdict.findings import Inconclusive
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + level)}: &{chr(98 + level)} [" + ",".join(f"*{chr(97 + level)}" for _ in range(9)) + "]\n" for level in range(8)
@@ -99,8 +99,8 @@ def test_every_reader_survives_it(tmp_path: Path, name: str) -> None:
         load_objects("kind: Node\n" + HOSTILE[name] if name in ("brackets", "laughs", "dashes") else "[" * 5_000)
     with pytest.raises(plugin_config.PluginConfigError):
         plugin_config.parse(HOSTILE[name])
-    with pytest.raises(parted.PartedError):
-        parted.parse(HOSTILE[name])
+    with pytest.raises(mig_parted.PartedError):
+        mig_parted.parse(HOSTILE[name])
 
 
 # -- snapshots -------------------------------------------------------------------------------------------

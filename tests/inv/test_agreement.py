@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.inv.agreement import check_agreement, rows
-from fixtures.evidence import Outcome
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Outcome
 from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_slice
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from conformance.inv.rights import Review, Right, ask_rights, check_rights, read_review, rights
-from conformance.needs import Needs
-from fixtures.cluster import Answer
-from fixtures.evidence import Outcome
-from fixtures.snapshot import Listing, Snapshot
-from fixtures.trouble import ApiTrouble
+from conformance.inv.rights import Review, Right, ask_rights, check_custom_kinds, check_rights, read_review, rights
+from conformance.requirement import Needs
+from fixtures.cluster.client import Answer
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.snapshot.custom_kinds import DEFINITIONS
+from fixtures.snapshot.state import Listing, Snapshot
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_snapshot
 
 
@@ -78,7 +80,7 @@ def test_writes_of_kinds_that_are_not_served_need_no_right_either() -> None:
         "watch events": ["OBS-06"],
     }
     kept = ["create pods", "create scheduling.volcano.sh/podgroups", "get pods/log", "watch events"]
-    discovered = {"pods": "v1", "scheduling.volcano.sh/podgroups": "v1beta1"}
+    discovered = {"pods": "v1", "events": "v1", "scheduling.volcano.sh/podgroups": "v1beta1"}
     snapshot = Snapshot([Listing(key="ray.io/rayclusters", served=False)], taken_at=0.0, versions=discovered)
     assert [str(right) for right in rights(Needs(reads={}, writes=writes), snapshot)] == sorted(kept)
 
@@ -112,3 +114,15 @@ def test_answers_that_are_none_do_not_allow() -> None:
     assert read_review(right, answer({"status": {"allowed": False, "evaluationError": "role gone"}})) == Review(
         right=right, allowed=False, reason="role gone"
     )
+
+
+def test_a_custom_kind_that_was_refused_is_said_and_harms_nothing() -> None:
+    listings = [
+        Listing[Any](key="kubeflow.org/tfjobs", kind="TFJob", trouble="Forbidden"),
+        Listing[Any](key="kubeflow.org/notebooks", kind="Notebook"),
+        Listing[Any](key="example.com/things", kind="Thing", trouble="InternalError"),
+    ]
+    needs = Needs(reads={DEFINITIONS: ["REQ-02", "PSA-05"]}, writes={})
+    [finding] = check_custom_kinds(Snapshot(listings, taken_at=0.0), needs)
+    assert (finding.outcome, finding.subject.name) == (Outcome.NOT_JUDGED, "list kubeflow.org/tfjobs")
+    assert "may not list tfjobs.kubeflow.org, so REQ-02, PSA-05 do not judge" in finding.message

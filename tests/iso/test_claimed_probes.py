@@ -8,22 +8,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.fence.device_probe import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
-from conformance.policy import Policy
+from conformance.policy.model import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
-from conformance.published import CLASSES, SLICES
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.quantity_probe import counted_resource
 from conformance.req.quota_probe import ask_quota, judge_quota
-from conformance.scope import Scope
-from fixtures.cluster import Cluster
-from fixtures.collect import collect
-from fixtures.evidence import Finding, Outcome
-from fixtures.ownership import RUN_LABEL
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Cluster
+from fixtures.ownership.owned import RUN_LABEL
 from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.snapshot.collect import collect
+from fixtures.verdict.findings import Finding, Outcome
 
 PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 20.0}}
 RUN = "claims"

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.iso.asking import Ran
-from conformance.iso.judging import judge_blind, judge_disjoint, judge_holder
-from conformance.iso.sight import read_sight
+from conformance.iso.judging import judge_disjoint, judge_holder, judge_unasked
 from conformance.outputs.unreadable import Unreadable
-from fixtures.evidence import Outcome, Subject
+from conformance.probes.running import ProbeResult
+from conformance.probes.visible_devices import read_visible_devices
+from fixtures.verdict.findings import Outcome, Subject
 
 GPU = "nvidia.com/gpu"
 BLIND = "sh: nvidia-smi: not found\nexit=127"
@@ -28,30 +28,32 @@ def output(smi: str, dev: str = "null\nzero", uid: str = "1000") -> str:
     return f"## uid\n{uid}\n## smi\n{smi}\n## dev\n{dev}\n## end\n"
 
 
-def ran(smi: str = BLIND, *, dev: str = "null\nzero", name: str = "iso-0", sibling: str = "", trouble: str = "") -> Ran:
-    return Ran(subject=Subject("Pod", name, "ns"), node="gpu-0", logs={"probe": output(smi, dev), "sibling": sibling}, trouble=trouble)
+def ran(smi: str = BLIND, *, dev: str = "null\nzero", name: str = "iso-0", sibling: str = "", trouble: str = "") -> ProbeResult:
+    return ProbeResult(
+        subject=Subject("Pod", name, "ns"), node="gpu-0", logs={"probe": output(smi, dev), "sibling": sibling}, trouble=trouble
+    )
 
 
 # -- what a container printed --
 
 
 def test_a_listing_is_read_with_its_device_files() -> None:
-    sight = read_sight(output(listing(1, 2), "full\nnvidia-uvm\nnvidia0\nnvidia1\nnvidiactl\nnvme0n1\nshm"))
+    sight = read_visible_devices(output(listing(1, 2), "full\nnvidia-uvm\nnvidia0\nnvidia1\nnvidiactl\nnvme0n1\nshm"))
     assert sight.uuids == (uuid(1), uuid(2))
     assert sight.device_files == ("nvidia-uvm", "nvidia0", "nvidia1", "nvidiactl")
-    assert not sight.blind
+    assert not sight.sees_nothing
 
 
 @pytest.mark.parametrize("smi", [BLIND, "No devices found.\nexit=6", "", "exit=127"])
 def test_a_container_without_devices_is_blind(smi: str) -> None:
-    sight = read_sight(output(smi))
-    assert sight.blind
+    sight = read_visible_devices(output(smi))
+    assert sight.sees_nothing
     assert "no device" in sight.text
 
 
 def test_mig_devices_are_counted_in_place_of_their_gpu() -> None:
     text = listing(1) + "\n  MIG 1g.10gb     Device  0: (UUID: MIG-11111111-2222-3333-4444-555555555555)"
-    assert read_sight(output(text)).uuids == ("MIG-11111111-2222-3333-4444-555555555555",)
+    assert read_visible_devices(output(text)).uuids == ("MIG-11111111-2222-3333-4444-555555555555",)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +61,13 @@ def test_mig_devices_are_counted_in_place_of_their_gpu() -> None:
 )
 def test_an_output_that_is_cut_or_doubled_is_not_read(text: str) -> None:
     with pytest.raises(Unreadable):
-        read_sight(text)
+        read_visible_devices(text)
 
 
 @given(st.text(max_size=400))
 def test_wild_output_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(Unreadable):
-        assert read_sight(f"## uid\n{text}\n## smi\n{text}\n## dev\n{text}\n## end").text
+        assert read_visible_devices(f"## uid\n{text}\n## smi\n{text}\n## dev\n{text}\n## end").text
 
 
 # -- ISO-01 --
@@ -90,13 +92,13 @@ def test_a_listing_that_fails_is_undecided() -> None:
 
 def test_a_blind_sibling_conforms_and_a_seeing_one_does_not() -> None:
     subject = Subject("container", "iso-0/sibling", "ns")
-    assert judge_blind(ran(sibling=output(BLIND)), "sibling", subject, "how").outcome is Outcome.OK
-    assert judge_blind(ran(sibling=output(listing(1))), "sibling", subject, "how").outcome is Outcome.BAD
-    assert judge_blind(ran(sibling=""), "sibling", subject, "how").outcome is Outcome.UNDECIDED
+    assert judge_unasked(ran(sibling=output(BLIND)), "sibling", subject, "how").outcome is Outcome.OK
+    assert judge_unasked(ran(sibling=output(listing(1))), "sibling", subject, "how").outcome is Outcome.BAD
+    assert judge_unasked(ran(sibling=""), "sibling", subject, "how").outcome is Outcome.UNDECIDED
 
 
 def test_a_device_file_alone_is_seeing() -> None:
-    finding = judge_blind(ran(dev="null\nnvidia3"), "probe", Subject("Pod", "p"), "with the variable")
+    finding = judge_unasked(ran(dev="null\nnvidia3"), "probe", Subject("Pod", "p"), "with the variable")
     assert finding.outcome is Outcome.BAD
     assert "/dev/nvidia3" in finding.message
 
@@ -128,4 +130,4 @@ def test_a_pod_alone_or_without_device_is_undecided() -> None:
 @pytest.mark.parametrize("dev", ["", "ls: cannot open directory '/dev': Permission denied", "shm"])
 def test_a_listing_of_dev_that_is_none_shows_no_absence(dev: str) -> None:
     with pytest.raises(Unreadable, match="/dev/null"):
-        read_sight(output("", dev))
+        read_visible_devices(output("", dev))

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.iso.asking import Ran
-from conformance.mig.pending import Waited, judge_pending
+from conformance.mig.mig_nodes import mig_nodes
 from conformance.mig.probes import Slot, chosen, judge_slices, listing_of, not_offered
-from conformance.mig.slices import mig_nodes
-from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
+from conformance.probes.pending import PendingPod, judge_pending
+from conformance.probes.running import ProbeResult
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.adv.built import scope_of
 from tests.builders import a_node, a_pod, a_scope
 from tests.mig.test_slices import mixed, single
@@ -20,8 +20,8 @@ def smi(*profiles: str, first: int = 0) -> str:
     return "\n".join(["## uid", "1000", "## smi", *lines, "## dev", "null", "## end"])
 
 
-def ran(text: str = "", trouble: str = "") -> Ran:
-    return Ran(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
+def ran(text: str = "", trouble: str = "") -> ProbeResult:
+    return ProbeResult(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
 
 
 def judged(*texts: str, shared: bool = False) -> list[Outcome]:
@@ -68,15 +68,15 @@ def test_the_absent_profile_is_offered_nowhere() -> None:
 def test_pending_is_believed_only_for_the_right_reason_and_with_a_control() -> None:
     subject = Subject("Pod", "extra", "ns")
     message = "0/3 nodes are available: 1 Insufficient nvidia.com/mig-7g.80gb."
-    pending = Waited(subject=subject, seconds=30, reason="Unschedulable", message=message)
+    pending = PendingPod(subject=subject, seconds=30, reason="Unschedulable", message=message)
     resource = "nvidia.com/mig-7g.80gb"
     assert judge_pending(pending, resource, "nobody offers it", "").outcome is Outcome.OK
     assert judge_pending(pending, resource, "nobody offers it", "no pod ran").outcome is Outcome.UNDECIDED
     assert judge_pending(pending, "nvidia.com/gpu.shared", "nobody offers it", "").outcome is Outcome.UNDECIDED
-    assert judge_pending(Waited(subject=subject, seconds=30), resource, "", "").outcome is Outcome.UNDECIDED
-    assert judge_pending(Waited(subject=subject, seconds=1, gone=True), resource, "", "").outcome is Outcome.UNDECIDED
-    bound = Waited(subject=subject, seconds=1, node="gpu-0")
+    assert judge_pending(PendingPod(subject=subject, seconds=30), resource, "", "").outcome is Outcome.UNDECIDED
+    assert judge_pending(PendingPod(subject=subject, seconds=1, gone=True), resource, "", "").outcome is Outcome.UNDECIDED
+    bound = PendingPod(subject=subject, seconds=1, node="gpu-0")
     assert judge_pending(bound, resource, "nobody offers it", "").outcome is Outcome.BAD
     assert judge_pending(bound, resource, "nobody offers it", "no pod ran").outcome is Outcome.BAD
-    refused = Waited(subject=subject, seconds=1, phase="Failed")
+    refused = PendingPod(subject=subject, seconds=1, phase="Failed")
     assert judge_pending(refused, resource, "nobody offers it", "").outcome is Outcome.BAD

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.mig.applied import check_applied
+from conformance.mig.applied_layout import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
-from conformance.mig.parted import PartedError, parse, requested
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Outcome
-from fixtures.models import ConfigMap, Meta, Node
+from conformance.mig.mig_parted import PartedError, parse, requested
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import ConfigMap, Meta, Node
+from fixtures.verdict.findings import Finding, Outcome
 from tests.adv.built import outcomes, verdict
 from tests.builders import a_node, a_policy, a_scope
 

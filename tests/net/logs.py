@@ -1,10 +1,13 @@
-"""NCCL logs of two-node runs as tests need them: rings over all ranks, one network channel per local device (grammar: facts 5.4)."""
+"""NCCL logs of two-node runs as tests need them: rings over all ranks, one network channel per local device.
+
+Facts: docs/facts/nccl.md#nccl-log-lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.net.run import FabricRun, RankPod
+from conformance.net.two_node_run import FabricRun, RankPod
 
 Via = Callable[[int, int, str], str]
 """What a channel between nodes goes via: from source rank, target rank and direction; empty leaves the line out."""

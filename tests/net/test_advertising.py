@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from conformance.net.advertising import check_advertised, check_attachments, fabric_nodes, fabric_resources, offering_nodes
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Outcome
-from fixtures.models import Json, Node
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_daemonset, a_node, a_policy, a_scope
 
 NFD = "feature.node.kubernetes.io/pci-15b3.present"
@@ -82,7 +82,7 @@ def test_machines_of_another_kind_may_offer_another_entry_of_the_configuration()
 def test_without_a_policy_machines_of_one_kind_are_compared_and_none_passes() -> None:
     found = judged(an_rdma_node("gpu-0", a="8"), an_rdma_node("gpu-1"))
     assert found["gpu-0"].outcome is Outcome.NOT_JUDGED
-    assert "no configuration of a NicClusterPolicy" in found["gpu-0"].message
+    assert "no NicClusterPolicy says" in found["gpu-0"].message
     assert found["gpu-1"].outcome is Outcome.BAD
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from conformance.net.judging import judge_bandwidth
-from conformance.net.run import FabricRun
-from fixtures.evidence import Finding, Inconclusive, Outcome
+from conformance.net.two_node_run import FabricRun
 from fixtures.probes import allreduce
+from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.net.logs import a_run
 
 GIB = 1 << 30

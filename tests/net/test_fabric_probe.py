@@ -8,14 +8,14 @@ import pytest
 from conformance.net import fabric_probe
 from conformance.net.fabric_probe import COMMAND, SharedRuns, objects, pods
 from conformance.net.judging import of_each
-from conformance.net.places import Plan, make_plan
-from conformance.net.run import FabricRun
-from conformance.policy import Network
-from conformance.scope import Scope
-from fixtures.evidence import Finding, Inconclusive, NotApplicable, Outcome, ok
-from fixtures.models import Json, Pod
-from fixtures.podsecurity import Level, evaluate
+from conformance.net.two_node_run import FabricRun
+from conformance.net.two_nodes import Plan, make_plan
+from conformance.policy.model import Network
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.podsecurity import Level, evaluate
 from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, ok
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import run_of
 
@@ -275,13 +275,13 @@ def test_a_kind_of_machine_that_is_taken_is_told_beside_the_run_of_the_other(mon
     run, reason = SharedRuns().get(scope, None)  # type: ignore[arg-type]
     assert isinstance(reason, Inconclusive)
     assert "B-1 (0 free)" in reason.message
-    found = list(of_each([run, reason], lambda one, first: iter([ok(one.subject, str(first))])))
+    found = list(of_each([run, reason], lambda one, first: iter([ok(one.subject, observed=str(first))])))
     assert [finding.outcome for finding in found] == [Outcome.UNDECIDED, Outcome.OK]
 
 
 def test_further_runs_name_their_nodes_and_their_trouble_is_theirs() -> None:
     def judge(run: FabricRun, first: bool) -> Iterator[Finding]:
-        yield ok(run.subject, str(first))
+        yield ok(run.subject, observed=str(first))
         if not first:
             raise Inconclusive("CommandNotFound", "no torchrun")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.net.jobs import check_jobs
-from fixtures.evidence import Finding, NotApplicable, Outcome
-from fixtures.models import Json, Pod
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_node, a_pod, a_scope, a_workload
 
 RDMA = "rdma/a"
@@ -75,3 +75,12 @@ def test_zero_units_are_no_request() -> None:
 def test_without_rdma_nodes_it_does_not_apply() -> None:
     with pytest.raises(NotApplicable):
         judged(a_member(0, BARE, "gpu-0"), a_member(1, BARE, "gpu-1"), nodes=[a_node("gpu-0"), a_node("gpu-1")])
+
+
+def test_pods_that_have_ended_or_are_being_deleted_ask_for_nothing_any_more() -> None:
+    small = {"nvidia.com/gpu": "4"}
+    failed = [a_member(index, small, "gpu-0", phase="Failed") for index in range(2, 9)]
+    assert judged(a_member(0, small, "gpu-0"), a_member(1, small, "gpu-0"), *failed) == []
+    leaving = a_member(9, small, "gpu-1")
+    leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+    assert judged(a_member(0, small, "gpu-0"), a_member(1, small, "gpu-0"), leaving) == []

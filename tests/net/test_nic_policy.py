@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.net.nic_policy import check_nic_cluster_policy, promises, the_policy
-from fixtures.evidence import Inconclusive, Outcome
-from fixtures.kinds import KINDS
-from fixtures.models import Json
-from fixtures.snapshot import Listing, Snapshot
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Json
+from fixtures.snapshot.state import Listing, Object, Snapshot
+from fixtures.verdict.findings import Inconclusive, Outcome
 from tests.builders import a_scope
 
 
@@ -87,9 +87,9 @@ def test_an_entry_without_a_name_is_trouble_and_the_others_count() -> None:
 
 
 def test_the_policy_of_a_cluster_without_the_operator_is_none() -> None:
-    listings = [Listing(key=key, served=not key.startswith("mellanox")) for key in KINDS]
-    from conformance.policy import Policy
-    from conformance.scope import Scope
+    listings: list[Listing[Object]] = [Listing(key=key, served=not key.startswith("mellanox")) for key in KINDS]
+    from conformance.policy.model import Policy
+    from conformance.scope.scope import Scope
 
     assert the_policy(Scope(Snapshot(listings, taken_at=0.0), Policy())) is None
 

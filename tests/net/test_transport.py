@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.net.judging import judge_transport
-from conformance.net.run import FabricRun
-from fixtures.evidence import Finding, Inconclusive, Outcome
+from conformance.net.two_node_run import FabricRun
+from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.net.logs import a_run, gdr, nccl_log, run_of
 
 ACCEPTED = ("GDR_ENGAGED",)
@@ -154,3 +154,43 @@ def test_the_order_of_ranks_follows_the_hosts_in_the_log() -> None:
 def test_shuffled_and_cut_logs_end_in_findings(lines: list[str]) -> None:
     with contextlib.suppress(Inconclusive):
         assert judged(a_run("\n".join(lines), nccl_log(1)))
+
+
+@pytest.mark.parametrize("strange", ["NET/IB/0/GDRDMA/HOSTMEM", "WARP/0/GDRDMA"])
+def test_a_transport_that_is_not_understood_does_not_conform(strange: str) -> None:
+    findings = judged(
+        run_of(lambda source, target, direction: strange if source == 3 else gdr(source, target, direction)),
+        *("GDR_ENGAGED", "RDMA_WITHOUT_GDR", "PARTIAL_GDR"),
+    )
+    assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.OK, "3 -> 0": Outcome.BAD}
+    assert "not understood" in bad_messages(findings)
+
+
+def test_channels_to_switches_that_reduce_belong_to_their_rank() -> None:
+    line = "net-fabric-0:10:10 [0] NCCL INFO CollNet 00/0 : {} [send] via COLLNET/SHARP/0{}"
+    direct = judged(run_of(extra=line.format(0, "/GDRDMA")))
+    assert outcomes(direct, "rank") == {"0 -> switches": Outcome.OK}
+    assert "not asked for" not in " ".join(finding.message for finding in direct)
+    copied = judged(run_of(extra=line.format(0, "")))
+    assert outcomes(copied, "rank") == {"0 -> switches": Outcome.BAD}
+
+
+def test_a_run_that_failed_before_its_first_channel_does_not_conform() -> None:
+    warning = "\nnet-fabric-0:10:10 [0] init.cc:9 NCCL WARN Multiple Ranks are using the same GPU/Partition. Set X=1\n"
+    logs = [nccl_log(node, via=lambda *_: "") + warning for node in range(2)]
+    findings = judged(a_run(*logs))
+    assert list(outcomes(findings, "NCCL run").values()) == [Outcome.BAD]
+    assert "Multiple Ranks" in bad_messages(findings)
+
+
+def test_a_warning_of_an_error_that_nobody_knows_is_undecided() -> None:
+    findings = judged(run_of(extra="net-fabric-0:10:10 [0] x.cc:9 NCCL WARN The new thing failed with error 7"))
+    assert list(outcomes(findings, "NCCL run").values()) == [Outcome.UNDECIDED]
+    assert set(outcomes(findings, "rank pair").values()) == {Outcome.OK}
+
+
+def test_an_nvlink_domain_over_both_nodes_conforms_where_it_is_accepted() -> None:
+    logs = [nccl_log(node, via=lambda _s, _t, direction: "P2P/MNNVL" if direction == "send" else "") for node in range(2)]
+    domain = [log.replace("nNodes 2", "nNodes 1").replace("MNNVL 0", "MNNVL 1").replace("network IB", "network Socket") for log in logs]
+    assert bad_messages(judged(a_run(*domain), "MNNVL")) == ""
+    assert "MNNVL" in bad_messages(judged(a_run(*domain)))

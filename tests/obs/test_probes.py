@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages
-from fixtures.evidence import Outcome, Subject
+from fixtures.verdict.findings import Outcome, Subject
 
 GPU = "nvidia.com/gpu"
 TEXT = "0/5 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 3 Insufficient nvidia.com/gpu. no new claims"

@@ -147,6 +147,16 @@ def test_kernel_log() -> None:
             False,
         ),
         ("NVRM: Xid (PCI:0000:ca:00): 777, what", 777, XidClass.UNKNOWN, False),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=7, name=python, Ch 00000008", 43, XidClass.INFO, False),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 95, pid=7, Uncontained", 95, XidClass.FATAL, False),
+        ("kernel: NVRM: GPU 0000:9b:00.0: GPU has fallen off the bus.", 79, XidClass.FATAL, False),
+        (
+            "NVRM: The NVIDIA GPU 0000:5d:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus",
+            79,
+            XidClass.FATAL,
+            False,
+        ),
+        ("NVRM: Xid of the next driver: eleven", 0, XidClass.UNKNOWN, False),
     ],
 )
 def test_kernel_lines(line: str, code: int, klass: XidClass, sxid: bool) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.cli.inspect import inspect
-from tests.samples import sample
+from conformance.cli.inspect import KINDS, inspect
+from conformance.outputs.unreadable import Unreadable
+from tests.samples import sample, sample_index
 
 VERDICTS = [
     ("nccl-log", "nccl-log-1", "good", "GDR_ENGAGED"),
@@ -57,7 +58,12 @@ VERDICTS = [
     ("mig-manager-log", "mig-manager-log-1", "good", "SUCCESS"),
     ("vectoradd", "cuda-vectoradd-1", "good", "TEST_PASSED"),
     ("vectoradd", "dra-test-output-1", "good", "TEST_PASSED"),
+    ("pods", "operator-pods-1", "good", "ALL_WELL"),
+    ("api-refusal", "pod-invalid-1", "good", "REFUSED"),
+    ("nvidia-smi", "openshift-gpu-sharing-1", "good", "LISTED"),
 ]
+WEAK = ["kueue-gang-kops-1", "gang-viettel-1", "gang-upcloud-1", "gpu-isolation-oke-1"]
+"""Evidence that waits for completion only, or takes a missing command for isolation: it must count as proof of nothing."""
 
 
 @pytest.mark.parametrize(("kind", "name", "verdict", "code"), VERDICTS, ids=[row[1] for row in VERDICTS])
@@ -65,6 +71,49 @@ def test_index_verdict(kind: str, name: str, verdict: str, code: str) -> None:
     result = inspect(kind, sample(name))
     assert (result.kind, result.verdict, result.reason_code) == (kind, verdict, code)
     assert result.message
+
+
+def test_every_sample_of_the_index_has_a_verdict_here() -> None:
+    rows = [row.split("|") for row in sample_index().splitlines() if row.startswith("| ")]
+    listed = {name for row in rows if row[1].strip() != "file" for name in _names(row[1])}
+    assert listed == {name for _, name, _, _ in VERDICTS} | set(WEAK)
+
+
+def _names(entry: str) -> list[str]:
+    """``nccl-tests-2/-3/-4`` stands for three files."""
+    first, *others = entry.replace(" ", "").split("/")
+    stem = first.rpartition("-")[0]
+    return [first, *(f"{stem}{other}" for other in others)]
+
+
+@pytest.mark.parametrize("name", WEAK)
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"pods"}))
+def test_weak_evidence_proves_nothing_of_any_kind(kind: str, name: str) -> None:
+    try:
+        result = inspect(kind, sample(name))
+    except Unreadable:
+        return
+    assert result.verdict == "undecidable"
+
+
+def test_what_the_evidence_of_sharing_shows() -> None:
+    facts = inspect("nvidia-smi", sample("openshift-gpu-sharing-1")).facts
+    assert (facts["gpus"], facts["listings"]) == (2, 4)
+
+
+def test_fields_that_the_api_server_refused() -> None:
+    causes = inspect("api-refusal", sample("pod-invalid-1")).facts["causes"]
+    assert isinstance(causes, list)
+    assert [cause["field"] for cause in causes] == [
+        "spec.containers[0].resources.limits[nvidia.com/gpu]",
+        "spec.containers[0].resources.requests[nvidia.com/gpu]",
+    ]
+    assert all(cause["what"] == "Invalid value" and "must be an integer" in cause["detail"] for cause in causes)
+
+
+def test_states_of_the_operators_pods() -> None:
+    facts = inspect("pods", sample("operator-pods-1")).facts
+    assert facts["states"] == {"Completed": 1, "Running": 11}
 
 
 @pytest.mark.parametrize(

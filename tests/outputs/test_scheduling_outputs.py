@@ -180,12 +180,46 @@ DEVICE = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "gpu.nvidia
         ({"devices": [DEVICE], "pool": {"name": "n"}}, "undecidable", "INCOMPLETE_TEXT"),
         ({"devices": [DEVICE], "pool": {"name": "n", "generation": 1, "resourceSliceCount": 4}}, "bad", "INCOMPLETE_POOL"),
         ({"devices": None}, "undecidable", "INCOMPLETE_TEXT"),
+        ({"devices": []}, "bad", "NO_DEVICES"),
+        ({"devices": [DEVICE | {"taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}]}]}, "bad", "TAINTED"),
+        ({"devices": [{"name": "g", "basic": {"taints": [{"key": "gpu-lost", "effect": "NoSchedule"}]}}]}, "bad", "TAINTED"),
+        ({"devices": [DEVICE | {"taints": [{"key": "note", "value": "warm", "effect": "None"}]}]}, "good", "COMPLETE"),
+        ({"devices": [DEVICE | {"taints": [{"key": "note", "effect": "NoReschedule"}]}]}, "undecidable", "TAINTED"),
+        ({"devices": [DEVICE | {"taints": [{"key": "note"}]}]}, "undecidable", "TAINTED"),
+        ({"devices": [DEVICE | {"attributes": {"x.y/healthy": {"bool": False}}}]}, "bad", "TAINTED"),
         ({"devices": "wild", "pool": 7, "driver": []}, "undecidable", "INCOMPLETE_TEXT"),
     ],
 )
 def test_slice_verdicts(spec: dict[str, object], verdict: str, code: str) -> None:
     result = inspect("resourceslice", json.dumps(slice_object(**spec)))
     assert (result.verdict, result.reason_code) == (verdict, code)
+
+
+def test_an_object_of_the_api_without_devices_has_none() -> None:
+    item = slice_object()
+    spec = item["spec"]
+    assert isinstance(spec, dict)
+    del spec["devices"]
+    assert inspect("resourceslice", json.dumps(item)).reason_code == "INCOMPLETE_TEXT"
+    item["metadata"] = {"name": "s", "uid": "1", "resourceVersion": "7"}
+    result = inspect("resourceslice", json.dumps(item))
+    assert (result.verdict, result.reason_code) == ("bad", "NO_DEVICES")
+    counters = item | {"spec": spec | {"sharedCounters": [{"name": "a"}], "pool": {"name": "n", "generation": 1, "resourceSliceCount": 2}}}
+    devices = slice_object(devices=[DEVICE], pool={"name": "n", "generation": 1, "resourceSliceCount": 2})
+    both = json.dumps({"kind": "List", "items": [counters, devices]})
+    assert inspect("resourceslice", both).verdict == "good", "a slice of counters has no device, its pool has"
+
+
+def test_one_tainted_device_among_many_nodes() -> None:
+    items = [slice_object(pool={"name": f"n{node}", "generation": 1, "resourceSliceCount": 1}, devices=[DEVICE]) for node in range(4)]
+    assert inspect("resourceslice", json.dumps({"kind": "List", "items": items})).verdict == "good"
+    items[2] = slice_object(
+        pool={"name": "n2", "generation": 1, "resourceSliceCount": 1},
+        devices=[DEVICE | {"taints": [{"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}]}],
+    )
+    result = inspect("resourceslice", json.dumps({"kind": "List", "items": items}))
+    assert (result.verdict, result.facts["taintedDevices"]) == ("bad", 1)
+    assert "pool n2: device gpu-0 has gpu.nvidia.com/unhealthy:NoSchedule" in result.message
 
 
 def test_pod_group_by_newest_condition() -> None:
@@ -220,6 +254,15 @@ def test_pod_group_states(status: dict[str, object], state: GangState, verdict: 
     item = {"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 4}, "status": status}
     assert volcano.group_of(item).state is state
     assert inspect("podgroup", json.dumps(item)).verdict == verdict
+
+
+def test_a_pod_group_of_another_scheduler_is_not_judged_by_volcanos_phases() -> None:
+    for api in ("scheduling.x-k8s.io/v1alpha1", "scheduling.run.ai/v2alpha2", "scheduling.k8s.io/v1beta1"):
+        item = {"apiVersion": api, "kind": "PodGroup", "metadata": {"name": "g"}, "status": {"phase": "Scheduling"}}
+        result = inspect("podgroup", json.dumps(item))
+        assert (result.verdict, result.reason_code) == ("undecidable", "OTHER_SCHEDULER")
+    volcano_group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "status": {"phase": "Unknown"}}
+    assert inspect("podgroup", json.dumps(volcano_group)).verdict == "bad"
 
 
 def test_psa_rejection() -> None:

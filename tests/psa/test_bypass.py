@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.psa.bypass import check_bypass, exposed_by
-from fixtures.evidence import Finding, Outcome
-from fixtures.models import ConfigMap, Meta
-from tests.builders import a_container, a_pod, a_scope
+from fixtures.kubernetes.models import ConfigMap, Meta, PersistentVolume, PersistentVolumeClaim
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_scope, a_spec, a_workload
 
 
 def judged(pod: Any, **more: Any) -> Finding:
@@ -129,10 +130,9 @@ def test_a_variable_of_a_config_map_is_found() -> None:
             taking(ALL, {"configMapRef": {"name": "last"}}),
             [a_config("last", NVIDIA_VISIBLE_DEVICES="none"), a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")],
         ),
-        (taking({"secretRef": {"name": "gpu-env"}}), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")]),
         (taking({"configMapRef": None}, {"configMapRef": {"name": 7}}, {}), [a_config("gpu-env", NVIDIA_VISIBLE_DEVICES="all")]),
     ],
-    ids=["void", "another namespace", "no such one", "another prefix", "env wins", "the last wins", "secret", "no references"],
+    ids=["void", "another namespace", "no such one", "another prefix", "env wins", "the last wins", "no references"],
 )
 def test_what_a_container_takes_otherwise_is_no_bypass(pod: Any, configs: list[ConfigMap]) -> None:
     assert judged(pod, configmaps=configs).outcome is Outcome.OK
@@ -141,7 +141,6 @@ def test_what_a_container_takes_otherwise_is_no_bypass(pod: Any, configs: list[C
 def test_without_config_maps_a_pod_that_takes_one_is_not_judged() -> None:
     saved = {"offline": True, "runtimeclasses": []}
     assert judged(taking(ALL), **saved).outcome is Outcome.NOT_JUDGED
-    assert judged(taking({"secretRef": {"name": "s"}}), **saved).outcome is Outcome.OK
     assert judged(taking(ALL, securityContext={"privileged": True}), **saved).outcome is Outcome.BAD
 
 
@@ -172,3 +171,169 @@ def test_a_folder_above_a_guarded_path_opens_it(path: str, levels: int) -> None:
     for _ in range(levels):
         path = path.rpartition("/")[0] or "/"
     assert exposed_by(path)
+
+
+# -- templates
+
+
+def test_a_deployment_at_zero_replicas_is_judged_by_its_template() -> None:
+    volumes = [{"name": "gpu", "hostPath": {"path": "/dev/nvidia0"}}]
+    spec = {"replicas": 0, "template": {"spec": a_spec(volumes=volumes)}}
+    [finding] = check_bypass(a_scope(deployments=[a_workload("Deployment", "idle", spec)]))
+    assert finding.outcome is Outcome.BAD
+    assert (finding.subject.kind, finding.subject.name) == ("Deployment", "idle")
+    assert finding.source == "spec.template.spec"
+
+
+def test_annotations_of_a_template_are_judged_and_those_of_its_workload_are_not() -> None:
+    cdi = {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}
+    inside = a_workload("Deployment", "inside", {"template": {"metadata": cdi, "spec": a_spec()}})
+    outside = a_workload("Deployment", "outside", {"template": {"spec": a_spec()}})
+    outside["metadata"] |= cdi
+    found = {f.subject.name: f.outcome for f in check_bypass(a_scope(deployments=[inside, outside]))}
+    assert found == {"inside": Outcome.BAD, "outside": Outcome.OK}
+
+
+def test_a_kind_that_could_not_be_listed_is_undecided() -> None:
+    [finding] = check_bypass(a_scope(trouble={"batch/jobs": "Forbidden"}))
+    assert finding.outcome is Outcome.UNDECIDED
+
+
+# -- persistent volumes
+
+
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def a_volume(path: str, source: str = "hostPath", claim: tuple[str, str] = ("", "")) -> PersistentVolume:
+    reference = {"namespace": claim[0], "name": claim[1]} if claim[1] else None
+    spec = {source: {"path": path}, "claimRef": reference}
+    return msgspec.convert({"metadata": {"name": "pv-1"}, "spec": spec}, PersistentVolume)
+
+
+def a_claim(name: str = "data", namespace: str = "team-a", volume: str = "pv-1") -> PersistentVolumeClaim:
+    return msgspec.convert({"metadata": {"name": name, "namespace": namespace}, "spec": {"volumeName": volume}}, PersistentVolumeClaim)
+
+
+@pytest.mark.parametrize("source", ["hostPath", "local"])
+@pytest.mark.parametrize("claim", [("", ""), ("team-a", "data")], ids=["the claim names it", "it names the claim"])
+def test_a_path_of_the_host_behind_a_claim_is_found(source: str, claim: tuple[str, str]) -> None:
+    claims = [] if claim[1] else [a_claim()]
+    finding = judged(a_pod(volumes=[CLAIM]), persistentvolumes=[a_volume("/dev", source, claim)], persistentvolumeclaims=claims)
+    assert finding.outcome is Outcome.BAD
+    assert "mounts /dev of the host through PersistentVolume pv-1: all device files of the node" in finding.message
+
+
+def free(name: str, path: str, storage: str = "10Gi", **spec: Any) -> PersistentVolume:
+    whole = {"storageClassName": "manual", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": storage}, "hostPath": {"path": path}}
+    return msgspec.convert({"metadata": {"name": name, "labels": {"disk": "a"}}, "spec": {**whole, **spec}}, PersistentVolume)
+
+
+def wanting(**spec: Any) -> PersistentVolumeClaim:
+    whole = {"storageClassName": "manual", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, **spec}
+    return msgspec.convert({"metadata": {"name": "data", "namespace": "team-a"}, "spec": whole}, PersistentVolumeClaim)
+
+
+def test_a_claim_without_a_volume_is_followed_to_the_one_that_it_will_get() -> None:
+    finding = judged(a_pod(volumes=[CLAIM]), persistentvolumes=[free("pv-1", "/dev")], persistentvolumeclaims=[wanting()])
+    assert finding.outcome is Outcome.BAD
+    assert "PersistentVolume pv-1, which its claim will get: all device files" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("volumes", "claim"),
+    [
+        ([free("pv-1", "/dev", storageClassName="other")], wanting()),
+        ([free("pv-1", "/dev", storage="1Gi")], wanting()),
+        ([free("pv-1", "/dev", accessModes=["ReadOnlyMany"])], wanting()),
+        ([free("pv-1", "/dev", claimRef={"namespace": "team-b", "name": "data"})], wanting()),
+        ([free("pv-1", "/dev")], wanting(selector={"matchLabels": {"disk": "b"}})),
+        ([free("pv-1", "/dev"), free("pv-2", "/srv/data", storage="6Gi")], wanting()),
+        ([free("pv-1", "/dev", storage="lots")], wanting()),
+    ],
+    ids=["class", "too small", "access", "another's", "labels", "a smaller one fits", "no amount"],
+)
+def test_a_volume_that_a_claim_will_not_get_opens_nothing(volumes: list[PersistentVolume], claim: PersistentVolumeClaim) -> None:
+    assert judged(a_pod(volumes=[CLAIM]), persistentvolumes=volumes, persistentvolumeclaims=[claim]).outcome is Outcome.OK
+
+
+def test_where_no_accelerator_node_is_known_every_pod_may_meet_devices() -> None:
+    assert judged(taking(SECRET)).outcome is Outcome.UNDECIDED
+
+
+def test_a_claim_made_for_a_pod_s_own_volume_is_followed() -> None:
+    own = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
+    known = {"persistentvolumes": [a_volume("/")], "persistentvolumeclaims": [a_claim("train-0-scratch")]}
+    assert judged(a_pod(volumes=[own]), **known).outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"persistentvolumes": [a_volume("/opt/local-path-provisioner/pvc-1")], "persistentvolumeclaims": [a_claim()]},
+        {"persistentvolumes": [a_volume("/dev")], "persistentvolumeclaims": [a_claim(namespace="team-b")]},
+        {"persistentvolumes": [], "persistentvolumeclaims": [a_claim(volume="pv-gone")]},
+    ],
+    ids=["a harmless folder", "another tenant's", "volume gone"],
+)
+def test_other_claims_are_no_bypass(known: dict[str, Any]) -> None:
+    assert judged(a_pod(volumes=[CLAIM]), **known).outcome is Outcome.OK
+
+
+def test_volumes_that_were_not_read_leave_who_claims_one_undecided() -> None:
+    refused = {"trouble": {"persistentvolumes": "Forbidden"}}
+    assert judged(a_pod(volumes=[CLAIM]), **refused).outcome is Outcome.UNDECIDED
+    assert judged(a_pod(), **refused).outcome is Outcome.OK
+    assert judged(a_pod(volumes=[CLAIM]), offline=True, configmaps=[]).outcome is Outcome.NOT_JUDGED
+
+
+# -- secrets
+
+SECRET = {"secretRef": {"name": "settings"}}
+
+
+def placed(source: dict[str, Any], **pod: Any) -> Any:
+    return a_pod(containers=[a_container("c", envFrom=[source])], **pod)
+
+
+def test_all_keys_of_a_secret_leave_a_pod_undecided() -> None:
+    finding = judged(placed(SECRET, node="gpu-0"), nodes=[a_node()])
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "takes every key of Secret settings (envFrom), which is never read" in finding.message
+    assert judged(taking(SECRET, securityContext={"privileged": True})).outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    ("pod", "outcome"),
+    [
+        (placed(SECRET, node="cpu-0"), Outcome.OK),
+        (placed(SECRET), Outcome.OK),
+        (placed(SECRET, tolerations=["nvidia.com/gpu:NoSchedule"]), Outcome.UNDECIDED),
+        (placed(SECRET, tolerations=["nvidia.com/gpu:NoSchedule"], nodeSelector={"kubernetes.io/hostname": "cpu-0"}), Outcome.OK),
+        (placed(SECRET, node="gpu-0"), Outcome.UNDECIDED),
+        (placed({**SECRET, "prefix": "DB_"}, node="gpu-0"), Outcome.OK),
+        (placed({**SECRET, "prefix": "NVIDIA_"}, node="gpu-0"), Outcome.UNDECIDED),
+        (placed({"secretRef": None}, node="gpu-0"), Outcome.OK),
+    ],
+    ids=["on a CPU node", "cannot get there", "may get there", "selects another", "is there", "prefix", "its prefix", "no reference"],
+)
+def test_a_secret_matters_where_its_pod_may_meet_devices(pod: Any, outcome: Outcome) -> None:
+    assert judged(pod, nodes=[a_node(), a_cpu_node()]).outcome is outcome
+
+
+def test_a_pod_that_asks_for_a_device_may_be_given_the_toleration() -> None:
+    asking = a_container(devices=1, envFrom=[SECRET])
+    assert judged(a_pod(containers=[asking]), nodes=[a_node()]).outcome is Outcome.UNDECIDED
+
+
+def test_what_env_or_a_later_config_map_states_no_secret_changes() -> None:
+    names = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
+    void = a_config("gpu-env", **dict.fromkeys(names, "void"))
+
+    def outcome(*sources: Any, **more: Any) -> Outcome:
+        pod = a_pod(node="gpu-0", containers=[a_container("c", envFrom=list(sources), **more)])
+        return judged(pod, nodes=[a_node()], configmaps=[void]).outcome
+
+    assert outcome(SECRET, env=[{"name": name, "value": "void"} for name in names]) is Outcome.OK
+    assert outcome(SECRET, ALL) is Outcome.OK
+    assert outcome(ALL, SECRET) is Outcome.UNDECIDED

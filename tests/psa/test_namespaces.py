@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from conformance.psa.namespaces import check_enforcement
-from fixtures.evidence import Finding, Outcome
-from fixtures.models import Namespace
+from fixtures.kubernetes.models import Namespace
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_namespace, a_pod, a_policy, a_scope
 
 PREFIX = "pod-security.kubernetes.io/"
@@ -55,6 +55,63 @@ def test_an_exception_of_the_policy_lowers_the_level_of_its_tenant_only() -> Non
     namespaces = [labelled("team-rdma", enforce="baseline"), labelled("team-a", enforce="baseline")]
     outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
     assert outcomes == {"team-rdma": Outcome.OK, "team-a": Outcome.BAD}
+
+
+@pytest.mark.parametrize(
+    ("level", "version", "admitted"),
+    [
+        ("restricted", "v1.0", "runAsUser=0"),
+        ("restricted", "v1.7", "allowPrivilegeEscalation != false"),
+        ("restricted", "v1.21", "unrestricted capabilities"),
+        ("restricted", "v1.22", "runAsUser=0"),
+    ],
+)
+def test_a_level_at_a_version_that_lacks_its_controls_is_none(level: str, version: str, admitted: str) -> None:
+    [finding] = judged(labelled(enforce=level, enforce_version=version, warn=level, audit=level))
+    assert finding.outcome is Outcome.BAD
+    assert f"{level}:{version} admits pods" in finding.message
+    assert admitted in finding.message
+
+
+@pytest.mark.parametrize("version", ["v1.25", "v1.30", "v1.36", "v1.99"])
+def test_a_version_that_is_as_strict_as_the_stable_level_conforms(version: str) -> None:
+    [finding] = judged(labelled(enforce="restricted", enforce_version=version, warn="restricted", audit="restricted"))
+    assert finding.outcome is Outcome.OK
+    assert ("probe or lifecycle host" in finding.message) is (version in ("v1.25", "v1.30"))
+
+
+def test_an_old_version_is_held_to_the_controls_of_the_level_that_the_policy_asks_for() -> None:
+    policy = a_policy(tenants={"podSecurity": "baseline"})
+    namespaces = [
+        labelled("old", enforce="restricted", enforce_version="v1.18"),
+        labelled("new", enforce="baseline", enforce_version="v1.19"),
+    ]
+    outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
+    assert outcomes == {"old": Outcome.BAD, "new": Outcome.OK}  # before 1.19 only annotations choose a seccomp profile
+
+
+@pytest.mark.parametrize("modes", [{}, {"enforce": "privileged"}, {"enforce": "baseline", "enforce_version": "v1.0"}])
+def test_the_level_privileged_asks_for_nothing(modes: dict[str, str]) -> None:
+    policy = a_policy(tenants={"podSecurityExceptions": {"team-a": "privileged"}})
+    [finding] = check_enforcement(a_scope(policy, namespaces=[labelled(**modes)]))
+    assert finding.outcome is Outcome.OK
+    assert finding.expected.startswith("nothing")
+
+
+@pytest.mark.parametrize(
+    ("modes", "outcome"),
+    [
+        ({}, Outcome.ALLOWED),
+        ({"enforce": "privileged", "warn": "restricted"}, Outcome.ALLOWED),
+        ({"enforce": "baseline"}, Outcome.BAD),
+        ({"enforce": "restricted"}, Outcome.OK),
+    ],
+)
+def test_a_tenant_that_may_lock_memory_is_waived_where_its_pods_can_exist(modes: dict[str, str], outcome: Outcome) -> None:
+    policy = a_policy(tenants={"ipcLock": ["team-rdma"]})
+    namespaces = [labelled("team-rdma", **modes), labelled("team-a", enforce="privileged")]
+    outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
+    assert outcomes == {"team-rdma": outcome, "team-a": Outcome.BAD}
 
 
 def test_infrastructure_is_no_tenant() -> None:

@@ -3,15 +3,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from conformance.iso.asking import Ran, pinned
+from conformance.probes.running import ProbeResult, pinned_pod
 from conformance.psa.probes import Dryrun, judge_nonroot, judge_refusal, root_pod
-from fixtures.cluster import Answer
-from fixtures.evidence import Outcome, Subject
-from fixtures.podsecurity import Level, LevelVersion, evaluate, message
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.podsecurity import Level, LevelVersion, evaluate, message
+from fixtures.verdict.findings import Outcome, Subject
 from tests.builders import a_node, a_scope
 
 RESTRICTED = LevelVersion(Level.RESTRICTED)
-COMPLIANT = pinned(a_scope(), a_node(), "p", "id -u", resources={"nvidia.com/gpu": 1})
+COMPLIANT = pinned_pod(a_scope(), a_node(), "p", "id -u", resources={"nvidia.com/gpu": 1})
 VIOLATIONS = evaluate(root_pod(COMPLIANT)["spec"], {}, Level.RESTRICTED)
 REASONS = tuple(violation.reason for violation in VIOLATIONS)
 OK = Answer(status=201, body=b"{}")
@@ -94,9 +94,9 @@ def test_a_control_refused_by_a_quota_is_inconclusive_in_the_runs_own_namespace_
 GPU_LINE = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8a0cb40d-f2e8-2199-64b0-33126c728d06)"
 
 
-def ran(uid: str = "1000", smi: str = GPU_LINE, *, trouble: str = "") -> Ran:
+def ran(uid: str = "1000", smi: str = GPU_LINE, *, trouble: str = "") -> ProbeResult:
     text = f"## uid\n{uid}\n## smi\n{smi}\n## dev\nnull\n## end\n"
-    return Ran(subject=Subject("Pod", "psa-04-0", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
+    return ProbeResult(subject=Subject("Pod", "psa-04-0", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
 
 
 def test_a_user_that_sees_its_device_conforms() -> None:
@@ -128,11 +128,13 @@ def test_a_pod_that_did_not_run_is_undecided() -> None:
 
 @pytest.mark.parametrize("text", ["", "\0", "## uid\n1000\n", "## end\n## uid\n", "## uid\n1\n## uid\n2\n## smi\n## dev\n## end"])
 def test_output_that_is_cut_or_forged_is_undecided(text: str) -> None:
-    pod = Ran(subject=Subject("Pod", "p", "ns"), node="n", logs={"probe": text})
+    pod = ProbeResult(subject=Subject("Pod", "p", "ns"), node="n", logs={"probe": text})
     assert judge_nonroot(pod, "nvidia.com/gpu", 1000).outcome is Outcome.UNDECIDED
 
 
 def test_an_image_that_cannot_start_nvidia_smi_is_told_from_a_device_that_is_not_there() -> None:
     text = "## uid\n1000\n## smi\nsh: 1: nvidia-smi: not found\nexit=127\n## dev\n{}null\n## end\n"
-    pods = [Ran(subject=Subject("Pod", "p", "ns"), node="n", logs={"probe": text.format(dev)}) for dev in ("nvidia0\nnvidiactl\n", "")]
+    pods = [
+        ProbeResult(subject=Subject("Pod", "p", "ns"), node="n", logs={"probe": text.format(dev)}) for dev in ("nvidia0\nnvidiactl\n", "")
+    ]
     assert [judge_nonroot(pod, "nvidia.com/gpu", 1000).outcome for pod in pods] == [Outcome.UNDECIDED, Outcome.BAD]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from conformance.psa.standards import check_standards
-from fixtures.evidence import Finding, Outcome
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
 from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
 
 RESTRICTED: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -130,3 +130,49 @@ def test_replicas_are_told_apart_by_what_the_standards_look_at() -> None:
         "c": Outcome.BAD,
         "d": Outcome.BAD,
     }
+
+
+# -- parts of pods that a runtime completes
+
+
+def predictor(**more: Any) -> Json:
+    model = {"modelFormat": {"name": "vllm"}, "resources": {"limits": GPU}, **more.pop("model", {})}
+    return a_workload("InferenceService", "llm", {"predictor": {"model": model, **more}})
+
+
+def trainer(**more: Any) -> Json:
+    return a_workload("TrainJob", "tune", {"runtimeRef": {"name": "torch"}, "trainer": {"resourcesPerNode": {"limits": GPU}, **more}})
+
+
+@pytest.mark.parametrize("kinds", [{"inferenceservices": [predictor()]}, {"trainjobs": [trainer(image="x", numNodes=2)]}], ids=str)
+def test_what_a_runtime_completes_is_not_judged_as_a_whole_pod(kinds: Any) -> None:
+    [finding] = judged(**kinds)
+    assert finding.outcome is Outcome.NOT_JUDGED
+    assert "only a part of a pod" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        (predictor(hostIPC=True), "host namespaces"),
+        (predictor(model={"securityContext": {"privileged": True}}), "privileged"),
+        (predictor(volumes=[{"name": "v", "hostPath": {"path": "/models"}}]), "hostPath volumes"),
+    ],
+)
+def test_what_a_part_says_is_judged_whatever_completes_it(service: Json, reason: str) -> None:
+    [finding] = judged(inferenceservices=[service])
+    assert finding.outcome is Outcome.BAD
+    assert f"violates baseline ({reason})" in finding.message
+    assert judged(policy=a_policy(tenants={"podSecurity": "privileged"}), inferenceservices=[service])[0].outcome is Outcome.NOT_JUDGED
+
+
+def test_ipc_lock_of_a_named_tenant_is_left_out_of_a_part_too() -> None:
+    locking = {"resources": {"limits": RDMA}, "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+    named = a_policy(tenants={"ipcLock": ["team-a"]})
+    assert judged(policy=named, inferenceservices=[predictor(model=locking)])[0].outcome is Outcome.NOT_JUDGED
+    assert judged(inferenceservices=[predictor(model=locking)])[0].outcome is Outcome.BAD
+
+
+def test_a_predictor_with_containers_of_its_own_is_a_whole_pod() -> None:
+    own = a_workload("InferenceService", "custom", {"predictor": {"containers": [a_container(devices=GPU)]}})
+    assert judged(inferenceservices=[own])[0].outcome is Outcome.BAD

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fixtures.chaos_record import ChaosFinding, ChaosMark, ChaosReport, ChaosResult, ChaosSeries, ChaosStep
-from fixtures.record import Report, Run, Suite, Target, TargetKind, Verdict
+from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosReport, ChaosResult, ChaosSeries, ChaosStep
+from fixtures.verdict.record import Report, Run, Suite, Target, TargetKind, Verdict
 from tests.reports.sample_report import report
 
 HOSTILE = "<script>alert('x')</script>\u202e\x1b[31m&\"'"

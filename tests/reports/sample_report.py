@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fixtures.record import (
+from fixtures.verdict.record import (
     Access,
     AreaCoverage,
     Cause,

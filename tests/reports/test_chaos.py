@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.record import TargetKind, Verdict
-from reports import html
-from reports.timeline import LEFT, RIGHT, timeline
-from reports.write import ReportError, load_chaos, write_all
+from fixtures.verdict.record import TargetKind, Verdict
+from reports.folder import ReportError, load_chaos, write_all
+from reports.formats import html
+from reports.formats.timeline import LEFT, RIGHT, timeline
 from tests.reports.chaos_samples import chaos, experiment, hostile_experiment, marks, series
 from tests.reports.sample_report import report
 

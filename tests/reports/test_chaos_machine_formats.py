@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report
-from reports import allure, ctrf, junit, openmetrics
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report
+from reports.formats import allure, ctrf, junit, openmetrics
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, mixed_chaos
 from tests.reports.sample_report import sample_report
 

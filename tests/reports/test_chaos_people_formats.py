@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report, TargetKind, Verdict
-from reports import experiments, html, markdown, terminal
-from reports.write import ReportError, load_chaos, load_run, write_all
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports import chaos_phrases
+from reports.folder import ReportError, load_chaos, load_run, write_all
+from reports.formats import html, markdown
+from reports.terminal import summary
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import report, result, sample_report
 
@@ -19,7 +21,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(made: Report, of: ChaosReport, width: int = 110) -> str:
-    return terminal.summary(made, width=width, colour=False, report_path="out/r.html", chaos=of)
+    return summary.summary(made, width=width, colour=False, report_path="out/r.html", chaos=of)
 
 
 # -- terminal
@@ -67,7 +69,7 @@ def test_residue_of_experiments_names_the_command_that_undoes_it() -> None:
     assert "gpu-conformance chaos recover" in plain(made, mixed_chaos())
     assert "gpu-conformance chaos recover" in markdown.render(made, mixed_chaos())
     assert "<code>gpu-conformance chaos recover</code>" in html.render(made, mixed_chaos())
-    assert "chaos recover" not in terminal.summary(made, width=110, colour=False, report_path="r")
+    assert "chaos recover" not in summary.summary(made, width=110, colour=False, report_path="r")
 
 
 @pytest.mark.parametrize("width", [60, 80, 110])
@@ -76,7 +78,7 @@ def test_the_terminal_takes_hostile_text_within_its_width(width: int) -> None:
     lines = plain(bare(made), made, width).splitlines()
     assert all(line.isascii() for line in lines)
     assert all(len(line) <= width for line in lines[:-1])
-    coloured = terminal.summary(bare(made), width=width, colour=True, report_path="r", chaos=made)
+    coloured = summary.summary(bare(made), width=width, colour=True, report_path="r", chaos=made)
     assert not UNSAFE.search(re.sub(r"\x1b\[[0-9;]*m", "", coloured))
 
 
@@ -111,13 +113,13 @@ def test_the_headline_names_what_explains_the_verdict(
     held = chaos(experiment(of_chaos))
     held.verdict = of_chaos
     made = report([result("A-1", requirement)] if requirement else [], verdict=verdict, exit_code=code)
-    assert experiments.overall(made, held) == headline
-    assert meaning in experiments.exit_meaning(made, held)
+    assert chaos_phrases.overall(made, held) == headline
+    assert meaning in chaos_phrases.exit_meaning(made, held)
 
 
 def test_without_experiments_nothing_is_different() -> None:
     made = sample_report()
-    assert experiments.overall(made, None) == "Not conformant"
+    assert chaos_phrases.overall(made, None) == "Not conformant"
     assert "Nothing judged" in html.render(report([], verdict=Verdict.INCONCLUSIVE, exit_code=5), chaos())
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from fixtures.record import Level, Result, Verdict
-from reports import diff
-from reports.diff import Bucket
+from fixtures.verdict.record import Level, Result, Verdict
+from reports.diff import runs
+from reports.diff.runs import Bucket
 from tests.reports.sample_report import hostile_report, report, result, sample_report, subject
 
 OK, BAD, UNSURE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
@@ -13,18 +13,18 @@ def one(verdict: Verdict, *subjects: tuple[str, Verdict], **fields: object) -> R
 
 
 def changes(old: list[Result], new: list[Result]) -> list[tuple[str, str]]:
-    return [(c.bucket.value, c.subject) for c in diff.compare(report(old), report(new)).changes]
+    return [(c.bucket.value, c.subject) for c in runs.compare(report(old), report(new)).changes]
 
 
 def regress(old: list[Result], new: list[Result]) -> list[str]:
-    return [c.subject for c in diff.regressions(diff.compare(report(old), report(new))) if isinstance(c, diff.Change)]
+    return [c.subject for c in runs.regressions(runs.compare(report(old), report(new))) if isinstance(c, runs.Change)]
 
 
 def test_same_report_still_fails_and_does_not_regress() -> None:
-    difference = diff.compare(sample_report(), sample_report())
+    difference = runs.compare(sample_report(), sample_report())
     assert {c.bucket for c in difference.changes} == {Bucket.STILL_FAILING}
     assert [c.subject for c in difference.changes] == ["node gpu-003", "node gpu-005", "node gpu-002", "PodGroup team-a/train-0"]
-    assert diff.regressions(difference) == []
+    assert runs.regressions(difference) == []
 
 
 def test_new_failure_fixed_and_still_failing_by_subject() -> None:
@@ -107,7 +107,7 @@ def test_same_name_in_another_namespace_or_kind_is_another_subject() -> None:
 def test_render_names_both_runs_and_buckets() -> None:
     old, new = report([one(OK, ("a", OK))]), report([one(BAD, ("a", BAD))], verdict=BAD, exit_code=1)
     new.target.kubernetes_version, new.target.cluster_uid = "v1.37.0", "other"
-    lines = diff.render(diff.compare(old, new)).splitlines()
+    lines = runs.render(runs.compare(old, new)).splitlines()
     assert "Kubernetes v1.36.2, Conformant (1 judged), exit code 0" in lines[0]
     assert "Kubernetes v1.37.0, Not conformant (1 judged), exit code 1" in lines[1]
     assert "NOTE: the cluster UIDs differ; these may be two different clusters." in lines
@@ -118,11 +118,11 @@ def test_render_names_both_runs_and_buckets() -> None:
 
 def test_render_without_difference() -> None:
     made = report([one(OK, ("a", OK))])
-    assert "no difference" in diff.render(diff.compare(made, made)).splitlines()
+    assert "no difference" in runs.render(runs.compare(made, made)).splitlines()
 
 
 def test_render_spells_out_controls() -> None:
-    text = diff.render(diff.compare(report([]), hostile_report()))
+    text = runs.render(runs.compare(report([]), hostile_report()))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert all(line == line.strip("\r") for line in text.splitlines())

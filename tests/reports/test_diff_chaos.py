@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from conformance.cli import reports as cli
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import TargetKind, Verdict
-from reports import diff, diff_chaos
-from reports.write import write_all
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import TargetKind, Verdict
+from reports.diff import experiments, runs
+from reports.folder import write_all
 from tests.reports.chaos_samples import HOSTILE, bare, chaos, experiment, hostile_chaos, mixed_chaos
 from tests.reports.sample_report import report
 
 
 def changes(old: ChaosReport | None, new: ChaosReport | None) -> list[tuple[str, str]]:
-    return [(change.bucket.value, change.experiment) for change in diff_chaos.compare(old, new)]
+    return [(change.bucket.value, change.experiment) for change in experiments.compare(old, new)]
 
 
 def recovered(seconds: float | None, uncertainty: float | None = 0.5, **change: Any) -> ChaosReport:
@@ -34,13 +34,13 @@ def recovered(seconds: float | None, uncertainty: float | None = 0.5, **change: 
         (Verdict.FAILED, Verdict.FAILED, "experiment still fails", False),
         (Verdict.FAILED, Verdict.PASSED, "experiment passes now", False),
         (Verdict.ERROR, Verdict.PASSED, "experiment passes now", False),
-        (Verdict.PASSED, Verdict.NOT_APPLICABLE, "experiment does not apply any more", True),
+        (Verdict.PASSED, Verdict.NOT_APPLICABLE, "experiment no longer applies", True),
         (Verdict.PASSED, Verdict.PASSED, None, False),
         (Verdict.INCONCLUSIVE, Verdict.ERROR, None, False),
     ],
 )
 def test_verdicts(old: Verdict, new: Verdict, bucket: str | None, gating: bool) -> None:
-    found = diff_chaos.compare(chaos(experiment(old)), chaos(experiment(new)))
+    found = experiments.compare(chaos(experiment(old)), chaos(experiment(new)))
     assert [change.bucket.value for change in found] == ([bucket] if bucket else [])
     assert any(change.gating for change in found) == gating
 
@@ -64,15 +64,15 @@ def test_recovery_times_differ_beyond_what_is_not_known(old: ChaosReport, new: C
 
 
 def test_a_slower_recovery_within_its_bound_gates_nothing() -> None:
-    difference = diff.compare(report([]), report([]), recovered(4.0), recovered(9.0))
-    assert diff.regressions(difference) == []
-    assert "A1 Device plugin killed (passed -> passed): 4.00 +/- 0.50 s -> 9.00 +/- 0.50 s" in diff.render(difference)
+    difference = runs.compare(report([]), report([]), recovered(4.0), recovered(9.0))
+    assert runs.regressions(difference) == []
+    assert "A1 Device plugin killed (passed -> passed): 4.00 +/- 0.50 s -> 9.00 +/- 0.50 s" in runs.render(difference)
 
 
 def test_new_residue_is_a_regression() -> None:
     old, new = chaos(experiment()), chaos(experiment(residue=["nodes n1: cordoned"]))
     assert changes(old, new) == [("experiment leaves residue now", "A1")]
-    assert len(diff.regressions(diff.compare(report([]), report([]), old, new))) == 1
+    assert len(runs.regressions(runs.compare(report([]), report([]), old, new))) == 1
     assert changes(new, new) == []
 
 
@@ -81,12 +81,12 @@ def test_experiments_that_only_one_run_held() -> None:
     assert changes(one, two) == [("experiment added", "A2"), ("experiment removed", "A1")]
     assert changes(None, two) == [("experiment added", "A2")]
     assert changes(one, None) == [("experiment removed", "A1")]
-    assert diff.regressions(diff.compare(report([]), report([]), one, two)) == []
+    assert runs.regressions(runs.compare(report([]), report([]), one, two)) == []
 
 
 def test_rendering_counts_regressions_most_urgent_first() -> None:
     calm = chaos(*(experiment(id=result.id, title=result.title) for result in mixed_chaos().experiments))
-    text = diff.render(diff.compare(bare(calm), bare(mixed_chaos()), calm, mixed_chaos()))
+    text = runs.render(runs.compare(bare(calm), bare(mixed_chaos()), calm, mixed_chaos()))
     assert "Experiments passed, exit code 0" in text.splitlines()[0]
     assert "Experiments ended in error, exit code 3" in text.splitlines()[1]
     assert text.index("experiment fails now (1)") < text.index("experiment leaves residue now (1)") < text.index("became inconclusive (2)")
@@ -95,11 +95,11 @@ def test_rendering_counts_regressions_most_urgent_first() -> None:
 
 
 def test_no_difference_is_said() -> None:
-    assert "no difference" in diff.render(diff.compare(report([]), report([]), recovered(4.0), recovered(4.0)))
+    assert "no difference" in runs.render(runs.compare(report([]), report([]), recovered(4.0), recovered(4.0)))
 
 
 def test_hostile_text_stays_on_its_line() -> None:
-    text = diff.render(diff.compare(bare(hostile_chaos()), bare(hostile_chaos()), hostile_chaos(), hostile_chaos()))
+    text = runs.render(runs.compare(bare(hostile_chaos()), bare(hostile_chaos()), hostile_chaos(), hostile_chaos()))
     assert HOSTILE not in text
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.main import main
-from fixtures.coverage import Asked, measure
-from fixtures.record import Level, Report, Result, SubjectResult, Verdict
-from reports import diff
-from reports.write import write_all
+from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
+from reports.diff import runs
+from reports.folder import write_all
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import report, result, subject
 
@@ -31,8 +31,8 @@ def silent(id_: str = "ADV-01", **more: object) -> Result:
 
 
 def lost(old: list[Result], new: list[Result]) -> list[tuple[str, str, bool]]:
-    changes = diff.compare(report(old), report(new)).changes
-    return [(one.requirement, one.subject, one.gating) for one in changes if one.bucket is diff.Bucket.NO_LONGER_JUDGED]
+    changes = runs.compare(report(old), report(new)).changes
+    return [(one.requirement, one.subject, one.gating) for one in changes if one.bucket is runs.Bucket.NO_LONGER_JUDGED]
 
 
 def scoped(results: list[Result], left_out: dict[str, str], ids: list[str]) -> Report:
@@ -45,9 +45,9 @@ def scoped(results: list[Result], left_out: dict[str, str], ids: list[str]) -> R
 def test_49_passed_against_33_passed_is_16_regressions() -> None:
     old = [of(f"ADV-{n:02}", OK, "gpu-0") for n in range(49)]
     new = [of(f"ADV-{n:02}", OK, "gpu-0") if n < 33 else silent(f"ADV-{n:02}") for n in range(49)]
-    difference = diff.compare(report(old), report(new))
-    assert len(diff.regressions(difference)) == 16
-    text = diff.render(difference)
+    difference = runs.compare(report(old), report(new))
+    assert len(runs.regressions(difference)) == 16
+    text = runs.render(difference)
     assert "no longer judged (16)" in text
     assert "  ADV-33 MUST (passed -> not applicable): 1 judged before, none now: no subject to judge" in text.splitlines()
     assert "Conformant (49 judged)" in text
@@ -58,8 +58,8 @@ def test_49_passed_against_33_passed_is_16_regressions() -> None:
 @pytest.mark.parametrize("was", [OK, BAD, Verdict.WARNED, Verdict.WAIVED])
 def test_a_requirement_that_judged_and_is_not_applicable_now_is_not_called_fixed(was: Verdict) -> None:
     old = result("ADV-01", was, [a_node("gpu-0", BAD if was is not OK else OK)])
-    changes = diff.compare(report([old]), report([silent()])).changes
-    assert [(one.bucket, one.gating) for one in changes] == [(diff.Bucket.NO_LONGER_JUDGED, True)]
+    changes = runs.compare(report([old]), report([silent()])).changes
+    assert [(one.bucket, one.gating) for one in changes] == [(runs.Bucket.NO_LONGER_JUDGED, True)]
 
 
 def test_a_should_that_is_no_longer_judged_is_shown_and_gates_nothing() -> None:
@@ -73,9 +73,9 @@ def test_what_was_never_judged_is_not_lost() -> None:
 
 def test_a_subject_that_is_set_aside_now_is_no_longer_judged() -> None:
     new = result("ADV-01", OK, [a_node("gpu-0"), a_node("gpu-1", NOT, message="cordoned")])
-    changes = diff.compare(report([of("ADV-01", OK, "gpu-0", "gpu-1")]), report([new])).changes
+    changes = runs.compare(report([of("ADV-01", OK, "gpu-0", "gpu-1")]), report([new])).changes
     assert [(one.bucket, one.subject, one.message, one.gating) for one in changes] == [
-        (diff.Bucket.NO_LONGER_JUDGED, "Node gpu-1", "cordoned", True)
+        (runs.Bucket.NO_LONGER_JUDGED, "Node gpu-1", "cordoned", True)
     ]
 
 
@@ -107,41 +107,41 @@ def test_a_requirement_that_an_option_left_out_is_no_longer_judged() -> None:
     ids = ["ADV-01", "NET-01"]
     old = scoped([of("ADV-01", OK, "gpu-0"), of("NET-01", OK, "gpu-0")], {}, ids)
     new = scoped([of("ADV-01", OK, "gpu-0")], {"NET-01": "-k adv"}, ids)
-    (change,) = diff.regressions(diff.compare(old, new))
-    assert isinstance(change, diff.Change)
-    assert (change.bucket, change.requirement, change.message) == (diff.Bucket.NO_LONGER_JUDGED, "NET-01", "left out by -k adv")
+    (change,) = runs.regressions(runs.compare(old, new))
+    assert isinstance(change, runs.Change)
+    assert (change.bucket, change.requirement, change.message) == (runs.Bucket.NO_LONGER_JUDGED, "NET-01", "left out by -k adv")
 
 
 def test_a_requirement_that_the_new_catalogue_does_not_have_is_not_blamed_on_the_run() -> None:
     old = scoped([of("ADV-01", OK, "gpu-0"), of("OLD-01", OK, "gpu-0")], {}, ["ADV-01", "OLD-01"])
     new = scoped([of("ADV-01", OK, "gpu-0")], {}, ["ADV-01"])
-    assert [one.bucket for one in diff.compare(old, new).changes] == [diff.Bucket.REQUIREMENT_REMOVED]
-    assert diff.regressions(diff.compare(old, new)) == []
+    assert [one.bucket for one in runs.compare(old, new).changes] == [runs.Bucket.REQUIREMENT_REMOVED]
+    assert runs.regressions(runs.compare(old, new)) == []
 
 
 @pytest.mark.parametrize("pattern", ["ADV-01", "ADV", "ADV-*", "Node gpu-3", "ADV-01 Node gpu-3", "*"])
 def test_a_loss_that_is_accepted_by_name_is_shown_and_gates_nothing(pattern: str) -> None:
-    difference = diff.accept(diff.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])])), [pattern])
-    assert diff.regressions(difference) == []
-    assert "no longer judged (1)" in diff.render(difference)
+    difference = runs.accept(runs.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])])), [pattern])
+    assert runs.regressions(difference) == []
+    assert "no longer judged (1)" in runs.render(difference)
 
 
 @pytest.mark.parametrize("pattern", ["ADV-02", "AD", "Node gpu-2", "NET Node gpu-3"])
 def test_another_name_accepts_nothing(pattern: str) -> None:
-    compared = diff.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])]))
-    assert len(diff.regressions(diff.accept(compared, [pattern]))) == 1
+    compared = runs.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])]))
+    assert len(runs.regressions(runs.accept(compared, [pattern]))) == 1
 
 
 def test_a_failure_cannot_be_accepted() -> None:
-    compared = diff.compare(report([of("ADV-01", OK, "gpu-0")]), report([result("ADV-01", BAD, [a_node("gpu-0", BAD)])]))
-    assert len(diff.regressions(diff.accept(compared, ["*"]))) == 1
+    compared = runs.compare(report([of("ADV-01", OK, "gpu-0")]), report([result("ADV-01", BAD, [a_node("gpu-0", BAD)])]))
+    assert len(runs.regressions(runs.accept(compared, ["*"]))) == 1
 
 
 def test_an_experiment_that_does_not_apply_any_more_is_a_regression_that_may_be_accepted() -> None:
     before, after = chaos(experiment(OK, id="A3")), chaos(experiment(NOT, id="A3"))
-    compared = diff.compare(report([]), report([]), before, after)
-    assert len(diff.regressions(compared)) == 1
-    assert diff.regressions(diff.accept(compared, ["A3"])) == []
+    compared = runs.compare(report([]), report([]), before, after)
+    assert len(runs.regressions(compared)) == 1
+    assert runs.regressions(runs.accept(compared, ["A3"])) == []
 
 
 def test_the_command_ends_with_1_unless_the_loss_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.record import Report, TargetKind, Verdict
-from reports import html
+from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports.formats import html
 from tests.reports.sample_report import HOSTILE, NODES, hostile_report, large_report, report, result, sample_report, subject
 
 VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.chaos_record import ChaosReport
-from fixtures.record import Report, TargetKind
-from reports import html
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, TargetKind
+from reports.formats import html
 from tests.reports.browser import Page, find_browser
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
 from tests.reports.sample_report import hostile_report, large_report, sample_report

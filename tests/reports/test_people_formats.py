@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from fixtures.record import TargetKind, Verdict
-from reports import markdown, terminal
+from fixtures.verdict.record import TargetKind, Verdict
+from reports.formats import markdown
+from reports.terminal import summary
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 
 
 def plain(made: object = None, width: int = 110) -> str:
-    return terminal.summary(made or sample_report(), width=width, colour=False, report_path="out/x/report.html")  # type: ignore[arg-type]
+    return summary.summary(made or sample_report(), width=width, colour=False, report_path="out/x/report.html")  # type: ignore[arg-type]
 
 
 def test_summary_without_colour_is_ascii_within_the_width() -> None:
@@ -91,7 +92,7 @@ def test_residue_is_named() -> None:
 
 
 def test_coloured_summary_carries_no_escape_of_the_cluster() -> None:
-    text = terminal.summary(hostile_report(), width=100, colour=True, report_path="r")
+    text = summary.summary(hostile_report(), width=100, colour=True, report_path="r")
     stripped = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b[" in text
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", stripped)

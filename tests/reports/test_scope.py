@@ -8,16 +8,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from fixtures.coverage import Asked, measure
-from fixtures.record import Level, Report, Verdict, decode_report, encode_report
-from reports import allure, ctrf, html, junit, markdown, openmetrics, terminal
+from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.record import Level, Report, Verdict, decode_report, encode_report
+from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
+from reports.terminal import summary
 from tests.reports.sample_report import report, result, sample_report, subject
 from tests.reports.test_html import Document
 
 ASKED = [Asked(id=f"A-{n:02}", title=f"Title {n}", area="A", level=Level.MUST) for n in range(1, 5)]
 GOOD = [result(f"A-{n:02}", Verdict.PASSED, [subject("n")]) for n in range(1, 4)]
 WITHIN = "within the selection: 3 of 4 requirements judged; not judged: 1 (A-04), left out by -k mig"
-ABSENT = "3 of 4 requirements judged; not judged: 1 (A-04), because nothing of the kind is in the cluster"
+ABSENT = "3 of 4 requirements judged; not judged: 1 (A-04), because the cluster has nothing that they judge"
 SHORT = "3 requirements were judged, and --min-judged asks for 4"
 
 
@@ -50,7 +51,7 @@ def lacking() -> Report:
 
 
 def last_line(made: Report) -> str:
-    return terminal.summary(made, width=120, colour=False, report_path="r.html").splitlines()[-1]
+    return summary.summary(made, width=120, colour=False, report_path="r.html").splitlines()[-1]
 
 
 def test_the_last_line_of_the_terminal() -> None:
@@ -60,13 +61,13 @@ def test_the_last_line_of_the_terminal() -> None:
     )
     assert last_line(lacking()) == (
         "PASSED WITHIN THE SNAPSHOT: 3 of 4 requirements judged; not judged: 1 (A-04), because the snapshot holds no pods; "
-        "exit code 0 (no gating requirement failed of those that the snapshot has all kinds for), report r.html"
+        "exit code 0 (no gating requirement failed among those whose kinds are all in the snapshot), report r.html"
     )
     assert last_line(short()) == f"INCONCLUSIVE: {ABSENT}; exit code 10 (inconclusive: {SHORT}), report r.html"
 
 
 def test_the_terminal_lists_shortfalls_and_notes() -> None:
-    lines = terminal.summary(short(), width=120, colour=False, report_path="r").splitlines()
+    lines = summary.summary(short(), width=120, colour=False, report_path="r").splitlines()
     assert f"NOT JUDGED: {SHORT}" in lines
     assert "Note: a note" in lines
 
@@ -96,8 +97,9 @@ def test_no_view_calls_it_conformant(made: Report) -> None:
 
 
 def test_markdown_says_it() -> None:
-    assert "**Scope:** 3 of 4 requirements judged; not judged: 1 (A-04), because nothing of the kind is in the cluster" in markdown.render(
-        whole()
+    assert (
+        "**Scope:** 3 of 4 requirements judged; not judged: 1 (A-04), because the cluster has nothing that they judge"
+        in markdown.render(whole())
     )
     assert "> Not judged: 3 requirements were judged, and --min-judged asks for 4" in markdown.render(short())
 

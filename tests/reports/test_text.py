@@ -3,76 +3,76 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import text
+from reports import safe_text
 from tests.reports.sample_report import HOSTILE
 
 
 def test_controls_are_spelled_out() -> None:
-    assert text.visible("a\x1b[31mb\x9b2J") == "a\\x1b[31mb\\x9b2J"
-    assert text.visible("gpu\u202egnp") == "gpu\\u202egnp"
-    assert text.visible("a\ud800b") == "a\\ud800b"
-    assert text.visible("tag\U000e0041") == "tag\\U000e0041"
-    assert text.visible("one\ntwo\tthree") == "one\ntwo\tthree"
-    assert text.visible("שלום") == "שלום"
+    assert safe_text.visible("a\x1b[31mb\x9b2J") == "a\\x1b[31mb\\x9b2J"
+    assert safe_text.visible("gpu\u202egnp") == "gpu\\u202egnp"
+    assert safe_text.visible("a\ud800b") == "a\\ud800b"
+    assert safe_text.visible("tag\U000e0041") == "tag\\U000e0041"
+    assert safe_text.visible("one\ntwo\tthree") == "one\ntwo\tthree"
+    assert safe_text.visible("שלום") == "שלום"
 
 
 def test_clip_counts_what_it_leaves_out() -> None:
-    assert text.clip("abcdef", 3) == "abc… (3 more characters)"
-    assert text.clip("abc", 3) == "abc"
+    assert safe_text.clip("abcdef", 3) == "abc… (3 more characters)"
+    assert safe_text.clip("abc", 3) == "abc"
 
 
 def test_one_line_has_one_line() -> None:
-    assert text.one_line(" a\r\n\tb\u2028c ") == "a b c"
+    assert safe_text.one_line(" a\r\n\tb\u2028c ") == "a b c"
 
 
 def test_credentials_are_redacted() -> None:
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
-    assert text.redact(f"token {token} used") == "token [redacted token] used"
-    assert text.redact("Authorization: Bearer abcdefghijklmnop1234") == "Authorization: Bearer [redacted]"
-    assert text.redact("https://user:pw@10.0.0.1/x") == "https://[redacted]@10.0.0.1/x"
+    assert safe_text.redact(f"token {token} used") == "token [redacted token] used"
+    assert safe_text.redact("Authorization: Bearer abcdefghijklmnop1234") == "Authorization: Bearer [redacted]"
+    assert safe_text.redact("https://user:pw@10.0.0.1/x") == "https://[redacted]@10.0.0.1/x"
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"
-    assert text.redact(f"a {key} b") == "a [redacted private key] b"
-    assert text.redact("-----BEGIN PRIVATE KEY-----\nMIIE") == "[redacted private key]"
-    assert text.redact('{"a":"-----BEGIN PRIVATE KEY-----\\nMIIE","b":1}') == '{"a":"[redacted private key]","b":1}'
-    assert text.redact("contact me@example.com, see https://example.com/@x") == "contact me@example.com, see https://example.com/@x"
+    assert safe_text.redact(f"a {key} b") == "a [redacted private key] b"
+    assert safe_text.redact("-----BEGIN PRIVATE KEY-----\nMIIE") == "[redacted private key]"
+    assert safe_text.redact('{"a":"-----BEGIN PRIVATE KEY-----\\nMIIE","b":1}') == '{"a":"[redacted private key]","b":1}'
+    assert safe_text.redact("contact me@example.com, see https://example.com/@x") == "contact me@example.com, see https://example.com/@x"
 
 
 def test_link_parts_find_http_addresses_only() -> None:
-    assert text.link_parts("see https://a.example/x, and javascript:x") == [
+    assert safe_text.link_parts("see https://a.example/x, and javascript:x") == [
         ("see ", ""),
         ("https://a.example/x", "https://a.example/x"),
         (", and javascript:x", ""),
     ]
-    assert text.link_parts("https://") == [("https://", "")]
-    assert text.link_parts("") == []
+    assert safe_text.link_parts("https://") == [("https://", "")]
+    assert safe_text.link_parts("") == []
 
 
 def test_xml_legal_drops_what_xml_cannot_carry() -> None:
-    assert text.xml_legal("a\x00b\x0bc\ufffed\ud800e\tf") == "abcde\tf"
+    assert safe_text.xml_legal("a\x00b\x0bc\ufffed\ud800e\tf") == "abcde\tf"
 
 
 @given(st.text(st.characters(exclude_categories=[])))
 def test_visible_text_is_always_encodable_and_free_of_controls(value: str) -> None:
-    shown = text.visible(value)
+    shown = safe_text.visible(value)
     shown.encode("utf-8")
     assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in shown)
-    assert "\n" not in text.one_line(value)
-    assert text.ascii_only(shown).isascii()
+    assert "\n" not in safe_text.one_line(value)
+    assert safe_text.ascii_only(shown).isascii()
 
 
 @given(st.text())
 def test_link_parts_lose_nothing(value: str) -> None:
-    assert "".join(words for words, _ in text.link_parts(value)) == value
+    assert "".join(words for words, _ in safe_text.link_parts(value)) == value
 
 
 def test_hostile_samples_stay_apart() -> None:
-    assert len({text.one_line(value) for value in HOSTILE.values()}) == len(HOSTILE)
+    assert len({safe_text.one_line(value) for value in HOSTILE.values()}) == len(HOSTILE)
 
 
 def test_a_token_whose_end_was_cut_off_is_redacted_all_the_same() -> None:
     header, payload = "eyJhbGciOiJSUzI1NiJ9", "eyJzdWIiOiJwYXlsb2FkLW1hcmtlciJ9"
     token = f"{header}.{payload}.c2lnbmF0dXJl"
     for length in range(len(header) + 4, len(token) + 1):
-        shown = text.redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
+        shown = safe_text.redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
         assert shown == "NVIDIA_VISIBLE_DEVICES=[redacted token] by hand"
-    assert text.redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"
+    assert safe_text.redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"

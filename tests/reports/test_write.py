@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.record import Report, Verdict
-from reports import write
-from reports.write import ReportError, load, write_all
+from fixtures.verdict.record import Report, Verdict
+from reports import folder
+from reports.folder import ReportError, load, write_all
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 
 NAMES = {"report.json", "report.html", "junit.xml", "ctrf.json", "report.md", "metrics.prom", "allure-results"}
@@ -64,7 +64,7 @@ def test_one_broken_view_does_not_cost_the_others(tmp_path: Path, monkeypatch: p
     def broken(_report: Report, _chaos: object) -> str:
         raise ValueError("no\nsuch thing")
 
-    monkeypatch.setitem(write._WRITERS, "report.html", broken)
+    monkeypatch.setitem(folder._WRITERS, "report.html", broken)
     with pytest.raises(ReportError, match=r"report\.html: ValueError: no such thing") as caught:
         write_all(sample_report(), tmp_path)
     assert "\n" not in str(caught.value)
@@ -80,7 +80,7 @@ def test_failed_write_keeps_the_earlier_file_and_no_debris(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        write.write_atomically(target, b"later")
+        folder.write_atomically(target, b"later")
     assert target.read_text() == "earlier"
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
@@ -98,7 +98,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
         (b"", "not a report.json"),
         (b"\xff\xfe", "not a report.json"),
         (b"[]", "not a report.json"),
-        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.1\)"),
+        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.2\)"),
         (b'{"schemaVersion": "1.0"}', "not a report.json of schema 1.0: .*suite"),
         (b'{"suite": {}}', "schemaVersion"),
     ],

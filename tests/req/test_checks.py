@@ -3,12 +3,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
-from conformance.req.amounts import held, is_extended, looks_like_device, problem
+from conformance.devices.requests import held, is_extended, looks_like_device, problem
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
-from fixtures.evidence import Finding, NotApplicable, Outcome
-from fixtures.models import Json
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 
 GPU = "nvidia.com/gpu"
@@ -127,6 +128,19 @@ def test_what_no_node_could_ever_offer_is_named(devices: Json, word: str) -> Non
     (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[a_pod(devices=devices)]))
     assert finding.outcome is Outcome.BAD
     assert word in finding.message
+
+
+def test_a_selector_that_excludes_every_node_with_the_devices_is_named_once_no_node_came() -> None:
+    nodes = [a_node("gpu-0"), a_cpu_node()]
+    waiting = a_pod(devices=1, nodeSelector={"nvidia.com/gpu.product": "NVIDIA-B200"})
+    (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[waiting]))
+    assert finding.outcome is Outcome.BAD
+    assert "its own selector or affinity excludes every node that has nvidia.com/gpu 1 (gpu-0)" in finding.message
+    fitting = a_pod(devices=1, nodeSelector={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    young = msgspec.structs.replace(waiting, metadata=msgspec.structs.replace(waiting.metadata, creation_timestamp="2100-01-01T00:00:00Z"))
+    for pod, outcome in ((fitting, Outcome.OK), (young, Outcome.UNDECIDED)):
+        (finding,) = check_can_be_offered(a_scope(nodes=nodes, pods=[pod]))
+        assert finding.outcome is outcome
 
 
 def test_waiting_for_capacity_is_no_fault() -> None:

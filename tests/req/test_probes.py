@@ -5,10 +5,10 @@ import json
 import pytest
 
 from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, device_resource, judge_quantities, pod_of
-from conformance.req.quota_probe import QUOTA, Seen, judge_quota, quota_of
-from fixtures.cluster import Answer
-from fixtures.evidence import Inconclusive, NotApplicable, Outcome
-from fixtures.models import Json
+from conformance.req.quota_probe import QUOTA, QuotaOutcome, judge_quota, quota_of
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_node, a_scope
 
 GPU = "nvidia.com/gpu"
@@ -107,8 +107,8 @@ EXCEEDED = answer(
 )
 
 
-def quota(beyond: Answer, within: Answer | None = None, *, published: bool = True) -> Seen:
-    return Seen(resource=GPU, published=published, within=within or accepted(), beyond=beyond)
+def quota(beyond: Answer, within: Answer | None = None, *, published: bool = True) -> QuotaOutcome:
+    return QuotaOutcome(resource=GPU, published=published, within=within or accepted(), beyond=beyond)
 
 
 def test_a_refusal_that_names_the_quota_passes_with_its_control() -> None:

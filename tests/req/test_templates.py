@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.scope import Scope
-from conformance.templates import MAX_DEPTH, templates, templates_in, unread
-from fixtures.evidence import Inconclusive, NotApplicable, Outcome
-from fixtures.kinds import WORKLOAD_KEYS
-from fixtures.models import Json
-from fixtures.snapshot import Snapshot
+from conformance.scope.pod_templates import templates, templates_in
+from conformance.scope.scope import Scope
+from conformance.scope.template import MAX_DEPTH, unread
+from fixtures.cluster.kinds import WORKLOAD_KEYS
+from fixtures.kubernetes.models import Json
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
 from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_spec, a_workload
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.adv.arithmetic import TIMES
-from conformance.iso.asking import Ran
-from conformance.mig.pending import Waited
-from conformance.scope import Scope
+from conformance.devices.arithmetic import TIMES
+from conformance.probes.pending import PendingPod
+from conformance.probes.running import ProbeResult
+from conformance.scope.scope import Scope
 from conformance.share.checks import check_isolated, check_replicas
-from conformance.share.probes import Field, fields, judge_extra, judge_filled
+from conformance.share.probes import FillableNode, fillable_nodes, judge_extra, judge_filled
 from conformance.share.units import shared_resources
-from fixtures.evidence import Inconclusive, NotApplicable, Outcome, Subject
-from fixtures.models import Node
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.adv.built import outcomes, scope_of, verdict
 from tests.builders import a_node, a_pod, a_policy, a_scope
 
@@ -115,30 +115,30 @@ def scope(*nodes: Node, held: int = 0) -> Scope:
 
 def test_the_cheapest_node_that_decides_is_filled() -> None:
     small, large = shared(units=4, count=1, name="small"), shared(name="large")
-    assert [field.shared.node.name for field in fields(scope(large, small))] == ["small", "large"]
-    (field,) = fields(scope(shared(), held=3))
+    assert [field.shared.node.name for field in fillable_nodes(scope(large, small))] == ["small", "large"]
+    (field,) = fillable_nodes(scope(shared(), held=3))
     assert (field.free, field.decides) == (13, True)
-    (field,) = fields(scope(shared(), held=4))
+    (field,) = fillable_nodes(scope(shared(), held=4))
     assert (field.free, field.decides) == (12, False)
     with pytest.raises(Inconclusive, match="fewer free"):
-        fields(scope(shared(), held=13))
+        fillable_nodes(scope(shared(), held=13))
     with pytest.raises(Inconclusive, match="more than 64"):
-        fields(scope(shared(units=128, count=8, replicas=16)))
+        fillable_nodes(scope(shared(units=128, count=8, replicas=16)))
     with pytest.raises(NotApplicable):
-        fields(scope(a_node()))
+        fillable_nodes(scope(a_node()))
 
 
 def filled(*uuids: int, held: int = 0, trouble: str = "") -> list[Outcome]:
     node = shared(units=8, count=2)
     (item,) = shared_resources(a_scope(nodes=[node]), node)
-    field = Field(shared=item, devices=2, factor=4, free=8 - held)
+    field = FillableNode(shared=item, devices=2, factor=4, free=8 - held)
     pods = {}
     for number, uuid in enumerate(uuids):
         line = f"GPU 0: Tesla T4 (UUID: GPU-11111111-2222-3333-4444-{uuid:012d})"
         log = "\n".join(["## uid", "1000", "## smi", line, "## dev", "nvidia0", "## end"])
-        pods[f"p{number}"] = Ran(subject=Subject("Pod", f"p{number}", "ns"), node="gpu-0", logs={"probe": log})
+        pods[f"p{number}"] = ProbeResult(subject=Subject("Pod", f"p{number}", "ns"), node="gpu-0", logs={"probe": log})
     if trouble:
-        pods["late"] = Ran(subject=Subject("Pod", "late", "ns"), trouble=trouble)
+        pods["late"] = ProbeResult(subject=Subject("Pod", "late", "ns"), trouble=trouble)
     return [finding.outcome for finding in judge_filled(field, pods)]
 
 
@@ -152,16 +152,16 @@ def test_replicas_share_one_device() -> None:
 
 
 def test_every_scenario_that_shares_can_be_asked() -> None:
-    assert {field.shared.resource for field in fields(scope_of("time-slicing"))} == {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
-    assert all(field.decides for field in fields(scope_of("mps")))
+    assert {field.shared.resource for field in fillable_nodes(scope_of("time-slicing"))} == {"nvidia.com/gpu", "nvidia.com/gpu.shared"}
+    assert all(field.decides for field in fillable_nodes(scope_of("mps")))
 
 
 def test_one_unit_too_many_is_judged_only_where_nobody_could_give_one_back() -> None:
     node = shared(units=8, count=2)
     (item,) = shared_resources(a_scope(nodes=[node]), node)
-    bound = Waited(subject=Subject("Pod", "extra", "ns"), seconds=3.0, node="gpu-0", phase="Running")
-    stays = Waited(subject=bound.subject, seconds=30.0, reason="Unschedulable", message=f"0/1 nodes: 1 Insufficient {item.resource}.")
-    alone, beside = (Field(shared=item, devices=2, factor=4, free=8 - others, others=others) for others in (0, 1))
+    bound = PendingPod(subject=Subject("Pod", "extra", "ns"), seconds=3.0, node="gpu-0", phase="Running")
+    stays = PendingPod(subject=bound.subject, seconds=30.0, reason="Unschedulable", message=f"0/1 nodes: 1 Insufficient {item.resource}.")
+    alone, beside = (FillableNode(shared=item, devices=2, factor=4, free=8 - others, others=others) for others in (0, 1))
     assert judge_extra(alone, bound, "").outcome is Outcome.BAD
     assert judge_extra(beside, bound, "").outcome is Outcome.UNDECIDED
     assert judge_extra(beside, stays, "").outcome is Outcome.OK

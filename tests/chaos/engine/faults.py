@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from chaos.acting import current
-from chaos.ledger.access import merge, read
-from chaos.ledger.nodes import NodeLabels
-from fixtures.models import Json
-from tests.chaos.engine.documents import LABEL
+from chaos.act.context import current
+from chaos.cluster.requests import merge, read
+from chaos.ledger.undos.nodes import NodeLabels
+from fixtures.kubernetes.models import Json
+from tests.chaos.catalogue.documents import LABEL
 
 
 def the_node() -> Json:

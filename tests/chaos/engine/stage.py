@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from chaos.engine.block import Known
-from chaos.engine.campaign import Campaign, Where, identify
-from chaos.engine.loading import build
-from chaos.experiment import Experiment
-from chaos.settings import settings_of
-from conformance.policy_file import build_policy
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.record import Target, TargetKind
-from fixtures.simulator.embedded import EmbeddedCluster
-from tests.chaos.engine.documents import LABEL, MODULES
+from chaos.catalogue.extension_rules import KnownNames
+from chaos.catalogue.loading import check_document
+from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
+from chaos.model.experiment import Experiment
+from chaos.safety.settings import settings_of
+from conformance.policy.policy_file import build_policy
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Target, TargetKind
+from tests.chaos.catalogue.documents import LABEL, MODULES
 
-KNOWN = Known(modules=MODULES)
+KNOWN = KnownNames(modules=MODULES)
 
 
 class Stage:
@@ -32,17 +32,17 @@ class Stage:
         self.cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
         self.policy = build_policy(embedded.policy)
         self.target = Target(kind=TargetKind.SIMULATED, server=self.cluster.shown_server, scenario=embedded.scenario)
-        access = identify(self.cluster, self.target)
+        access = learn_cluster(self.cluster, self.target)
         self.access = msgspec.structs.replace(access, kubeconfig=str(embedded.kubeconfig))
 
-    def where(self, folder: Path) -> Where:
-        return Where(
+    def where(self, folder: Path) -> CampaignSetup:
+        return CampaignSetup(
             cluster=self.cluster,
             access=self.access,
             target=self.target,
             policy=self.policy,
             settings=settings_of(self.policy),
-            run_id=ownership.new_run_id(),
+            run_id=owned.new_run_id(),
             folder=folder,
             ours=True,
         )
@@ -57,7 +57,7 @@ class Stage:
 
 
 def load(document: dict[str, Any]) -> Experiment:
-    return build(document, KNOWN, "X1.yaml")
+    return check_document(document, KNOWN, "X1.yaml")
 
 
 @contextmanager

@@ -13,19 +13,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos import fingerprint
-from chaos.artefacts import Conformance
+from chaos.cluster import leak_scan
 from chaos.engine import campaign as engine
 from chaos.engine import runner
 from chaos.engine.campaign import Campaign
-from chaos.holding import ChaosLease
-from chaos.recover import status
-from fixtures.cluster import Cluster
-from fixtures.record import Verdict
+from chaos.engine.recover import status
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.verdict.artefacts import Conformance
+from fixtures.cluster.client import Cluster
+from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.cutting import Proxy, Trigger, through
-from tests.chaos.engine.documents import LABEL, activity, document
 from tests.chaos.engine.stage import Stage, load, stage
-from tests.chaos.safety.world import recover
+from tests.chaos.ledger.simulated_cluster import recover
 
 NODES = b"PATCH /api/v1/nodes/"
 FAULT, UNDO = 1, 2
@@ -58,7 +58,7 @@ def campaign(on: Stage, folder: Path, trigger: Trigger) -> Iterator[tuple[Campai
         where = msgspec.structs.replace(where, access=msgspec.structs.replace(where.access, kubeconfig=str(kubeconfig)))
         made = Campaign(where)
         made._conforming = NoConformance()  # type: ignore[assignment]
-        made._lease = ChaosLease(cluster, where.run_id, made.stop.request, seconds=8, renew_seconds=1.0)
+        made._lease = LeaseKeeper(cluster, where.run_id, made.stop.request, seconds=8, renew_seconds=1.0)
         with made:
             yield made, proxy
 
@@ -66,13 +66,13 @@ def campaign(on: Stage, folder: Path, trigger: Trigger) -> Iterator[tuple[Campai
 @pytest.mark.parametrize("lose", ["request", "answer"])
 @pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
 def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path: Path, write: int, lose: str) -> None:
-    before = fingerprint.take(on.cluster)
+    before = leak_scan.scan(on.cluster)
     trigger = Trigger(words=NODES, nth=write, lose=lose, seconds=3.0)
     with campaign(on, tmp_path, trigger) as (made, proxy):
         result = made.carry_out(load(document()))
     assert proxy.cuts == 1
     assert made.residue == []
-    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert before.differences(leak_scan.scan(on.cluster)) == []
     if write == FAULT:  # nobody has confirmed that it landed, also where it did
         assert result.verdict is Verdict.ERROR, result.message
     else:
@@ -81,26 +81,26 @@ def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path
 
 def test_the_api_is_away_while_the_fault_lasts(on: Stage, tmp_path: Path) -> None:
     """The reading of the sampler that is cut comes first, then every other one; the child waits and undoes when it is back."""
-    before = fingerprint.take(on.cluster)
+    before = leak_scan.scan(on.cluster)
     trigger = Trigger(words=NODES, nth=FAULT, lose="", seconds=0.0)
     with campaign(on, tmp_path, trigger) as (made, proxy):
         trigger.words, trigger.nth, trigger.lose, trigger.seconds = b"GET /api/v1/nodes", 30, "request", 3.0
         made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
     assert proxy.cuts == 1
     assert made.residue == []
-    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert before.differences(leak_scan.scan(on.cluster)) == []
 
 
 def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: Stage, tmp_path: Path) -> None:
     """The child undoes when the API is back; Lease, namespace and the cluster's copy of the ledger used to stay, and nobody said so."""
-    before = fingerprint.take(on.cluster)
+    before = leak_scan.scan(on.cluster)
     trigger = Trigger(words=NODES, nth=FAULT, lose="", seconds=0.0)
     with campaign(on, tmp_path, trigger) as (made, proxy):
         trigger.words, trigger.nth, trigger.lose, trigger.seconds = b"GET /api/v1/nodes", 30, "request", 14.0
         made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
     assert proxy.cuts == 1
     assert "could not be renewed" in made.stop.reason
-    left = before.differences(fingerprint.take(on.cluster))
+    left = before.differences(leak_scan.scan(on.cluster))
     assert (left, made.residue) == ([], [])
     assert status(on.cluster).lines == ["nobody holds the Lease", "0 open entries"]
 
@@ -108,11 +108,11 @@ def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: St
 @pytest.mark.parametrize("status", [409, 429])
 @pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
 def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Path, write: int, status: int) -> None:
-    before = fingerprint.take(on.cluster)
+    before = leak_scan.scan(on.cluster)
     with campaign(on, tmp_path, Trigger(words=NODES, nth=write, times=2, status=status)) as (made, _):
         result = made.carry_out(load(document()))
     assert made.residue == []
-    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert before.differences(leak_scan.scan(on.cluster)) == []
     assert (result.verdict is Verdict.PASSED) is (write == UNDO or status == 429), result.message
 
 
@@ -123,7 +123,7 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     """The run may not know what became of its undo: it says so, and ``recover`` on a connection that works leaves what was before."""
     monkeypatch.setattr(runner, "UNDO_SECONDS", dict.fromkeys(runner.UNDO_SECONDS, 3.0))
     monkeypatch.setattr(engine, "END_SECONDS", dict.fromkeys(engine.END_SECONDS, 3.0))
-    before = fingerprint.take(on.cluster)
+    before = leak_scan.scan(on.cluster)
     brief = document(seconds={"deadline": {"live": 60, "simulated": 8}, "recovery": {"live": 60, "simulated": 3}})
     with campaign(on, tmp_path, Trigger(words=NODES, nth=UNDO, lose=lose, seconds=math.inf)) as (made, proxy):
         result = made.carry_out(load(brief))
@@ -135,5 +135,5 @@ def test_what_is_lost_for_good_is_told_and_recovered_from_elsewhere(
     assert (on.labelled() != []) is (lose == "request")
     done = recover(on.cluster, tmp_path, seconds=60)
     assert (done.clean, done.restored) == (True, 1)
-    assert before.differences(fingerprint.take(on.cluster)) == []
+    assert before.differences(leak_scan.scan(on.cluster)) == []
     assert recover(on.cluster, tmp_path, seconds=60).restored == 0

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from chaos.engine.campaign import Campaign, Refused
-from fixtures.chaos_record import ChaosResult
-from fixtures.record import Verdict
-from fixtures.watch import Observation
-from tests.chaos.engine.documents import LABEL, activity, document
+from fixtures.cluster.watch import Observation
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.stage import Stage, load, stage
 
 

@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 
-from chaos import artefacts
-from chaos.artefacts import Conformance, Requirement
-from chaos.bounds import Terms
+from chaos.catalogue.selection import AREAS
 from chaos.engine import child
-from chaos.engine.activity import MAX_OUTPUT, bounded, wrap
-from chaos.engine.conforming import AREAS, Conforming
-from chaos.engine.handover import Access, Handover, give, take, withdraw
-from chaos.engine.ladder import Stop
-from fixtures.record import Verdict
-from tests.chaos.engine.documents import activity, document
+from chaos.engine.activity_wrapper import MAX_OUTPUT, bounded_output, wrap
+from chaos.engine.conformance_check import ConformanceCheck
+from chaos.engine.handover import Access, Handover, take_handover, withdraw_handover, write_handover
+from chaos.engine.supervision import Stop
+from chaos.ledger.bounds import Terms
+from chaos.verdict import artefacts
+from chaos.verdict.artefacts import Conformance, Requirement
+from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import activity, document
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class Counting(Conforming):
+class Counting(ConformanceCheck):
     """Conformance without a cluster: counts its readings."""
 
     def __init__(self, stop: Stop, trouble: str = "") -> None:
@@ -70,11 +71,11 @@ def test_every_area_of_the_catalogue_may_be_named() -> None:
 
 @pytest.mark.parametrize("output", [object(), {1, 2, object()}, "x" * (MAX_OUTPUT + 1), ["x"] * MAX_OUTPUT])
 def test_an_output_that_is_no_json_or_too_long_is_a_short_text(output: object) -> None:
-    assert len(bounded(output)) < 100
+    assert len(bounded_output(output)) < 100
 
 
 def test_an_output_that_fits_is_kept() -> None:
-    assert bounded({"a": [1, None]}) == {"a": [1, None]}
+    assert bounded_output({"a": [1, None]}) == {"a": [1, None]}
 
 
 def test_a_journal_stays_within_its_bound(tmp_path: Path) -> None:
@@ -93,28 +94,28 @@ def test_every_activity_is_wrapped_and_the_document_left_as_it_was() -> None:
     before = json.dumps(given)
     wrapped = wrap(given)
     found = [*wrapped["method"], *wrapped["rollbacks"], *wrapped["steady-state-hypothesis"]["probes"]]
-    assert {one["provider"]["module"] for one in found} == {"chaos.engine.activity"}
+    assert {one["provider"]["module"] for one in found} == {"chaos.engine.activity_wrapper"}
     assert [one["provider"]["arguments"]["phase"] for one in found] == ["method", "method", "rollbacks", "method"]
     assert json.dumps(given) == before
 
 
 def test_orders_and_artefacts_are_for_their_owner_only(tmp_path: Path) -> None:
     orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7, terms=Terms(bounds={}, image="i"))
-    give(tmp_path, orders)
+    write_handover(tmp_path, orders)
     artefacts.write(tmp_path / "plan.json", {})
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
     assert json.loads((tmp_path / "handover.json").read_text()).keys() == {"access", "parent", "terms"}
-    assert take(tmp_path) == orders
+    assert take_handover(tmp_path) == orders
 
 
 def test_orders_are_given_once(tmp_path: Path) -> None:
     orders = Handover(access=Access(kubeconfig="/k", context="c"), parent=7, terms=Terms(bounds={}, image="i"))
-    give(tmp_path, orders)
-    take(tmp_path)
+    write_handover(tmp_path, orders)
+    take_handover(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    give(tmp_path, orders)
+    write_handover(tmp_path, orders)
     for _ in range(2):
-        withdraw(tmp_path)
+        withdraw_handover(tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
-        take(tmp_path)
+        take_handover(tmp_path)

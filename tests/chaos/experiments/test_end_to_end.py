@@ -13,16 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.artefacts import Conformance
-from chaos.engine.campaign import Campaign, Where, identify
-from chaos.selection import load_all
-from chaos.settings import settings_of
+from chaos.catalogue.selection import load_all
+from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
+from chaos.safety.settings import settings_of
+from chaos.verdict.artefacts import Conformance
 from conformance.plugin.opening import SIMULATED_PACE
-from conformance.policy_file import build_policy
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.record import Target, TargetKind, Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from conformance.policy.policy_file import build_policy
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Target, TargetKind, Verdict
 
 SCENARIO = "resilience"
 ELSEWHERE = {"A14": "dra"}
@@ -48,14 +48,14 @@ def campaign_on(scenario: str, folder: Path) -> Iterator[Campaign]:
         cluster = Cluster.from_kubeconfig(embedded.kubeconfig)
         policy = build_policy(SIMULATED_PACE, embedded.policy)
         target = Target(kind=TargetKind.SIMULATED, server=cluster.shown_server, scenario=embedded.scenario)
-        access = msgspec.structs.replace(identify(cluster, target), kubeconfig=str(embedded.kubeconfig))
-        where = Where(
+        access = msgspec.structs.replace(learn_cluster(cluster, target), kubeconfig=str(embedded.kubeconfig))
+        where = CampaignSetup(
             cluster=cluster,
             access=access,
             target=target,
             policy=policy,
             settings=settings_of(policy, max_level=4, confirm=target.cluster_uid),
-            run_id=ownership.new_run_id(),
+            run_id=owned.new_run_id(),
             folder=folder,
             ours=True,
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.experiment import Experiment
-from fixtures.record import Verdict
+from chaos.model.experiment import Experiment
+from fixtures.verdict.record import Verdict
 from tests.chaos.experiments.test_end_to_end import EXPERIMENTS, SCENARIO, campaign_on
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.engine.admission import admitted
-from chaos.engine.campaign import Where, plan_of
-from chaos.selection import load_all
-from chaos.selectors import PlanRefused
-from chaos.settings import settings_of
-from chaos.target import Plan
-from fixtures.models import Json
-from fixtures.record import TargetKind
+from chaos.catalogue.selection import load_all
+from chaos.engine.campaign import CampaignSetup, plan_now
+from chaos.model.plan import Plan
+from chaos.plan.selectors import PlanRefused
+from chaos.safety.admission import gate_results
+from chaos.safety.settings import settings_of
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import TargetKind
 from tests.chaos.engine.stage import Stage, stage
 
 IDLE = "h100-1"
@@ -36,7 +36,7 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield found
 
 
-def live(on: Stage, folder: Path, node: str = "") -> Where:
+def live(on: Stage, folder: Path, node: str = "") -> CampaignSetup:
     where = on.where(folder)
     target = msgspec.structs.replace(where.target, kind=TargetKind.LIVE)
     uid = target.cluster_uid
@@ -44,8 +44,8 @@ def live(on: Stage, folder: Path, node: str = "") -> Where:
     return msgspec.structs.replace(where, target=target, settings=settings, ours=False, node=node)
 
 
-def closed(where: Where, plan: Plan) -> dict[str, str]:
-    gates = admitted(where.cluster, where.policy, where.settings, D18, plan, ours=False, steady="")
+def closed(where: CampaignSetup, plan: Plan) -> dict[str, str]:
+    gates = gate_results(where.cluster, where.policy, where.settings, D18, plan, ours=False, steady="")
     return {gate.name: gate.message for gate in gates if not gate.ok}
 
 
@@ -85,41 +85,41 @@ def tenant(on: Stage, node: str) -> Iterator[None]:
 def test_a_node_that_is_cordoned_idle_and_opted_in_is_planned_and_every_gate_is_open(on: Stage, tmp_path: Path) -> None:
     with given(on, IDLE):
         where = live(on, tmp_path)
-        plan = plan_of(where, D18)
+        plan = plan_now(where, D18)
         assert plan.target_kind is TargetKind.LIVE
         assert plan.nodes == (IDLE,)
         assert plan.targets[0].facts["uuid"].startswith("GPU-")
         assert plan.targets[0].facts["unschedulable"] is True
         assert plan.untouched not in ("", IDLE)
         assert closed(where, plan) == {}
-        assert IDLE not in plan_of(where, A3).nodes
+        assert IDLE not in plan_now(where, A3).nodes
 
 
 def test_no_node_is_cordoned(on: Stage, tmp_path: Path) -> None:
     with pytest.raises(PlanRefused, match="has to be cordoned by an administrator"):
-        plan_of(live(on, tmp_path), D18)
+        plan_now(live(on, tmp_path), D18)
 
 
 def test_a_tenant_who_came_closes_plan_and_gate(on: Stage, tmp_path: Path) -> None:
     with given(on, IDLE):
         where = live(on, tmp_path, IDLE)
-        plan = plan_of(where, D18)
+        plan = plan_now(where, D18)
         with tenant(on, IDLE):
             assert "default/tenant" in closed(where, plan)["destructive"]
             with pytest.raises(PlanRefused, match="has pods that hold devices"):
-                plan_of(where, D18)
+                plan_now(where, D18)
 
 
 def test_an_administrator_who_wants_the_node_back_closes_the_gate(on: Stage, tmp_path: Path) -> None:
     with given(on, IDLE):
         where = live(on, tmp_path, IDLE)
-        plan = plan_of(where, D18)
+        plan = plan_now(where, D18)
     assert {"destructive", "target nodes"} == set(closed(where, plan))
 
 
 def test_gpus_whose_links_are_not_known_are_not_reset_one_by_one(on: Stage, tmp_path: Path) -> None:
     with given(on, "h100-2"):
         where = live(on, tmp_path, "h100-2")
-        found = closed(where, plan_of(where, D18))
+        found = closed(where, plan_now(where, D18))
         assert list(found) == ["reset alone"]
         assert "how NVLink joins its 8 GPUs is not known" in found["reset alone"]

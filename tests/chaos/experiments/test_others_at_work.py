@@ -6,11 +6,11 @@ import threading
 import time
 from pathlib import Path
 
-from chaos.cordons import cordoner
-from fixtures.cluster import Cluster
-from fixtures.models import Json
-from fixtures.record import Verdict
-from fixtures.watch import Observation
+from chaos.cluster.cordons import cordoner
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import Verdict
 from tests.chaos.experiments.test_end_to_end import EXPERIMENTS, SCENARIO, campaign_on
 
 SECONDS = 60.0
@@ -35,7 +35,7 @@ def cordon_the_first_faulty(cluster: Cluster, cordoned: list[str]) -> None:
 
 def test_a_persons_cordon_makes_it_inconclusive_and_outlives_it(tmp_path: Path) -> None:
     with campaign_on(SCENARIO, tmp_path) as campaign:
-        cluster, cordoned = campaign._where.access.open(), list[str]()
+        cluster, cordoned = campaign._setup.access.open(), list[str]()
         person = threading.Thread(target=cordon_the_first_faulty, args=(cluster, cordoned))
         person.start()
         result = campaign.carry_out(EXPERIMENTS["D13"])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.ledger.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.environment import EnvArgs, WorkloadEnv, value_of, with_value
-from chaos.ledger.remediation import NodeCleared, cleared_args
-from chaos.trouble import UndoRefused
-from fixtures.cluster import Cluster
-from fixtures.models import Json
-from tests.chaos.safety.world import daemon_pod, fetch, soon, world
+from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
+from chaos.ledger.undos.environment import EnvArgs, WorkloadEnv, value_of, with_value
+from chaos.ledger.undos.remediation import NodeCleared, cleared_args
+from chaos.model.errors import UndoRefused
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from tests.chaos.ledger.simulated_cluster import daemon_pod, fetch, soon, world
 
 STATE = "dgxc.nvidia.com/nvsentinel-state"
 NOTE = "dgxc.nvidia.com/nvsentinel-cordoned"

@@ -9,18 +9,17 @@ import msgspec
 import pytest
 import yaml
 
-from chaos import preparing
 from chaos.activities import canaries, gangs, ranks
-from chaos.components import Found
-from chaos.engine.admission import KEEPING, asked, calls, restarted
-from chaos.facts import Facts
-from chaos.ledger.undo import REGISTRY
-from chaos.rights import Right
-from chaos.selection import load_all
-from chaos.target import Target
-from deploy.chaos_rights import ACTS, FILE, documents, everything, text, undo_rights
-from fixtures.proof import VERBS as PROOF_VERBS
-from tests.chaos.experiments.world import CANARIES, plan
+from chaos.catalogue.selection import load_all
+from chaos.cluster.rights import Right
+from chaos.ledger.bounds import WORKLOAD_KINDS
+from chaos.ledger.registry import REGISTRY
+from chaos.model.plan import Target
+from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.safety.required_rights import KEEPING, required_rights, restarted_agents, writes
+from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
+from fixtures.ownership.proof import VERBS as PROOF_VERBS
+from tests.chaos.observe.made_up_cluster import CANARIES, plan
 
 
 def granted() -> set[tuple[str, str, str, str]]:
@@ -31,10 +30,6 @@ def granted() -> set[tuple[str, str, str, str]]:
         for rule in document.get("rules") or ():
             found |= {(namespace, group, name, verb) for group in rule["apiGroups"] for name in rule["resources"] for verb in rule["verbs"]}
     return found
-
-
-def test_the_committed_file_is_fresh() -> None:
-    assert FILE.read_text(encoding="utf-8") == text(), "run python -m deploy.chaos_rights"
 
 
 def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() -> None:
@@ -48,7 +43,9 @@ def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() ->
 @pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
 def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_granted(undo: str) -> None:
     """``workload.env`` is armed on the simulated cluster only, where the account may do more."""
-    found = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
+    found = InstalledComponent(
+        component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
+    )
     targets = [
         Target(
             kind=kind,
@@ -62,7 +59,7 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
     ]
     experiment = load_all()[0]
     experiment = msgspec.structs.replace(experiment, extension=msgspec.structs.replace(experiment.extension, undo=(undo,)))
-    rights = asked(experiment, plan(*targets, facts=Facts(components={"device-plugin": found})))
+    rights = required_rights(experiment, plan(*targets, facts=PlanFacts(components={"device-plugin": found})))
     acts = [right for right in rights if right.verb in ("create", "patch", "delete") and right.namespace != "gpu-conformance-chaos"]
     assert acts, "nothing is asked for before this fault"
     allowed = granted()
@@ -74,7 +71,7 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
 def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
     allowed, seen = granted(), set[str]()
     for experiment in load_all():
-        for right in asked(experiment, plan()):
+        for right in required_rights(experiment, plan()):
             name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
             if right.namespace == "gpu-conformance-chaos-run-canaries" or right.resource == "priorityclasses":
                 seen.add(f"{experiment.id} {right.verb} {name}")
@@ -85,7 +82,7 @@ def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
 def test_every_experiment_asks_for_what_its_proof_takes() -> None:
     """Without it nothing that the run wrote would count on another machine."""
     for experiment in load_all():
-        verbs = {right.verb for right in asked(experiment, plan(facts=Facts())) if right.resource == "priorityclasses"}
+        verbs = {right.verb for right in required_rights(experiment, plan(facts=PlanFacts())) if right.resource == "priorityclasses"}
         assert verbs == set(PROOF_VERBS), experiment.id
 
 
@@ -94,7 +91,7 @@ def test_every_function_that_creates_a_workload_is_known_to_the_gate() -> None:
     for module in (canaries, gangs, ranks):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_") and "own_namespace()" in inspect.getsource(function):
-                assert name in preparing.KINDS, name
+                assert name in WORKLOAD_KINDS, name
 
 
 def test_every_undo_says_what_it_needs() -> None:
@@ -153,8 +150,11 @@ def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:
     owner = {"owner_kind": "apps/deployments", "owner": "gpu-operator", "owner_uid": "uid-operator"}
     pod = Target(kind="pods", name="gpu-operator-1", namespace="gpu-operator", uid="uid-pod", facts=owner)
     scaling = next(one for one in load_all() if "workload.replicas" in one.extension.undo)
-    asked = {(verb, target.kind, target.name, target.uid) for verb, target in calls(scaling, plan(pod))}
-    assert asked == {("delete", "pods", "gpu-operator-1", "uid-pod"), ("patch", "apps/deployments", "gpu-operator", "uid-operator")}
+    required_rights = {(verb, target.kind, target.name, target.uid) for verb, target in writes(scaling, plan(pod))}
+    assert required_rights == {
+        ("delete", "pods", "gpu-operator-1", "uid-pod"),
+        ("patch", "apps/deployments", "gpu-operator", "uid-operator"),
+    }
     assert ("", "apps", "deployments", "patch") in granted()
 
 
@@ -163,12 +163,14 @@ def test_a_drain_asks_for_evictions() -> None:
     draining = [one for one in load_all() if "drain" in one.functions]
     assert {one.id for one in draining} == {"N6", "N7"}
     for one in load_all():
-        evicting = [str(right) for right in asked(one, plan(node)) if right.subresource == "eviction"]
+        evicting = [str(right) for right in required_rights(one, plan(node)) if right.subresource == "eviction"]
         assert evicting == ([f"create pods/eviction in {CANARIES}"] if one in draining else []), one.id
 
 
 def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
-    found = Found(component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin")
-    planned = plan(facts=Facts(components={"device-plugin": found}))
+    found = InstalledComponent(
+        component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
+    )
+    planned = plan(facts=PlanFacts(components={"device-plugin": found}))
     for one in load_all():
-        assert restarted(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id
+        assert restarted_agents(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id

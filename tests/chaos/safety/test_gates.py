@@ -7,48 +7,48 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.actors import Actor
-from chaos.case import Case, Facts, NodeFacts, Request
-from chaos.gates import GATES, check
-from chaos.levels import Level
-from chaos.settings import Settings, SettingsError, settings_of
-from chaos.target import Target
-from conformance.policy import Chaos, Policy
-from fixtures.record import TargetKind
-from tests.chaos.safety.world import KUBE_SYSTEM, plan
+from chaos.model.levels import Level
+from chaos.model.plan import Target
+from chaos.safety.gate_input import ClusterState, GateInput, NodeState, RequestedFault
+from chaos.safety.gates import GATES, closed_gates
+from chaos.safety.remediators import Remediator
+from chaos.safety.settings import Settings, SettingsError, settings_of
+from conformance.policy.model import Chaos, Policy
+from fixtures.verdict.record import TargetKind
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, plan
 
-KARPENTER = Actor(name="karpenter", seen="node label karpenter.sh/nodepool", words="Karpenter replaces nodes")
+KARPENTER = Remediator(name="karpenter", found_by="node label karpenter.sh/nodepool", words="Karpenter replaces nodes")
 POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-plugin-1", node="gpu-1")
 
 
-def good_node(**changes: Any) -> NodeFacts:
-    return NodeFacts(**{"uid": "u", "gpu": True, "healthy": True, "opted_in": True, **changes})
+def good_node(**changes: Any) -> NodeState:
+    return NodeState(**{"uid": "u", "gpu": True, "healthy": True, "opted_in": True, **changes})
 
 
-def good(**changes: Any) -> Case:
-    """A case that every gate lets through. ``plan``, ``request``, ``settings`` and ``facts`` are changes to these parts."""
+def good(**changes: Any) -> GateInput:
+    """A case that every gate lets through. ``plan``, ``request``, ``settings`` and ``state`` are changes to these parts."""
     parts: dict[str, Any] = {
         "plan": plan(POD),
-        "request": Request(level=Level.AGENTS, scope="pod", count=1),
+        "request": RequestedFault(level=Level.AGENTS, scope="pod", count=1),
         "settings": settings_of(Policy(chaos=Chaos(clusters=(KUBE_SYSTEM,)))),
-        "facts": Facts(
+        "state": ClusterState(
             cluster_uid=KUBE_SYSTEM,
             cluster_names=("prod",),
             uids={str(POD): POD.uid},
             nodes={"gpu-1": good_node(), "gpu-2": good_node()},
             steady="",
             denied=(),
-            actors=(),
+            remediators=(),
             budgets=(),
             open_entries=0,
             halted="",
         ),
     }
-    return Case(**{name: msgspec.structs.replace(part, **changes.get(name, {})) for name, part in parts.items()})
+    return GateInput(**{name: msgspec.structs.replace(part, **changes.get(name, {})) for name, part in parts.items()})
 
 
 def closed(**changes: Any) -> dict[str, str]:
-    return {refusal.gate: refusal.message for refusal in check(good(**changes))}
+    return {refusal.gate: refusal.message for refusal in closed_gates(good(**changes))}
 
 
 def allowed(*clusters: str, **chaos: Any) -> dict[str, Any]:
@@ -69,38 +69,38 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("allow-list", {"settings": allowed()}, "expected --chaos-cluster"),
     ("allow-list", {"settings": allowed("prod")}, "prod is a context's name, which alone is not enough"),
     ("allow-list", {"settings": allowed("other")}, f"cluster {KUBE_SYSTEM} (prod) is not allow-listed"),
-    ("allow-list", {"facts": {"cluster_uid": "another"}}, "and this is another"),
-    ("allow-list", {"plan": {"cluster_uid": ""}, "facts": {"cluster_uid": ""}}, "(unknown)"),
-    ("allow-list", {"settings": allowed(), "facts": {"ours": True}}, "not allow-listed"),  # a live cluster is never ours
-    ("halt", {"facts": {"halted": "host at 12:00"}}, "halted by host at 12:00"),
+    ("allow-list", {"state": {"cluster_uid": "another"}}, "and this is another"),
+    ("allow-list", {"plan": {"cluster_uid": ""}, "state": {"cluster_uid": ""}}, "(unknown)"),
+    ("allow-list", {"settings": allowed(), "state": {"ours": True}}, "not allow-listed"),  # a live cluster is never ours
+    ("halt", {"state": {"halted": "host at 12:00"}}, "halted by host at 12:00"),
     ("halt", {"settings": allowed(KUBE_SYSTEM, halt=True)}, "chaos.halt"),
-    ("earlier run", {"facts": {"open_entries": 3}}, "first `gpu-conformance chaos recover`"),
+    ("earlier run", {"state": {"open_entries": 3}}, "run `gpu-conformance chaos recover` first"),
     ("level", {"request": {"level": Level.NODE}}, "expected --chaos-max-level 3"),
     ("expiry", {"plan": {"expires_at": "2020-01-01T00:00:00+00:00"}}, "expired at 2020"),
     ("targets", {"plan": {"targets": ()}}, "no targets"),
-    ("targets", {"facts": {"uids": {str(POD): "new"}}}, "expected uid uid-plugin-1, found new"),
-    ("targets", {"facts": {"uids": {}}}, "found none"),
-    ("radius", {"plan": two, "facts": {"uids": {str(t): t.uid for t in two["targets"]}}}, "2 targets; expected 1 at most"),
+    ("targets", {"state": {"uids": {str(POD): "new"}}}, "expected uid uid-plugin-1, found new"),
+    ("targets", {"state": {"uids": {}}}, "found none"),
+    ("radius", {"plan": two, "state": {"uids": {str(t): t.uid for t in two["targets"]}}}, "2 targets; expected 1 at most"),
     ("radius", {"plan": {"eligible": 1}}, "1 of 1 are 100 %; expected 50 %"),
     ("radius", {"plan": {"eligible": 0}}, "of 0 eligible"),
     ("protected namespaces", {"settings": allowed(KUBE_SYSTEM, protected_namespaces=("gpu-*",))}, "expected none of gpu-*"),
     ("untouched node", {"plan": {"untouched": ""}}, "expected one"),
     ("untouched node", {"plan": {"untouched": "gpu-1"}}, "both a target"),
-    ("untouched node", {"facts": {"nodes": {"gpu-1": good_node()}}}, "no healthy, schedulable GPU node"),
-    ("untouched node", {"facts": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(healthy=False)}}}, "gpu-2"),
-    ("untouched node", {"facts": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(gpu=False)}}}, "gpu-2"),
-    ("untouched node", {"facts": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(cordoned=True)}}}, "gpu-2"),
-    ("target nodes", {"facts": {"nodes": {"gpu-2": good_node()}}}, "gpu-1 is gone"),
-    ("target nodes", {"facts": {"nodes": {"gpu-1": good_node(cordoned=True), "gpu-2": good_node()}}}, "somebody is at work on it"),
-    ("target nodes", {"facts": {"nodes": {"gpu-1": good_node(control_plane=True), "gpu-2": good_node()}}}, "--chaos-target gpu-1"),
+    ("untouched node", {"state": {"nodes": {"gpu-1": good_node()}}}, "not a healthy, schedulable GPU node"),
+    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(healthy=False)}}}, "gpu-2"),
+    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(gpu=False)}}}, "gpu-2"),
+    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(cordoned=True)}}}, "gpu-2"),
+    ("target nodes", {"state": {"nodes": {"gpu-2": good_node()}}}, "gpu-1 is gone"),
+    ("target nodes", {"state": {"nodes": {"gpu-1": good_node(cordoned=True), "gpu-2": good_node()}}}, "somebody is at work on it"),
+    ("target nodes", {"state": {"nodes": {"gpu-1": good_node(control_plane=True), "gpu-2": good_node()}}}, "--chaos-target gpu-1"),
     (
         "target nodes",
-        {**level(2), "facts": {"nodes": {"gpu-1": good_node(opted_in=False), "gpu-2": good_node()}}},
+        {**level(2), "state": {"nodes": {"gpu-1": good_node(opted_in=False), "gpu-2": good_node()}}},
         "expected its label gpu-conformance.io/chaos=allowed",
     ),
     (
         "target nodes",
-        {"request": {"idle": True}, "facts": {"nodes": {"gpu-1": good_node(busy=("ml/train",)), "gpu-2": good_node()}}},
+        {"request": {"idle": True}, "state": {"nodes": {"gpu-1": good_node(busy=("ml/train",)), "gpu-2": good_node()}}},
         "pods with devices (ml/train); expected none",
     ),
     ("destructive", level(4), "expected --chaos-confirm"),
@@ -109,20 +109,20 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("destructive", level(4, confirmed="prod"), "in service; expected it cordoned"),
     (
         "destructive",
-        {**level(4, confirmed="prod"), "facts": {"nodes": {"gpu-1": good_node(cordoned=True, busy=("ml/train",)), "gpu-2": good_node()}}},
+        {**level(4, confirmed="prod"), "state": {"nodes": {"gpu-1": good_node(cordoned=True, busy=("ml/train",)), "gpu-2": good_node()}}},
         "pods with devices (ml/train); expected it idle",
     ),
-    ("reset alone", {"request": {"resets": True}}, "no GPU of node gpu-1 may be reset alone: it was not looked at"),
+    ("reset alone", {"request": {"resets": True}}, "no GPU of node gpu-1 may be reset alone: it was not checked"),
     (
         "reset alone",
-        {"request": {"resets": True}, "facts": {"nodes": {"gpu-1": good_node(joined="NVLink joins them"), "gpu-2": good_node()}}},
+        {"request": {"resets": True}, "state": {"nodes": {"gpu-1": good_node(reset_obstacle="NVLink joins them"), "gpu-2": good_node()}}},
         "NVLink joins them; expected GPUs that the vendor resets one by one",
     ),
-    ("rights", {"facts": {"denied": ("patch nodes",)}}, "missing rights: patch nodes"),
-    ("remediation", {"facts": {"actors": (KARPENTER,)}}, "expected karpenter in the policy's chaos.remediation"),
+    ("rights", {"state": {"denied": ("patch nodes",)}}, "missing rights: patch nodes"),
+    ("remediation", {"state": {"remediators": (KARPENTER,)}}, "expected karpenter in the policy's chaos.remediation"),
     ("remediation", {"settings": allowed(KUBE_SYSTEM, remediation=("karpentr",))}, "karpentr is not known"),
-    ("disruption budgets", {"facts": {"budgets": ("ml/train",)}}, "ml/train"),
-    ("steady state", {"facts": {"steady": "allocatable differs"}}, "not green: allocatable differs"),
+    ("disruption budgets", {"state": {"budgets": ("ml/train",)}}, "ml/train"),
+    ("steady state", {"state": {"steady": "allocatable differs"}}, "not green: allocatable differs"),
 ]
 
 
@@ -137,9 +137,9 @@ def test_every_gate_is_closed_by_something() -> None:
     assert {gate for gate, _, _ in WRONG} == {name for name, _ in GATES}
 
 
-@pytest.mark.parametrize("unknown", ["uids", "nodes", "steady", "denied", "actors", "budgets", "open_entries", "halted"])
+@pytest.mark.parametrize("unknown", ["uids", "nodes", "steady", "denied", "remediators", "budgets", "open_entries", "halted"])
 def test_what_is_not_known_is_refused(unknown: str) -> None:
-    assert closed(facts={unknown: None}) != {}
+    assert closed(state={unknown: None}) != {}
 
 
 def test_a_mistake_in_a_gate_closes_it() -> None:
@@ -147,20 +147,20 @@ def test_a_mistake_in_a_gate_closes_it() -> None:
 
 
 def test_a_cluster_that_this_run_started_needs_no_allow_list() -> None:
-    assert closed(settings=allowed(), facts={"ours": True}, plan={"target_kind": TargetKind.SIMULATED}) == {}
-    assert "allow-list" in closed(settings=allowed(), facts={"ours": False}, plan={"target_kind": TargetKind.SIMULATED})
+    assert closed(settings=allowed(), state={"ours": True}, plan={"target_kind": TargetKind.SIMULATED}) == {}
+    assert "allow-list" in closed(settings=allowed(), state={"ours": False}, plan={"target_kind": TargetKind.SIMULATED})
 
 
 @pytest.mark.parametrize("name", ["prod", KUBE_SYSTEM])
 def test_a_cluster_is_allowed_by_its_uid_and_confirmed_by_either(name: str) -> None:
     cordoned = {"nodes": {"gpu-1": good_node(cordoned=True), "gpu-2": good_node()}}
     settings = {**allowed(KUBE_SYSTEM), "max_level": Level(4), "confirmed": name}
-    assert closed(settings=settings, request={"level": Level(4)}, facts=cordoned) == {}
+    assert closed(settings=settings, request={"level": Level(4)}, state=cordoned) == {}
 
 
 def test_known_remediation_is_let_through_when_policy_or_experiment_reckons_with_it() -> None:
-    assert closed(facts={"actors": (KARPENTER,)}, settings=allowed(KUBE_SYSTEM, remediation=("karpenter",))) == {}
-    assert closed(facts={"actors": (KARPENTER,)}, request={"expects": ("karpenter",)}) == {}
+    assert closed(state={"remediators": (KARPENTER,)}, settings=allowed(KUBE_SYSTEM, remediation=("karpenter",))) == {}
+    assert closed(state={"remediators": (KARPENTER,)}, request={"expects": ("karpenter",)}) == {}
 
 
 def test_an_experiment_that_takes_no_capacity_needs_no_untouched_node() -> None:
@@ -193,14 +193,14 @@ RESET: dict[str, Any] = {
         ({}, ""),
         ({"cordoned": False}, "destructive"),
         ({"busy": ("ml/train",)}, "destructive"),
-        ({"joined": "how NVLink joins its 8 GPUs is not known"}, "reset alone"),
+        ({"reset_obstacle": "how NVLink joins its 8 GPUs is not known"}, "reset alone"),
         ({"opted_in": False}, "target nodes"),
     ],
     ids=["cordoned, idle, resets alone", "in service", "busy", "topology unknown", "not opted in"],
 )
 def test_a_reset_on_hardware_takes_a_node_that_an_administrator_gave_for_it(node: dict[str, Any], gate: str) -> None:
-    given = good_node(**{"cordoned": True, "joined": "", **node})
-    assert list(closed(**RESET, facts={"nodes": {"gpu-1": given, "gpu-2": good_node()}})) == ([gate] if gate else [])
+    given = good_node(**{"cordoned": True, "reset_obstacle": "", **node})
+    assert list(closed(**RESET, state={"nodes": {"gpu-1": given, "gpu-2": good_node()}})) == ([gate] if gate else [])
 
 
 def test_options_lower_the_policys_ceiling_and_do_not_raise_it() -> None:

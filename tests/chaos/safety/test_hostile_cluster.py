@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from chaos import canary, injector, namespaces
+from chaos.act import canary_pods
 from chaos.activities.ranks import marker, pattern
-from chaos.components import Components, Found, detect, pods_of
+from chaos.cluster import injector, namespaces
 from chaos.engine.child import _acting
-from chaos.facts import Facts
-from chaos.ledger.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.host import DeviceArgs, HostReset, Means
-from chaos.planning import devices, facts
-from chaos.trouble import Aborted
-from conformance.policy import Policy, Probes
-from fixtures.cluster import Cluster
-from fixtures.trouble import ApiTrouble
-from tests.chaos.experiments.world import World, pod, standing
-from tests.chaos.safety.world import RUN, acting, daemon_pod, ledger, plan, soon, world
+from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
+from chaos.ledger.undos.host import DeviceArgs, HostReset, Means
+from chaos.model.errors import Aborted
+from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.observe.components import Components, find_components, pods_of
+from chaos.plan.planning import devices_by_node, plan_facts
+from conformance.policy.model import Policy, Probes
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from tests.chaos.ledger.simulated_cluster import RUN, acting, daemon_pod, ledger, plan, soon, world
+from tests.chaos.observe.made_up_cluster import World, pod, standing
 
 EXPORTER = {"app": "nvidia-dcgm-exporter"}
 
@@ -56,7 +57,7 @@ def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, kno
     there = World(
         {"proxy": page}, apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})], apps__deployments=[], pods=[owned("x", "uid-agent")]
     ).view()
-    found = devices(there, detect(there, standing()))
+    found = devices_by_node(there, find_components(there, standing()))
     assert [(one.uuid, one.pci) for one in found.get("a", ())] == known
 
 
@@ -66,9 +67,9 @@ def test_pods_of_a_component_are_those_of_its_own_workload() -> None:
         apps__deployments=[],
         pods=[owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu")],
     ).view()
-    found = detect(there, standing()).found["exporter"]
+    found = find_components(there, standing()).found["exporter"]
     assert [item["metadata"]["name"] for item in pods_of(there, found)] == ["mine"]
-    nothing = Found(component="exporter", key=found.key, namespace="gpu", name="agent", uid="uid-agent", selector="")
+    nothing = InstalledComponent(component="exporter", key=found.key, namespace="gpu", name="agent", uid="uid-agent", selector="")
     assert pods_of(there, nothing) == []
 
 
@@ -78,7 +79,7 @@ def test_a_selector_of_expressions_is_not_lost() -> None:
         "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}],
     }
     there = World(apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
-    assert detect(there, standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
+    assert find_components(there, standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
 
 
 def going(cluster: Cluster, name: str) -> bool:
@@ -147,9 +148,9 @@ def test_an_injector_is_bounded_and_asks_for_nothing() -> None:
 
 
 def test_canaries_have_the_priority_that_the_policy_gives_probes_and_else_their_experiments_own() -> None:
-    known = facts(
+    known = plan_facts(
         World(apps__daemonsets=[], apps__deployments=[], pods=[]).view(), Components(), Policy(probes=Probes(priority_class="last"))
     )
-    made = [canary.worker(plan(), known, "w"), canary.probe(plan(), known, "p")]
+    made = [canary_pods.worker(plan(), known, "w"), canary_pods.probe(plan(), known, "p")]
     assert [pod["spec"]["priorityClassName"] for pod in made] == ["last", "last"]
-    assert canary.worker(plan(), Facts(), "w")["spec"]["priorityClassName"] == canary.own_class(plan())["metadata"]["name"]
+    assert canary_pods.worker(plan(), PlanFacts(), "w")["spec"]["priorityClassName"] == canary_pods.own_class(plan())["metadata"]["name"]

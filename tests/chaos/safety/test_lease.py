@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos import namespaces
-from chaos.holding import ChaosLease
-from chaos.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_lease
-from chaos.ledger.record import State
-from chaos.recover import status
-from chaos.trouble import Aborted, LeaseRefused
-from fixtures.cluster import Cluster
-from fixtures.simulator.server.troubles import Trouble
-from fixtures.watch import Observation
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, namespace, soon, world
+from chaos.cluster import namespaces
+from chaos.engine.recover import status
+from chaos.model.errors import Aborted, LeaseRefused
+from chaos.model.ledger_lines import State
+from chaos.safety.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_lease
+from chaos.safety.lease_keeper import LeaseKeeper
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.simulator.server.http.faults import Trouble
+from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, namespace, soon, world
 
 ADMINISTRATORS = "uid-of-the-administrators"
 
@@ -35,7 +35,7 @@ class Run:
     def __init__(self, cluster: Cluster, run_id: str = RUN, *, seconds: int = 15, renew: float = 0.05, administrators: str = "") -> None:
         self.told: list[str] = []
         self.stopped = threading.Event()
-        self.lease = ChaosLease(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew, administrators=administrators)
+        self.lease = LeaseKeeper(cluster, run_id, self._stop, seconds=seconds, renew_seconds=renew, administrators=administrators)
 
     def _stop(self, reason: str) -> None:
         self.told.append(reason)

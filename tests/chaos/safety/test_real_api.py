@@ -11,28 +11,28 @@ import msgspec
 import pytest
 import yaml
 
-from chaos import fingerprint, namespaces
-from chaos.cli import main
-from chaos.holding import ChaosLease
-from chaos.lease import HALT, halt, must_hold, read_lease
-from chaos.ledger import authentic, view
-from chaos.ledger.access import await_object, merge
-from chaos.ledger.node_object import NodeExists
-from chaos.ledger.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable, identity
-from chaos.ledger.objects import AbsentArgs, ObjectPresent
-from chaos.ledger.record import Entry, Line, State, encode, now
-from chaos.ledger.taints import NodeTaints, Taint
-from chaos.ledger.workloads import WorkloadReplicas
-from chaos.rights import Reviewer, Right
-from chaos.trouble import LeaseRefused, MirrorRefused
-from conformance.allowlist import cluster_uid
+from chaos.cluster import leak_scan, namespaces
+from chaos.cluster.requests import await_object, merge
+from chaos.cluster.rights import Reviewer, Right
+from chaos.ledger import authentic, config_maps
+from chaos.ledger.undos.node_object import NodeExists
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable, identity
+from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
+from chaos.ledger.undos.taints import NodeTaints, Taint
+from chaos.ledger.undos.workloads import WorkloadReplicas
+from chaos.model.errors import LeaseRefused, MirrorRefused
+from chaos.model.ledger_lines import Entry, Line, State, encode, now
+from chaos.safety.lease import HALT, halt, must_hold, read_lease
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.surface.cli import main
+from conformance.policy.allowlist import cluster_uid
 from deploy.chaos_rights import everything
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.localcluster.binaries import BinariesMissing
-from fixtures.localcluster.controlplane import ControlPlane
-from fixtures.trouble import ApiTrouble
-from tests.chaos.safety.world import RUN, Json, fetch, ledger, recover, replay, soon
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.install.search import BinariesMissing
+from fixtures.ownership import owned
+from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"
@@ -140,7 +140,7 @@ def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, t
     with pytest.raises(ApiTrouble, match=rf"namespace gpu-conformance-chaos \(UID {administrators}\) .* chaos\.namespaceUid"):
         namespaces.ensure_shared(account)
     comes_back(account, tmp_path, administrators)
-    lease = ChaosLease(account, RUN, lambda reason: None, administrators=administrators)
+    lease = LeaseKeeper(account, RUN, lambda reason: None, administrators=administrators)
     lease.acquire()
     must_hold(account, RUN)
     halt(account)
@@ -155,7 +155,7 @@ def test_the_deployed_rights_are_enough_and_no_more_is_asked(account: Cluster, t
 
 def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> None:
     cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
-    before = fingerprint.take(cluster)
+    before = leak_scan.scan(cluster)
     namespaces.ensure_shared(cluster, administrators)
     book = ledger(tmp_path, cluster)
     node = fetch(cluster, "nodes", "gpu-1")
@@ -173,11 +173,11 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     book.arm("object.present", ObjectPresent().args("services", operand))
     assert cluster.delete("services", "operand", "gpu-operator", uid=operand["metadata"]["uid"]).ok
     book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
-    canary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": ownership.labels(RUN)}}
+    canary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": owned.labels(RUN)}}
     create(cluster, "configmaps", canary)
-    assert len(authentic.look(cluster).open_entries) == 7
+    assert len(authentic.read_ledgers(cluster).open_entries) == 7
     assert recover(cluster, seconds=60).clean
-    assert before.differences(fingerprint.take(cluster)) == []
+    assert before.differences(leak_scan.scan(cluster)) == []
     assert fetch(cluster, "services", "operand", "gpu-operator")["spec"]["ports"][0]["port"] == 80
 
 
@@ -217,11 +217,11 @@ def test_a_stale_version_is_a_conflict(cluster: Cluster) -> None:
 
 def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
     told = threading.Event()
-    lease = ChaosLease(cluster, RUN, lambda reason: told.set(), renew_seconds=0.1)
+    lease = LeaseKeeper(cluster, RUN, lambda reason: told.set(), renew_seconds=0.1)
     lease.acquire()
     must_hold(cluster, RUN)
     with pytest.raises(LeaseRefused, match="one run acts"):
-        ChaosLease(cluster, "other", lambda reason: None).acquire()
+        LeaseKeeper(cluster, "other", lambda reason: None).acquire()
     halt(cluster)
     assert told.wait(20)
     halt(cluster, on=False)
@@ -234,7 +234,7 @@ def test_one_run_at_a_time_a_halt_and_nothing_left(cluster: Cluster) -> None:
 
 def test_a_copy_that_was_deleted_refuses_the_act(cluster: Cluster, tmp_path: Path) -> None:
     book = ledger(tmp_path, cluster)
-    assert cluster.delete("configmaps", view.name_of(RUN), namespaces.SHARED).ok
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     with pytest.raises(MirrorRefused):
         book.arm("node.labels", {"name": "gpu-1"})
 
@@ -297,7 +297,7 @@ def test_what_a_tenant_writes_puts_no_pod_anywhere_and_keeps_nobody_from_working
         entry, seq=2, undo="host.kubelet", args={**identity(node), "pending": f"gpu-conformance-{RUN}-n2-kubelet-stop"}
     )
     lines = [Line(seq=one.seq, state=State.ARMED, at=now(), entry=one) for one in (entry, typed)]
-    metadata = {"name": view.name_of(RUN), "labels": {**ownership.labels(RUN), **view.COMPONENT}}
+    metadata = {"name": config_maps.config_map_name(RUN), "labels": {**owned.labels(RUN), **config_maps.COMPONENT}}
     data = {"N2.jsonl": b"".join(map(encode, lines)).decode()}
     create(tenant, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, namespaces.SHARED)
     lease = {
@@ -313,17 +313,17 @@ def test_what_a_tenant_writes_puts_no_pod_anywhere_and_keeps_nobody_from_working
         "value": 1,
     }
     assert tenant.create("scheduling.k8s.io/priorityclasses", vouching).status == 403
-    before = fetch(cluster, "configmaps", view.name_of(RUN), namespaces.SHARED)
+    before = fetch(cluster, "configmaps", config_maps.config_map_name(RUN), namespaces.SHARED)
     consent = ["--kubeconfig", str(kubeconfig), "--chaos-cluster", cluster_is, "--yes"]
     assert main(["chaos", "recover", *consent]) == 0
     assert main(["chaos", "status", "--kubeconfig", str(kubeconfig)]) == 0
     told = capsys.readouterr().out
     assert told.count(f"possible attack: entry {RUN}/N2/1 (host.command)") == 2
     assert f"possible attack: entry {RUN}/N2/2 (host.kubelet)" in told
-    run = ChaosLease(cluster, "20261121-130000-beef", lambda reason: None)
+    run = LeaseKeeper(cluster, "20261121-130000-beef", lambda reason: None)
     run.acquire()
     must_hold(cluster, "20261121-130000-beef")
     run.release()
     assert cluster.request("GET", cluster.path("pods")).json()["items"] == []
     assert cluster.get("namespaces", namespaces.of_run(RUN)).status == 404
-    assert fetch(cluster, "configmaps", view.name_of(RUN), namespaces.SHARED) == before
+    assert fetch(cluster, "configmaps", config_maps.config_map_name(RUN), namespaces.SHARED) == before

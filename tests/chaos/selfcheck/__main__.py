@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.experiment import Experiment
-from chaos.selection import load_all
-from fixtures.record import Verdict
-from fixtures.simulator.scenario import Defect
+from chaos.catalogue.selection import load_all
+from chaos.model.experiment import Experiment
+from fixtures.simulator.config.scenario import Defect
+from fixtures.verdict.record import Verdict
 from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.bugs import BugRow
 from tests.chaos.selfcheck.controls import ControlRow

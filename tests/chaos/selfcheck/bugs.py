@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from fixtures.record import Verdict
-from fixtures.simulator.scenario import Defect, bug_names, load_defect
+from fixtures.simulator.config.scenario import Defect, bug_names, load_defect
+from fixtures.verdict.record import Verdict
 from tests.chaos.selfcheck.runs import RESILIENCE, run
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from chaos.experiment import EXTENSION, Experiment
-from fixtures.models import Json
-from fixtures.record import Verdict
+from chaos.model.experiment import EXTENSION, Experiment
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import Verdict
 from tests.chaos.selfcheck.runs import run
 
 _PREPARING = ("chaos.activities.canaries", "chaos.activities.waiting")

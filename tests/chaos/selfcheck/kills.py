@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from chaos import fingerprint
-from chaos.recover import status
-from chaos.trouble import LedgerError
-from fixtures.cluster import Cluster
-from fixtures.models import Json
-from fixtures.trouble import ApiTrouble
+from chaos.cluster import leak_scan
+from chaos.engine.recover import status
+from chaos.model.errors import LedgerError
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
 from tests.chaos.selfcheck.runs import ROOT, RUN_SECONDS, Stage, start
 
 VICTIMS = ("runner", "child", "both")
@@ -89,7 +89,7 @@ def recover(stage: Stage) -> subprocess.CompletedProcess[str]:
 
 def look(cluster: Cluster) -> dict[str, str]:
     """What must be as before: the leak scan's view, readiness of nodes, and what telemetry says of devices."""
-    values = dict(fingerprint.take(cluster).values)
+    values = dict(leak_scan.scan(cluster).values)
     for node in cluster.request("GET", "/api/v1/nodes").json()["items"]:
         for condition in node["status"].get("conditions") or ():
             if condition["type"] == "Ready" or condition["status"] != "False":  # a detector that has never spoken says no less than False

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from conformance.allowlist import cluster_uid
-from fixtures.chaos_record import ChaosReport, ChaosResult, decode_chaos
-from fixtures.cluster import Cluster
-from fixtures.simulator.embedded import EmbeddedCluster
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult, decode_chaos
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN_SECONDS = 600.0

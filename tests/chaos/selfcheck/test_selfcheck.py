@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.engine.loading import load
-from chaos.selection import known, load_all
+from chaos.catalogue.loading import load_experiment
+from chaos.catalogue.selection import known_names, load_all
 from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.runs import RESILIENCE, Stage, start
 
@@ -72,9 +72,9 @@ def test_a_seeded_bug_is_caught_by_the_experiment_meant_for_it(tmp_path: Path) -
 
 def test_every_experiment_has_a_control_without_its_fault(tmp_path: Path) -> None:
     experiments = load_all()
-    names = known()
+    names = known_names()
     for path in sorted(controls.write(experiments, tmp_path / "controls").glob("*.yaml")):
-        control = load(path, names)
+        control = load_experiment(path, names)
         assert control.extension.undo == ()
         assert control.extension.signals
         assert all(one.mode != "eventually" for one in control.extension.expect)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from fixtures.record import Report
+from fixtures.verdict.record import Report
 from tests.hostile.faults.campaign import Outcome, suffered, usual
 from tests.hostile.faults.commands import told
 from tests.hostile.faults.experiments import endured

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.discovery import discover
-from fixtures.kinds import KINDS
-from fixtures.record import Report, Verdict
-from fixtures.simulator.embedded import EmbeddedCluster
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import discover
+from fixtures.cluster.kinds import KINDS
+from fixtures.ownership import owned
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.hostile.faults.plans import Ordeal
 from tests.hostile.faults.proxy import through
@@ -117,7 +117,7 @@ def left_behind(cluster: Cluster) -> list[str]:
     """Whatever carries the suite's labels, seen past the proxy. What is about to go is given the time to."""
     served = discover(cluster)
     cluster.learn_versions({key: served[key][0] for key in KINDS if key in served})
-    return [str(item) for item in ownership.find(cluster)]
+    return [str(item) for item in owned.find(cluster)]
 
 
 def _judged(folder: Path, kubeconfig: Path) -> Finished:

@@ -13,16 +13,16 @@ from random import Random
 
 import msgspec
 
-from chaos.lease import read_lease
-from chaos.ledger.nodes import NodeLabels
-from conformance.allowlist import cluster_uid
-from fixtures import ownership
-from fixtures.cluster import Cluster
-from fixtures.kinds import KINDS
+from chaos.ledger.undos.nodes import NodeLabels
+from chaos.safety.lease import read_lease
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import KINDS
+from fixtures.ownership import owned
+from fixtures.ownership.proof_record import PROOF
 from fixtures.probes.workspace import Workspace
-from fixtures.process import Process
-from fixtures.proof import PROOF
-from tests.chaos.safety.world import fetch, ledger, world
+from fixtures.system.process import Process
+from tests.chaos.ledger.simulated_cluster import fetch, ledger, world
 from tests.endtoend.runs import ROOT, environment
 from tests.hostile.faults.campaign import Outcome, left_behind
 from tests.hostile.faults.plans import command_faults
@@ -42,7 +42,7 @@ def told(seed: int, folder: Path) -> Outcome:
     faults = command_faults(random)
     outcome = Outcome(seed=seed, simulate=" ".join(command), faults=[], exit_code=0)
     with world(folder) as (cluster, _):
-        cluster.learn_versions({key: kind.versions[0] for key, kind in KINDS.items() if key in ("namespaces", ownership.PRIORITY_CLASSES)})
+        cluster.learn_versions({key: kind.versions[0] for key, kind in KINDS.items() if key in ("namespaces", owned.PRIORITY_CLASSES)})
         uid = cluster_uid(cluster)
         _leave(cluster, folder)
         with through(folder / "kubeconfig", folder / "proxied", faults) as proxy:
@@ -65,11 +65,11 @@ def _leave(cluster: Cluster, folder: Path) -> None:
     workspace.namespace()
     assert workspace._opened is not None
     workspace._opened.stop_renewing()
-    for item in cluster.request("GET", cluster.path(ownership.PRIORITY_CLASSES)).json()["items"]:
+    for item in cluster.request("GET", cluster.path(owned.PRIORITY_CLASSES)).json()["items"]:
         record = msgspec.json.decode(item["metadata"]["annotations"][PROOF])
         record["process"] = str(msgspec.structs.replace(Process.me(), pid=4_000_000))
         annotations = {PROOF: msgspec.json.encode(record).decode()}
-        cluster.patch(ownership.PRIORITY_CLASSES, item["metadata"]["name"], {"metadata": {"annotations": annotations}})
+        cluster.patch(owned.PRIORITY_CLASSES, item["metadata"]["name"], {"metadata": {"annotations": annotations}})
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:

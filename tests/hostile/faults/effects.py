@@ -151,7 +151,7 @@ def without_items(body: bytes) -> bytes:
 
 
 def no_objects(body: bytes) -> bytes:
-    """A list of things that are no objects; an object whose metadata is true."""
+    """A list of things that are not objects; an object whose metadata is true."""
     document = _decoded(body)
     document.update({"items": [1, "x", None, []]} if "items" in document else {"metadata": True})
     return json.dumps(document).encode()

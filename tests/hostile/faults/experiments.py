@@ -14,21 +14,21 @@ from unittest.mock import patch
 
 import msgspec
 
-from chaos import fingerprint
-from chaos.artefacts import Conformance
+from chaos.cluster import leak_scan
+from chaos.cluster.leak_scan import Fingerprint
 from chaos.engine import campaign, runner
 from chaos.engine.campaign import Campaign, Refused
-from chaos.fingerprint import Fingerprint
-from chaos.holding import ChaosLease
-from chaos.recover import Recovery
-from chaos.trouble import LeaseRefused
-from fixtures.cluster import Cluster
-from fixtures.proof import CHAOS_PREFIX
-from fixtures.record import Verdict
-from fixtures.trouble import ApiTrouble
-from tests.chaos.engine.documents import document
+from chaos.engine.recover import RecoveryResult
+from chaos.model.errors import LeaseRefused
+from chaos.safety.lease_keeper import LeaseKeeper
+from chaos.verdict.artefacts import Conformance
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import document
 from tests.chaos.engine.stage import Stage, load, stage
-from tests.chaos.safety.world import recover
+from tests.chaos.ledger.simulated_cluster import recover
 from tests.hostile.faults.campaign import Outcome
 from tests.hostile.faults.plans import experiment_faults
 from tests.hostile.faults.proxy import Fault, through
@@ -63,11 +63,11 @@ def endured(seed: int, folder: Path) -> Outcome:
     (folder / "run").mkdir()
     shorter = [patch.dict(times, dict.fromkeys(times, _UNDO_SECONDS)) for times in (runner.UNDO_SECONDS, campaign.END_SECONDS)]
     with stage(folder / "cluster") as on, shorter[0], shorter[1]:
-        before = fingerprint.take(on.cluster)
+        before = leak_scan.scan(on.cluster)
         verdict, residue = _carried_out(on, faults, folder, outcome)
         outcome.faults = [str(fault) for fault in faults]
         outcome.befell = sum(fault.befell for fault in faults)
-        outcome.wrong += _wrong(verdict, residue, before.differences(fingerprint.take(on.cluster)))
+        outcome.wrong += _wrong(verdict, residue, before.differences(leak_scan.scan(on.cluster)))
         outcome.changed = int(verdict is not Verdict.PASSED)
         outcome.wrong += _unrecovered(on.cluster, folder / "run", before)
     return outcome
@@ -94,7 +94,7 @@ def _campaign(on: Stage, folder: Path) -> tuple[Verdict, list[str]]:
     where = msgspec.structs.replace(where, access=msgspec.structs.replace(where.access, kubeconfig=str(folder / "proxied")))
     made = Campaign(where)
     made._conforming = _NoConformance()  # type: ignore[assignment]
-    made._lease = ChaosLease(cluster, where.run_id, made.stop.request, seconds=_LEASE_SECONDS, renew_seconds=0.5)
+    made._lease = LeaseKeeper(cluster, where.run_id, made.stop.request, seconds=_LEASE_SECONDS, renew_seconds=0.5)
     with made:
         result = made.carry_out(load(document(seconds=_SECONDS)))
     return result.verdict, made.residue
@@ -118,12 +118,12 @@ def _unrecovered(cluster: Cluster, folder: Path, before: Fingerprint) -> Iterato
     except Exception as error:
         yield f"recover raised {type(error).__name__}: {error}"
         return
-    left = [line for line in before.differences(fingerprint.take(cluster)) if _VOUCHER not in line]
+    left = [line for line in before.differences(leak_scan.scan(cluster)) if _VOUCHER not in line]
     if not done.clean or left:
         yield f"recover left {left}, {done}"
 
 
-def _recovered(cluster: Cluster, folder: Path) -> Recovery:
+def _recovered(cluster: Cluster, folder: Path) -> RecoveryResult:
     """As soon as the Lease of the run has expired: its process, which is this one, has not ended."""
     until = time.monotonic() + _SURELY_EXPIRED
     while True:

@@ -1,0 +1,201 @@
+"""ADV-01 to 03 where devices are offered through DRA: incomplete, classless, tainted, lost, and what only looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic
+from conformance.inv.agreement import check_agreement
+from conformance.policy.model import Policy
+from fixtures.kubernetes.models import Json, Node
+from tests.adv.built import outcomes, verdict
+from tests.builders import a_cpu_node, a_node, a_policy, a_scope
+from tests.dra import a_class, a_device, a_slice
+
+XID = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+def a_dra_node(name: str = "gpu-0", **labels: str) -> Node:
+    return a_node(name, capacity={"nvidia.com/gpu": "0"}, labels={key.replace("__", "/"): value for key, value in labels.items()})
+
+
+def judged(slices: list[Json], *, nodes: list[Node] | None = None, policy: Policy | None = None, **items: Any) -> dict[str, str]:
+    """Verdicts of ADV-01 to 03 by their last digit."""
+    scope = a_scope(policy, **{"nodes": nodes or [a_dra_node()], "resourceslices": slices, "deviceclasses": [a_class()], **items})
+    checks = {"1": check_advertised, "2": check_allocatable, "3": check_arithmetic}
+    return {number: verdict(check(scope)) for number, check in checks.items()}
+
+
+def test_a_whole_pool_with_its_class_is_advertised() -> None:
+    node = a_dra_node(**{"nvidia.com__gpu.count": "4"})
+    assert judged([a_slice("gpu-0", devices=4)], nodes=[node]) == {"1": "passed", "2": "passed", "3": "passed"}
+    assert judged([a_slice("gpu-0", devices=1)], nodes=[node])["3"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("slices", "classes"),
+    [
+        ([a_slice("gpu-0", devices=4, slices=2)], [a_class()]),
+        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, generation=2, slices=2)], [a_class()]),
+        ([a_slice("gpu-0", devices=0)], [a_class()]),
+        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=0, generation=2)], [a_class()]),
+        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, pool="second", slices=3)], [a_class()]),
+        ([a_slice("gpu-0", devices=4)], []),
+        ([a_slice("gpu-0", devices=4)], [a_class("net", "dra.net")]),
+        ([a_slice("gpu-0", devices=4)], [a_class("mig", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")]),
+        ([], [a_class()]),
+    ],
+)
+def test_devices_that_no_claim_can_get_are_not_advertised(slices: list[Json], classes: list[Json]) -> None:
+    assert judged(slices, deviceclasses=classes)["1"] == "failed"
+
+
+def test_devices_that_only_a_missing_class_would_choose_are_lost() -> None:
+    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-9"}}}
+    vfio = {"name": "vfio-8", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-8"}}}
+    whole = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'")
+    cut = a_class("mig.nvidia.com", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole])["1"] == "failed"
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), part, vfio])], deviceclasses=[whole, cut])["1"] == "passed"
+    own = {**part, "attributes": {**part["attributes"], "parentUUID": {"string": "GPU-gpu-0"}}}
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), own])], deviceclasses=[whole])["1"] == "passed"
+
+
+def test_an_older_generation_and_another_driver_s_pool_do_no_harm() -> None:
+    old = a_slice("gpu-0", devices=4, slices=7, name="old")
+    network = a_slice("gpu-0", "dra.net", [{"name": "eth0"}], slices=9)
+    assert judged([old, a_slice("gpu-0", devices=4, generation=2), network])["1"] == "passed"
+
+
+def test_a_class_whose_expression_is_not_plain_may_choose_them() -> None:
+    classes = [a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].productName.contains('H100')")]
+    assert judged([a_slice("gpu-0", devices=4)], deviceclasses=classes)["1"] == "passed"
+
+
+def test_classes_that_were_not_read_decide_nothing() -> None:
+    scope = a_scope(nodes=[a_dra_node()], resourceslices=[a_slice("gpu-0")], trouble={"resource.k8s.io/deviceclasses": "Forbidden"})
+    assert verdict(check_advertised(scope)) == "inconclusive"
+
+
+@pytest.mark.parametrize(("effect", "word"), [("NoExecute", "failed"), ("NoSchedule", "failed"), ("None", "passed"), ("", "passed")])
+def test_hard_taints_take_devices_away(effect: str, word: str) -> None:
+    lost = a_device("gpu-1", taints=[{"key": "gpu.nvidia.com/gpu-lost", "effect": effect}])
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), lost])])["2"] == word
+    older: Json = {"name": "gpu-1", "basic": {"attributes": {"type": {"string": "gpu"}}, "taints": lost["taints"]}}
+    assert judged([a_slice("gpu-0", devices=[older])])["2"] == word  # v1beta1
+
+
+@pytest.mark.parametrize(
+    ("health", "word"),
+    [({"healthy": {"bool": False}}, "failed"), ({"health": {"string": "Unhealthy"}}, "failed"), ({"healthy": {"bool": True}}, "passed")],
+)
+def test_a_device_that_its_driver_calls_ill_is_not_allocatable(health: Json, word: str) -> None:
+    device = a_device("gpu-1")
+    assert judged([a_slice("gpu-0", devices=[{**device, "attributes": {**device["attributes"], **health}}])])["2"] == word
+
+
+def test_devices_that_only_one_node_can_reach_are_its_own() -> None:
+    def selecting(**term: object) -> Json:
+        found = a_slice("gpu-0", devices=4)
+        del found["spec"]["nodeName"]
+        return {**found, "spec": {**found["spec"], "nodeSelector": {"nodeSelectorTerms": [term]}}}
+
+    field: Json = {"key": "metadata.name", "operator": "In", "values": ["gpu-0"]}
+    assert judged([selecting(matchFields=[field])])["1"] == "passed"
+    assert judged([selecting(matchExpressions=[{**field, "key": "kubernetes.io/hostname"}])])["1"] == "passed"
+    assert judged([selecting(matchExpressions=[{**field, "key": "rack", "values": ["r1", "r2"]}])])["1"] == "failed"
+    each = a_slice("gpu-0", devices=[a_device("gpu-0", nodeName="gpu-0"), a_device("gpu-1", nodeName="gpu-9")])
+    del each["spec"]["nodeName"]
+    scope = a_scope(nodes=[a_dra_node()], resourceslices=[each])
+    assert [len(scope.dra_inventory[name][0].devices) for name in ("gpu-0", "gpu-9")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("selector", "word"),
+    [
+        ({"driver": "gpu.nvidia.com", "pool": "gpu-0", "device": "gpu-1"}, "failed"),
+        ({"driver": "gpu.nvidia.com"}, "failed"),
+        ({}, "failed"),
+        (None, "passed"),
+        ({"pool": "gpu-9"}, "passed"),
+        ({"driver": "dra.net"}, "passed"),
+    ],
+)
+def test_a_rule_taints_the_devices_that_it_selects(selector: Mapping[str, str] | None, word: str) -> None:
+    rule = {"metadata": {"name": "drain"}, "spec": {"deviceSelector": selector, "taint": XID}}
+    assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[rule])["2"] == word
+
+
+def test_the_owner_knows_how_many_there_are_also_without_labels() -> None:
+    bare = a_cpu_node("gpu-0")
+    policy = a_policy(advertisement={"devicesPerNode": {H100: 8}})
+    assert judged([a_slice("gpu-0", devices=7)], nodes=[bare], policy=policy)["3"] == "failed"
+    assert judged([a_slice("gpu-0", devices=8)], nodes=[bare], policy=policy)["3"] == "passed"
+    spaced = a_policy(advertisement={"devicesPerNode": {"NVIDIA H100*": 8}})
+    assert judged([a_slice("gpu-0", devices=7)], nodes=[bare], policy=spaced)["3"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"node.kubernetes.io__instance-type": "p5.48xlarge"}, {"gpu-0 devices": "bad", "gpu-1 devices": "bad", "gpu-2 devices": "ok"}),
+        ({"nvidia.com__gpu.machine": "DGXH100"}, {"gpu-0 devices": "bad", "gpu-1 devices": "bad", "gpu-2 devices": "ok"}),
+        ({}, {"gpu-0 devices": "undecided", "gpu-1 devices": "undecided", "gpu-2 devices": "ok"}),
+        (
+            {"nvidia.com__gpu.machine": "Standard-PC-(Q35-+-ICH9,-2009)"},
+            {"gpu-0 devices": "undecided", "gpu-1 devices": "undecided", "gpu-2 devices": "ok"},
+        ),
+    ],
+)
+def test_machines_of_one_kind_have_the_same_devices(labels: dict[str, str], expected: dict[str, str]) -> None:
+    nodes = [a_dra_node(f"gpu-{index}", **labels) for index in range(3)]
+    slices = [a_slice("gpu-0", devices=1), a_slice("gpu-1", devices=1), a_slice("gpu-2", devices=4)]
+    scope = a_scope(nodes=nodes, resourceslices=slices, deviceclasses=[a_class()])
+    assert outcomes(check_arithmetic(scope)) == expected
+
+
+@pytest.mark.parametrize("count", [("label", "nvidia.com__gpu.count"), ("cloud", "cloud.google.com__gke-accelerator-count")])
+def test_machines_of_any_size_are_believed_what_their_labels_count(count: tuple[str, str]) -> None:
+    kind = {"node.kubernetes.io__instance-type": "n1-standard-8" if count[0] == "label" else "a2-highgpu"}
+    nodes = [a_dra_node("gpu-0", **kind, **{count[1]: "1"}), a_dra_node("gpu-1", **kind, **{count[1]: "4"})]
+    assert judged([a_slice("gpu-0", devices=1), a_slice("gpu-1", devices=4)], nodes=nodes)["3"] == "passed"
+
+
+def test_one_machine_that_nobody_counts_is_not_judged() -> None:
+    assert judged([a_slice("gpu-0", devices=3)])["3"] == "not_applicable"
+
+
+def test_one_device_in_several_shapes_counts_once() -> None:
+    uuid = {"uuid": {"string": "GPU-gpu-0"}}
+    vfio = {"name": "gpu-vfio-0", "attributes": {"type": {"string": "vfio"}, **uuid}}
+    parts = [{"name": f"mig-{n}", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}} for n in range(7)]
+    node = a_dra_node(**{"nvidia.com__gpu.count": "1"})
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), vfio, *parts])], nodes=[node])["3"] == "passed"
+    assert (
+        judged([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-1", attributes=a_device("gpu-0")["attributes"])])])["3"]
+        == "failed"
+    )
+
+
+def test_partitions_of_amd_count_their_parents() -> None:
+    parts = [
+        {
+            "name": f"p{n}",
+            "attributes": {"type": {"string": "amdgpu-partition"}, "resource.kubernetes.io/pciBusID": {"string": f"0000:{n // 8}"}},
+        }
+        for n in range(16)
+    ]
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0", "gpu.amd.com", parts)])
+    assert scope.dra_inventory["gpu-0"][0].whole == 2
+
+
+def test_a_driver_that_publishes_nothing_for_its_node_disagrees_with_itself() -> None:
+    nodes = [a_cpu_node("gpu-0"), a_cpu_node("gpu-1"), a_cpu_node("cpu-0")]
+    scope = a_scope(nodes=nodes, resourceslices=[a_slice("gpu-0", devices=4), a_slice("gpu-1", devices=0)])
+    found = {finding.subject.name: str(finding.outcome) for finding in check_agreement(scope)}
+    assert found["gpu-1"] == "bad"
+    assert "cpu-0" not in found

@@ -1,0 +1,180 @@
+"""Whose cordon and whose fault it is, and that an undo puts back what is the experiment's and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.act.context import ActivityContext
+from chaos.activities.nodes import cordon
+from chaos.cluster.cordons import REMEDIATION, SOMEBODY, SUITE, cordoned_by_others, cordoner
+from chaos.cluster.gpu_names import names_another, names_of
+from chaos.ledger.undos.nodes import NodeUnschedulable
+from chaos.ledger.undos.remediation import NodeCleared, cleared_args
+from chaos.model.errors import UndoRefused
+from chaos.model.plan import Target
+from chaos.safety.abort_flag import AbortFlag
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json
+from tests.chaos.ledger.simulated_cluster import ANYTHING, fetch, ledger, node, plan, soon, world
+
+STATE = "dgxc.nvidia.com/nvsentinel-state"
+OURS, THEIRS = (f"GPU-{digit * 8}-2222-3333-4444-555555555555" for digit in "17")
+NAMES = names_of({"uuid": OURS, "pci": "00000000:1B:00.0", "index": 7})
+
+
+def write(cluster: Cluster, manager: str, body: Json, subresource: str = "") -> None:
+    path, kind = cluster.path("nodes", "", "gpu-1", subresource), "application/strategic-merge-patch+json"
+    assert cluster.request("PATCH", path, query={"fieldManager": manager}, body=body, content_type=kind).ok
+
+
+def tracked(name: str = "gpu-1") -> Json:
+    """A node whose writers the API server keeps from the start, as it does of every node that a kubelet registered."""
+    found = node(name)
+    kubelet = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": "2026-11-21T12:00:00Z", "fieldsType": "FieldsV1"}
+    found["metadata"]["managedFields"] = [{**kubelet, "fieldsV1": {"f:metadata": {"f:labels": {}}}}]
+    return found
+
+
+def tell(cluster: Cluster, message: str, kind: str = "GpuXidError") -> None:
+    write(cluster, "monitor", {"status": {"conditions": [{"type": kind, "status": "True", "reason": "X", "message": message}]}}, "status")
+
+
+def told(cluster: Cluster, kind: str = "GpuXidError") -> str:
+    return str(next(item["status"] for item in fetch(cluster, "nodes", "gpu-1")["status"]["conditions"] if item["type"] == kind))
+
+
+CORDON: Json = {"spec": {"unschedulable": True}}
+
+
+def owned(*managers: tuple[str, Json], **more: Any) -> Json:
+    found = node("n")
+    found["spec"]["unschedulable"] = True
+    found["metadata"]["managedFields"] = [{"manager": name, "fieldsV1": fields} for name, fields in managers]
+    found["metadata"].update(more)
+    return found
+
+
+_SPEC: Json = {"f:spec": {"f:unschedulable": {}}}
+_STATE: Json = {"f:metadata": {"f:labels": {f"f:{STATE}": {}}}}
+_NOTE: Json = {"f:metadata": {"f:annotations": {"f:quarantineHealthEvent": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "who"),
+    [
+        (node("n"), ""),
+        (owned(("kubectl-cordon", _SPEC)), "kubectl-cordon"),
+        (owned(("kubectl-cordon", _SPEC), ("fault-quarantine", _STATE)), "kubectl-cordon"),
+        (owned(("gpu-conformance", _SPEC)), SUITE),
+        (owned(("fault-quarantine", _SPEC)), REMEDIATION),
+        (owned(("theirs", {**_SPEC, **_NOTE})), REMEDIATION),
+        (owned(("theirs", _SPEC), ("theirs", _STATE)), REMEDIATION),
+        (owned(), SOMEBODY),
+        (owned(("ancient-changes", _SPEC)), SOMEBODY),
+        (owned(labels={STATE: "quarantined"}), REMEDIATION),
+        (owned(managedFields="nonsense"), SOMEBODY),
+        (owned(managedFields=[7, {"manager": 3, "fieldsV1": "x"}]), SOMEBODY),
+    ],
+)
+def test_a_cordon_is_somebodys(given: Json, who: str) -> None:
+    assert cordoner(given) == who
+    assert cordoned_by_others(given) == ("" if who in (REMEDIATION, SUITE) else who)
+
+
+@pytest.mark.parametrize(
+    ("message", "another"),
+    [
+        (f"ErrorCode:79 GPU:7 GPU_UUID:{OURS} PCI:0000:1b:00", False),
+        (f"ErrorCode:79 GPU:3 GPU_UUID:{THEIRS} PCI:0000:3b:00", True),
+        (f"GPU_UUID:{OURS}; GPU_UUID:{THEIRS}", True),
+        ("Xid (PCI:0000:1b:00): 79", False),
+        ("Xid (PCI:00000000:1B:00.0): 79", False),
+        ("Xid (PCI:0000:3b:00): 79", True),
+        ("GPU 7 has fallen off", False),
+        ("GPU 1 has fallen off", True),
+        ("a device has fallen off at 12:30:11", False),
+    ],
+)
+def test_a_message_is_about_a_device(message: str, another: bool) -> None:
+    assert names_another(message, NAMES) is another
+    assert not names_another(message, ())
+
+
+def test_somebodys_cordon_outlives_the_undo_of_what_the_fault_led_to(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        args = cleared_args(cluster, "gpu-1", NAMES)
+        write(cluster, "kubectl-cordon", CORDON)
+        tell(cluster, f"Xid 79 of {OURS}")
+        NodeCleared().undo(cluster, args, soon())
+        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
+        assert told(cluster) == "False"
+
+
+def test_remediations_cordon_does_not(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        args = cleared_args(cluster, "gpu-1", NAMES)
+        write(cluster, "theirs", {**CORDON, "metadata": {"labels": {STATE: "quarantined"}}})
+        assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
+        NodeCleared().undo(cluster, args, soon())
+        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
+
+
+def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        args = cleared_args(cluster, "gpu-1", NAMES)
+        tell(cluster, f"Xid 79 of {THEIRS}")
+        tell(cluster, f"Xid 79 of {OURS}", "SysLogsXIDError")
+        NodeCleared().undo(cluster, args, soon())
+        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert (told(cluster), told(cluster, "SysLogsXIDError")) == ("True", "False")
+
+
+def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+        cluster.patch("nodes", "gpu-1", CORDON)
+        write(cluster, "kubectl-uncordon", {"spec": {"unschedulable": None}})
+        write(cluster, "kubectl-cordon", CORDON)
+        with pytest.raises(UndoRefused, match="somebody else"):
+            NodeUnschedulable().undo(cluster, args, soon())
+        assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
+
+
+def test_the_experiments_own_cordon_is_taken_away(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+        cluster.patch("nodes", "gpu-1", CORDON)
+        NodeUnschedulable().undo(cluster, args, soon())
+        assert NodeUnschedulable().verify(cluster, args, soon(2)) == ""
+
+
+def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts={"unschedulable": True})
+        book = ledger(tmp_path, cluster)
+        acts = ActivityContext(cluster, plan(target), book, AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
+        with acts.as_current(), pytest.raises(ActivityFailed, match="put it back to work"):
+            cordon()
+        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
+        assert book.open_entries() == []
+        assert cluster.patch("nodes", "gpu-1", CORDON).ok
+        with acts.as_current():
+            cordon()
+        assert len(book.open_entries()) == 1
+
+
+def test_a_node_that_its_administrator_put_back_to_work_stays_there(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        write(cluster, "kubectl-cordon", CORDON)
+        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+        NodeUnschedulable().undo(cluster, args, soon())
+        write(cluster, "kubectl-uncordon", {"spec": {"unschedulable": None}})
+        with pytest.raises(UndoRefused, match="somebody else"):
+            NodeUnschedulable().undo(cluster, args, soon())
+        assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")

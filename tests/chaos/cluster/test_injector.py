@@ -1,0 +1,161 @@
+"""Host programs run by a pod on the very node, and what they changed is put back by pods too."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.cluster import namespaces
+from chaos.cluster.injector import HostResult, injector_pod, run_on_host
+from chaos.ledger.residue import Reason
+from chaos.ledger.undos.host import DeviceArgs, HostPersistence, Programs
+from chaos.ledger.undos.nodes import identity
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.watch import Observation
+from fixtures.ownership import owned
+from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
+from tests.simulated import simulated
+
+IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+
+
+def test_the_pod_reaches_the_host_from_any_node_and_ends_by_itself() -> None:
+    pod = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("systemctl", "stop", "kubelet; rm -rf /"), run_id=RUN, seconds=30)
+    spec, (container,) = pod["spec"], pod["spec"]["containers"]
+    assert (spec["nodeName"], spec["hostPID"], spec["activeDeadlineSeconds"], spec["restartPolicy"]) == ("gpu-1", True, 30, "Never")
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["automountServiceAccountToken"] is False
+    assert container["securityContext"]["privileged"] is True
+    assert container["command"][:3] == ["nsenter", "--target", "1"]
+    assert container["command"][-4:] == ["--", "systemctl", "stop", "kubelet; rm -rf /"]  # one argument, no shell
+    assert pod["metadata"]["labels"].items() >= owned.labels(RUN).items()
+
+
+def test_the_pod_names_no_class_and_the_policys_secrets() -> None:
+    """Bound by name it preempts nobody; a class that is gone would keep a late undo from running (chaos/cluster/injector.py)."""
+    plain = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("true",), run_id=RUN)
+    assert not {"priorityClassName", "imagePullSecrets"} & plain["spec"].keys()
+    pulled = injector_pod(name="x", node="gpu-1", image=IMAGE, argv=("true",), run_id=RUN, pull_secrets=("registry",))
+    assert pulled["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@pytest.mark.parametrize(
+    ("pull_secrets", "expected"),
+    [(("registry", "other"), "expected Secrets registry, other in namespace"), ((), "or its Secrets in probes.pullSecrets")],
+)
+def test_an_image_that_cannot_be_pulled_says_what_to_do(tmp_path: Path, pull_secrets: tuple[str, ...], expected: str) -> None:
+    with world(tmp_path) as (served, _):
+        namespace = namespaces.ensure_run(served, RUN)
+        wishes: dict[str, Any] = {
+            "namespace": namespace,
+            "node": "gpu-1",
+            "image": IMAGE,
+            "argv": ("true",),
+            "run_id": RUN,
+            "pull_secrets": pull_secrets,
+        }
+        with unpullable(served), pytest.raises(ApiTrouble, match=expected):
+            run_on_host(served, deadline=soon(3), **wishes)
+
+
+@contextmanager
+def unpullable(cluster: Cluster) -> Iterator[None]:
+    """A kubelet that cannot pull the image of the run's injector pod."""
+    waiting = {"name": "injector", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+
+    def write() -> None:
+        with Observation(cluster, "pods", namespaces.of_run(RUN)) as observation:
+            for found in observation.until(soon(3)):
+                for pod in found.values():
+                    status = {"status": {"phase": "Pending", "containerStatuses": [waiting]}}
+                    cluster.patch("pods", pod["metadata"]["name"], status, namespaces.of_run(RUN), "status")
+                    return
+
+    kubelet = threading.Thread(target=write)
+    kubelet.start()
+    try:
+        yield
+    finally:
+        kubelet.join()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with simulated(tmp_path_factory.mktemp("simulated"), "healthy") as kubeconfig:
+        yield Cluster.from_kubeconfig(kubeconfig)
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> str:
+    nodes = cluster.request("GET", cluster.path("nodes")).json()["items"]
+    return str(next(item["metadata"]["name"] for item in nodes if "nvidia.com/gpu" in item["status"]["capacity"]))
+
+
+def run(cluster: Cluster, node: str, *argv: str, seconds: float = 20) -> HostResult:
+    namespace = namespaces.ensure_run(cluster, RUN)
+    return run_on_host(cluster, namespace=namespace, node=node, image=IMAGE, argv=argv, run_id=RUN, deadline=soon(seconds))
+
+
+def test_a_host_program_gives_its_output_and_exit_code(cluster: Cluster, node: str) -> None:
+    assert run(cluster, node, "systemctl", "is-active", "kubelet") == HostResult(exit_code=0, output="active\n")
+    failed = run(cluster, node, "systemctl", "is-active", "no-such-unit")
+    assert failed.exit_code != 0
+    left = cluster.request("GET", cluster.path("pods", namespaces.of_run(RUN))).json()["items"]
+    assert [pod["metadata"]["name"] for pod in left if not pod["metadata"].get("deletionTimestamp")] == []
+
+
+def test_a_pod_that_never_starts_is_trouble_and_goes(tmp_path: Path) -> None:
+    with world(tmp_path) as (served, _):
+        with pytest.raises(ApiTrouble, match="did not end in time"):
+            run(served, "gpu-1", "true", seconds=0.2)
+        assert served.request("GET", served.path("pods", namespaces.of_run(RUN))).json()["items"] == []
+
+
+UNIT = f"gpu-conformance-{RUN}-a1-kubelet-stop"
+ACTIVE = ("systemctl", "is-active", f"{UNIT}.timer")
+
+
+def args_of(cluster: Cluster, node: str, **more: str) -> Json:
+    return {**identity(fetch(cluster, "nodes", node)), **more}
+
+
+def test_what_was_changed_on_a_host_is_put_back_and_read_back(cluster: Cluster, node: str, tmp_path: Path) -> None:
+    """A transient timer, which outlives the pod that armed it, is stopped by the undo."""
+    book = ledger(tmp_path)
+    before = run(cluster, node, *ACTIVE).output.strip()
+    book.arm("host.kubelet", args_of(cluster, node, pending=UNIT))
+    armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={UNIT}", "systemctl", "stop", "kubelet")
+    assert armed.exit_code == 0, armed.output
+    assert run(cluster, node, *ACTIVE).output.strip() == "active"
+    assert replay(book, cluster, soon(40)) == []
+    assert run(cluster, node, *ACTIVE).output.strip() == before != "active"
+
+
+def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def programs(self: HostPersistence, args: DeviceArgs) -> Programs:
+        return Programs(undo=("true",), check=("systemctl", "is-active", "kubelet"), expected="inactive", ours="failed")
+
+    monkeypatch.setattr(HostPersistence, "programs", programs)
+    book = ledger(tmp_path)
+    book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
+    (left,) = replay(book, cluster, soon(20))
+    assert (left.reason, left.prior, left.current) == (Reason.CHANGED, "inactive", "active")
+    assert left.command.startswith(f"kubectl debug node/{node} --profile=sysadmin")
+
+
+def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def programs(self: HostPersistence, args: DeviceArgs) -> Programs:
+        return Programs(undo=("no-such-program",), check=("systemctl", "is-active", "kubelet"), expected="inactive")
+
+    monkeypatch.setattr(HostPersistence, "programs", programs)
+    book = ledger(tmp_path)
+    book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
+    (left,) = replay(book, cluster, soon(4))
+    assert left.reason is Reason.NOT_UNDONE
+    assert "no-such-program" in left.message

@@ -1,0 +1,131 @@
+"""Namespaces of chaos: one that is there and somebody else's is neither changed nor used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.activities.base import host_namespace, own_namespace
+from chaos.cluster import namespaces
+from chaos.ledger.replay import replay
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership import owned
+from fixtures.ownership.read_proofs import read_proofs
+from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
+from fixtures.simulator.server.http.faults import Trouble
+from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
+
+CANARIES = f"{namespaces.of_run(RUN)}-canaries"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"app.kubernetes.io/managed-by": "gpu-conformance"},
+        {"gpu-conformance.io/run": RUN},
+        {"gpu-conformance.io/run": "another"},
+        owned.labels(RUN),
+    ],
+    ids=str,
+)
+def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: dict[str, str]) -> None:
+    name = namespaces.of_run(RUN)
+    theirs = namespace(name)
+    theirs["metadata"]["labels"] = {"team": "ml", **labels}
+    with world(tmp_path, extra=[theirs]) as (cluster, _):
+        before = fetch(cluster, "namespaces", name)
+        with pytest.raises(ApiTrouble, match="not proven to be of run"):
+            namespaces.ensure_run(cluster, RUN)
+        assert fetch(cluster, "namespaces", name) == before
+
+
+def test_it_is_created_once_and_used_again(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        name = namespaces.ensure_run(cluster, RUN)
+        assert namespaces.ensure_run(cluster, RUN) == name
+        assert read_proofs(cluster)[RUN].created_this("namespaces", fetch(cluster, "namespaces", name))
+        assert namespaces.remove_run(cluster, RUN) == []
+        assert read_proofs(cluster)[RUN].names == ()
+
+
+@pytest.mark.parametrize("undoing", [False, True])
+def test_one_that_cannot_be_bounded_is_used_for_putting_back_only(tmp_path: Path, undoing: bool) -> None:
+    with world(tmp_path, Trouble("create", NETWORK_POLICIES, 403, 9)) as (cluster, _):
+        if undoing:
+            assert namespaces.ensure_run(cluster, RUN, undoing=True)
+        else:
+            with pytest.raises(ApiTrouble, match="networkpolicies"):
+                namespaces.ensure_run(cluster, RUN)
+
+
+def test_both_namespaces_are_closed_and_bounded(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current():
+            spaces = [own_namespace(), host_namespace()]
+        for space in spaces:
+            [policy] = cluster.request("GET", cluster.path(NETWORK_POLICIES, space)).json()["items"]
+            [quota] = cluster.request("GET", cluster.path(QUOTAS, space)).json()["items"]
+            assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+            assert quota["spec"]["hard"]["pods"] == str(namespaces.PODS)
+
+
+def test_what_took_the_name_of_the_workload_s_namespace_is_not_deleted(tmp_path: Path) -> None:
+    """Labelled as the run's by whoever created it, after the run's own was gone."""
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        with acting(tmp_path, cluster, book).as_current():
+            name = own_namespace()
+        meta = fetch(cluster, "namespaces", name)["metadata"]
+        assert cluster.delete("namespaces", name).ok
+        theirs = {"name": name, "labels": meta["labels"], "annotations": meta["annotations"]}
+        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
+        assert replay(book, cluster, soon(), terms=ANYTHING) == []
+        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
+        assert namespaces.remove_run(cluster, RUN) == []
+        assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
+
+
+def test_the_shared_namespace_of_an_administrator_keeps_its_labels(tmp_path: Path) -> None:
+    """The policy names it by its UID; it is used as it is, and stays."""
+    theirs = namespace(namespaces.SHARED, "uid-of-the-administrators")
+    theirs["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted", "team": "platform"}
+    with world(tmp_path, extra=[theirs]) as (cluster, _):
+        before = fetch(cluster, "namespaces", namespaces.SHARED)
+        assert namespaces.ensure_shared(cluster, "uid-of-the-administrators") == namespaces.SHARED
+        assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) == namespaces.SHARED  # others know it by the proof
+        assert namespaces.foreign_namespace(cluster) == ""
+        assert namespaces.remove_shared(cluster) is False
+        assert fetch(cluster, "namespaces", namespaces.SHARED) == before
+        assert (namespaces.find_shared(cluster), read_proofs(cluster)) == ("", {})
+
+
+@pytest.mark.parametrize("administrators", ["", "another-uid"])
+def test_somebody_elses_namespace_of_the_usual_name_keeps_nobody_from_working(tmp_path: Path, administrators: str) -> None:
+    with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
+        before = fetch(cluster, "namespaces", namespaces.SHARED)
+        name = namespaces.ensure_shared(cluster, administrators)
+        assert name == namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != namespaces.SHARED
+        assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
+        assert namespaces.remove_shared(cluster)
+        assert cluster.get("namespaces", name).status == 404
+        assert fetch(cluster, "namespaces", namespaces.SHARED) == before
+        assert read_proofs(cluster) == {}
+
+
+def test_one_that_replaced_ours_is_not_ours(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        assert namespaces.ensure_shared(cluster) == namespaces.SHARED
+        ours = fetch(cluster, "namespaces", namespaces.SHARED)
+        cluster.delete("namespaces", namespaces.SHARED)
+        copied = {key: ours["metadata"][key] for key in ("name", "labels", "annotations")}
+        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": copied}).ok
+        assert namespaces.find_shared(cluster) == ""
+        assert namespaces.ensure_shared(cluster) != namespaces.SHARED
+
+
+def test_workers_are_not_put_into_somebody_elses_namespace(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[namespace(CANARIES)]) as (cluster, _):
+        with acting(tmp_path, cluster, ledger(tmp_path, cluster)).as_current(), pytest.raises(ApiTrouble, match="not proven to be of run"):
+            own_namespace()

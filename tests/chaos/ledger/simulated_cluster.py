@@ -1,0 +1,185 @@
+"""A small cluster in a store, and what an experiment needs to act on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.act.context import ActivityContext
+from chaos.engine import recover as recovering
+from chaos.engine.recover import RecoveryResult
+from chaos.ledger import replay as module
+from chaos.ledger.bounds import Terms
+from chaos.ledger.file import Ledger
+from chaos.ledger.mirror import Mirror
+from chaos.ledger.residue import Residue
+from chaos.model.ledger_lines import Entry
+from chaos.model.plan import Plan, Target
+from chaos.safety.abort_flag import AbortFlag
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.client import Cluster
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.simulator.server.http.authorization import Authorizer
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.simulator.server.store.store import Store
+from fixtures.verdict.record import TargetKind
+from tests.served import served
+
+RUN = "20261121-120000-abcd"
+KUBE_SYSTEM = "11111111-2222-3333-4444-555555555555"
+
+Json = dict[str, Any]
+
+
+def node(name: str, **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {"nvidia.com/gpu.product": "H100", "kubernetes.io/hostname": name, **labels},
+        },
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {
+            "nodeInfo": {"systemUUID": f"machine-{name}"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "capacity": {"nvidia.com/gpu": "8", "cpu": "64"},
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "64"},
+        },
+    }
+
+
+def namespace(name: str, uid: str = "") -> Json:
+    meta = {"name": name, **({"uid": uid} if uid else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": meta,
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def deployment(name: str = "gpu-operator", replicas: int = 1) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}}},
+        "status": {"replicas": replicas, "readyReplicas": replicas},
+    }
+
+
+def daemon_pod(name: str, node_name: str, *, uid: str = "", ready: bool = True) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "gpu-operator",
+            "uid": uid or f"uid-{name}",
+            "labels": {"app": "plugin"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": "uid-plugin", "controller": True}],
+        },
+        "spec": {"nodeName": node_name, "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+
+
+def config_map(name: str, **data: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}", "labels": {"app": name}},
+        "data": data,
+    }
+
+
+def objects() -> list[Json]:
+    return [
+        namespace("kube-system", KUBE_SYSTEM),
+        namespace("gpu-operator"),
+        node("gpu-1"),
+        node("gpu-2"),
+        deployment(),
+        daemon_pod("plugin-1", "gpu-1"),
+        daemon_pod("plugin-2", "gpu-2"),
+        config_map("operand", key="value"),
+    ]
+
+
+@contextmanager
+def world(
+    folder: Path, *troubles: Trouble, authorizer: Authorizer | None = None, extra: Sequence[Json] = ()
+) -> Iterator[tuple[Cluster, Store]]:
+    """The served cluster. ``troubles`` may be used up by the test's own requests too: they are taken in order."""
+    with served(folder, [*objects(), *extra], troubles, authorizer) as pair:
+        yield pair
+
+
+def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experiment: str = "A1") -> Plan:
+    moment = datetime.now(UTC) + timedelta(seconds=expires_in)
+    return Plan(
+        experiment=experiment,
+        run_id=run_id,
+        cluster_uid=KUBE_SYSTEM,
+        server="http://served",
+        target_kind=TargetKind.LIVE,
+        namespace=f"gpu-conformance-chaos-{run_id}",
+        targets=targets or (Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1"),),
+        untouched="gpu-2",
+        expires_at=moment.isoformat(),
+        eligible=2,
+    )
+
+
+def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN) -> Ledger:
+    proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False) if cluster else None
+    mirror = Mirror.open(cluster, run_id, experiment, seconds=5) if cluster else None
+    origin = plan(experiment=experiment, run_id=run_id).origin
+    if cluster:
+        origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster))
+    return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror, proof)
+
+
+class Anything(Terms, frozen=True, kw_only=True):
+    """Terms of a test that asks how something is undone, not whether its experiment may touch it."""
+
+    def outside(self, entry: Entry) -> str:
+        return ""
+
+    def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:
+        return self
+
+
+ANYTHING = Anything(bounds={}, image="registry.k8s.io/e2e-test-images/busybox:1.37.0-1")
+
+
+def replay(book: Ledger, cluster: Cluster, deadline: float, **options: Any) -> list[Residue]:
+    return module.replay(book, cluster, deadline, terms=ANYTHING, **options)
+
+
+def recover(cluster: Cluster, folder: Path | None = None, **options: Any) -> RecoveryResult:
+    return recovering.recover(cluster, folder, **{"terms": ANYTHING, **options})
+
+
+def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> ActivityContext:
+    return ActivityContext(cluster, plan(**changes), book, AbortFlag(folder), allowed=lambda: None, terms=ANYTHING)
+
+
+def soon(seconds: float = 3.0) -> float:
+    return time.monotonic() + seconds
+
+
+def fetch(cluster: Cluster, key: str, name: str, namespace: str = "") -> Json:
+    answer = cluster.get(key, name, namespace)
+    assert answer.ok, answer.message
+    return answer.json()

@@ -1,0 +1,66 @@
+"""Timers that experiments arm on a host: what is still to come is called off by the undo, and is not taken for restored."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from chaos.activities.hosts import PROMPT, kubelet_args
+from chaos.ledger.undos.host import HostKubelet, Programs
+from chaos.model.plan import Plan, Target
+from tests.chaos.ledger.simulated_cluster import acting, ledger, plan, world
+from tests.simulator.host.injector import on_host
+from tests.simulator.programs.small_cluster import hardware, small_cluster
+
+START, STOP = "gpu-conformance-run-1-n2-kubelet-start", "gpu-conformance-run-1-n2-kubelet-stop"
+
+
+def arguments(folder: Path) -> Programs:
+    with world(folder) as (cluster, _):
+        made = acting(folder, cluster, ledger(folder))
+        target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
+        made.plan = msgspec.structs.replace(made.plan, targets=(target,), facts=_facts(plan()))
+        with made.as_current():
+            return HostKubelet().programs(kubelet_args(STOP, START))
+
+
+def _facts(known: Plan) -> dict[str, object]:
+    return {**known.facts, "injector_image": "injector"}
+
+
+def test_a_stop_that_is_still_to_come_is_called_off(tmp_path: Path) -> None:
+    args = arguments(tmp_path)
+    armed = [
+        f"systemd-run --on-active=300 {PROMPT} --unit={START} systemctl start kubelet",
+        f"systemd-run --on-active=300 {PROMPT} --unit={STOP} systemctl stop kubelet",
+    ]
+
+    async def scenario() -> None:
+        async with small_cluster([hardware("a")]) as cluster:
+            host = cluster.kubelets.hosts["a"]
+            said = await on_host(
+                cluster, "\n".join([*armed, shlex.join(args.check), shlex.join(args.undo), "echo undone", shlex.join(args.check)])
+            )
+            before, _, after = said.partition("undone")
+            assert before.rstrip().endswith("active\nactive")  # the kubelet is up, and it is not restored
+            assert after.strip() == args.expected
+            assert {name: host.units[name].state for name in (START, STOP)} == {START: "stopped", STOP: "stopped"}
+            assert host.kubelet_running
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_kubelet_is_started(tmp_path: Path) -> None:
+    args = arguments(tmp_path)
+
+    async def scenario() -> None:
+        async with small_cluster([hardware("a")]) as cluster:
+            host = cluster.kubelets.hosts["a"]
+            host.kubelet_running = False
+            await on_host(cluster, shlex.join(args.undo))
+            assert host.kubelet_running
+
+    asyncio.run(scenario())

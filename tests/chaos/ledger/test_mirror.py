@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster import namespaces
+from chaos.ledger import authentic, config_maps
+from chaos.ledger import mirror as module
+from chaos.ledger.mirror import Mirror
+from chaos.model.errors import LedgerError, MirrorRefused
+from chaos.model.ledger_lines import State
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership import owned
+from fixtures.simulator.config.rights import Rights
+from fixtures.simulator.server.http.faults import Trouble
+from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, soon, world
+
+ARGS = {"name": "gpu-1"}
+NAME = f"gpu-conformance-chaos-{RUN}"
+
+
+def test_the_cluster_holds_an_entry_before_arming_returns(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        seq = book.arm("node.labels", ARGS)
+        (run,) = authentic.read_ledgers(cluster).runs
+        assert (run.run_id, [entry.args for entry in run.open_entries]) == (RUN, [ARGS])
+        stored = fetch(cluster, "configmaps", NAME, namespaces.SHARED)
+        assert stored["metadata"]["labels"].items() >= owned.labels(RUN).items()
+        assert owned.RUN_LABEL not in fetch(cluster, "namespaces", namespaces.SHARED)["metadata"]["labels"]
+        assert book.state(seq) is State.ARMED
+
+
+def test_verified_entries_are_kept_as_numbers_only(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        for _ in range(5):
+            seq = book.arm("node.labels", ARGS)
+            if seq != 4:
+                book.mark(seq, State.VERIFIED)
+        data = fetch(cluster, "configmaps", NAME, namespaces.SHARED)["data"]
+        assert data["A1.verified"] == "1-3,5"
+        assert len(data["A1.jsonl"].splitlines()) == 1
+        assert Mirror.open(cluster, RUN, "A1").next_seq() == 6
+
+
+def test_experiments_of_a_run_share_a_config_map_and_not_their_lines(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        one, two = ledger(tmp_path, cluster), ledger(tmp_path, cluster, experiment="A4")
+        one.arm("node.labels", ARGS)
+        two.arm("node.taints", ARGS)
+        one.arm("node.labels", ARGS)  # its version is an old one by now
+        (run,) = authentic.read_ledgers(cluster).runs
+        assert {item.experiment: [entry.undo for entry in item.open_entries] for item in run.experiments} == {
+            "A1": ["node.labels", "node.labels"],
+            "A4": ["node.taints"],
+        }
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503, "drop"])
+def test_trouble_is_outlived(tmp_path: Path, status: int | str) -> None:
+    trouble = Trouble("patch", "configmaps", status, 2)
+    with world(tmp_path, trouble) as (cluster, _):
+        ledger(tmp_path, cluster).arm("node.labels", ARGS)
+        assert trouble.times == 0
+        assert len(authentic.read_ledgers(cluster).open_entries) == 1
+
+
+def test_a_refused_mirror_refuses_the_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ARM_SECONDS", 0.5)
+    with world(tmp_path, Trouble("patch", "configmaps", 503, 1000)) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        with pytest.raises(MirrorRefused, match="503"):
+            book.arm("node.labels", ARGS)
+        assert [entry.seq for entry in book.open_entries()] == [1]  # on disk, so it is looked at; nothing was done
+
+
+@pytest.mark.parametrize("denied", ["create", "patch", "get"])
+def test_missing_rights_refuse_at_once(tmp_path: Path, denied: str) -> None:
+    class Denied(Rights):
+        def allowed(self, user: str, *words: str) -> bool:
+            return super().allowed("gpu-conformance", *words)
+
+    with world(tmp_path, authorizer=Denied([(denied, "", "configmaps", "")])) as (cluster, _):
+        with pytest.raises(MirrorRefused, match="configmaps"):
+            ledger(tmp_path, cluster).arm("node.labels", ARGS)
+
+
+def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 2000)
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        with pytest.raises(MirrorRefused, match="2000 is the most"):
+            book.arm("node.labels", {"name": "x" * 2000})
+        seq = book.arm("node.labels", ARGS)
+        assert [entry.seq for entry in authentic.read_ledgers(cluster).open_entries] == [seq]
+
+
+def test_a_ledger_that_somebody_else_writes_refuses_the_act(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        book.arm("node.labels", ARGS)
+        cluster.patch("configmaps", NAME, {"data": {"A1.jsonl": "", "A1.verified": "1"}}, namespaces.SHARED)
+        with pytest.raises(MirrorRefused, match="another machine may be recovering"):
+            book.arm("node.labels", ARGS)
+
+
+def test_a_ledger_that_was_deleted_refuses_the_act(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        cluster.delete("configmaps", NAME, namespaces.SHARED)
+        with pytest.raises(MirrorRefused, match="404"):
+            book.arm("node.labels", ARGS)
+
+
+def test_a_mark_that_could_not_be_written_goes_with_the_next(tmp_path: Path) -> None:
+    trouble = Trouble("patch", "configmaps", 503, 0)
+    with world(tmp_path, trouble) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        first, second = book.arm("node.labels", ARGS), book.arm("node.labels", ARGS)
+        trouble.times = 1
+        book.mark(first, State.VERIFIED)
+        assert (trouble.times, len(authentic.read_ledgers(cluster).open_entries)) == (0, 2)
+        book.mark(second, State.VERIFIED)
+        assert authentic.read_ledgers(cluster).open_entries == []
+        assert book.flush(soon())
+
+
+def test_what_was_written_without_an_answer_counts_as_written(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        mirror = book._mirror
+        assert isinstance(mirror, Mirror)
+        real = cluster.request
+
+        def lose(method: str, path: str, **options: object) -> object:
+            answer = real(method, path, **options)  # type: ignore[arg-type]
+            if method == "PATCH" and lost:
+                raise lost.pop()
+            return answer
+
+        lost = [ApiTrouble("ConnectionFailed", "no answer")]
+        cluster.request = lose  # type: ignore[method-assign, assignment]
+        book.arm("node.labels", ARGS)
+        assert (lost, len(authentic.read_ledgers(cluster).open_entries)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"A1.jsonl": "{}\n"},
+        {"A1.jsonl": '{"seq":1,"state":"applied","at":"x"}\n'},
+        {"A1.jsonl": '{"seq":1'},
+        {"A1.verified": "1-x"},
+        {"A1.verified": "1-999999999"},
+    ],
+)
+def test_a_malformed_copy_is_an_error(tmp_path: Path, data: dict[str, str]) -> None:
+    with world(tmp_path) as (cluster, _):
+        ledger(tmp_path, cluster)
+        cluster.patch("configmaps", NAME, {"data": data}, namespaces.SHARED)
+        with pytest.raises(LedgerError):
+            config_maps.parse_run(fetch(cluster, "configmaps", NAME, namespaces.SHARED))
+
+
+def test_numbers_and_ranges_are_each_others_inverse() -> None:
+    for numbers in ({1}, {1, 2, 3}, {1, 3, 4, 9}, set(), set(range(1, 200, 2))):
+        assert config_maps.parse_ranges(config_maps.format_ranges(numbers)) == numbers

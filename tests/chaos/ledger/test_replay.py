@@ -1,0 +1,236 @@
+"""Replay as a whole: order, trouble, what remains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.ledger.file import Ledger, parse
+from chaos.ledger.registry import arguments
+from chaos.ledger.residue import Reason
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, ValueArgs
+from chaos.ledger.undos.objects import AbsentArgs
+from chaos.ledger.undos.workloads import PodsReplaced
+from chaos.model.ledger_lines import State
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.config.rights import Rights
+from fixtures.simulator.server.http.faults import Trouble
+from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+def labels(cluster: Cluster, name: str = "gpu-1") -> Json:
+    return dict(fetch(cluster, "nodes", name)["metadata"]["labels"])
+
+
+def strip_label(cluster: Cluster, book: Ledger, name: str = "gpu-1", ours: str | None = None) -> int:
+    args = NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: ours})
+    seq = book.arm("node.labels", args)
+    assert cluster.patch("nodes", name, {"metadata": {"labels": args.ours}}).ok
+    book.mark(seq, State.APPLIED)
+    return seq
+
+
+def test_layers_over_one_value_come_off_newest_first(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        for value in ("a", "b", None, "c"):
+            strip_label(cluster, book, ours=value)
+        assert replay(book, cluster, soon()) == []
+        assert labels(cluster)[PRODUCT] == "H100"
+        assert book.open_entries() == []
+        assert book.path is not None
+        steps = [(line.seq, line.state) for line in _lines(book.path) if line.state in (State.UNDONE, State.VERIFIED)]
+        assert steps == [(seq, state) for seq in (4, 3, 2, 1) for state in (State.UNDONE, State.VERIFIED)]
+
+
+def test_a_layer_that_is_refused_keeps_those_below_it_and_all_come_off_in_the_end(tmp_path: Path) -> None:
+    refused = Trouble("patch", "nodes", 503, 0)
+    with world(tmp_path, refused) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        for value in ("a", "b", "c"):
+            strip_label(cluster, book, ours=value)
+        refused.times = 10**6
+        left = replay(book, cluster, soon(1), pause=0.01)
+        assert [(item.seq, item.reason) for item in left] == [(3, Reason.NOT_UNDONE), (2, Reason.NOT_UNDONE), (1, Reason.NOT_UNDONE)]
+        assert "entry 3, made after it" in left[1].message
+        refused.times = 5
+        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert labels(cluster)[PRODUCT] == "H100"
+
+
+def _lines(path: Path) -> list[Any]:
+    return parse(path.read_bytes(), str(path))[0]
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503, "drop"])
+@pytest.mark.parametrize("verb", ["get", "patch", "list", "watch"])
+def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Path, verb: str, status: int | str) -> None:
+    trouble = Trouble(verb, "nodes", status, 0)
+    with world(tmp_path, trouble) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        trouble.times = 3
+        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert trouble.times == 0
+        assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
+
+
+class Switch(Rights):
+    """Denies patching nodes until told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__([("patch", "", "nodes", "")])
+        self.off = True
+        self.asked = 0
+
+    def allowed(self, user: str, verb: str, *words: str) -> bool:
+        if self.off or super().allowed("gpu-conformance", verb, *words):
+            return True
+        self.asked += 1
+        self.off = self.asked >= 3
+        return False
+
+
+def test_an_undo_that_is_refused_and_then_allowed_is_done(tmp_path: Path) -> None:
+    switch = Switch()
+    with world(tmp_path, authorizer=switch) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        switch.off = False
+        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert (switch.asked, labels(cluster)[PRODUCT]) == (3, "H100")
+
+
+def test_an_undo_that_stays_refused_is_residue_and_the_others_are_done(tmp_path: Path) -> None:
+    refused = Trouble("patch", "nodes", 403, 0)
+    with world(tmp_path, refused) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        created = book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
+        meta = {"name": "canary", "labels": {"gpu-conformance.io/run": RUN}}
+        cluster.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, namespace="gpu-operator")
+        stripped = strip_label(cluster, book)
+        refused.times = 10**6
+        (left,) = replay(book, cluster, soon(2), pause=0.01)
+        assert (left.seq, left.reason, left.what) == (stripped, Reason.NOT_UNDONE, "node gpu-1")
+        assert "403" in left.message
+        assert left.command == "kubectl label node gpu-1 nvidia.com/gpu.product=H100 --overwrite"
+        assert (book.state(stripped), book.state(created)) == (State.FAILED, State.VERIFIED)
+        assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
+        refused.times = 0
+        assert replay(book, cluster, soon(5)) == []  # another time, from the same ledger
+        assert labels(cluster)[PRODUCT] == "H100"
+
+
+def test_what_somebody_else_changed_is_residue_at_once_with_both_values(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "B200"}}})
+        sent = cluster.requests().count
+        (left,) = replay(book, cluster, soon(600))
+        assert cluster.requests().count - sent < 10  # no attempt that would say the same
+        assert (left.reason, left.prior, left.current) == (
+            Reason.CHANGED,
+            '{"nvidia.com/gpu.product":"H100"}',
+            '{"nvidia.com/gpu.product":"B200"}',
+        )
+        assert labels(cluster)[PRODUCT] == "B200"
+        cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}})
+        assert replay(book, cluster, soon()) == []
+
+
+def test_what_does_not_come_back_by_itself_keeps_nothing_older_on_its_node(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        node = fetch(cluster, "nodes", "gpu-1")
+        cordoned = book.arm("node.unschedulable", NodeUnschedulable().args(node, True))
+        taints = [*node["spec"]["taints"], {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+        cluster.patch("nodes", "gpu-1", {"spec": {"unschedulable": True, "taints": taints}})  # and nobody who takes the taint away
+        (left,) = replay(book, cluster, soon(2), pause=0.01)
+        assert (left.seq, left.reason) == (cordoned, Reason.NOT_VERIFIED)
+        assert labels(cluster)[PRODUCT] == "H100"
+
+
+def test_a_replaced_node_is_residue(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
+        book.arm("node.unschedulable", type(args)(name="gpu-1", uid="another", machine="another", prior=False, ours=True))
+        (left,) = replay(book, cluster, soon(600))
+        assert (left.reason, left.prior, left.current) == (Reason.REPLACED, "another", "uid-gpu-1")
+
+
+def test_everything_is_undone_before_anything_is_waited_for(tmp_path: Path) -> None:
+    """The plugin's pod comes back only once the older entry's label is: waiting for it first would never end."""
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
+        killed = book.arm("pods.replaced", PodsReplaced().args(pods[:1], pods, on_node=True))
+        cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
+        (left,) = replay(book, cluster, soon(2))
+        assert (left.seq, left.reason) == (killed, Reason.NOT_VERIFIED)
+        assert labels(cluster)[PRODUCT] == "H100"
+        assert book.path is not None
+        states = [(line.seq, line.state) for line in _lines(book.path)]
+        assert states.index((1, State.UNDONE)) < states.index((1, State.VERIFIED))
+        assert (2, State.VERIFIED) not in states
+
+
+def test_an_act_that_never_happened_is_verified_as_it_is(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+        assert replay(book, cluster, soon()) == []
+        assert labels(cluster)[PRODUCT] == "H100"
+
+
+def test_entries_that_nobody_can_read_are_residue_and_do_not_stop_the_others(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        strip_label(cluster, book)
+        book.arm("node.moon", {"name": "gpu-1"})
+        book.arm("node.labels", {"nonsense": 1})
+        left = replay(book, cluster, soon(600))
+        assert [(item.seq, item.reason, item.what) for item in left] == [
+            (3, Reason.UNREADABLE, "node.labels"),
+            (2, Reason.UNREADABLE, "node.moon"),
+        ]
+        assert labels(cluster)[PRODUCT] == "H100"
+
+
+def test_a_full_disk_does_not_keep_anything_from_being_put_back(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path)
+        strip_label(cluster, book)
+        assert book.path is not None
+        book.path.unlink()
+        book.path.symlink_to("/dev/full")
+        (left,) = replay(book, cluster, soon(1))
+        assert labels(cluster)[PRODUCT] == "H100"
+        assert "restored, but the ledger cannot say so" in left.message
+
+
+def test_some_entries_can_be_restored_alone(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path, cluster)
+        first, second = strip_label(cluster, book, "gpu-1"), strip_label(cluster, book, "gpu-2")
+        assert replay(book, cluster, soon(), entries=[entry for entry in book.entries() if entry.seq == first]) == []
+        assert (labels(cluster)[PRODUCT], PRODUCT in labels(cluster, "gpu-2")) == ("H100", False)
+        assert [entry.seq for entry in book.open_entries()] == [second]
+
+
+def test_what_the_ledger_holds_survives_json(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        book = ledger(tmp_path)
+        args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None, "x": "y"})
+        book.arm("node.labels", args)
+        assert book.path is not None
+        (entry,) = Ledger.open(book.path).open_entries()
+        assert arguments(entry)[1] == args
+        assert isinstance(args, ValueArgs)

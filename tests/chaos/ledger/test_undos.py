@@ -1,0 +1,369 @@
+"""Each undo by itself: what it restores, what it leaves alone, what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.cluster.requests import merge
+from chaos.ledger.registry import REGISTRY
+from chaos.ledger.undos.node_object import NodeExists
+from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
+from chaos.ledger.undos.objects import AbsentArgs, ObjectAbsent, ObjectPresent
+from chaos.ledger.undos.taints import NodeTaints, Taint
+from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
+from chaos.model.errors import UndoRefused
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership import owned
+from tests.chaos.ledger.simulated_cluster import RUN, Json, config_map, daemon_pod, fetch, node, soon, world
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+def patch_node(cluster: Cluster, patch: Json, name: str = "gpu-1") -> None:
+    assert cluster.patch("nodes", name, patch).ok
+
+
+def put_back(name: str, cluster: Cluster, args: Any) -> str:
+    undo = REGISTRY[name]
+    undo.undo(cluster, args, soon())
+    return undo.verify(cluster, args, soon(1))
+
+
+def test_the_registry_has_every_name_once() -> None:
+    assert set(REGISTRY) >= {
+        "node.labels",
+        "node.annotations",
+        "node.unschedulable",
+        "node.taints",
+        "node.exists",
+        "object.absent",
+        "object.present",
+        "workload.replicas",
+        "pods.replaced",
+        "host.device",
+        "host.kubelet",
+        "host.nvml-mock",
+        "host.persistence",
+        "host.reset",
+    }
+    assert all(name == undo.name for name, undo in REGISTRY.items())
+
+
+@pytest.mark.parametrize(("undo", "name"), [(NodeLabels(), "labels"), (NodeAnnotations(), "annotations")])
+def test_a_map_of_a_node_gets_back_what_was_removed_set_and_overwritten(tmp_path: Path, undo: Any, name: str) -> None:
+    with world(tmp_path) as (cluster, _):
+        patch_node(cluster, {"metadata": {name: {"a": "1", "b": "2", "kept": "3"}}})
+        before = fetch(cluster, "nodes", "gpu-1")["metadata"][name]
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"a": None, "b": "other", "c": "new"})
+        patch_node(cluster, {"metadata": {name: args.ours}})
+        assert undo.verify(cluster, args, soon(0)) == "a: absent instead of '1'; b: 'other' instead of '2'; c: 'new' instead of absent"
+        assert put_back(undo.name, cluster, args) == ""
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"][name] == before
+        assert put_back(undo.name, cluster, args) == ""  # again: nothing to do
+
+
+def test_a_label_that_somebody_else_changed_is_left_and_the_rest_restored(tmp_path: Path) -> None:
+    undo = NodeLabels()
+    with world(tmp_path) as (cluster, _):
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None, "x": "ours"})
+        patch_node(cluster, {"metadata": {"labels": {PRODUCT: "B200", "x": "ours"}}})
+        with pytest.raises(UndoRefused) as caught:
+            undo.undo(cluster, args, soon())
+        assert (caught.value.reason, caught.value.prior, caught.value.current) == (
+            "changed by another",
+            {PRODUCT: "H100"},
+            {PRODUCT: "B200"},
+        )
+        labels = fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]
+        assert (labels[PRODUCT], "x" in labels) == ("B200", False)
+
+
+def test_another_node_of_the_same_name_is_left_alone_and_the_same_machine_is_not_another(tmp_path: Path) -> None:
+    undo = NodeLabels()
+    with world(tmp_path) as (cluster, store):
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), {"x": "ours"})
+        for machine, same in (("machine-gpu-1", True), ("machine-other", False)):
+            cluster.delete("nodes", "gpu-1")
+            fresh = node("gpu-1", x="ours")
+            fresh["metadata"]["uid"], fresh["status"]["nodeInfo"]["systemUUID"] = f"uid-{machine}", machine
+            store.put_initial(fresh)
+            if same:
+                assert put_back("node.labels", cluster, args) == ""
+            else:
+                with pytest.raises(UndoRefused, match="another one"):
+                    undo.undo(cluster, args, soon())
+                assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["x"] == "ours"
+        cluster.delete("nodes", "gpu-1")
+        with pytest.raises(UndoRefused, match="gone"):
+            undo.undo(cluster, args, soon())
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_a_node_is_uncordoned_only_if_it_was_not_cordoned_before(tmp_path: Path, prior: bool) -> None:
+    undo = NodeUnschedulable()
+    with world(tmp_path) as (cluster, _):
+        patch_node(cluster, {"spec": {"unschedulable": prior or None}})
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), True)
+        patch_node(cluster, {"spec": {"unschedulable": True}})
+        assert put_back("node.unschedulable", cluster, args) == ""
+        assert bool(fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")) is prior
+
+
+def test_a_node_is_uncordoned_when_its_taint_is_gone_too(tmp_path: Path) -> None:
+    undo = NodeUnschedulable()
+    with world(tmp_path) as (cluster, _):
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), True)
+        taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
+        patch_node(cluster, {"spec": {"taints": [*taints, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}})
+        assert "still there" in undo.verify(cluster, args, soon(0.1))
+        patch_node(cluster, {"spec": {"taints": taints}})
+        assert undo.verify(cluster, args, soon(0.1)) == ""
+
+
+def test_taints_get_back_their_places_and_others_stay(tmp_path: Path) -> None:
+    undo = NodeTaints()
+    gpu, mine = ("nvidia.com/gpu", "NoSchedule"), Taint(key="chaos", effect="NoExecute", value="run")
+    with world(tmp_path) as (cluster, _):
+        args = undo.args(fetch(cluster, "nodes", "gpu-1"), add=(mine,), remove=(gpu,))
+        theirs = {"key": "maintenance", "effect": "NoSchedule"}
+        patch_node(cluster, {"spec": {"taints": [theirs, {"key": "chaos", "effect": "NoExecute", "value": "run"}]}})
+        assert put_back("node.taints", cluster, args) == ""
+        taints = fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]
+        assert sorted(taint["key"] for taint in taints) == ["maintenance", "nvidia.com/gpu"]
+        patch_node(cluster, {"spec": {"taints": [{"key": "chaos", "effect": "NoExecute", "value": "another's"}]}})
+        with pytest.raises(UndoRefused, match="somebody else"):
+            undo.undo(cluster, args, soon())
+        assert {t["key"] for t in fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]} == {"chaos", "nvidia.com/gpu"}
+
+
+def test_a_write_that_lost_a_race_is_a_conflict_and_changes_nothing(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        seen = fetch(cluster, "nodes", "gpu-1")
+        patch_node(cluster, {"metadata": {"labels": {"x": "newer"}}})
+        with pytest.raises(ApiTrouble, match="409"):
+            merge(cluster, "nodes", seen, {"metadata": {"labels": {"x": None}}})
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["x"] == "newer"
+
+
+# -- the Node object -----------------------------------------------------------------------------------
+
+
+def deleted_node(cluster: Cluster, wait: float) -> Any:
+    patch_node(cluster, {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "by hand"}}, "spec": {"unschedulable": True}})
+    args = NodeExists().args(fetch(cluster, "nodes", "gpu-1"), wait)
+    assert cluster.delete("nodes", "gpu-1", uid="uid-gpu-1").ok
+    return args
+
+
+def registered(cluster: Cluster) -> None:
+    """What a kubelet does that finds its node gone."""
+    fresh = node("gpu-1")
+    del fresh["metadata"]["uid"]
+    fresh["metadata"]["labels"] = {"kubernetes.io/hostname": "gpu-1"}
+    fresh["spec"] = {}
+    assert cluster.create("nodes", fresh).ok
+    assert cluster.patch("nodes", "gpu-1", {"status": fresh["status"]}, subresource="status").ok
+
+
+def test_a_node_that_registers_anew_gets_back_what_people_wrote_on_it(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        before = fetch(cluster, "nodes", "gpu-1")
+        args = deleted_node(cluster, wait=20)
+        timer = threading.Timer(0.2, lambda: registered(cluster))
+        timer.start()
+        assert put_back("node.exists", cluster, args) == ""
+        timer.join()
+        after = fetch(cluster, "nodes", "gpu-1")
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "a"}
+        assert after["metadata"]["annotations"]["note"] == "by hand"
+        assert (after["spec"]["taints"][0]["key"], after["spec"]["unschedulable"]) == ("nvidia.com/gpu", True)
+
+
+def test_a_node_that_never_comes_back_is_created_from_what_was_saved_and_told_as_not_ready(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        args = deleted_node(cluster, wait=0.2)
+        assert put_back("node.exists", cluster, args) == "the node is not Ready, as it was"
+        after = fetch(cluster, "nodes", "gpu-1")
+        assert after["metadata"]["labels"]["team"] == "a"
+        assert after["metadata"]["uid"] != "uid-gpu-1"
+        assert "conditions" not in after.get("status", {})
+
+
+def test_a_node_that_was_never_deleted_is_left_as_it_is(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        args = NodeExists().args(fetch(cluster, "nodes", "gpu-1"), 20)
+        patch_node(cluster, {"metadata": {"labels": {PRODUCT: None}}})
+        version = fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"]
+        assert put_back("node.exists", cluster, args) == ""
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["resourceVersion"] == version
+
+
+# -- whole objects -------------------------------------------------------------------------------------
+
+
+def canary(**labels: str) -> Json:
+    meta = {"name": "canary", "namespace": "gpu-operator", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+def test_what_the_run_created_is_deleted_and_anothers_of_that_name_is_not(tmp_path: Path) -> None:
+    args = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
+    with world(tmp_path) as (cluster, _):
+        assert put_back("object.absent", cluster, args) == ""  # never created
+        cluster.create("configmaps", canary(**owned.labels(RUN)), namespace="gpu-operator")
+        assert ObjectAbsent().verify(cluster, args, soon(0)) == "it is still there"
+        assert put_back("object.absent", cluster, args) == ""
+        assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
+        cluster.create("configmaps", canary(**owned.labels("another-run")), namespace="gpu-operator")
+        assert put_back("object.absent", cluster, args) == ""
+        assert cluster.get("configmaps", "canary", "gpu-operator").ok
+
+
+def test_what_stands_in_no_namespace_is_deleted_by_proof_and_never_by_its_label(tmp_path: Path) -> None:
+    """A tenant's label on somebody's PriorityClass is no reason to delete it."""
+    args = AbsentArgs(key="scheduling.k8s.io/priorityclasses", name="urgent", run_id=RUN)
+    urgent: Json = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent", "labels": owned.labels(RUN)},
+        "value": 10,
+    }
+    with world(tmp_path) as (cluster, _):
+        cluster.create("scheduling.k8s.io/priorityclasses", urgent)
+        assert put_back("object.absent", cluster, args) == "nothing proves that the run created it: it is left as it is"
+        assert cluster.get("scheduling.k8s.io/priorityclasses", "urgent").ok
+
+
+def test_what_a_finalizer_holds_is_told(tmp_path: Path) -> None:
+    args = AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN)
+    held = canary(**owned.labels(RUN))
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    with world(tmp_path) as (cluster, _):
+        cluster.create("configmaps", held, namespace="gpu-operator")
+        assert put_back("object.absent", cluster, args) == "it is still there, held by example.com/hold"
+
+
+def test_a_deleted_object_is_created_again_without_what_the_server_writes(tmp_path: Path) -> None:
+    undo = ObjectPresent()
+    with world(tmp_path) as (cluster, _):
+        before = fetch(cluster, "configmaps", "operand", "gpu-operator")
+        args = undo.args("configmaps", before)
+        cluster.delete("configmaps", "operand", "gpu-operator")
+        assert undo.verify(cluster, args, soon(0)) == "it is missing"
+        assert put_back("object.present", cluster, args) == ""
+        after = fetch(cluster, "configmaps", "operand", "gpu-operator")
+        assert (after["data"], after["metadata"]["labels"]) == (before["data"], before["metadata"]["labels"])
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+def test_an_object_that_its_operator_has_made_again_is_left_alone(tmp_path: Path) -> None:
+    undo = ObjectPresent()
+    with world(tmp_path) as (cluster, store):
+        args = undo.args("configmaps", fetch(cluster, "configmaps", "operand", "gpu-operator"))
+        cluster.delete("configmaps", "operand", "gpu-operator")
+        store.put_initial(config_map("operand", key="newer"))
+        assert put_back("object.present", cluster, args) == ""
+        assert fetch(cluster, "configmaps", "operand", "gpu-operator")["data"] == {"key": "newer"}
+
+
+@pytest.mark.parametrize(("owner_uid", "kept"), [("uid-gpu-operator", True), ("uid-of-a-dead-one", False)])
+def test_an_owner_is_named_again_only_while_it_lives(tmp_path: Path, owner_uid: str, kept: bool) -> None:
+    undo = ObjectPresent()
+    owned = config_map("owned", key="value")
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gpu-operator", "uid": owner_uid},
+        {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "y"},
+    ]
+    with world(tmp_path, extra=[owned]) as (cluster, _):
+        args = undo.args("configmaps", fetch(cluster, "configmaps", "owned", "gpu-operator"))
+        cluster.delete("configmaps", "owned", "gpu-operator")
+        assert put_back("object.present", cluster, args) == ""
+        owners = fetch(cluster, "configmaps", "owned", "gpu-operator")["metadata"].get("ownerReferences") or []
+        assert [ref["uid"] for ref in owners] == ([owner_uid] if kept else [])
+
+
+def test_secrets_are_neither_created_nor_saved() -> None:
+    with pytest.raises(ValueError, match="none of the kinds"):
+        AbsentArgs(key="secrets", namespace="n", name="x", run_id=RUN)
+    with pytest.raises(ValueError, match="none of the kinds"):
+        ObjectPresent().args("secrets", {"metadata": {"name": "x", "namespace": "n"}, "data": {"password": "hidden"}})
+
+
+# -- workloads -----------------------------------------------------------------------------------------
+
+
+def test_replicas_are_restored_while_they_are_ours(tmp_path: Path) -> None:
+    undo = WorkloadReplicas()
+    with world(tmp_path) as (cluster, _):
+        where = ("apps/deployments", "gpu-operator", "gpu-operator")
+        args = undo.args("apps/deployments", fetch(cluster, *where), 0)
+        cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 0}}, "gpu-operator")
+        assert undo.verify(cluster, args, soon(0)) == "replicas: 0 instead of 1"
+        assert put_back("workload.replicas", cluster, args) == ""
+        assert fetch(cluster, *where)["spec"]["replicas"] == 1
+        cluster.patch("apps/deployments", "gpu-operator", {"spec": {"replicas": 3}}, "gpu-operator")
+        with pytest.raises(UndoRefused) as caught:
+            undo.undo(cluster, args, soon())
+        assert (caught.value.reason, caught.value.prior, caught.value.current) == ("changed by another", 1, 3)
+
+
+def test_replicas_are_back_when_as_many_are_ready_as_were(tmp_path: Path) -> None:
+    undo = WorkloadReplicas()
+    with world(tmp_path) as (cluster, _):
+        args = undo.args("apps/deployments", fetch(cluster, "apps/deployments", "gpu-operator", "gpu-operator"), 0)
+        cluster.patch("apps/deployments", "gpu-operator", {"status": {"readyReplicas": 0}}, "gpu-operator", "status")
+        assert put_back("workload.replicas", cluster, args) == "0 of 1 replicas are ready"
+
+
+def test_killed_pods_are_back_when_their_owner_has_as_many_ready_ones_on_that_node(tmp_path: Path) -> None:
+    undo = PodsReplaced()
+    with world(tmp_path) as (cluster, store):
+        pods = [fetch(cluster, "pods", name, "gpu-operator") for name in ("plugin-1", "plugin-2")]
+        args = undo.args(pods[:1], pods, on_node=True)
+        assert (args.node, args.ready, args.killed) == ("gpu-1", 1, ("uid-plugin-1",))
+        assert put_back("pods.replaced", cluster, args) == ""  # the kill never happened
+        cluster.delete("pods", "plugin-1", "gpu-operator", grace_seconds=0)
+        assert put_back("pods.replaced", cluster, args) == "0 of 1 pods of DaemonSet plugin are Ready on gpu-1"
+        store.put_initial(daemon_pod("plugin-9", "gpu-1", ready=False))
+        assert undo.verify(cluster, args, soon(0.1)) != ""
+        store.put_initial(daemon_pod("plugin-9", "gpu-1"))
+        assert put_back("pods.replaced", cluster, args) == ""
+
+
+def test_pods_without_one_controller_are_not_killed(tmp_path: Path) -> None:
+    bare = daemon_pod("bare", "gpu-1")
+    del bare["metadata"]["ownerReferences"]
+    with pytest.raises(ValueError, match="one controller"):
+        PodsReplaced().args([bare], [bare], on_node=True)
+
+
+def test_a_person_is_given_a_line_that_a_shell_takes_as_it_is(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        found = fetch(cluster, "nodes", "gpu-1")
+        assert NodeLabels().human(NodeLabels().args(found, {PRODUCT: None, "x": "y"})) == (
+            "node gpu-1",
+            "kubectl label node gpu-1 nvidia.com/gpu.product=H100 x- --overwrite",
+        )
+        assert NodeUnschedulable().human(NodeUnschedulable().args(found, True))[1] == "kubectl uncordon gpu-1"
+        taints = NodeTaints().args(found, add=(Taint(key="a", effect="NoSchedule"),), remove=(("nvidia.com/gpu", "NoSchedule"),))
+        assert NodeTaints().human(taints)[1] == "kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule a:NoSchedule- --overwrite"
+        hostile = NodeLabels().args({**found, "metadata": {**found["metadata"], "labels": {"x": "$(reboot)"}}}, {"x": "y"})
+        assert "'x=$(reboot)'" in NodeLabels().human(hostile)[1]
+
+
+def test_texts_of_a_cluster_do_not_move_a_terminals_cursor(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        value = "a\x1b[2Jb\nc'd\\e"
+        patch_node(cluster, {"metadata": {"annotations": {"x": value}}})
+        args = NodeAnnotations().args(fetch(cluster, "nodes", "gpu-1"), {"x": None})
+        line = NodeAnnotations().human(args)[1]
+        assert line.isprintable()
+        bash = subprocess.run(["bash", "-c", line.replace("kubectl", "printf '%s|'", 1)], capture_output=True, check=True, text=True)
+        assert bash.stdout == f"annotate|node|gpu-1|x={value}|--overwrite|"

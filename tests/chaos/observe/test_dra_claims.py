@@ -1,0 +1,216 @@
+"""Experiments where devices are claimed: what is published, what is held, what canaries ask for, what the ledger says."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.act import canary_pods
+from chaos.model.allocations import AFTER, BEFORE, Allocations, AllocationSnapshot, check_invariants
+from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.observe import dra_inventory
+from chaos.observe.components import Components
+from chaos.observe.dra_inventory import CLAIMS, RESOURCE
+from chaos.observe.sample import NoData
+from chaos.observe.signals.registry import SIGNALS
+from chaos.plan.selectors import PlanRefused
+from chaos.plan.selectors.base import TargetQuery
+from chaos.plan.selectors.claims import ClaimPlanningView
+from chaos.plan.selectors.nodes import choose_daemon_pod
+from fixtures.kubernetes.models import Json
+from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, made_by, node, plan, pod
+from tests.chaos.observe.made_up_cluster import canary as canary_pod
+
+CLAIMED = PlanFacts(device_class="gpu.nvidia.com")
+PLUGIN = InstalledComponent(component="dra-plugin", key="apps/daemonsets", namespace="dra", name="plugin", uid="u", selector="app=plugin")
+COMPONENTS = Components(found={"dra-plugin": PLUGIN})
+
+
+def resource_slice(on: str, count: int = 4, generation: int = 1, driver: str = "gpu.nvidia.com", **more: Any) -> Json:
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{on}-{number}"}},
+            **({"taints": [{"key": "gpu.nvidia.com/xid", "effect": "NoSchedule"}]} if number in more.get("tainted", ()) else {}),
+        }
+        for number in range(count)
+    ]
+    pool = {"name": on, "generation": generation, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": f"{on}-{driver}-{generation}"},
+        "spec": {"driver": driver, "nodeName": on, "pool": pool, "devices": devices},
+    }
+
+
+def claim(name: str, on: str, *devices: int, users: tuple[str, ...] = (), count: int | None = None) -> Json:
+    results = [{"request": "gpus", "driver": "gpu.nvidia.com", "pool": on, "device": f"gpu-{number}"} for number in devices]
+    exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": len(devices) if count is None else count}
+    return {
+        "metadata": {"name": name, "namespace": "team", "uid": f"claim-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": user, "uid": f"uid-{user}"} for user in users],
+        },
+    }
+
+
+def claiming(name: str, on: str, make: Any = pod, **more: Any) -> Json:
+    made: Json = make(name, on, gpus=0, **more)
+    made["spec"]["resourceClaims"] = [{"name": "devices", "resourceClaimName": name}]
+    return made
+
+
+def world(*claims: Json, slices: list[Json] | None = None, pods: list[Json] | None = None, texts: dict[str, str] | None = None) -> World:
+    nodes = [node(name, gpus=0) for name in ("a", "b", "c")]
+    return World(
+        texts,
+        nodes=nodes,
+        pods=pods or [],
+        **{
+            "resource.k8s.io__resourceclaims": list(claims),
+            "resource.k8s.io__resourceslices": [resource_slice(name) for name in ("a", "b", "c")] if slices is None else slices,
+        },
+    )
+
+
+def field(found: World, **wanted: Any) -> ClaimPlanningView:
+    return ClaimPlanningView(
+        view=found.view(), components=COMPONENTS, facts=CLAIMED, wanted=TargetQuery(select="daemon-pod", component="dra-plugin", **wanted)
+    )
+
+
+def plugins(*names: str) -> list[Json]:
+    return [pod(f"p-{name}", name, gpus=0, namespace="dra", labels={"app": "plugin"}, meta=made_by("u")) for name in names]
+
+
+def value(name: str, found: World, read: Read | None = None) -> Any:
+    return SIGNALS[name](read or Read(found, plan(facts=CLAIMED)))  # type: ignore[arg-type]
+
+
+def test_only_the_newest_generation_of_the_gpu_driver_counts() -> None:
+    slices = [resource_slice("a", 8), resource_slice("a", 2, generation=2), resource_slice("a", 5, driver="dra.net")]
+    found = dra_inventory.published_devices(world(slices=slices).view())
+    assert sorted(one.id for one in found.values()) == ["GPU-a-0", "GPU-a-1"]
+    assert {one.node for one in found.values()} == {"a"}
+
+
+def test_the_node_with_most_unclaimed_devices_is_chosen() -> None:
+    pods = [*plugins("a", "b", "c"), claiming("x", "a"), claiming("y", "b")]
+    found = field(
+        world(claim("x", "a", 0, 1, users=("x",)), claim("y", "b", 0, users=("y",)), claim("idle", "c", 0, 1, 2), pods=pods), free=2
+    )
+    assert choose_daemon_pod(found).targets[0].node == "b"
+    assert {name: found.free(node(name)) for name in ("a", "b", "c")} == {"a": 2, "b": 3, "c": 1}
+
+
+def test_a_node_with_a_tainted_device_or_too_few_free_ones_is_not_chosen() -> None:
+    slices = [resource_slice("a", tainted=(1,)), resource_slice("b", 1)]
+    with pytest.raises(PlanRefused, match="b has 1 free devices, 2 are needed; a has devices that are not allocatable"):
+        choose_daemon_pod(field(world(slices=slices, pods=plugins("a", "b")), free=2))
+
+
+def test_a_canary_claims_instead_of_asking_by_resource() -> None:
+    claimed, plain = plan(facts=CLAIMED), plan()
+    made = canary_pods.worker(claimed, CLAIMED, "w", devices=2)
+    resources = made["spec"]["containers"][0]["resources"]
+    assert not any("/" in name for name in {**resources["limits"], **resources["requests"]})
+    assert resources["claims"] == [{"name": made["spec"]["resourceClaims"][0]["name"]}]
+    own = canary_pods.claim(CLAIMED, "w", 2)
+    assert made["spec"]["resourceClaims"][0]["resourceClaimName"] == own["metadata"]["name"]
+    assert dra_inventory.requested_count(own) == 2
+    assert "resourceClaims" not in canary_pods.worker(plain, PlanFacts(), "w", devices=2)["spec"]
+
+
+def test_claims_of_the_target_are_told_by_their_devices_even_while_no_slice_is_there() -> None:
+    claims = (claim("x", "a", 1, 0, users=("x",)), claim("y", "b", 0))
+    assert value("claims.held", world(*claims)) == {"team/x": ["a/gpu-0", "a/gpu-1"]}
+    assert value("claims.held", world(*claims, slices=[])) == {"team/x": ["a/gpu-0", "a/gpu-1"]}
+
+
+def test_pods_with_claims_count_where_the_experiment_is_about_claims() -> None:
+    found = world(pods=[claiming("x", "a"), pod("web", "a", gpus=0)])
+    assert set(value("pods.uids", found)) == {"team/x"}
+    assert SIGNALS["pods.uids"](Read(found, plan())) == {}  # type: ignore[arg-type]
+    failed = world(pods=[claiming("x", "a", phase="Failed")])
+    assert [text.split()[0] for text in value("pods.failed", failed)] == ["team/x"]
+
+
+def ledger(found: World, phase: str = BEFORE) -> AllocationSnapshot:
+    """What the signal says of pods that have been running for long."""
+    read = Read(found, plan(facts=CLAIMED))
+    value("allocations", found, read)
+    for uid in read.memory["allocations.first"]:
+        read.memory["allocations.first"][uid] -= 10.0
+    return AllocationSnapshot(t=0.0, phase=phase, allocations=msgspec.convert(value("allocations", found, read.again(found)), Allocations))
+
+
+def broken(*snapshots: AllocationSnapshot) -> list[str]:
+    return [one.invariant for one in check_invariants(snapshots) if one.breaches]
+
+
+def log_of(**seen: str) -> dict[str, str]:
+    return {f"{CANARIES}|{name}|log": f"GPU 0: X (UUID: {uuid})\nbeat 1\n" for name, uuid in seen.items()}
+
+
+def test_the_ledger_joins_claims_allocations_and_what_is_seen() -> None:
+    pods = [claiming("w", "a", canary_pod), claiming("x", "a")]
+    claims = (claim("w", "a", 1, users=("w",)), claim("x", "a", 0, users=("x",)))
+    told = ledger(world(*claims, pods=pods, texts=log_of(w="GPU-a-1")))
+    assert told.allocations is not None
+    assert told.allocations.pods["uid-w"].ids == {f"{RESOURCE}:team/w": ["GPU-a-1"]}
+    assert told.allocations.pods["uid-w"].seen == ["GPU-a-1"]
+    assert told.allocations.inventory == {"a": {RESOURCE: ["GPU-a-0", "GPU-a-1", "GPU-a-2", "GPU-a-3"]}}
+    assert broken(told, told) == []
+
+
+@pytest.mark.parametrize(
+    ("claims", "seen", "invariants"),
+    [
+        ((claim("w", "a", 1, users=("w",)), claim("x", "a", 0, users=("x",))), "GPU-a-0", {"seen"}),
+        ((claim("w", "a", 1, users=("w",)), claim("x", "a", 1, users=("x",))), "GPU-a-1", {"exclusive"}),
+        ((claim("w", "a", 1, users=("w",), count=2), claim("x", "a", 0, users=("x",))), "GPU-a-1", {"complete"}),
+    ],
+    ids=["another device inside", "one device in two claims", "fewer devices than asked for"],
+)
+def test_the_ledger_breaks(claims: tuple[Json, ...], seen: str, invariants: set[str]) -> None:
+    pods = [claiming("w", "a", canary_pod), claiming("x", "a")]
+    assert set(broken(ledger(world(*claims, pods=pods, texts=log_of(w=seen))))) == invariants
+
+
+def test_a_claim_that_changes_or_a_device_that_is_no_longer_published_breaks_the_ledger() -> None:
+    pods = [claiming("x", "a")]
+    before = ledger(world(claim("x", "a", 0, users=("x",)), pods=pods))
+    other = ledger(world(claim("x", "a", 2, users=("x",)), pods=pods), AFTER)
+    assert broken(before, other) == ["kept"]
+    fewer = [resource_slice("a", 3, generation=2)]
+    after = ledger(world(claim("x", "a", 0, users=("x",)), slices=fewer, pods=pods), AFTER)
+    assert broken(before, after) == ["lost"]
+
+
+def test_a_claim_that_pods_share_may_hold_its_device_in_both() -> None:
+    shared = claim("x", "a", 0, users=("x", "y"))
+    told = ledger(world(shared, pods=[claiming("x", "a"), claiming("y", "a")]))
+    assert told.allocations is not None
+    assert told.allocations.shared == [f"{RESOURCE}:team/x"]
+    assert broken(told) == []
+
+
+def test_an_allocation_of_a_device_that_no_slice_publishes_is_no_data() -> None:
+    with pytest.raises(NoData, match=r"gpu\.nvidia\.com/a/gpu-0"):
+        ledger(world(claim("x", "a", 0, users=("x",)), pods=[claiming("x", "a")], slices=[]))
+
+
+@pytest.mark.parametrize("name", ["claims.held", "claims.allocated", "slices.devices", "allocations", "pods.uids"])
+@pytest.mark.parametrize("hostile", [{}, {"spec": None}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}])
+def test_signals_of_claims_stand_hostile_objects(name: str, hostile: Json) -> None:
+    """Half-written objects give a value or no data; they never raise anything else."""
+    item = {"metadata": {"name": "a", "labels": None}, "spec": {"nodeName": "a"}, **hostile}
+    lists = {key.replace("/", "__"): [item] for key in ("nodes", "pods", CLAIMS, dra_inventory.SLICES)}
+    told: Any = None
+    with contextlib.suppress(NoData):
+        told = value(name, World(None, **lists))
+    assert msgspec.json.decode(msgspec.json.encode(told)) == told

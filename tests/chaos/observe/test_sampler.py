@@ -1,0 +1,99 @@
+"""The sampler: whatever a signal does, the others have their say, and silence is seen as silence."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.model.conditions import parse_condition
+from chaos.observe.await_sample import await_sample
+from chaos.observe.sample import NoData, Reading, Sample, Signal
+from chaos.observe.sampler import MAX_VALUE, Sampler, steady_since
+from fixtures.cluster.trouble import ApiTrouble
+
+
+def reading() -> Reading:
+    return object.__new__(Reading)
+
+
+def sampled(tmp_path: Path, signals: dict[str, Signal], count: int = 3) -> list[dict[str, Any]]:
+    with Sampler(reading, signals, tmp_path / "samples.jsonl", 0.01) as sampler:
+        assert sampler.wait(lambda samples: len(samples) >= count, 30)
+    return [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
+
+
+def _no_data(_reading: Reading) -> Any:
+    raise NoData("not served")
+
+
+def _trouble(_reading: Reading) -> Any:
+    raise ApiTrouble("Timeout", "no answer")
+
+
+def _trips(_reading: Reading) -> Any:
+    raise KeyError("hostile")
+
+
+def _long(_reading: Reading) -> Any:
+    return "x" * MAX_VALUE
+
+
+def _no_json(_reading: Reading) -> Any:
+    return object()
+
+
+@pytest.mark.parametrize("bad", [_no_data, _trouble, _trips, _long, _no_json])
+def test_a_signal_without_data_is_an_error_of_the_sample_and_no_value(tmp_path: Path, bad: Signal) -> None:
+    lines = sampled(tmp_path, {"bad": bad, "good": lambda _: {"n": 1}})
+    assert all(line["values"] == {"good": {"n": 1}} for line in lines)
+    assert all(0 < len(line["errors"]["bad"]) <= 300 for line in lines)
+
+
+def test_samples_are_in_the_order_of_time(tmp_path: Path) -> None:
+    times = [line["t"] for line in sampled(tmp_path, {"n": lambda _: 1}, 5)]
+    assert times == sorted(set(times))
+
+
+def test_a_sampler_that_dies_says_so_and_wakes_who_waits(tmp_path: Path) -> None:
+    def broken() -> Reading:
+        raise OSError("disk")
+
+    with Sampler(broken, {}, tmp_path / "samples.jsonl", 0.01) as sampler:
+        assert not sampler.wait(lambda samples: False, 30)
+        assert "disk" in sampler.failure
+
+
+def test_a_wait_ends_at_its_deadline(tmp_path: Path) -> None:
+    held = threading.Event()
+    with Sampler(reading, {"slow": lambda _: held.wait(60)}, tmp_path / "samples.jsonl", 0.01) as sampler:
+        assert not sampler.wait(lambda samples: bool(samples), sampler.now + 0.2)
+        held.set()
+
+
+def test_what_was_brought_about_is_waited_for_until_a_later_sample_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    assert not await_sample(path, 0.1)
+    old, new = (json.dumps({"at": f"20{year}-01-01T00:00:00+00:00"}) + "\n" for year in (20, 90))
+    path.write_text(old)
+    assert not await_sample(path, 0.1)
+    path.write_text(old + new[:-1])
+    assert not await_sample(path, 0.1)
+    path.write_text(old + new)
+    assert await_sample(path, 30)
+
+
+def test_a_running_sampler_is_seen(tmp_path: Path) -> None:
+    with Sampler(reading, {}, tmp_path / "samples.jsonl", 0.01):
+        assert await_sample(tmp_path / "samples.jsonl", 30)
+
+
+def test_the_steady_stretch_begins_after_the_last_sample_that_was_not() -> None:
+    steady = parse_condition({"signal": "n", "equals": "baseline"})
+    samples = [Sample(t=float(t), at="", took=0.0, values={} if n is None else {"n": n}) for t, n in enumerate([1, 2, 1, None, 1, 1])]
+    assert steady_since(samples, steady, {"n": 1}) == 4.0
+    assert steady_since(samples[:4], steady, {"n": 1}) is None
+    assert steady_since([], steady, {"n": 1}) is None

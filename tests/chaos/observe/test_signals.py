@@ -1,0 +1,349 @@
+"""Signals on look-alike objects: what they give, and when they give nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.cluster.gpu_names import pci_forms
+from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
+from chaos.model.plan import Target
+from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, InstalledComponent, PlanFacts
+from chaos.observe.sample import NoData
+from chaos.observe.signals.gangs import SIZE_ANNOTATION
+from chaos.observe.signals.nodes import OTHERS_SECONDS_SIMULATED
+from chaos.observe.signals.registry import SIGNALS
+from tests.chaos.observe.made_up_cluster import CANARIES, NAMESPACE, Read, World, canary, made_by, node, plan, pod
+
+EXPORTER = InstalledComponent(
+    component="exporter", key="apps/daemonsets", namespace="gpu", name="exporter", uid="u", selector="app=exporter"
+)
+
+
+def value(name: str, world: World, read: Read | None = None, **more: Any) -> Any:
+    return SIGNALS[name](read or Read(world, plan(**more)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at what the experiment is not about is a new one."""
+    monkeypatch.setattr("chaos.observe.signals.nodes.OTHERS_SECONDS_SIMULATED", 0.0)
+
+
+def test_devices_of_the_target_only() -> None:
+    world = World(nodes=[node("a", gpus=8, allocatable=7), node("b")])
+    assert value("allocatable", world) == {"a": {"nvidia.com/gpu": 7}}
+    assert value("capacity.devices", world) == 8
+    assert value("gpus.out", world) == 1
+
+
+def test_a_node_that_is_gone_is_no_data() -> None:
+    with pytest.raises(NoData, match="not there"):
+        value("allocatable", World(nodes=[node("b")]))
+    assert value("node.present", World(nodes=[node("b")])) is False
+
+
+def test_a_list_that_is_refused_is_no_data() -> None:
+    with pytest.raises(NoData):
+        value("allocatable", World())
+
+
+def test_a_device_that_comes_back_is_noticed() -> None:
+    read = Read(World(nodes=[node("a", allocatable=8)]), plan())
+    assert value("gpus.returned", World(), read) is False
+    read = read.again(World(nodes=[node("a", allocatable=7)]))
+    assert value("gpus.returned", World(), read) is False
+    assert value("gpus.returned", World(), read.again(World(nodes=[node("a", allocatable=8)]))) is True
+
+
+def test_labels_are_compared_without_those_that_change_by_themselves() -> None:
+    before = value("node.labels", World(nodes=[node("a", labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gfd.timestamp": "1"})]))
+    assert before == value(
+        "node.labels", World(nodes=[node("a", labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gfd.timestamp": "2"})])
+    )
+    assert before != value("node.labels", World(nodes=[node("a", labels={"nvidia.com/gfd.timestamp": "2"})]))
+
+
+def test_lost_and_restored_labels_have_changed_twice() -> None:
+    full, stripped = World(nodes=[node("a", labels={"x": "1"})]), World(nodes=[node("a")])
+    read = Read(full, plan())
+    assert value("node.labels.changes", full, read) == 0
+    assert value("node.labels.changes", full, read := read.again(stripped)) == 1
+    assert value("node.labels.changes", full, read.again(full)) == 2
+
+
+@pytest.mark.usefixtures("always_read")
+def test_a_fault_that_is_told_of_another_node_is_collateral() -> None:
+    read = Read(World(nodes=[node("a"), node("b")], pods=[]), plan())
+    assert value("nodes.others", World(), read) == []
+    wrong = node("b", conditions=[{"type": "GpuMemWatch", "status": "True"}])
+    assert value("nodes.others", World(), read.again(World(nodes=[node("a"), wrong], pods=[]))) == ["b"]
+
+
+def test_usage_does_not_agree_without_a_queue() -> None:
+    queue = {"metadata": {"name": "q", "labels": {GANG_LABEL: "run"}}, "status": {}}
+    none: dict[str, Any] = {"kueue.x-k8s.io/workloads": [], "kueue.x-k8s.io/clusterqueues": []}
+    one: dict[str, Any] = {**none, "kueue.x-k8s.io/clusterqueues": [queue]}
+    assert value("queue.usage.agrees", World(**none)) is False
+    assert value("queue.usage.agrees", World(**one)) is True
+
+
+@pytest.mark.parametrize(("status", "kept"), [(None, False), ((2, 2), True), ((1, 2), False)])
+def test_a_budget_is_kept_where_there_is_one(status: tuple[int, int] | None, kept: bool) -> None:
+    found = [{"metadata": {"name": "b"}, "status": {"currentHealthy": status[0], "desiredHealthy": status[1]}}] if status else []
+    assert value("budget.kept", World(policy__poddisruptionbudgets=found)) is kept
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "told"),
+    [
+        ("GpuMemWatch", "True", True),
+        ("GpuMemWatch", "False", False),
+        ("AcceleratedHardwareReady", "False", True),
+        ("AcceleratedHardwareReady", "True", False),
+        ("KernelReady", "True", False),
+        ("KernelReady", "False", True),
+        ("MemoryPressure", "True", False),
+    ],
+)
+def test_polarity_of_health_conditions(condition: str, status: str, told: bool) -> None:
+    world = World(nodes=[node("a", conditions=[{"type": condition, "status": status}])])
+    assert value("node.faults", world) == ([condition] if told else [])
+
+
+def test_a_condition_names_the_device_in_any_of_its_forms() -> None:
+    assert pci_forms("00000000:1B:00.0") == ["00000000:1B:00.0", "0000:1B:00.0", "0000:1B:00"]
+    named = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-7"}])
+    other = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-3"}])
+    assert value("node.faults.name.target", World(nodes=[named])) is True
+    assert value("node.faults.name.target", World(nodes=[other])) is False
+
+
+@pytest.mark.usefixtures("always_read")
+def test_other_nodes_are_damaged_when_they_change_or_leave_not_when_they_join() -> None:
+    read = Read(World(nodes=[node("a"), node("b"), node("c")]), plan())
+    assert value("nodes.others", World(), read) == []
+    read = read.again(World(nodes=[node("a", allocatable=0), node("b", cordoned=True), node("d")]))
+    assert value("nodes.others", World(), read) == ["b", "c"]
+
+
+def test_the_fleet_is_not_read_anew_with_every_sample() -> None:
+    read = Read(World(nodes=[node("a"), node("b")]), plan())
+    assert value("nodes.others", World(), read) == []
+    read = read.again(World(nodes=[node("a"), node("b", cordoned=True)]))
+    assert value("nodes.others", World(), read) == []
+    at, seen = read.memory["nodes.others"]
+    read.memory["nodes.others"] = (at - OTHERS_SECONDS_SIMULATED, seen)
+    assert value("nodes.others", World(), read) == ["b"]
+
+
+@pytest.mark.usefixtures("always_read")
+def test_other_pods_are_damaged_when_they_fail_or_restart() -> None:
+    pods = [pod("x", "b"), pod("y", "b"), pod("z", "b", gpus=0), pod("t", "a"), canary("w", "b")]
+    read = Read(World(pods=pods), plan())
+    assert value("pods.others", World(), read) == []
+    read = read.again(World(pods=[pod("x", "b", restarts=1), pod("y", "b", phase="Failed"), pod("new", "b")]))
+    assert value("pods.others", World(), read) == ["team/x", "team/y"]
+
+
+def test_pods_of_the_target_that_hold_devices() -> None:
+    world = World(pods=[pod("x", "a"), pod("y", "b"), pod("cpu", "a", gpus=0), pod("done", "a", phase="Succeeded")])
+    assert value("pods.uids", world) == {"team/x": "uid-x 0 Running"}
+
+
+def test_canaries_have_values_before_there_are_any() -> None:
+    world = World(pods=[])
+    assert value("canaries.progress", world) == -1
+    assert value("canaries.running", world) == 0
+    assert value("canaries.seen", world) == {}
+    assert value("probe.phase", world) == ""
+    assert value("allocations", world) is None  # nobody has asked yet, which is not that nobody holds a device
+    assert value("devices.target", world) is None
+    assert value("devices.others", world) is None
+
+
+def test_the_slowest_heartbeat_counts() -> None:
+    log = {f"{CANARIES}|one|log": "beat 1\nbeat 12\n", f"{CANARIES}|two|log": "GPU 0: X (UUID: GPU-1)\nbeat 3\n"}
+    world = World(log, pods=[canary("one", "a"), canary("two", "a")])
+    assert value("canaries.progress", world) == 3
+    assert value("canaries.seen", world) == {"two": ["GPU-1"]}
+
+
+def _member(name: str, on: str, phase: str = "Running", **more: Any) -> dict[str, Any]:
+    return canary(name, on, phase=phase, labels={GANG_LABEL: "g"}, annotations={SIZE_ANNOTATION: "2"}, **more)
+
+
+def test_a_gang_bound_in_part_becomes_overdue() -> None:
+    half = World(pods=[_member("g-0", "a"), _member("g-1", "", "Pending")])
+    read = Read(half, plan())
+    assert value("gangs.bound", half, read) == {"g": 1}
+    assert value("gangs.partial", half, read) == ["g"]
+    value("gangs.partial.overdue", half, read)
+    later = read.again(half)
+    later.memory["gangs.partial"]["g"] -= 1.0
+    assert value("gangs.partial.overdue", half, later) is True
+    whole = read.again(World(pods=[_member("g-0", "a"), _member("g-1", "a")]))
+    assert value("gangs.partial.overdue", half, whole) is False
+    assert value("gangs.whole", half, whole) == ["g"]
+
+
+def test_a_gang_is_started_anew_when_none_of_its_members_is_left() -> None:
+    world = World(pods=[_member("g-0", "a"), _member("g-1", "a")])
+    read = Read(world, plan())
+    assert value("gangs.restarted", world, read) == []
+    one = read.again(World(pods=[_member("g-0", "a"), _member("g-1", "a", uid="new")]))
+    assert value("gangs.restarted", world, one) == []
+    both = read.again(World(pods=[_member("g-0", "a", uid="new-0"), _member("g-1", "a", uid="new-1")]))
+    assert value("gangs.restarted", world, both) == ["g"]
+
+
+def _page(*rows: str) -> World:
+    exporter = pod("e", "a", gpus=0, namespace="gpu", labels={"app": "exporter"}, meta=made_by("u"))
+    return World({"|e:9400|proxy": "\n".join(rows) + "\n"}, pods=[exporter])
+
+
+def test_metrics_of_the_nodes_own_devices_and_of_others() -> None:
+    facts = PlanFacts(components={"exporter": EXPORTER}, devices={"a": (Device(uuid="GPU-7", index=0),)})
+    page = _page('DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-7"} 79', 'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-9"} 40')
+    assert value("metrics.uuids", page, facts=facts) == ["GPU-7", "GPU-9"]
+    assert value("metrics.foreign", page, facts=facts) == ["GPU-9"]
+    assert value("metrics.xids", page, facts=facts) == {"GPU-7": 79}
+    assert value("metrics.xids.target", page, facts=facts) == 79
+    assert value("metrics.xids.elsewhere", page, facts=facts) == {}
+    other = Target(kind="nodes", name="a", uid="uid-a", node="a", facts={"uuid": "GPU-9"})
+    assert value("metrics.xids.target", page, read=Read(page, plan(other, facts=facts))) == 0
+    assert value("metrics.xids.elsewhere", page, read=Read(page, plan(other, facts=facts))) == {"GPU-7": 79}
+    assert value("metrics.answering", World(pods=[]), facts=facts) is False
+
+
+def test_a_page_that_never_changes_is_frozen() -> None:
+    facts = PlanFacts(components={"exporter": EXPORTER})
+    page = _page('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-7"} 40')
+    read = Read(page, plan(facts=facts))
+    assert value("metrics.frozen", page, read) is False
+    digest, seen = read.memory["metrics.stale"]
+    read.memory["metrics.stale"] = (digest, seen - 5.0)
+    assert value("metrics.frozen", page, read.again(page)) is True
+    moved = _page('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-7"} 41')
+    assert value("metrics.frozen", page, read.again(moved)) is False
+
+
+HEALTHY = ["GPU-1", "GPU-2"]
+
+
+def listing(pods: dict[str, list[str]] | None = None, healthy: list[str] | None = None, resource: str = "nvidia.com/gpu") -> str:
+    """A line of the reader's log, as the API server stamps it. Without ``healthy`` the reader asks for held devices only."""
+    found: dict[str, Any] = {
+        "pods": [
+            {"namespace": CANARIES, "name": name, "containers": [{"name": "probe", "devices": [{"resource": resource, "ids": ids}]}]}
+            for name, ids in (pods or {}).items()
+        ]
+    }
+    if healthy is not None:
+        found["allocatable"] = [{"resource": resource, "ids": healthy}, {"resource": "rdma/x", "ids": ["mlx5_0"]}]
+    return f"2026-01-01T00:00:00.{next(_STAMPS):09}Z {json.dumps(found)}\n"
+
+
+_STAMPS = itertools.count()
+
+
+def reader(phase: str = "Running", **more: Any) -> dict[str, Any]:
+    return pod("r", "a", gpus=0, namespace=NAMESPACE, labels={CANARY_LABEL: "reader"}, phase=phase, **more)
+
+
+def kubelet(said: str, *pods: dict[str, Any], log: str = "GPU 0: X (UUID: GPU-1)\nbeat 1\n", **more: Any) -> World:
+    """A node whose kubelet lists something, with the reader and a worker on it."""
+    texts = {f"{CANARIES}|w|log": log, f"{NAMESPACE}|r|log": said}
+    return World(texts, pods=[canary("w", "a"), *(pods or (reader(),))], nodes=[node("a", **more)])
+
+
+def known_for_long(read: Read) -> None:
+    for uid in read.memory["allocations.first"]:
+        read.memory["allocations.first"][uid] -= 10.0
+
+
+def test_allocations_join_requests_ids_and_what_is_seen() -> None:
+    world = kubelet(listing({"w": ["GPU-1"]}, HEALTHY), log="GPU 0: X (UUID: GPU-2)\nbeat 1\n")
+    read = Read(world, plan())
+    assert value("allocations", world, read)["pods"] == {}  # seen for too short a time
+    known_for_long(read)
+    found = value("allocations", world, read.again(world))
+    assert found["pods"]["uid-w"]["ids"] == {"nvidia.com/gpu": ["GPU-1"]}
+    assert found["pods"]["uid-w"]["seen"] == ["GPU-2"]
+    assert (found["inventory"], found["counted"]) == ({"a": {"nvidia.com/gpu": HEALTHY}}, {})
+
+    snapshot = AllocationSnapshot(t=0.0, phase="before", allocations=msgspec.convert(found, Allocations))
+    assert [one.invariant for one in check_invariants([snapshot]) if one.breaches] == ["seen"]
+
+
+def test_devices_are_counted_where_the_reader_tells_no_ids() -> None:
+    world = kubelet(listing({"w": ["GPU-1"]}), gpus=8, allocatable=7)
+    found = value("allocations", world)
+    assert (found["inventory"], found["counted"]) == ({}, {"a": {"nvidia.com/gpu": 7}})
+    with pytest.raises(NoData, match="does not tell the ids"):
+        value("devices.others", world)
+
+
+@pytest.mark.parametrize(
+    ("said", "pods", "why"),
+    [
+        (listing(healthy=HEALTHY), (canary("x", "b"),), "is gone"),
+        (listing(healthy=HEALTHY), (reader("Failed"),), "no longer runs \\(phase Failed\\)"),
+        (listing(healthy=HEALTHY), (reader(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),), "no longer runs"),
+        ("", (), "has not listed anything yet"),
+        ("2026-01-01T00:00:00Z kubelet-podresources: dial unix: connection refused\n", (), "r: "),
+    ],
+    ids=["gone", "failed", "going", "silent", "refused"],
+)
+@pytest.mark.parametrize("name", ["allocations", "devices.target", "devices.others"])
+def test_a_reader_that_dies_is_no_data_and_not_an_empty_ledger(name: str, said: str, pods: tuple[Any, ...], why: str) -> None:
+    healthy = kubelet(listing(healthy=["GPU-7"]))
+    read = Read(healthy, plan())
+    assert value(name, healthy, read) is not None
+    with pytest.raises(NoData, match=why):
+        value(name, healthy, read.again(kubelet(said, *pods)))
+
+
+def test_a_reader_that_says_nothing_new_is_no_data() -> None:
+    world = kubelet(listing(healthy=HEALTHY))
+    read = Read(world, plan())
+    assert value("allocations", world, read)["inventory"]
+    stamp, first = read.memory["podresources.last"]["uid-r"]
+    read.memory["podresources.last"]["uid-r"] = (stamp, first - 60.0)
+    with pytest.raises(NoData, match="nothing new for 60 s"):
+        value("allocations", world, read.again(world))
+    assert value("allocations", world, read.again(kubelet(listing(healthy=HEALTHY))))["inventory"]
+
+
+def test_which_device_is_out_and_which_stay() -> None:
+    full = kubelet(listing(healthy=["GPU-7::0", "GPU-7::1", "GPU-70", "GPU-2"]))
+    read = Read(full, plan())
+    assert value("devices.target", full, read) == ["GPU-7::0", "GPU-7::1"]
+    assert value("devices.others", full, read) == ["GPU-2", "GPU-70"]
+    one = kubelet(listing(healthy=["GPU-7::0", "GPU-70", "GPU-2"]))
+    assert value("devices.target", full, read.again(one)) == ["GPU-7::0"]
+    gone = kubelet(listing(healthy=["GPU-70", "GPU-2"]))
+    assert value("devices.target", full, read.again(gone)) == []
+
+
+def test_a_device_that_was_never_offered_cannot_be_seen_to_leave() -> None:
+    world = kubelet(listing(healthy=["0", "1"]))
+    with pytest.raises(NoData, match="no id of GPU-7 was ever offered, among 2"):
+        value("devices.target", world)
+
+
+def test_every_signal_stands_hostile_objects() -> None:
+    """Half-written objects give a value or no data; they never raise anything else."""
+    hostile = {"metadata": {"name": "a", "labels": None}, "spec": None, "status": {"conditions": "no", "allocatable": 3}}
+    lists = {key.replace("/", "__"): [hostile] for key in ("nodes", "pods", "apps/daemonsets", "nvidia.com/clusterpolicies")}
+    for name, signal in SIGNALS.items():
+        try:
+            signal(Read(World(**lists), plan()))  # type: ignore[arg-type]
+        except NoData:
+            continue
+        except Exception as error:
+            pytest.fail(f"{name}: {type(error).__name__}: {error}")

@@ -1,0 +1,246 @@
+"""Choosing targets: never nothing, never a sick node, never the last healthy one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.model.levels import needs_cordoned
+from chaos.model.plan_facts import Device, InstalledComponent, PlanFacts
+from chaos.observe.components import Components, find_components
+from chaos.plan.planning import _narrowed, _untouched
+from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused
+from chaos.plan.selectors.base import TargetQuery
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import TargetKind
+from tests.chaos.observe.made_up_cluster import World, made_by, node, pod, standing
+
+PLUGIN = InstalledComponent(
+    component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
+)
+DEVICES = tuple(Device(uuid=f"GPU-{index}", index=index, pci=f"00000000:0{index}:00.0") for index in range(8))
+
+
+def field(world: World, named: str = "", components: Components | None = None, cordoned: bool = False, **target: Any) -> PlanningView:
+    facts = PlanFacts(devices={"a": DEVICES, "b": DEVICES})
+    wanted = msgspec.convert({"select": "node", **target}, TargetQuery)
+    return PlanningView(
+        view=world.view(), components=components or Components(), facts=facts, wanted=wanted, named=named, cordoned=cordoned
+    )
+
+
+def choose(found: PlanningView) -> Choice:
+    return SELECTORS[found.wanted.select](found)
+
+
+def three(*pods: Json) -> World:
+    return World(nodes=[node("a"), node("b"), node("c"), node("cpu", gpus=0)], pods=list(pods))
+
+
+def test_the_node_with_most_free_devices_is_chosen() -> None:
+    choice = choose(field(three(pod("x", "a", gpus=4), pod("y", "b"))))
+    assert choice.nodes == ("c",)
+    assert choice.eligible == 3
+    assert choice.targets[0].uid == "uid-c"
+
+
+@pytest.mark.parametrize(
+    "sick",
+    [
+        node("a", ready="False"),
+        node("a", cordoned=True),
+        node("a", allocatable=7),
+        node("a", conditions=[{"type": "GpuMemWatch", "status": "True"}]),
+        node("a", labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}),
+    ],
+    ids=["not ready", "cordoned", "device missing", "condition", "under remediation"],
+)
+def test_an_unhealthy_node_is_never_chosen(sick: Json) -> None:
+    world = World(nodes=[sick, node("b")], pods=[pod("x", "b", gpus=8)])
+    assert choose(field(world)).nodes == ("b",)
+    with pytest.raises(PlanRefused, match="--chaos-target a"):
+        choose(field(world, named="a"))
+
+
+def test_one_healthy_gpu_node_is_left_alone() -> None:
+    found = field(three())
+    assert _untouched(found, choose(found)) not in choose(found).nodes
+    alone = field(World(nodes=[node("a"), node("b", ready="False")], pods=[]))
+    with pytest.raises(PlanRefused, match="left untouched"):
+        _untouched(alone, choose(alone))
+
+
+def test_no_gpu_node_is_no_object_and_no_healthy_one_a_refusal() -> None:
+    with pytest.raises(NotApplicable) as absent:
+        choose(field(World(nodes=[node("cpu", gpus=0)], pods=[])))
+    assert absent.value.code == "NoGpuNode"
+    with pytest.raises(PlanRefused) as refused:
+        choose(field(World(nodes=[node("a", ready="False")], pods=[])))
+    assert "not Ready" in refused.value.message
+
+
+def test_a_name_that_is_no_gpu_node_is_told() -> None:
+    with pytest.raises(PlanRefused, match="no such node; GPU nodes are a, b, c"):
+        choose(field(three(), named="d"))
+    with pytest.raises(PlanRefused, match="has no devices"):
+        choose(field(three(), named="cpu"))
+
+
+def test_a_node_with_a_pod_that_claims_devices_is_not_idle() -> None:
+    claiming = pod("x", "a", gpus=0)
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    found = field(three(claiming), idle=True)
+    assert choose(found).nodes == ("b",)
+
+
+def test_an_idle_node_has_no_device_pod() -> None:
+    world = three(pod("x", "a"), pod("y", "b"), pod("web", "c", gpus=0), pod("done", "c", phase="Succeeded"))
+    assert choose(field(world, idle=True)).nodes == ("c",)
+    with pytest.raises(PlanRefused, match="has pods that hold devices"):
+        choose(field(three(pod("x", "a"), pod("y", "b"), pod("z", "c")), idle=True))
+
+
+def test_shared_devices_are_told_from_whole_ones() -> None:
+    shared = node("a", labels={"nvidia.com/gpu.replicas": "4"})
+    assert choose(field(World(nodes=[shared, node("b")], pods=[]), shared=False)).nodes == ("b",)
+    assert choose(field(World(nodes=[shared, node("b")], pods=[]), shared=True)).nodes == ("a",)
+    with pytest.raises(NotApplicable):
+        choose(field(World(nodes=[node("b")], pods=[]), shared=True))
+
+
+def test_a_device_is_named_by_what_its_exporter_tells() -> None:
+    choice = choose(field(three(pod("x", "c")), select="gpu"))
+    assert choice.targets[0].facts["uuid"] == "GPU-7"
+    assert choice.targets[0].facts["units"] == 1
+    assert choice.eligible == 16
+    with pytest.raises(NotApplicable) as unknown:
+        choose(field(World(nodes=[node("c"), node("d")], pods=[]), select="gpu"))
+    assert unknown.value.code == "DevicesUnknown"
+
+
+def test_an_agents_pod_is_chosen_on_a_healthy_node_and_only_where_it_is_ready() -> None:
+    pods = [pod(f"p-{name}", name, gpus=0, namespace="gpu", labels={"app": "plugin"}, meta=made_by("u")) for name in ("a", "b")]
+    components = Components(found={"device-plugin": PLUGIN})
+    world = three(*pods, pod("x", "a"))
+    choice = choose(field(world, components=components, select="daemon-pod", component="device-plugin"))
+    assert [(target.kind, target.name, target.node) for target in choice.targets] == [("pods", "p-b", "b")]
+    waiting = [pod("p-a", "a", gpus=0, namespace="gpu", labels={"app": "plugin"}, meta=made_by("u"), phase="Pending")]
+    with pytest.raises(PlanRefused, match="no healthy GPU node has a ready pod"):
+        choose(field(three(*waiting), components=components, select="daemon-pod", component="device-plugin"))
+    with pytest.raises(NotApplicable):
+        choose(field(three(), select="daemon-pod", component="device-plugin"))
+
+
+def test_canaries_may_go_to_healthy_nodes_with_whole_devices_only() -> None:
+    world = World(
+        nodes=[node("a", taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]), node("b", labels={"nvidia.com/gpu.replicas": "2"})],
+        pods=[pod("x", "a", gpus=3)],
+    )
+    found = field(world)
+    facts = _narrowed(found, choose(found))
+    assert facts.free == {"a": 5}
+    assert facts.tolerations == ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+
+
+def given(name: str = "a", manager: str = "kubectl-cordon", **more: Any) -> Json:
+    """A node that an administrator took out of service."""
+    found = node(name, cordoned=True, **more)
+    found["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
+    return found
+
+
+def test_what_is_destructive_takes_a_node_that_an_administrator_cordoned_and_emptied() -> None:
+    world = World(nodes=[given(), node("b"), node("c")], pods=[pod("x", "b")])
+    found = field(world, cordoned=True, select="gpu")
+    choice = choose(found)
+    assert choice.nodes == ("a",)
+    assert choice.targets[0].facts["unschedulable"] is True
+    assert choice.eligible == 16  # devices of a and b, c tells none
+    assert _untouched(found, choice) in ("b", "c")
+    facts = _narrowed(found, choice)
+    assert (set(facts.free), set(facts.devices)) == ({"b", "c"}, {"a"})
+    assert choose(field(world, select="gpu")).nodes == ("b",)  # every other experiment leaves it alone
+
+
+@pytest.mark.parametrize(
+    ("candidate", "pods", "why"),
+    [
+        (node("a"), [], "a is in service, and has to be cordoned by an administrator"),
+        (given(), [pod("x", "a")], "a has pods that hold devices"),
+        (given(ready="False"), [], "a is not Ready"),
+        (given(conditions=[{"type": "GpuMemWatch", "status": "True"}]), [], "a tells GpuMemWatch"),
+        (given(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], "a was cordoned by remediation"),
+        (given(manager="fault-quarantine"), [], "a was cordoned by remediation"),
+        (given(manager="gpu-conformance"), [], "a was cordoned by this suite"),
+        (given(allocatable=7), [], "a has devices that are not allocatable"),
+    ],
+    ids=["in service", "busy", "not ready", "faulty", "under remediation", "by remediation", "by the suite", "device missing"],
+)
+def test_a_node_that_nobody_gave_for_it_or_that_is_not_well_is_refused(candidate: Json, pods: list[Json], why: str) -> None:
+    world = World(nodes=[candidate, node("b")], pods=pods)
+    for named in ("", "a"):
+        with pytest.raises(PlanRefused) as refused:
+            choose(field(world, named=named, cordoned=True, select="gpu"))
+        assert why in refused.value.message
+
+
+def test_a_node_that_an_autoscaler_is_about_to_remove_is_nobodys_gift() -> None:
+    leaving = given()
+    leaving["spec"]["taints"] = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
+    with pytest.raises(PlanRefused, match="a was cordoned by an autoscaler"):
+        choose(field(World(nodes=[leaving, node("b")], pods=[]), cordoned=True, select="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "cordons", "needed"),
+    [
+        (4, TargetKind.LIVE, True, True),
+        (4, TargetKind.LIVE, False, True),
+        (4, TargetKind.SIMULATED, True, False),
+        (4, TargetKind.LOCAL, False, True),
+        (3, TargetKind.LIVE, False, False),
+    ],
+)
+def test_who_cordons(level: int, kind: TargetKind, cordons: bool, needed: bool) -> None:
+    assert needs_cordoned(level, kind, cordons=cordons) is needed
+
+
+def _workload(name: str, labels: dict[str, str], image: str = "registry/x:1", desired: int = 1) -> Json:
+    return {
+        "metadata": {"name": name, "namespace": "gpu", "uid": f"uid-{name}", "labels": {}},
+        "spec": {
+            "replicas": desired,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"image": image}]}},
+        },
+        "status": {"desiredNumberScheduled": desired},
+    }
+
+
+def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() -> None:
+    daemons = [
+        _workload("plugin", {"app": "nvidia-device-plugin-daemonset"}),
+        _workload("fabric", {"app": "mine"}, "nvcr.io/nvidia/k8s-rdma-shared-dev-plugin@sha256:0"),
+        _workload("gfd", {"app": "gpu-feature-discovery"}, desired=0),
+    ]
+    operator = [_workload("gpu-operator", {"app": "gpu-operator"})]
+    found = find_components(World(apps__daemonsets=daemons, apps__deployments=operator).view(), standing())
+    assert found.found["device-plugin"].selector == "app=nvidia-device-plugin-daemonset"
+    assert found.found["rdma-plugin"].name == "fabric"
+    assert found.absent["gfd"] == "gfd is not installed"  # it wants no node
+    assert "operator" in found.absent  # its kind is not served
+    assert found.missing(("device-plugin", "gfd")) == "gfd is not installed"
+
+
+def test_the_policy_says_which_workload_is_which() -> None:
+    world = World(apps__daemonsets=[_workload("mine", {"app": "mine"})], apps__deployments=[])
+    assert find_components(world.view(), standing(), {"device-plugin": "gpu/mine"}).found["device-plugin"].name == "mine"
+    assert (
+        "where the policy says it is" in find_components(world.view(), standing(), {"device-plugin": "gpu/other"}).absent["device-plugin"]
+    )
+
+
+def test_a_list_that_is_refused_is_told_as_such() -> None:
+    assert "cannot be told" in find_components(World().view(), standing()).absent["device-plugin"]

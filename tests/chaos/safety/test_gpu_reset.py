@@ -1,0 +1,92 @@
+"""Which GPU may be reset without its peers, as far as the labels of its node tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.act.context import ActivityContext
+from chaos.activities import devices
+from chaos.cluster.injector import HostResult
+from chaos.safety.abort_flag import AbortFlag
+from chaos.safety.gate_reading import node_states
+from chaos.safety.gpu_reset import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
+from tests.chaos.ledger.simulated_cluster import ANYTHING, ledger, node, plan, world
+
+
+def labels(family: str = "", product: str = "", count: str = "8") -> dict[str, str]:
+    return {key: value for key, value in ((COUNT, count), (FAMILY, family), (PRODUCT, product)) if value}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        labels("hopper", "NVIDIA-H100-80GB-HBM3"),
+        labels("blackwell"),
+        labels("ada-lovelace", "NVIDIA-L40S"),
+        labels("ampere", "NVIDIA-A100-PCIE-40GB"),
+        labels("ampere", "NVIDIA-A10"),
+        labels("turing", "Tesla-T4", "4"),
+        labels("volta", "Tesla-V100-PCIE-16GB", "4"),
+        labels("volta", "Tesla-V100-SXM2-32GB", "1"),
+        labels("", "", "1"),
+    ],
+    ids=str,
+)
+def test_these_are_reset_one_by_one(given: dict[str, str]) -> None:
+    assert reset_obstacle(given) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (labels("volta", "Tesla-V100-SXM2-32GB"), "are then reset together"),
+        (labels("turing", "Quadro-RTX-6000", "2"), "are then reset together"),
+        (labels("ampere", "NVIDIA-A100-SXM4-80GB"), "whether Fabric Manager runs cannot be told"),
+        (labels("ampere"), "is not known"),
+        (labels("", "NVIDIA-H100-80GB-HBM3"), "is not known"),
+        (labels("undefined", "x"), "is not known"),
+        (labels("hopper", "NVIDIA-H100-80GB-HBM3", ""), "how many GPUs it has is not known"),
+        (labels("hopper", "NVIDIA-H100-80GB-HBM3", "0"), "how many GPUs it has is not known"),
+        ({}, "how many GPUs it has is not known"),
+    ],
+    ids=str,
+)
+def test_what_is_joined_or_not_known_is_refused(given: dict[str, str], why: str) -> None:
+    assert why in reset_obstacle(given)
+
+
+def test_gpus_that_nvlink_joins_across_nodes_are_not_reset() -> None:
+    real, none = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1", "00000000-0000-0000-0000-000000000000.0"
+    hopper = labels("hopper", "x")
+    assert "those of other nodes" in reset_obstacle({**hopper, CLIQUE: real}, [real])
+    assert reset_obstacle({**hopper, CLIQUE: real}, ["", "other.1"]) == ""
+    assert reset_obstacle({**hopper, CLIQUE: none}, [none]) == ""
+
+
+def test_the_gates_are_told_of_every_node() -> None:
+    alone, linked = node("gpu-1", **labels("hopper", "H100")), node("gpu-2", **labels("volta", "Tesla-V100-SXM2-32GB"))
+    found = node_states([alone, linked, node("gpu-3")], [], ("nvidia.com/gpu",))
+    assert found["gpu-1"].reset_obstacle == ""
+    assert "reset together" in found["gpu-2"].reset_obstacle
+    assert "not known" in found["gpu-3"].reset_obstacle
+
+
+def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "GPU Reset couldn't run because GPU 00000000:1B:00.0 is linked to other GPUs by NVLink."
+    asked: list[object] = []
+
+    def run(argv: object, **_: object) -> HostResult:
+        asked.append(argv)
+        return HostResult(exit_code=3, output=said)
+
+    monkeypatch.setattr(devices, "run", run)
+    with world(tmp_path) as (cluster, _):
+        planned = msgspec.structs.replace(plan(), seconds={"clients": 60.0})
+        acts = ActivityContext(cluster, planned, ledger(tmp_path, cluster), AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
+        with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
+            devices._reset_when_free("GPU-7")
+    assert len(asked) == 1

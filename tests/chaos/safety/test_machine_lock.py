@@ -1,0 +1,80 @@
+"""One run a cluster on one machine, and no file left of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from chaos.model.errors import LeaseRefused
+from chaos.safety.machine_lock import MachineLock
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("chaos.safety.machine_lock.tempfile.gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_a_cluster_has_one_run_at_a_time_and_others_do_not_wait_for_it(folder: Path) -> None:
+    first, second, elsewhere = MachineLock("https://a uid"), MachineLock("https://a uid"), MachineLock("https://b uid")
+    first.take()
+    elsewhere.take()
+    with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
+        second.take()
+    second.let_go()  # it had nothing, and takes nothing away
+    with pytest.raises(LeaseRefused):
+        second.take()
+    first.let_go()
+    second.take()
+    for lock in (first, second, elsewhere, second):
+        lock.let_go()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_is_removed_while_it_is_opened_locks_nobody_out_and_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder lets go between the other's open and its flock: the other must not hold a file that nobody finds."""
+    holder, late, third = (MachineLock("c") for _ in range(3))
+    holder.take()
+    opened = os.open
+
+    def open_and_let_go(*arguments: object, **more: object) -> int:
+        descriptor: int = opened(*arguments, **more)  # type: ignore[arg-type]
+        holder.let_go()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_let_go)
+    late.take()
+    monkeypatch.setattr(os, "open", opened)
+    with pytest.raises(LeaseRefused):
+        third.take()
+    late.let_go()
+
+
+def test_a_file_that_is_anothers_by_now_is_left_to_it() -> None:
+    """Somebody cleaned the temporary folder while the first one held its file."""
+    first, second, third = (MachineLock("f") for _ in range(3))
+    first.take()
+    first.path.unlink()
+    second.take()
+    first.let_go()
+    with pytest.raises(LeaseRefused):
+        third.take()
+    second.let_go()
+
+
+def test_a_link_is_not_followed(folder: Path) -> None:
+    lock = MachineLock("d")
+    lock.path.symlink_to(folder / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        lock.take()
+    assert not (folder / "elsewhere").exists()
+
+
+def test_a_file_that_a_killed_run_left_is_taken_over() -> None:
+    lock = MachineLock("e")
+    lock.path.write_bytes(b"")
+    lock.take()
+    lock.let_go()
+    assert not lock.path.exists()

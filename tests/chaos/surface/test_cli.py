@@ -1,0 +1,136 @@
+"""``gpu-conformance chaos``: what each subcommand prints, and its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.surface.cli import main
+from chaos.surface.options import SCENARIO
+from conformance.plugin.options import Options
+from fixtures.localcluster.install.release import DEFAULT_MINOR
+from fixtures.verdict.record import Verdict
+from tests.chaos.catalogue.documents import document
+from tests.chaos.verdict.folder import Folder, replaced
+
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "engine" / "experiments"
+
+
+def run(*arguments: object) -> int:
+    try:
+        return main(["chaos", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--chaos-folder", EXPERIMENTS, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["id"], row["level"], row["area"]) for row in rows] == [("X1", 0, ["inv"])]
+
+
+def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    assert capsys.readouterr().out.count("\n") > 10
+
+
+def test_an_empty_or_wrong_folder_selects_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--chaos-folder", tmp_path) == 5
+    assert run("plan", "--chaos-folder", tmp_path) == 4
+    (tmp_path / "x.yaml").write_text("title: x")
+    assert run("list", "--chaos-folder", tmp_path) == 4
+    assert "x.yaml" in capsys.readouterr().err
+
+
+def test_a_plan_names_targets_calls_and_undo_and_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--chaos-folder", EXPERIMENTS, "--simulate", "healthy") == 0
+    told = capsys.readouterr().out
+    for text in ("target: nodes ", "(uid ", "calls: PATCH /api/v1/nodes/", "undo: node.labels", "left untouched: ", "nothing was touched"):
+        assert text in told
+
+
+@pytest.mark.parametrize(
+    ("given", "local", "scenario"),
+    [
+        (["--local"], DEFAULT_MINOR, SCENARIO),
+        (["--local", "1.35"], "1.35", SCENARIO),
+        (["--local", "--simulate", "healthy"], DEFAULT_MINOR, "healthy"),
+        (["--simulate", "healthy"], "", "healthy"),
+    ],
+    ids=str,
+)
+def test_a_plan_is_made_on_the_target_that_pytest_would_take(
+    given: list[str], local: str, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Options] = []
+
+    def refuse(options: Options, run_id: str) -> None:
+        opened.append(options)
+        raise pytest.UsageError("not opened")
+
+    monkeypatch.setattr("chaos.surface.cli.open_target", refuse)
+    assert run("plan", "--chaos-folder", EXPERIMENTS, *given) == 4
+    assert [(options.local, options.simulate) for options in opened] == [(local, scenario)]
+
+
+def test_a_plan_names_its_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--chaos-folder", EXPERIMENTS) == 4
+    assert "no target is named: expected one of --kubeconfig FILE, --in-cluster, --simulate SCENARIO, --local" in capsys.readouterr().err
+    assert run("plan", "--chaos-folder", EXPERIMENTS, "--simulate", "healthy", "--context", "prod") == 4
+    assert "--context needs --kubeconfig" in capsys.readouterr().err
+
+
+def test_a_plan_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "X1.yaml").write_text(json.dumps(_own(needs=["nvml-mock"])))
+    assert run("plan", "--chaos-folder", tmp_path, "--simulate", "healthy") == 5
+    assert "not applicable: ComponentAbsent" in capsys.readouterr().out
+
+
+def _own(**extension: Any) -> dict[str, Any]:
+    found = document(**extension)
+    for activity in (*found["method"], *found["rollbacks"]):
+        activity["provider"] = {"type": "python", "module": "chaos.activities.undoing", "func": "undo_everything"}
+    return found
+
+
+@pytest.mark.parametrize(("after", "code"), [(Verdict.PASSED, 0), (Verdict.FAILED, 1), (Verdict.INCONCLUSIVE, 10)])
+def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], after: Verdict, code: int) -> None:
+    folder = Folder(tmp_path / "X1")
+    folder.after = replaced(after)
+    assert run("verdict", folder.write()) == code
+    assert after.value in capsys.readouterr().out
+    assert run("verdict", tmp_path / "X1", "--json") == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == after.value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["halt"], "name the cluster"),
+        (["status"], "name the cluster"),
+        (["recover"], "name the cluster"),
+        (["recover", "--kubeconfig", "x", "--run", "../x"], "not a run id"),
+        (["recover", "--kubeconfig", "x", "--folder", "nowhere"], "no such folder"),
+        (["status", "--kubeconfig", "nowhere"], "no such file"),
+        (["verdict", "nowhere"], "no such folder"),
+        (["plan", "--chaos-max-level", "9"], "expected 0 to 4"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--chaos-experiment", "Q1"], "no such experiment"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "nowhere"], "nowhere"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--simulate", "healthy", "--kubeconfig", "x"], "one target at a time"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--kubeconfig", "x"], "one target at a time"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local-bin", "x"], "--local-bin needs --local"),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "--local-bin", "nowhere"], "--local: "),
+        (["plan", "--chaos-folder", str(EXPERIMENTS), "--local", "9.99"], "--local: "),
+        (["explode"], "invalid choice"),
+        ([], "COMMAND"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_on_the_command_line_is_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 4
+    error = capsys.readouterr().err.strip()
+    assert says in error
+    assert "\n" not in error

@@ -1,0 +1,216 @@
+"""``pytest chaos --chaos`` as a person runs it: what it refuses, what interrupts it, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from conformance.matrix.forked_runs import Finished, run_pytest
+from conformance.policy.allowlist import cluster_uid
+from fixtures.cluster.watch import Observation
+from reports.schema import CHAOS_SCHEMA_FILE
+from tests.chaos.catalogue.documents import LABEL
+from tests.chaos.engine.stage import Stage, stage
+from tests.endtoend.runs import environment
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = Path(__file__).resolve().parents[1] / "engine" / "experiments"
+
+
+def run(folder: Path, *arguments: object) -> Finished:
+    return run_pytest([str(one) for one in arguments], cwd=ROOT, environment=environment(), log=folder / "run.log", seconds=300)
+
+
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    """As a person starts it."""
+    return subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """The experiment with a fault that is held for longer than any test waits."""
+    document = yaml.safe_load((FOLDER / "X1.yaml").read_text())
+    document["extensions"][0]["seconds"] |= {"outage": {"live": 5, "simulated": 120}, "deadline": {"live": 60, "simulated": 150}}
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "X1.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+def chaos(on: Stage, folder: Path, report: Path, *more: str) -> list[str]:
+    allowed = ("--kubeconfig", on.kubeconfig, "--chaos-cluster", cluster_uid(on.cluster))
+    return [str(one) for one in ("chaos", "--chaos", "--chaos-folder", folder, "--report-dir", report, *allowed, *more)]
+
+
+def await_label(on: Stage) -> None:
+    with Observation(on.cluster, "nodes", labels=LABEL) as observation:
+        for found in observation.until(time.monotonic() + 120):
+            if found:
+                return
+    raise AssertionError("the fault was never injected")
+
+
+# -- refused before anything is touched --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["chaos"], "they run with --chaos only"),
+        (["chaos/test_experiments.py"], "they run with --chaos only"),
+        (["conformance", "chaos"], "they run with --chaos only"),
+        (["conformance", "--chaos"], "pytest chaos --chaos"),
+        (["conformance", "--chaos-max-level", "1"], "--chaos-max-level needs --chaos"),
+        (["conformance", "--chaos-recover"], "--chaos-recover needs --chaos"),
+        (["chaos", "--chaos", "--chaos-max-level", "5"], "expected 0 to 4"),
+        (["chaos", "--chaos", "--chaos-max-level", "many"], "invalid int value"),
+        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--chaos-experiment", "X9"], "no such experiment; known: X1"),
+        (["chaos", "--chaos", "--chaos-folder", "nowhere"], "no such folder"),
+        (["chaos", "--chaos"], "no target is named: expected one of --kubeconfig FILE"),
+        (["chaos", "--chaos", "--kubeconfig", ""], "--kubeconfig was given an empty value"),
+        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-experiment", ""], "--chaos-experiment was given an empty value"),
+        (["chaos", "--chaos", "--simulate", "resilience", "--chaos-cluster", ""], "--chaos-cluster was given an empty value"),
+        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--snapshot", "x"], "contradicts --snapshot"),
+        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "--read-only"], "contradicts --read-only"),
+        *(
+            (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "-n", "2", "--dist", mode], "one after the other")
+            for mode in ("load", "loadscope", "loadfile", "loadgroup", "worksteal", "each", "no")
+        ),
+        (["chaos", "--chaos", "--chaos-folder", str(FOLDER), "-n", "auto"], "one after the other"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_one_line_and_exit_4(tmp_path: Path, arguments: list[str], says: str) -> None:
+    """T7: no distribution mode ever runs two experiments at once, because none runs any."""
+    done = run(tmp_path, *arguments, "--report-dir", tmp_path / "report")
+    assert done.code == 4
+    assert says in done.output
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "expected --chaos-cluster"),
+        (["--chaos-cluster", "another"], "expected --chaos-cluster"),
+        (["--chaos-cluster", "gpu-conformance"], "which alone is not enough"),  # the context's name
+        (["--chaos-cluster", "{uid}", "--chaos-target", "nowhere"], "no such node"),
+        (["--chaos-cluster", "{uid}", "--chaos-confirm", "another"], "--chaos-confirm: expected"),
+    ],
+    ids=str,
+)
+def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path, more: list[str], says: str) -> None:
+    target = ("--chaos-folder", FOLDER, "--kubeconfig", on.kubeconfig, "--report-dir", tmp_path / "r")
+    done = run(tmp_path, "chaos", "--chaos", *target, *(word.format(uid=cluster_uid(on.cluster)) for word in more))
+    assert done.code == 4
+    assert says in done.output
+    assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
+
+
+# -- carried out and interrupted -----------------------------------------------------------------------------
+
+
+def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> None:
+    done = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r"))
+    assert done.code == 0, done.output
+    record = json.loads((tmp_path / "r" / "chaos.json").read_text())
+    jsonschema.validate(record, json.loads(CHAOS_SCHEMA_FILE.read_text()))
+    assert [(one["id"], one["verdict"], one["fidelity"]) for one in record["experiments"]] == [("X1", "passed", "simulated")]
+    assert "Timeline of X1" in (tmp_path / "r" / "report.html").read_text()
+    assert on.labelled() == []
+    assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
+    assert not (tmp_path / "r" / "chaos" / "X1" / "handover.json").exists()
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "r").rglob("*")}
+    assert modes == {0o600, 0o700}  # ledger, samples, journal and views: their user's alone
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupted_session_undoes_and_stops(on: Stage, long: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """T6; and T7, because a second session is refused meanwhile."""
+    process = start(chaos(on, long, tmp_path / "r"))
+    await_label(on)
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "one run acts on a cluster at a time" in second.output
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert on.labelled() == []
+    record = json.loads((tmp_path / "r" / "chaos.json").read_text())
+    assert "Interrupted" in record["experiments"][0]["reasonCodes"]
+    assert record["exitCode"] == 2
+    assert on.cluster.get("namespaces", "gpu-conformance-chaos").status == 404
+
+
+def test_a_parent_that_is_killed_takes_its_child_along_in_order(on: Stage, long: Path, tmp_path: Path) -> None:
+    """T1. The child plays its rollbacks when the parent dies."""
+    process = start(chaos(on, long, tmp_path / "r"))
+    await_label(on)
+    process.kill()
+    process.wait(60)
+    with Observation(on.cluster, "nodes", labels=LABEL) as observation:
+        gone = any(not found for found in observation.until(time.monotonic() + 60))
+    assert gone
+    assert _recover(on) == 0
+
+
+def test_a_run_that_is_killed_with_its_child_is_refused_until_it_is_recovered(on: Stage, long: Path, tmp_path: Path) -> None:
+    """T1. Nothing of the run is left but the ledger."""
+    process = start(chaos(on, long, tmp_path / "r"))
+    await_label(on)
+    process.send_signal(signal.SIGSTOP)
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    process.kill()
+    process.wait(60)
+    assert on.labelled()
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "gpu-conformance chaos recover" in second.output
+    assert on.labelled()
+    again = run(tmp_path, *chaos(on, FOLDER, tmp_path / "t", "--chaos-recover"))
+    assert again.code == 0, again.output
+    assert "recovered 1 changes of 1 earlier runs" in again.output
+    assert on.labelled() == []
+
+
+def test_a_halt_from_elsewhere_ends_the_run_and_lets_nothing_start(on: Stage, long: Path, tmp_path: Path) -> None:
+    process = start(chaos(on, long, tmp_path / "r"))
+    await_label(on)
+    assert _cli(on, "halt") == 0
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert on.labelled() == []
+    assert "Interrupted" in json.loads((tmp_path / "r" / "chaos.json").read_text())["experiments"][0]["reasonCodes"]
+    second = run(tmp_path, *chaos(on, FOLDER, tmp_path / "s"))
+    assert second.code == 4
+    assert "halted by" in second.output
+    assert _cli(on, "status") == 0
+    assert _cli(on, "halt", "--off") == 0
+
+
+def _recover(on: Stage) -> int:
+    return _cli(on, "recover")
+
+
+def _cli(on: Stage, *arguments: str) -> int:
+    consent = [] if arguments[0] == "status" else ["--chaos-cluster", on.target.cluster_uid, "--yes"]
+    whole = [sys.executable, "-m", "conformance.cli.main", "chaos", *arguments, "--kubeconfig", str(on.kubeconfig), *consent]
+    return subprocess.run(whole, cwd=ROOT, timeout=120).returncode

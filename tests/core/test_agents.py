@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.ops.images import check_pinned, unpinned
+from conformance.ops.rollout import check_rolled_out
+from conformance.scope.agents import agents
+from fixtures.kubernetes.images import tag_of
+from fixtures.kubernetes.models import ContainerStatus, Pod
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from tests.builders import a_container, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_workload
+
+PLUGIN = "nvidia-device-plugin-daemonset"
+FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins/"}}]
+DIGEST = "sha256:" + "a" * 64
+
+
+def pod_on(node: str, *, ready: bool = True, image: str = "registry.example.com/app:1.0", digest: str = DIGEST, **more: Any) -> Pod:
+    status = {
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "containerStatuses": [{"name": "main", "imageID": f"registry.example.com/app@{digest}"}] if digest else [],
+    }
+    containers = [a_container(image=image)]
+    return a_pod(f"{PLUGIN}-{node}", "gpu-operator", node=node, owner=f"DaemonSet/{PLUGIN}", status=status, containers=containers, **more)
+
+
+def rolled_out(*, status: dict[str, int] | None = None, pods: list[Pod] | None = None, **daemonset: Any) -> Finding:
+    nodes = [a_node("gpu-0"), a_node("gpu-1"), a_cpu_node()]
+    chosen = pods if pods is not None else [pod_on("gpu-0"), pod_on("gpu-1")]
+    item = a_daemonset(desired=2, status=status, node_selector={"nvidia.com/gpu.present": "true"}, **daemonset)
+    (finding,) = check_rolled_out(a_scope(nodes=nodes, daemonsets=[item], pods=chosen))
+    return finding
+
+
+# -- who is an agent
+
+
+@pytest.mark.parametrize(
+    ("daemonset", "expected"),
+    [
+        (a_daemonset("anything", "nvidia-network-operator", owner="NicClusterPolicy/n"), True),
+        (a_daemonset("anything", "team-a", owner="NicClusterPolicy/n"), False),
+        (
+            a_daemonset("my-plugin", "kube-system", owner="", volumes=FOLDER),
+            True,
+        ),
+        (
+            a_daemonset("my-plugin", "team-a", owner="", volumes=FOLDER),
+            False,
+        ),
+        (a_daemonset("nvidia-gpu-device-plugin-small-cos", "kube-system", owner=""), True),
+        (
+            a_daemonset(
+                "my-device-plugin", "team-a", owner="", volumes=[{"name": "d", "hostPath": None}, {"name": "e", "hostPath": {"path": 3}}]
+            ),
+            False,
+        ),
+        (a_daemonset("cilium", "kube-system", owner=""), False),
+    ],
+)
+def test_agents_are_known_by_owner_by_mount_or_by_name(daemonset: Any, expected: bool) -> None:
+    assert bool(agents(a_scope(nodes=[a_node()], daemonsets=[daemonset]))) is expected
+
+
+def test_where_an_agent_is_expected() -> None:
+    everywhere = a_daemonset("x-node-feature-discovery-worker", owner="", tolerations=["nvidia.com/gpu:NoSchedule"])
+    nodes = [a_node(), a_cpu_node("cpu-0")]
+    (agent,) = agents(a_scope(nodes=nodes, daemonsets=[everywhere]))
+    assert [node.name for node in agent.accelerator_nodes] == ["gpu-0"]
+    assert [node.name for node in agent.other_nodes] == ["cpu-0"]
+
+
+# -- OPS-02
+
+
+def test_a_whole_rollout_passes() -> None:
+    assert rolled_out().outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        ({"observedGeneration": 0}, "generation 0 of 1"),
+        ({"desiredNumberScheduled": 0, "updatedNumberScheduled": 0, "numberReady": 0, "numberAvailable": 0}, "zero of zero"),
+        ({"desiredNumberScheduled": 1}, "desired on 1 nodes and expected on 2"),
+        ({"updatedNumberScheduled": 1}, "updated 1"),
+        ({"numberReady": 1}, "ready 1"),
+        ({"numberAvailable": 1}, "available 1"),
+    ],
+)
+def test_counts_that_do_not_agree_fail(status: dict[str, int], word: str) -> None:
+    finding = rolled_out(status=status)
+    assert finding.outcome is Outcome.BAD
+    assert word in finding.message
+
+
+@pytest.mark.parametrize("second", [[], [pod_on("gpu-1", ready=False)], [pod_on("gpu-1", phase="Failed")]])
+def test_counts_are_not_believed_without_a_ready_pod_on_each_node(second: list[Pod]) -> None:
+    finding = rolled_out(pods=[pod_on("gpu-0"), *second])
+    assert finding.outcome is Outcome.BAD
+    assert "no Ready pod on gpu-1" in finding.message
+
+
+def test_an_optional_agent_may_select_no_node_and_a_needed_one_may_not() -> None:
+    for label, outcome in (("mig-manager", Outcome.NOT_JUDGED), ("dcgm-exporter", Outcome.BAD)):
+        daemonset = a_daemonset(label, desired=0, node_selector={f"nvidia.com/gpu.deploy.{label}": "true"})
+        (finding,) = check_rolled_out(a_scope(nodes=[a_node()], daemonsets=[daemonset]))
+        assert finding.outcome is outcome
+
+
+def test_a_health_monitor_that_watches_no_accelerator_node_fails_unless_a_variant_of_it_does() -> None:
+    def monitor(version: str) -> Any:
+        return a_daemonset(f"gpu-health-monitor-dcgm-{version}", "nvsentinel", owner="", desired=0, node_selector={"dcgm.version": version})
+
+    (finding,) = check_rolled_out(a_scope(nodes=[a_node()], daemonsets=[monitor("4")]))
+    assert finding.outcome is Outcome.BAD
+    assert "faults go unseen" in finding.message
+    nodes, pair = [a_node(labels={"dcgm.version": "4"})], [monitor("3"), monitor("4")]
+    outcomes = {item.subject.name: item.outcome for item in check_rolled_out(a_scope(nodes=nodes, daemonsets=pair))}
+    assert outcomes["gpu-health-monitor-dcgm-3"] is Outcome.NOT_JUDGED
+
+
+def test_agents_may_be_host_services_unless_the_policy_expects_daemonsets() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_rolled_out(a_scope(nodes=[a_node()])))
+    (finding,) = check_rolled_out(a_scope(a_policy(operators={"expectedAgents": ["*/nvidia-device-plugin*"]}), nodes=[a_node()]))
+    assert finding.outcome is Outcome.BAD
+
+
+# -- OPS-04
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [("a:1", "1"), ("reg:5000/a", ""), ("reg:5000/a/b:v2", "v2"), (f"reg:5000/a@{DIGEST}", ""), ("a", ""), ("", ""), ("a:", "")],
+)
+def test_tags_are_not_ports(image: str, tag: str) -> None:
+    assert tag_of(image) == tag
+
+
+@pytest.mark.parametrize(
+    ("image", "pinned"),
+    [
+        ("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", True),
+        (f"nvcr.io/nvidia/driver:latest@{DIGEST}", True),
+        ("nvcr.io/nvidia/driver:latest", False),
+        ("nvcr.io/nvidia/driver:main-nightly", False),
+        ("localhost:5000/driver", False),
+        ("driver@sha256:short", False),
+        ("", False),
+    ],
+)
+def test_what_pins_an_image(image: str, pinned: bool) -> None:
+    assert (unpinned(image, ["latest", "*nightly*"]) == "") is pinned
+
+
+def pinned(pods: list[Pod], *, image: str = "registry.example.com/app:1.0", nodes: list[Any] | None = None) -> Finding:
+    daemonset = a_daemonset(containers=[a_container(image=image)])
+    (finding,) = check_pinned(a_scope(nodes=nodes or [a_node("gpu-0"), a_node("gpu-1")], daemonsets=[daemonset], pods=pods))
+    return finding
+
+
+def test_one_image_and_one_digest_on_every_node_pass() -> None:
+    assert pinned([pod_on("gpu-0"), pod_on("gpu-1")]).outcome is Outcome.OK
+    assert pinned([pod_on("gpu-0"), pod_on("gpu-1", digest="")]).outcome is Outcome.OK
+
+
+def test_moving_tags_and_differences_between_nodes_fail() -> None:
+    assert pinned([], image="registry.example.com/app:latest").outcome is Outcome.BAD
+    other = pinned([pod_on("gpu-0"), pod_on("gpu-1", image="registry.example.com/app:0.9")])
+    assert other.outcome is Outcome.BAD
+    assert "2 images" in other.message
+    moved = pinned([pod_on("gpu-0"), pod_on("gpu-1", digest="sha256:" + "b" * 64)])
+    assert moved.outcome is Outcome.BAD
+    assert "2 digests" in moved.message
+
+
+def test_architectures_have_digests_of_their_own() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1", labels={"kubernetes.io/arch": "arm64"})]
+    assert pinned([pod_on("gpu-0"), pod_on("gpu-1", digest="sha256:" + "b" * 64)], nodes=nodes).outcome is Outcome.OK
+
+
+def test_controllers_beside_the_agents_are_judged_and_other_namespaces_are_not() -> None:
+    moving = {"template": {"spec": {**a_spec(), "containers": [a_container(image="operator")]}}}
+    deployments = [a_workload("Deployment", "gpu-operator", moving, "gpu-operator"), a_workload("Deployment", "web", moving, "team-a")]
+    found = {
+        f.subject.name: f.outcome for f in check_pinned(a_scope(nodes=[a_node()], daemonsets=[a_daemonset()], deployments=deployments))
+    }
+    assert found == {"nvidia-device-plugin-daemonset": Outcome.OK, "gpu-operator": Outcome.BAD}
+
+
+# -- clouds
+
+
+def test_a_plugin_for_node_images_that_are_not_there_may_select_none() -> None:
+    term = {"matchExpressions": [{"key": "cloud.google.com/gke-os-distribution", "operator": "In", "values": ["ubuntu"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    variant = a_daemonset("nvidia-gpu-device-plugin-small-ubuntu", "kube-system", owner="", desired=0, affinity=affinity)
+    (finding,) = check_rolled_out(a_scope(nodes=[a_node()], daemonsets=[variant]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+    (finding,) = check_rolled_out(a_scope(nodes=[a_node(), a_node("gpu-1", capacity={"nvidia.com/gpu": "0"})], daemonsets=[variant]))
+    assert finding.outcome is Outcome.BAD
+    (finding,) = check_rolled_out(a_scope(nodes=[a_cpu_node()], daemonsets=[variant]))
+    assert finding.outcome is Outcome.BAD
+
+
+def test_a_loaded_image_is_not_compared_with_a_pulled_one() -> None:
+    loaded = pod_on("gpu-1", digest="")
+    loaded.status.container_statuses = [ContainerStatus(name="main", image_id="sha256:" + "c" * 64)]
+    assert pinned([pod_on("gpu-0"), loaded]).outcome is Outcome.OK
+
+
+def test_deployments_of_a_tenant_beside_a_plugin_are_the_tenant_s() -> None:
+    moving = {"template": {"spec": {**a_spec(), "containers": [a_container(image="web")]}}}
+    policy = a_policy(operators={"expectedAgents": [f"default/{PLUGIN}"]})
+    web = a_workload("Deployment", "web", moving, "default")
+    scope = a_scope(policy, nodes=[a_node()], daemonsets=[a_daemonset(namespace="default")], deployments=[web])
+    assert [finding.subject.kind for finding in check_pinned(scope)] == ["DaemonSet"]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
+from deploy.rights import right
+from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
+from fixtures.snapshot.custom_kinds import DEFINITIONS
+
+ENTRY = """
+area: FENCE
+title: Fences
+requirements:
+  - id: FENCE-01
+    title: Every node has a fence
+    level: MUST
+    access: read
+    rationale: Without a fence any pod may land there.
+    remediation: Put a fence around it with a taint.
+    references: [none]
+    reads: {reads}
+    optional_reads: {optional}
+    writes: {writes}
+"""
+
+
+def load(folder: Path, *, reads: str = "[nodes]", optional: str = "[]", writes: str = "[]") -> Path:
+    (folder / "fence").mkdir()
+    (folder / "fence" / "catalogue.yaml").write_text(ENTRY.format(reads=reads, optional=optional, writes=writes))
+    return folder
+
+
+def test_groups_are_replaced_by_what_they_stand_for_where_they_are_named(tmp_path: Path) -> None:
+    folder = load(tmp_path, optional="[pods, templates, configmaps]", writes="[workspace, create pods]")
+    found = load_catalogue(folder).get("FENCE-01")
+    assert found.reads == ["nodes"]
+    assert found.optional_reads == ["pods", *WORKLOAD_KEYS, DEFINITIONS, "configmaps"]
+    assert found.writes == [*WRITE_GROUPS["workspace"], "create pods"]
+
+
+def test_what_two_groups_share_is_read_once() -> None:
+    both = expanded(["claims", "claimable"], READ_GROUPS)
+    assert both == [*READ_GROUPS["claims"], "resource.k8s.io/devicetaintrules"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"reads": "[template]"}, "reads the unknown kind 'template'"),
+        ({"optional": "[workspace]"}, "reads the unknown kind 'workspace'"),
+        ({"writes": "[claims]"}, "writes 'claims', which is neither"),
+    ],
+)
+def test_a_group_that_nobody_knows_is_named_with_its_requirement(tmp_path: Path, entry: dict[str, str], said: str) -> None:
+    with pytest.raises(CatalogueError, match=rf"fence/catalogue.yaml: FENCE-01: {said}"):
+        load_catalogue(load(tmp_path, **entry))
+
+
+def test_a_group_is_no_kind_and_stands_for_kinds_or_rights() -> None:
+    assert not {*READ_GROUPS, *WRITE_GROUPS} & set(KINDS)
+    assert {key for keys in READ_GROUPS.values() for key in keys} <= set(KINDS)
+    assert all(right(text) for texts in WRITE_GROUPS.values() for text in texts)

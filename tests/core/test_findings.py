@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.verdict.findings import (
+    MAX_PASSED_KEPT,
+    Evidence,
+    Finding,
+    Outcome,
+    Subject,
+    advised,
+    allowed,
+    bad,
+    missed,
+    not_judged,
+    ok,
+    undecided,
+)
+from fixtures.verdict.record import Level, Verdict
+
+NODE = Subject("Node", "gpu-0")
+
+
+def judged(*findings: Finding, level: Level = Level.MUST, strict: bool = False, required: bool = False) -> tuple[Verdict, str, int, int]:
+    evidence = Evidence()
+    evidence(findings)
+    judgement = evidence.judgement(level, strict=strict, required=required)
+    return judgement.verdict, judgement.reason_code, judgement.judged, judgement.total
+
+
+def test_all_good_passes_with_counts() -> None:
+    assert judged(ok(NODE), ok(NODE)) == (Verdict.PASSED, "", 2, 2)
+
+
+def test_nothing_judged_never_passes() -> None:
+    assert judged() == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 0)
+    assert judged(not_judged(NODE, message="cordoned")) == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 1)
+
+
+def test_nothing_judged_fails_when_the_policy_requires_it() -> None:
+    assert judged(required=True)[:2] == (Verdict.FAILED, "RequiredButNothingJudged")
+
+
+def test_what_is_only_recommended_warns_whatever_the_level_and_hides_nothing_worse() -> None:
+    advice = advised(NODE, observed="kernel 6.5", expected="kernel 6.8")
+    assert judged(ok(NODE), advice) == (Verdict.WARNED, "Advised", 2, 2)
+    assert judged(advice, level=Level.SHOULD)[0] is Verdict.WARNED
+    assert judged(advice, strict=True)[0] is Verdict.FAILED
+    assert judged(advice, undecided(NODE, message="?"))[0] is Verdict.INCONCLUSIVE
+    assert judged(advice, bad(NODE, observed="7", expected="8"))[0] is Verdict.FAILED
+    assert judged(advice, allowed(NODE, message="by the policy"))[0] is Verdict.WARNED
+
+
+def test_one_bad_subject_fails_whatever_else_was_good() -> None:
+    assert judged(ok(NODE), bad(NODE, observed="untainted", expected="a taint"), undecided(NODE, message="?")) == (
+        Verdict.FAILED,
+        "NonConformant",
+        2,
+        3,
+    )
+
+
+def test_a_should_warns_unless_strict_or_required() -> None:
+    finding = bad(NODE, observed="x", expected="y")
+    assert judged(finding, level=Level.SHOULD)[0] is Verdict.WARNED
+    assert judged(finding, level=Level.SHOULD, strict=True)[0] is Verdict.FAILED
+    assert judged(finding, level=Level.SHOULD, required=True)[0] is Verdict.FAILED
+
+
+def test_an_undecided_subject_makes_the_rest_inconclusive() -> None:
+    assert judged(ok(NODE), undecided(NODE, message="log unreadable")) == (Verdict.INCONCLUSIVE, "Undecided", 1, 2)
+
+
+def test_what_the_policy_allows_to_leave_out_waives_and_never_passes() -> None:
+    assert judged(ok(NODE), allowed(NODE, message="cordoned")) == (Verdict.WAIVED, "AllowedByPolicy", 1, 2)
+    assert judged(allowed(NODE, message="cordoned"), not_judged(NODE, message="vGPU")) == (Verdict.INCONCLUSIVE, "NothingJudged", 0, 2)
+    assert judged(allowed(NODE, message="cordoned"), undecided(NODE, message="?"), ok(NODE))[0] is Verdict.INCONCLUSIVE
+
+
+def test_what_was_missed_fails_and_is_not_judged() -> None:
+    assert judged(ok(NODE), missed(NODE, observed="cordoned", expected="schedulable"), allowed(NODE, message="busy")) == (
+        Verdict.FAILED,
+        "NotAllJudged",
+        1,
+        3,
+    )
+
+
+def test_the_message_names_the_first_subject_and_the_count() -> None:
+    evidence = Evidence()
+    evidence([bad(NODE, observed="no taint", expected="a taint"), bad(NODE, observed="no taint", expected="a taint")])
+    assert evidence.judgement(Level.MUST).message == "Node gpu-0: no taint, expected a taint (and 1 more)"
+
+
+def test_passed_subjects_are_capped_and_counted() -> None:
+    evidence = Evidence()
+    evidence(ok(Subject("Pod", f"p{n}", "ns")) for n in range(MAX_PASSED_KEPT + 50))
+    judgement = evidence.judgement(Level.MUST)
+    assert (judgement.judged, len(judgement.subjects), judgement.subjects_omitted) == (MAX_PASSED_KEPT + 50, MAX_PASSED_KEPT, 50)
+
+
+@given(st.lists(st.sampled_from(list(Outcome))))
+def test_a_pass_always_has_a_good_subject_and_nothing_else_but_not_judged(outcomes: list[Outcome]) -> None:
+    verdict, _, count, total = judged(*(Finding(NODE, outcome) for outcome in outcomes))
+    assert total == len(outcomes)
+    if verdict is Verdict.PASSED:
+        assert count > 0
+        assert set(outcomes) <= {Outcome.OK, Outcome.NOT_JUDGED}

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.devices.free_devices import is_shared, listable_places, runtime_classes, usable_places
+from fixtures.verdict.findings import NotApplicable
+from tests.builders import a_cpu_node, a_node, a_pod, a_scope
+
+
+def test_free_is_what_bound_pods_leave_and_the_most_free_comes_first() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1"), a_cpu_node()]
+    scope = a_scope(nodes=nodes, pods=[a_pod("a", devices=3, node="gpu-0"), a_pod("b", devices=8, node="gpu-0", phase="Succeeded")])
+    assert [(place.node.name, place.free, place.capacity) for place in usable_places(scope)] == [("gpu-1", 8, 8), ("gpu-0", 5, 8)]
+
+
+def test_cordoned_and_unready_nodes_offer_nothing() -> None:
+    with pytest.raises(NotApplicable, match="no Ready"):
+        listable_places(a_scope(nodes=[a_node("a", cordoned=True), a_node("b", ready=False)]))
+
+
+def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
+    for resource in ("amd.com/gpu", "nvidia.com/pgpu"):
+        with pytest.raises(NotApplicable, match=resource):
+            listable_places(a_scope(nodes=[a_node(resource=resource)]))
+
+
+@pytest.mark.parametrize(
+    ("resource", "labels", "shared"),
+    [
+        ("nvidia.com/gpu", {}, False),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "4"}, True),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"}, False),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}, True),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.sharing-strategy": "mps"}, True),
+        ("nvidia.com/gpu.shared", {}, True),
+        ("nvidia.com/mig-1g.10gb", {"nvidia.com/mig-1g.10gb.replicas": "2"}, True),
+        ("nvidia.com/mig-1g.10gb", {"nvidia.com/gpu.replicas": "2"}, False),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "many"}, False),
+        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "4"}, True),
+        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "many"}, False),
+    ],
+)
+def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
+    assert is_shared(a_node(labels=labels), resource) is shared
+
+
+def test_runtime_classes_by_handler() -> None:
+    classes = [{"metadata": {"name": "b"}, "handler": "nvidia"}, {"metadata": None, "handler": 3}, {"metadata": {"name": "a"}}]
+    assert runtime_classes(a_scope(runtimeclasses=classes)) == {"None": "3", "a": "None", "b": "nvidia"}
+    assert runtime_classes(a_scope(offline=True)) == {}

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_partial, check_used, partial_since
+from conformance.scope.gang_jobs import gang_jobs
+from conformance.scope.gang_marks import gang_system
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import unix
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
+
+HOUR_AGO = "2026-01-01T00:00:00Z"
+NOW = unix("2026-01-01T01:00:00Z") or 0.0
+
+
+def member(index: int, *, bound: bool, created: str = HOUR_AGO, scheduled: str = HOUR_AGO, **more: Any) -> Pod:
+    conditions = [{"type": "PodScheduled", "status": "True" if bound else "False", "lastTransitionTime": scheduled}]
+    name = more.pop("name", f"train-{index}")
+    pod = a_pod(name, devices=8, node=f"gpu-{index}" if bound else "", status={"conditions": conditions}, **more)
+    pod.metadata.creation_timestamp = created
+    return pod
+
+
+def a_job(parallelism: int = 8, **more: Any) -> Json:
+    spec = {"parallelism": parallelism, "completions": parallelism, "template": {}, **more.pop("spec", {})}
+    job = a_workload("Job", "train", spec, **more)
+    job["metadata"] |= {"uid": "uid-train", **job["metadata"].get("more", {})}
+    return job
+
+
+def of_job(bound: int, total: int = 8, **more: Any) -> list[Pod]:
+    return [member(index, bound=index < bound, owner="Job/train", **more) for index in range(total)]
+
+
+def partial(scope: Any, now: float = NOW) -> list[Finding]:
+    return list(check_partial(scope, now))
+
+
+# -- GANG-05 --
+
+
+def test_three_of_eight_for_an_hour_is_the_defect() -> None:
+    [finding] = partial(a_scope(pods=of_job(3), batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.BAD
+    assert finding.observed == "3 of 8 pods placed for 60 min"
+    assert "gpu-0" in finding.message
+
+
+@pytest.mark.parametrize("bound", [0, 8])
+def test_all_or_none_conforms(bound: int) -> None:
+    [finding] = partial(a_scope(pods=of_job(bound), batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.OK
+
+
+def test_partly_placed_for_a_short_time_conforms() -> None:
+    [finding] = partial(a_scope(pods=of_job(3), batch__jobs=[a_job()]), now=NOW - 55 * 60)
+    assert finding.outcome is Outcome.OK
+    assert "for 5 min" in finding.observed
+
+
+def test_the_policy_sets_the_age() -> None:
+    scope = a_scope(a_policy(gang={"partialMinutes": 90}), pods=of_job(3), batch__jobs=[a_job()])
+    assert partial(scope)[0].outcome is Outcome.OK
+
+
+def test_a_member_made_anew_starts_the_clock_again() -> None:
+    pods = [*of_job(7, 7), member(7, bound=False, owner="Job/train", created="2026-01-01T00:58:00Z")]
+    [finding] = partial(a_scope(pods=pods, batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.OK
+    assert "for 2 min" in finding.observed
+
+
+def test_stale_conditions_do_not_count_only_the_node_does() -> None:
+    pods = of_job(0)
+    for pod in pods:
+        pod.status.conditions = [type(pod.status.conditions[0])(type="PodScheduled", status="True")]  # type: ignore[index]
+    assert partial(a_scope(pods=pods, batch__jobs=[a_job()]))[0].observed == "0 of 8 pods placed"
+
+
+def test_a_finished_member_was_placed() -> None:
+    pods = [*of_job(7, 7), member(7, bound=False, owner="Job/train", phase="Succeeded")]
+    assert partial(a_scope(pods=pods, batch__jobs=[a_job()]))[0].outcome is Outcome.OK
+
+
+def test_without_any_time_it_is_undecided() -> None:
+    pods = of_job(3, created="soon", scheduled="long ago")
+    [finding] = partial(a_scope(pods=pods, batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.UNDECIDED
+
+
+def test_a_volcano_group_is_whole_at_its_min_member() -> None:
+    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 2}, "status": {"phase": "Inqueue"}}
+    pods = [member(i, bound=i < 2, annotations={"scheduling.k8s.io/group-name": "g"}) for i in range(4)]
+    [finding] = partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[group]))
+    assert finding.outcome is Outcome.OK
+    assert finding.observed == "2 of 2 pods placed"
+    group["spec"] = {"minMember": 4}
+    assert partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[group]))[0].outcome is Outcome.BAD
+
+
+def test_a_kueue_pod_group_counts_to_its_total() -> None:
+    marks: Json = {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"}}
+    pods = [member(i, bound=i < 2, **marks) for i in range(3)]
+    [finding] = partial(a_scope(pods=pods))
+    assert (finding.subject.kind, finding.outcome) == ("pod group", Outcome.BAD)
+    finished = {"metadata": {"name": "g", "namespace": "team-a"}, "status": {"conditions": [{"type": "Finished", "status": "True"}]}}
+    workloads: Json = {"kueue_x-k8s_io__workloads": [finished]}
+    assert partial(a_scope(pods=pods, **workloads)) == []
+
+
+def test_training_jobs_count_only_replicas_with_devices() -> None:
+    gpu = {"spec": {"containers": [a_container(devices=8)]}}
+    spec = {
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{}]}}},
+            "Worker": {"replicas": 2, "template": gpu},
+        }
+    }
+    pods = [member(i, bound=i < 1, labels={"training.kubeflow.org/job-name": "train"}) for i in range(2)]
+    [job] = gang_jobs(a_scope(pods=pods, mpijobs=[a_workload("MPIJob", "train", spec)]))
+    assert (job.subject.kind, job.needed) == ("MPIJob", 2)
+
+
+def test_a_jobset_is_counted_once_and_not_by_its_jobs() -> None:
+    template = {"spec": {"parallelism": 2, "template": {"spec": {"containers": [a_container(devices=1)]}}}}
+    jobset = a_workload("JobSet", "train", {"replicatedJobs": [{"name": "w", "replicas": 2, "template": template}]})
+    child = a_job(2)
+    child["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "train"}]
+    pods = [member(i, bound=True, owner="Job/train", labels={"jobset.sigs.k8s.io/jobset-name": "train"}) for i in range(4)]
+    jobs = gang_jobs(a_scope(pods=pods, jobsets=[jobset], batch__jobs=[child]))
+    assert [(job.subject.kind, job.needed) for job in jobs] == [("JobSet", 4)]
+
+
+def test_what_is_no_multi_pod_device_job_is_no_subject() -> None:
+    ended = a_job(status={"conditions": [{"type": "Complete", "status": "True"}]})
+    assert gang_jobs(a_scope(pods=of_job(3), batch__jobs=[ended])) == []
+    assert gang_jobs(a_scope(pods=of_job(1, 1), batch__jobs=[a_job(1)])) == []
+    assert gang_jobs(a_scope(pods=[a_pod("web", owner="Job/train")], batch__jobs=[a_job()])) == []
+
+
+def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
+    [finding] = partial(a_scope(pods=of_job(0), batch__jobs=[a_job(spec={"suspend": True})]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+
+
+def test_wild_objects_break_nothing() -> None:
+    wild: list[Any] = [
+        {},
+        {"metadata": None, "spec": 7},
+        {"metadata": {"name": 3, "ownerReferences": "x"}, "spec": {"parallelism": "many"}, "status": {"conditions": {}}},
+        a_job(spec={"parallelism": -3, "completions": [1]}),
+    ]
+    kinds = ("batch__jobs", "jobsets", "mpijobs", "pytorchjobs", "scheduling_volcano_sh__podgroups", "scheduling_k8s_io__podgroups")
+    items: Json = dict.fromkeys((*kinds, "kueue_x-k8s_io__workloads"), wild)
+    scope = a_scope(pods=of_job(3), **items)
+    assert all(isinstance(finding, Finding) for finding in partial(scope))
+
+
+def test_a_refused_list_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        partial(a_scope(trouble={"batch/jobs": "Forbidden"}))
+
+
+def test_partial_since_needs_a_placement() -> None:
+    [job] = gang_jobs(a_scope(pods=of_job(0), batch__jobs=[a_job()]))
+    assert partial_since(job) is None
+
+
+# -- GANG-06 --
+
+
+def test_a_job_by_the_default_scheduler_does_not_use_a_gang_scheduler() -> None:
+    [finding] = check_used(a_scope(pods=of_job(8), batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.BAD
+    assert "default-scheduler" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("more", "system"),
+    [
+        ({"schedulerName": "volcano"}, "Volcano"),
+        ({"schedulerName": "kai-scheduler"}, "KAI"),
+        ({"annotations": {"scheduling.volcano.sh/group-name": "g"}}, "Volcano"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "Kueue"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "coscheduling"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "scheduling.k8s.io"),
+        ({"workloadRef": {"name": "w"}}, "scheduling.k8s.io"),
+        ({}, ""),
+    ],
+)
+def test_the_gang_scheduler_is_told_from_the_pods_marks(more: Json, system: str) -> None:
+    assert gang_system(a_pod(devices=1, **more)) == system
+
+
+def test_a_queue_label_on_the_job_is_enough() -> None:
+    job = a_job()
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpu"}
+    [finding] = check_used(a_scope(pods=of_job(8), batch__jobs=[job]))
+    assert finding.outcome is Outcome.OK
+
+
+def test_a_policy_that_asks_for_none_makes_it_not_applicable() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_used(a_scope(a_policy(gang={"required": False}), pods=of_job(8), batch__jobs=[a_job()])))
+
+
+def test_a_launcher_without_a_device_counts_for_its_group() -> None:
+    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 3}, "status": {"phase": "Running"}}
+    marks: Json = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+    workers = [member(i, bound=True, **marks) for i in range(2)]
+    launcher = a_pod("launcher", node="cpu-0", **marks)
+    [finding] = partial(a_scope(pods=[*workers, launcher], scheduling_volcano_sh__podgroups=[group]))
+    assert finding.observed == "3 of 3 pods placed"
+    assert partial(a_scope(pods=[launcher], scheduling_volcano_sh__podgroups=[group])) == []

@@ -1,0 +1,310 @@
+"""How many pods belong together, by the word of their owner, where no group or a smaller one says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_partial, check_used
+from conformance.net.jobs import check_jobs
+from conformance.scope.gang_jobs import gang_jobs
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_container, a_node, a_pod, a_policy, a_scope, a_workload
+from tests.core.test_gang_jobs import NOW, member, partial
+
+GPU: Json = {"spec": {"containers": [a_container(devices=8)]}}
+CPU: Json = {"spec": {"containers": [a_container()]}}
+IN_GROUP: Json = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+
+
+def a_group(least: int, phase: str = "Running") -> Json:
+    return {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": least}, "status": {"phase": phase}}
+
+
+def only(findings: list[Finding]) -> Finding:
+    [finding] = findings
+    return finding
+
+
+# -- LeaderWorkerSets --
+
+
+def an_lws(size: int, **more: Any) -> Json:
+    template = {"size": size, "workerTemplate": GPU, **more.pop("template", {})}
+    return a_workload("LeaderWorkerSet", "vllm", {"replicas": 4, "leaderWorkerTemplate": template, **more})
+
+
+def of_group(group: int, bound: int, total: int, **more: Any) -> list[Pod]:
+    marks = {"leaderworkerset.sigs.k8s.io/name": "vllm", "leaderworkerset.sigs.k8s.io/group-index": str(group)}
+    return [
+        member(i, name=f"vllm-{group}-{i}", bound=i < bound, labels={**marks, "leaderworkerset.sigs.k8s.io/worker-index": str(i)}, **more)
+        for i in range(total)
+    ]
+
+
+def test_each_group_of_a_leader_worker_set_is_judged_by_itself() -> None:
+    """kubernetes-sigs/lws#810: four groups of four start at once, and one worker of each finds no device."""
+    pods = [pod for group in range(3) for pod in of_group(group, 3, 4)] + of_group(3, 4, 4)
+    findings = partial(a_scope(pods=pods, leaderworkersets=[an_lws(4)]))
+    assert [(finding.subject.name, finding.outcome) for finding in findings] == [
+        ("vllm group 0", Outcome.BAD),
+        ("vllm group 1", Outcome.BAD),
+        ("vllm group 2", Outcome.BAD),
+        ("vllm group 3", Outcome.OK),
+    ]
+    assert findings[0].observed == "3 of 4 pods placed for 60 min"
+
+
+def test_a_leader_without_its_worker_is_partly_placed() -> None:
+    """kubernetes-sigs/lws#167: the scheduler takes the leaders of several groups first."""
+    pods = [*of_group(0, 1, 2), *of_group(1, 1, 2)]
+    assert {finding.outcome for finding in partial(a_scope(pods=pods, leaderworkersets=[an_lws(2)]))} == {Outcome.BAD}
+
+
+def test_groups_of_one_pod_are_no_gangs() -> None:
+    assert gang_jobs(a_scope(pods=of_group(0, 1, 1), leaderworkersets=[an_lws(1)])) == []
+
+
+def test_a_leader_without_devices_counts_but_is_no_gang_with_one_worker() -> None:
+    leader: Json = {"leaderTemplate": CPU}
+    pods = of_group(0, 2, 3)
+    assert [job.needed for job in gang_jobs(a_scope(pods=pods, leaderworkersets=[an_lws(3, template=leader)]))] == [3]
+    assert gang_jobs(a_scope(pods=pods[:2], leaderworkersets=[an_lws(2, template=leader)])) == []
+
+
+def test_a_group_that_a_roll_out_has_not_reached_has_the_size_that_it_was_made_with() -> None:
+    pods = of_group(0, 2, 2, annotations={"leaderworkerset.sigs.k8s.io/size": "2"})
+    assert only(partial(a_scope(pods=pods, leaderworkersets=[an_lws(4)]))).outcome is Outcome.OK
+
+
+def test_workers_that_are_made_after_their_leader_are_missed_only_when_it_had_time_to_start() -> None:
+    lws = an_lws(4, startupPolicy="LeaderReady")
+    scope = a_scope(pods=of_group(0, 1, 1), leaderworkersets=[lws])
+    young, old = only(partial(scope, NOW - 40 * 60)), only(partial(scope, NOW + 3600))
+    assert young.outcome is Outcome.UNDECIDED
+    assert "LeaderReady" in young.message
+    assert "ask again" in young.message
+    assert old.outcome is Outcome.BAD
+    assert "LeaderReady" in old.observed
+
+
+def test_a_pod_that_is_being_replaced_was_not_placed_for_good() -> None:
+    pods = [*of_group(0, 2, 2), member(2, name="vllm-0-1-old", bound=True, phase="Failed", labels=of_group(0, 0, 1)[0].metadata.label)]
+    pods[1].spec.node_name = ""
+    assert only(partial(a_scope(pods=pods, leaderworkersets=[an_lws(2)]))).outcome is Outcome.BAD
+
+
+# -- RayClusters --
+
+
+def a_ray(workers: int, **more: Any) -> Json:
+    group = {"groupName": "gpu", "replicas": workers, "minReplicas": more.pop("least", workers), "template": GPU, **more.pop("group", {})}
+    return a_workload("RayCluster", "ray", {"headGroupSpec": {"template": CPU}, "workerGroupSpecs": [group], **more})
+
+
+def of_ray(workers: int, total: int, *, head: bool = True) -> list[Pod]:
+    labels = {"ray.io/cluster": "ray"}
+    created: Json = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    head_pod = a_pod("ray-head", node="cpu-0" if head else "", labels=labels, status=created)
+    head_pod.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
+    return [head_pod, *(member(i, bound=i < workers, labels=labels) for i in range(total))]
+
+
+def test_a_ray_cluster_of_fixed_size_needs_all_its_workers() -> None:
+    """ray-project/kuberay#4066: three of six workers run, the others wait, and the scheduler says that it places gangs."""
+    finding = only(partial(a_scope(pods=of_ray(3, 6), rayclusters=[a_ray(2, group={"numOfHosts": 3})])))
+    assert (finding.outcome, finding.observed) == (Outcome.BAD, "4 of 7 pods placed for 60 min")
+
+
+def test_workers_without_their_head_do_nothing() -> None:
+    """ray-project/kuberay#3592: the workers took what the head needed."""
+    assert only(partial(a_scope(pods=of_ray(4, 4, head=False), rayclusters=[a_ray(4)]))).outcome is Outcome.BAD
+
+
+def test_a_ray_cluster_that_scales_itself_works_with_its_least_workers() -> None:
+    ray = a_ray(6, least=2, enableInTreeAutoscaling=True)
+    enough, few = partial(a_scope(pods=of_ray(3, 6), rayclusters=[ray])), partial(a_scope(pods=of_ray(1, 6), rayclusters=[ray]))
+    assert only(enough).outcome is Outcome.NOT_JUDGED
+    assert "minReplicas" in only(enough).message
+    assert only(few).outcome is Outcome.BAD
+
+
+def test_a_ray_cluster_that_starts_with_its_head_alone_needs_no_gang_scheduler() -> None:
+    ray = a_ray(3, least=0, enableInTreeAutoscaling=True)
+    assert only(list(check_used(a_scope(pods=of_ray(3, 3), rayclusters=[ray])))).outcome is Outcome.NOT_JUDGED
+    assert only(list(check_used(a_scope(pods=of_ray(3, 3), rayclusters=[a_ray(3)])))).outcome is Outcome.BAD
+
+
+def test_one_worker_with_devices_is_no_gang() -> None:
+    assert gang_jobs(a_scope(pods=of_ray(1, 1), rayclusters=[a_ray(1)])) == []
+
+
+def test_a_ray_head_needs_no_fabric() -> None:
+    resources = {"nvidia.com/gpu": "8", "rdma/hca": "1"}
+    nodes = [a_node(f"gpu-{i}", capacity={"rdma/hca": "8"}, allocatable={"rdma/hca": "8"}) for i in range(2)]
+    labels = {"ray.io/cluster": "ray"}
+    pods = [
+        a_pod("head", node="gpu-0", labels=labels),
+        *(a_pod(f"w{i}", node=f"gpu-{i}", devices=resources, labels=labels) for i in range(2)),
+    ]
+    assert only(list(check_jobs(a_scope(nodes=nodes, pods=pods, rayclusters=[a_ray(2)])))).outcome is Outcome.OK
+
+
+# -- jobs of Volcano --
+
+
+def a_volcano_job(replicas: int, least: int | None = None, plugins: Json | None = None, **more: Any) -> Json:
+    spec: Json = {"tasks": [{"name": "worker", "replicas": replicas, "template": GPU}], "plugins": plugins or {}}
+    return a_workload("Job", "vc", spec | ({} if least is None else {"minAvailable": least}), **more)
+
+
+def of_volcano(bound: int, total: int) -> list[Pod]:
+    labels = {"volcano.sh/job-name": "vc", "volcano.sh/task-spec": "worker"}
+    return [member(i, bound=i < bound, schedulerName="volcano", labels=labels, **IN_GROUP) for i in range(total)]
+
+
+def of_groups(*jobs: Json, pods: list[Pod], least: int) -> Scope:
+    return a_scope(pods=pods, batch_volcano_sh__jobs=jobs, scheduling_volcano_sh__podgroups=[a_group(least)])
+
+
+def test_a_group_smaller_than_its_job_is_not_believed() -> None:
+    finding = only(partial(of_groups(a_volcano_job(3), pods=of_volcano(1, 3), least=1)))
+    assert (str(finding.subject), finding.outcome) == ("Job team-a/vc", Outcome.BAD)
+    assert finding.observed == "1 of 3 pods placed for 60 min"
+
+
+def test_a_job_that_says_itself_that_fewer_are_enough_is_elastic() -> None:
+    """kubeflow/trainer#1571: Volcano runs between minAvailable and replicas, and some pods wait by design."""
+    elastic = a_volcano_job(8, least=2)
+    assert only(partial(of_groups(elastic, pods=of_volcano(3, 8), least=2))).outcome is Outcome.NOT_JUDGED
+    assert only(partial(of_groups(elastic, pods=of_volcano(1, 8), least=2))).outcome is Outcome.BAD
+    assert only(partial(of_groups(elastic, pods=of_volcano(8, 8), least=2))).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("plugin", ["pytorch", "mpi", "tensorflow"])
+def test_a_job_whose_pods_are_told_of_all_others_is_not_elastic(plugin: str) -> None:
+    job = a_volcano_job(3, least=1, plugins={plugin: []})
+    assert only(partial(of_groups(job, pods=of_volcano(1, 3), least=1))).outcome is Outcome.BAD
+
+
+def test_a_job_that_has_ended_is_no_subject() -> None:
+    ended = a_volcano_job(3, status={"state": {"phase": "Aborted"}})
+    assert gang_jobs(a_scope(pods=of_volcano(1, 3), batch_volcano_sh__jobs=[ended])) == []
+
+
+def test_a_task_that_waits_for_another_is_not_needed_yet() -> None:
+    job = a_volcano_job(2)
+    job["spec"]["tasks"].append({"name": "evaluate", "replicas": 2, "dependsOn": {"name": ["worker"]}, "template": GPU})
+    assert only(partial(a_scope(pods=of_volcano(2, 2), batch_volcano_sh__jobs=[job]))).outcome is Outcome.OK
+
+
+def test_a_group_of_an_unknown_owner_that_asks_for_one_pod_is_undecided_when_partly_placed() -> None:
+    pods = [member(i, bound=i < 1, owner="TFJob/mnist", **IN_GROUP) for i in range(3)]
+    finding = only(partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[a_group(1)])))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "TFJob" in finding.message
+
+
+@pytest.mark.parametrize("owner", ["ReplicaSet/web", ""])
+def test_replicas_that_work_each_for_itself_are_no_gang(owner: str) -> None:
+    pods = [member(i, bound=i < 1, owner=owner, **IN_GROUP) for i in range(3)]
+    assert gang_jobs(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[a_group(1)])) == []
+
+
+# -- training jobs --
+
+
+def a_pytorch_job(**spec: Any) -> Json:
+    specs = {"Master": {"replicas": 1, "template": GPU}, "Worker": {"replicas": 7, "template": GPU}}
+    return a_workload("PyTorchJob", "train", {"pytorchReplicaSpecs": specs, **spec})
+
+
+def test_a_training_job_counts_whole_unless_it_is_elastic() -> None:
+    pods = [member(i, bound=i < 4, labels={"training.kubeflow.org/job-name": "train"}, **IN_GROUP) for i in range(8)]
+    groups = [a_group(2)]
+    whole = only(partial(a_scope(pods=pods, pytorchjobs=[a_pytorch_job()], scheduling_volcano_sh__podgroups=groups)))
+    assert (whole.subject.kind, whole.outcome, whole.observed) == ("PyTorchJob", Outcome.BAD, "4 of 8 pods placed for 60 min")
+    elastic = a_pytorch_job(elasticPolicy={"minReplicas": 3, "maxReplicas": 7})
+    assert only(partial(a_scope(pods=pods, pytorchjobs=[elastic], scheduling_volcano_sh__podgroups=groups))).outcome is Outcome.NOT_JUDGED
+
+
+def a_jobset(*parts: Json, **more: Any) -> Json:
+    return a_workload("JobSet", "train", {"replicatedJobs": list(parts), **more})
+
+
+def a_part(name: str, pods: int, **more: Any) -> Json:
+    return {"name": name, "replicas": 1, "template": {"spec": {"parallelism": pods, "template": GPU}}, **more}
+
+
+def of_part(name: str, bound: int, total: int) -> list[Pod]:
+    labels = {"jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/replicatedjob-name": name}
+    return [member(i, name=f"{name}-{i}", bound=i < bound, labels=labels) for i in range(total)]
+
+
+def test_a_train_job_is_judged_once_as_its_job_set_and_waits_in_the_queue_that_it_names() -> None:
+    jobset = a_jobset(a_part("node", 4))
+    jobset["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "train", "uid": "uid-train"}]
+    train = a_workload("TrainJob", "train", {})
+    train["metadata"] |= {"uid": "uid-train", "labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
+    scope = a_scope(pods=of_part("node", 2, 4), jobsets=[jobset], trainjobs=[train])
+    finding = only(partial(scope))
+    assert (finding.subject.kind, finding.outcome) == ("JobSet", Outcome.BAD)
+    assert only(list(check_used(scope))).outcome is Outcome.OK
+    del train["metadata"]["labels"]
+    assert only(list(check_used(scope))).outcome is Outcome.BAD
+
+
+def test_a_workload_of_kueue_says_that_its_owner_waits_in_a_queue() -> None:
+    ray = a_ray(3)
+    ray["metadata"]["ownerReferences"] = [{"kind": "RayJob", "name": "job", "uid": "uid-job"}]
+    workload = {"metadata": {"name": "w", "namespace": "team-a", "ownerReferences": [{"kind": "RayJob", "name": "job", "uid": "uid-job"}]}}
+    lists: Json = {"pods": of_ray(3, 3), "rayclusters": [ray], "kueue_x-k8s_io__workloads": [workload]}
+    assert only(list(check_used(a_scope(**lists)))).observed == "4 pods by Kueue"
+
+
+def test_a_part_that_follows_another_is_not_needed_yet() -> None:
+    follows = a_part("evaluate", 4, dependsOn=[{"name": "node", "status": "Complete"}])
+    scope = a_scope(pods=of_part("node", 4, 4), jobsets=[a_jobset(a_part("node", 4), follows)])
+    assert only(partial(scope)).outcome is Outcome.OK
+
+
+def test_a_part_that_is_made_in_order_is_missed_only_when_the_first_had_time_to_start() -> None:
+    jobset = a_jobset(a_part("driver", 2), a_part("workers", 4), startupPolicy={"startupPolicyOrder": "InOrder"})
+    scope = a_scope(pods=of_part("driver", 2, 2), jobsets=[jobset])
+    assert only(partial(scope, NOW - 40 * 60)).outcome is Outcome.UNDECIDED
+    assert only(partial(scope, NOW + 3600)).outcome is Outcome.BAD
+
+
+# -- other schedulers --
+
+
+def test_a_scheduler_that_the_suite_does_not_know_is_not_called_the_default_one() -> None:
+    scope = a_scope(pods=[member(i, bound=True, owner="Job/train", schedulerName="yunikorn") for i in range(8)], batch__jobs=[a_train()])
+    finding = only(list(check_used(scope)))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "yunikorn" in finding.message
+
+
+def a_train() -> Json:
+    job = a_workload("Job", "train", {"parallelism": 8, "completions": 8})
+    job["metadata"]["uid"] = "uid-train"
+    return job
+
+
+@pytest.mark.parametrize("key", ["rayclusters", "leaderworkersets", "batch_volcano_sh__jobs", "jobsets", "pytorchjobs", "trainjobs"])
+def test_wild_owners_break_nothing(key: str) -> None:
+    labels = {"ray.io/cluster": "x", "leaderworkerset.sigs.k8s.io/name": "x", "volcano.sh/job-name": "x"}
+    labels |= {"jobset.sigs.k8s.io/jobset-name": "x", "training.kubeflow.org/job-name": "x"}
+    meta: Json = {"name": "x", "namespace": "team-a"}
+    wild: list[Any] = [{}, {"metadata": meta, "spec": 3}]
+    parts: list[Any] = [3, [], {}, [3], [{"replicas": -1, "template": 3, "dependsOn": 3, "numOfHosts": "x"}]]
+    for part in parts:
+        fields = ("workerGroupSpecs", "leaderWorkerTemplate", "tasks", "replicatedJobs", "pytorchReplicaSpecs", "plugins", "elasticPolicy")
+        wild.append({"metadata": meta, "spec": dict.fromkeys(fields, part), "status": part})
+    lists: Json = {key: wild}
+    findings = partial(a_scope(a_policy(), pods=[member(i, bound=i < 1, labels=labels) for i in range(3)], **lists))
+    assert all(isinstance(finding, Finding) for finding in findings)
+    assert all(isinstance(finding, Finding) for finding in check_partial(a_scope(**lists), NOW))

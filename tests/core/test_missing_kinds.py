@@ -1,0 +1,266 @@
+"""What a saved snapshot does not hold is never taken for what the cluster does not have, whichever kind and requirement it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.coverage.missing_kinds import notes, one_namespace
+from conformance.policy.model import Policy
+from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.models import Condition, Node, Pod
+from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario
+from fixtures.snapshot.state import Listing, Object, Snapshot
+from fixtures.verdict.record import Result, Verdict
+from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
+from tests.judging import CATALOGUE, READ, judge
+from tests.requirements_offline import scope_of
+
+SCENARIOS = ("showcase", "dra", "amd", "kueue-inference", "h100-exclusive")
+FEW = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
+ABSENCE = re.compile(r"\b(no|none|not|without|missing|lacks|absent|nobody|nothing|cannot)\b")
+SAID = "the snapshot holds no "
+RED = (Verdict.FAILED, Verdict.WARNED)
+_OF_EVERY_CLUSTER = ("resource.k8s.io", "node.k8s.io")
+
+
+class Saved:
+    """A cluster as a full snapshot tells of it: of every kind its objects, that there are none, or that it is not served."""
+
+    def __init__(self, scenario: str, defect: str = "") -> None:
+        scope = scope_of(load_scenario(scenario), [load_defect(defect)] if defect else ())
+        self.policy: Policy = scope.policy
+        self._taken_at = scope.snapshot.taken_at
+        self._listings = {key: _told(scope.snapshot.listing(key)) for key in KINDS}
+
+    def judged(self, *, without: Collection[str] = (), ids: Collection[str] = READ) -> dict[str, Result]:
+        kept = [listing for key, listing in self._listings.items() if key not in without]
+        return judge(Snapshot(kept, taken_at=self._taken_at, offline=True), self.policy, ids)
+
+
+def _told(listing: Listing[Object]) -> Listing[Object]:
+    group = listing.key.rpartition("/")[0]
+    custom = "." in group and group not in _OF_EVERY_CLUSTER
+    return Listing(key=listing.key, served=False) if custom and not listing.items else listing
+
+
+@cache
+def saved(scenario: str) -> tuple[Saved, dict[str, Result]]:
+    cluster = Saved(scenario)
+    return cluster, cluster.judged()
+
+
+def texts(result: Result) -> set[str]:
+    return {result.message, *(subject.message or subject.observed for subject in result.subjects)}
+
+
+def untrue(full: dict[str, Result], less: dict[str, Result]) -> Iterator[str]:
+    """What a smaller snapshot says that the full one does not, and that does not say what was not read."""
+    for id_, result in less.items():
+        said = texts(result)
+        if result.verdict is not full[id_].verdict:
+            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(SAID in text for text in said)
+            if not honest:
+                yield f"{id_}: {full[id_].verdict} became {result.verdict}: {result.message}"
+        for text in said - texts(full[id_]):
+            if ABSENCE.search(text) and SAID not in text:
+                yield f"{id_}: {text}"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_full_snapshot_of_a_healthy_cluster_is_green(scenario: str) -> None:
+    _, full = saved(scenario)
+    assert [str(result) for result in full.values() if result.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE)] == []
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_without_a_kind_nothing_is_said_of_it(key: str) -> None:
+    for scenario in ("showcase", "dra"):
+        cluster, full = saved(scenario)
+        assert list(untrue(full, cluster.judged(without=[key]))) == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("kept", [("nodes",), ("pods",), ("nodes", "pods"), FEW, ("apps/deployments",)], ids=" ".join)
+def test_with_few_kinds_nothing_is_said_of_the_others(scenario: str, kept: tuple[str, ...]) -> None:
+    cluster, full = saved(scenario)
+    assert list(untrue(full, cluster.judged(without=set(KINDS) - set(kept)))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in defect_names() if set(load_defect(name).trips) & set(READ)])
+def test_a_defect_does_not_vanish_with_a_kind(name: str) -> None:
+    defect = load_defect(name)
+    cluster, ids = Saved(defect.scenario, name), [id_ for id_ in defect.trips if id_ in READ]
+    full = cluster.judged(ids=ids)
+    for key in {key for id_ in ids for key in (*CATALOGUE.by_id[id_].reads, *CATALOGUE.by_id[id_].optional_reads)}:
+        assert list(untrue(full, cluster.judged(without=[key], ids=ids))) == []
+
+
+@pytest.mark.parametrize("id_", READ)
+def test_no_requirement_passes_without_a_kind_that_it_reads(id_: str) -> None:
+    """But for dynamic allocation where nothing uses it: nodes are then judged by their capacity, and the text says what was not read.
+
+    Without what proves a namespace to be the platform's it counts as a tenant's, and what passes then passes by the stricter rule.
+    """
+    requirement = CATALOGUE.by_id[id_]
+    for scenario in SCENARIOS:
+        cluster, full = saved(scenario)
+        for key in (*requirement.reads, *requirement.optional_reads):
+            result = cluster.judged(without=[key], ids=[id_])[id_]
+            if key in requirement.tenant_proofs:
+                assert result.verdict is full[id_].verdict
+            elif result.verdict is Verdict.PASSED:
+                assert key.startswith("resource.k8s.io/")
+                assert f"{SAID}{key}" in result.message
+            else:
+                assert result.verdict is Verdict.NOT_APPLICABLE
+                assert result.reason_code == "NotInSnapshot" or result.reason_code == full[id_].reason_code == "NotServed"
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind"),
+    [
+        ("OPS-01", "nvidia.com/clusterpolicies"),
+        ("GANG-01", "scheduling.volcano.sh/podgroups"),
+        ("NET-01", "mellanox.com/nicclusterpolicies"),
+        ("NET-02", "mellanox.com/nicclusterpolicies"),
+        ("NET-03", "k8s.cni.cncf.io/network-attachment-definitions"),
+        ("MIG-05", "configmaps"),
+        ("ADV-05", "resource.k8s.io/resourceslices"),
+        ("ADV-06", "configmaps"),
+        ("PSA-01", "namespaces"),
+    ],
+)
+def test_what_a_title_names_is_read_or_the_requirement_does_not_pass(id_: str, kind: str) -> None:
+    cluster, full = saved("showcase")
+    assert full[id_].verdict is Verdict.PASSED
+    result = cluster.judged(without=[kind], ids=[id_])[id_]
+    assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
+    assert kind in result.message
+
+
+def test_five_kinds_of_a_cluster_with_operator_and_gangs_claim_neither_away() -> None:
+    cluster, _ = saved("showcase")
+    results = cluster.judged(without=set(KINDS) - set(FEW))
+    said = " ".join(text for result in results.values() for text in texts(result))
+    assert "is in the cluster" not in said
+    assert "no gang scheduler" not in said
+    assert results["FENCE-01"].verdict is Verdict.PASSED
+
+
+LOST = {"type": "GPUMissing", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+LOOPS = {"name": "main", "restartCount": 900, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+
+
+def sick() -> Node:
+    """A node whose monitor misses a GPU."""
+    node = a_node()
+    node.status.conditions.append(msgspec.convert(LOST, Condition))
+    return node
+
+
+LATEST: dict[str, Any] = {"containers": [{"name": "plugin", "image": "registry.example.com/nvidia/k8s-device-plugin:latest"}]}
+
+
+def _leaving(pod: Pod) -> Pod:
+    pod.metadata.deletion_timestamp = "2020-01-01T00:00:00Z"
+    return pod
+
+
+BAD_ALONE: dict[str, dict[str, Any]] = {
+    "FENCE-01": {"nodes": [a_node(taints=[])]},
+    "FENCE-03": {"pods": [a_pod(tolerations=["*"])]},
+    "FENCE-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(tolerations=[])]},
+    "FENCE-09": {"nodes": [sick()]},
+    "FENCE-10": {"nodes": [a_node(taints=["ToBeDeletedByClusterAutoscaler=1700000000:NoSchedule"])]},
+    "OBS-10": {"nodes": [sick()]},
+    "REQ-02": {"pods": [a_pod(devices={"nvidia.com/gpu": "1.5"})]},
+    "REQ-05": {"pods": [a_pod(devices={"nvidia.com/gqu": "1"})]},
+    "REQ-11": {
+        "nodes": [],
+        "pods": [a_pod(devices=1, node="gpu-0", phase="Failed", status={"reason": "UnexpectedAdmissionError", "message": "no"})],
+    },
+    "REQ-13": {"nodes": [], "pods": [a_pod(devices=1, node="gpu-0", phase="Pending", status={"startTime": "2020-01-01T00:00:00Z"})]},
+    "REQ-14": {"nodes": [], "pods": [_leaving(a_pod(devices=1, node="gpu-0"))]},
+    "PSA-02": {"pods": [a_pod(devices=1, securityContext={"runAsUser": 0})], "namespaces": []},
+    "PSA-05": {"pods": [a_pod(hostIPC=True)]},
+    "OPS-01": {"nodes": [a_node()], "clusterpolicies": [{"metadata": {"name": "cluster-policy"}, "status": {"state": "notReady"}}]},
+    "OPS-02": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(status={"numberReady": 0})]},
+    "OPS-03": {
+        "nodes": [a_node()],
+        "pods": [
+            a_pod(namespace="gpu-operator", node="gpu-0", owner="ReplicaSet/gpu-operator-7d9f8b6c5d", status={"containerStatuses": [LOOPS]})
+        ],
+        "daemonsets": [],
+    },
+    "OPS-04": {"nodes": [a_node()], "pods": [], "daemonsets": [a_daemonset(**LATEST)]},
+    "OPS-06": {"nodes": [a_node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})], "pods": []},
+}
+"""For each requirement whose findings stand without its other kinds: a snapshot that holds little more than one bad object."""
+
+
+def test_bad_stands_where_the_catalogue_says_so() -> None:
+    assert set(BAD_ALONE) == {id_ for id_, one in CATALOGUE.by_id.items() if one.bad_stands}
+
+
+@pytest.mark.parametrize("id_", BAD_ALONE)
+def test_what_is_bad_without_the_rest_stays_bad(id_: str) -> None:
+    result = judge(a_snapshot(offline=True, **BAD_ALONE[id_]), a_policy(), [id_])[id_]
+    assert result.verdict in RED
+    assert result.reason_code == "NonConformant"
+
+
+def test_a_requirement_that_must_judge_something_fails_and_says_what_was_not_read() -> None:
+    snapshot = a_snapshot(offline=True, nodes=[a_node()], pods=[])
+    result = judge(snapshot, a_policy(required=["MIG-05"]), ["MIG-05"])["MIG-05"]
+    assert (result.verdict, result.reason_code) == (Verdict.FAILED, "NotInSnapshot")
+
+
+def test_nodes_whose_devices_nothing_offers_may_offer_them_by_slices() -> None:
+    bare = a_node(gpus=0, labels={"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8"})
+    results = judge(a_snapshot(offline=True, nodes=[bare]), a_policy(), ["INV-01", "ADV-01", "ADV-03"])
+    assert {result.reason_code for result in results.values()} == {"NotInSnapshot"}
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("team-a", Verdict.FAILED), ("our-gpu-operator", Verdict.INCONCLUSIVE)])
+def test_only_a_name_like_the_platforms_leaves_open_whose_the_namespace_is(namespace: str, expected: Verdict) -> None:
+    """The ClusterPolicy may say that its operator runs there; a tenant who chooses such a name gains no pass by it."""
+    snapshot = a_snapshot(offline=True, pods=[a_pod(namespace=namespace, tolerations=["*"])])
+    result = judge(snapshot, a_policy(), ["FENCE-03"])["FENCE-03"]
+    assert result.verdict is expected
+    assert (SAID in result.message) == (expected is Verdict.INCONCLUSIVE)
+
+
+NAMESPACES = [a_namespace(name) for name in ("kube-system", "team-a", "team-b")]
+
+
+@pytest.mark.parametrize(
+    ("offline", "namespaces", "pods", "doubted"),
+    [
+        (True, NAMESPACES, [a_pod("a"), a_pod("b")], True),
+        (True, NAMESPACES, [a_pod("a"), a_pod("b", "team-b")], False),
+        (True, NAMESPACES, [a_pod("a", "kube-system")], False),
+        (True, NAMESPACES[:2], [a_pod("a")], False),
+        (True, NAMESPACES, [], False),
+        (False, NAMESPACES, [a_pod("a")], False),
+    ],
+    ids=["one", "two", "the control plane's", "a small cluster", "no pod", "a cluster that was read"],
+)
+def test_pods_of_one_namespace_of_several_were_saved_without_the_others(
+    offline: bool, namespaces: list[Any], pods: list[Any], doubted: bool
+) -> None:
+    said = list(one_namespace(a_snapshot(offline=offline, namespaces=namespaces, pods=pods)))
+    assert [("-A" in text, "team-a" in text) for text in said] == ([(True, True)] if doubted else [])
+
+
+def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() -> None:
+    (note,) = notes(CATALOGUE.by_id.values(), a_snapshot(offline=True, nodes=[a_node()]))
+    read = {key for id_ in READ for key in CATALOGUE.by_id[id_].lists} - {"nodes"}
+    assert all(key in note for key in read)
+    assert f"({len(read)} kinds that requirements read)" in note
+    assert list(notes(CATALOGUE.by_id.values(), a_snapshot(nodes=[a_node()]))) == []

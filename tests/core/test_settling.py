@@ -1,0 +1,161 @@
+"""Clusters in motion: what is just being changed is asked again, what takes too long is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.ops.rollout import check_rolled_out
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.rollouts import max_unavailable, replaces_by_itself
+from conformance.scope.scope import subject
+from conformance.scope.settling import unless_settling
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.verdict.findings import Finding, advised, bad, ok
+from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
+
+NAME = "nvidia-device-plugin-daemonset"
+MINUTE = 60.0
+
+
+def ago(minutes: float, now: float) -> str:
+    return datetime.fromtimestamp(now - minutes * MINUTE, UTC).isoformat()
+
+
+NOW = a_scope(nodes=[]).snapshot.taken_at
+
+
+def joined(node: Node, minutes: float) -> Node:
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, creation_timestamp=ago(minutes, NOW)))
+
+
+def plugin(node: str, *, age: float = 600, ready: bool = True, deleted: float | None = None) -> Pod:
+    status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": ago(min(age, 500), NOW)}]}
+    pod = a_pod(f"{NAME}-{node}", "gpu-operator", node=node, owner=f"DaemonSet/{NAME}", status=status)
+    meta = msgspec.structs.replace(
+        pod.metadata, creation_timestamp=ago(age, NOW), deletion_timestamp=None if deleted is None else ago(deleted, NOW)
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+# -- nodes
+
+
+@pytest.mark.parametrize(
+    ("labels", "under_way"),
+    [
+        ({}, False),
+        ({"nvidia.com/mig.config.state": "pending"}, True),
+        ({"nvidia.com/mig.config.state": "failed"}, False),
+        ({"nvidia.com/gpu-driver-upgrade-state": "wait-for-jobs-required"}, True),
+        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, False),
+        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, False),
+        ({"operator.amd.com/gpu-driver-upgrade-state": "Upgrade-In-Progress"}, True),
+        ({"operator.amd.com/gpu-driver-upgrade-state": "Install-Complete"}, False),
+        ({"operator.amd.com/gpu-driver-upgrade-state": "Upgrade-Failed"}, False),
+    ],
+)
+def test_labels_that_say_that_somebody_is_at_work(labels: dict[str, str], under_way: bool) -> None:
+    assert bool(change_under_way(a_node(labels=labels), a_policy(), NOW)) is under_way
+
+
+def test_a_node_is_new_for_as_long_as_the_policy_says() -> None:
+    assert "joined 2 minutes ago" in change_under_way(joined(a_node(), 2), a_policy(), NOW)
+    assert change_under_way(joined(a_node(), 16), a_policy(), NOW) == ""
+    assert change_under_way(joined(a_node(), 2), a_policy(accelerators={"newNodeMinutes": 1}), NOW) == ""
+
+
+def settled(*findings: Finding, **world: Any) -> list[str]:
+    return [finding.outcome.value for finding in unless_settling(a_scope(**world), findings)]
+
+
+def test_findings_about_a_node_that_is_being_changed_are_asked_again_and_no_others() -> None:
+    new, old = joined(a_node("gpu-0"), 1), joined(a_node("gpu-1"), 600)
+    wrong = {"observed": "0", "expected": "8"}
+    found = [bad(subject(new), **wrong), advised(subject(new), **wrong), ok(subject(new)), bad(subject(old), **wrong)]
+    assert settled(*found, nodes=[new, old]) == ["undecided", "undecided", "ok", "bad"]
+
+
+def test_findings_about_a_node_whose_plugin_is_starting_are_asked_again() -> None:
+    node, wrong = a_node("gpu-0"), {"observed": "0", "expected": "8"}
+    world: dict[str, Any] = {"nodes": [node], "apps__daemonsets": [a_daemonset()]}
+    assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=0.25, ready=False)], **world) == ["undecided"]
+    assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=0.25)], **world) == ["undecided"]
+    assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=10)], **world) == ["bad"]
+    assert settled(bad(subject(node), **wrong), pods=[plugin("gpu-0", age=30, ready=False)], **world) == ["bad"]
+
+
+# -- roll-outs
+
+
+def rolled(
+    *pods: Pod, names: int = 4, status: dict[str, int] | None = None, strategy: dict[str, Any] | None = None, **node: Any
+) -> Finding:
+    nodes = [a_node(f"gpu-{n}", **node) for n in range(names)]
+    item = a_daemonset(desired=names, status=status)
+    item = msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, update_strategy=strategy or {}))
+    (finding,) = check_rolled_out(a_scope(nodes=nodes, apps__daemonsets=[item], pods=pods))
+    return finding
+
+
+def others(count: int = 3) -> list[Pod]:
+    return [plugin(f"gpu-{n}") for n in range(count)]
+
+
+SHORT = {"numberReady": 3, "numberAvailable": 3}
+
+
+def test_a_pod_that_is_fifteen_seconds_old_is_a_roll_out_under_way_and_an_old_one_is_stuck() -> None:
+    young = rolled(*others(), plugin("gpu-3", age=0.25, ready=False), status=SHORT)
+    assert young.outcome.value == "undecided"
+    assert "ask again in 15 minutes" in young.message
+    assert rolled(*others(), plugin("gpu-3", age=40, ready=False), status=SHORT).outcome.value == "bad"
+
+
+def test_a_roll_out_beyond_its_own_bound_fails_at_once() -> None:
+    pods = [*others(2), plugin("gpu-2", age=0.25, ready=False), plugin("gpu-3", age=0.25, ready=False)]
+    status = {"numberReady": 2, "numberAvailable": 2}
+    assert rolled(*pods, status=status).outcome.value == "bad"
+    half = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}
+    assert rolled(*pods, status=status, strategy=half).outcome.value == "undecided"
+
+
+def test_a_pod_that_is_missing_between_two_of_a_roll_out_is_asked_again() -> None:
+    assert rolled(plugin("gpu-0", age=1), *others(3)[1:], status=SHORT).outcome.value == "undecided"
+    assert rolled(*others(), status=SHORT).outcome.value == "bad"
+    assert rolled(*others(), plugin("gpu-3", deleted=0.5), status=SHORT).outcome.value == "undecided"
+
+
+def test_pods_of_an_older_template_are_a_roll_out_or_one_that_stopped_or_somebody_elses_task() -> None:
+    behind = {"updatedNumberScheduled": 1}
+    assert rolled(*others(), plugin("gpu-3", age=1), status=behind).outcome.value == "undecided"
+    assert rolled(*others(4), status=behind).outcome.value == "bad"
+    waiting = rolled(*others(4), status=behind, strategy={"type": "OnDelete"})
+    assert waiting.outcome.value == "advised"
+    assert "OnDelete" in waiting.message
+
+
+def test_a_taint_that_came_while_its_pod_runs_fails_nothing() -> None:
+    """The real controller goes on counting the node until it looks again, and then counts its pod as misscheduled."""
+    nodes = [a_node("gpu-0"), a_node("gpu-1", taints=["nvidia.com/gpu=present:NoSchedule", "ToBeDeletedByClusterAutoscaler=1:NoSchedule"])]
+    pods = [plugin("gpu-0"), plugin("gpu-1")]
+    for desired in (1, 2):
+        (finding,) = check_rolled_out(a_scope(nodes=nodes, apps__daemonsets=[a_daemonset(desired=desired)], pods=pods))
+        assert finding.outcome.value == "ok", finding.message
+    (finding,) = check_rolled_out(a_scope(nodes=nodes, apps__daemonsets=[a_daemonset(desired=1)], pods=pods[:1]))
+    assert "ToBeDeletedByClusterAutoscaler" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("value", "desired", "nodes"),
+    [(None, 8, 1), (2, 8, 2), ("25%", 8, 2), ("10%", 8, 1), ("0%", 8, 1), ("many", 8, 1), ([], 8, 1), (0, 8, 1)],
+)
+def test_how_many_nodes_a_roll_out_may_take_at_once(value: object, desired: int, nodes: int) -> None:
+    item = a_daemonset(desired=desired)
+    strategy = {"rollingUpdate": {"maxUnavailable": value}} if value is not None else {}
+    item = msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, update_strategy=strategy))
+    assert max_unavailable(item) == nodes
+    assert replaces_by_itself(item)

@@ -1,0 +1,227 @@
+"""What keeps a run from being conformant although nothing that it judged is bad: see each name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.coverage import unjudged_devices, unmatched_patterns
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
+from tests.builders import a_cpu_node, a_namespace, a_node, a_policy, a_scope
+from tests.reports.sample_report import result, subject
+
+CATALOGUE = load_catalogue()
+ASKED = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in CATALOGUE.by_id.values()]
+BY_PROBE = [one.id for one in CATALOGUE.by_id.values() if one.access is Access.WORKLOAD]
+NAMESPACES = (a_namespace("team-a"), a_namespace("kube-system"))
+
+
+def slices(*nodes: str, driver: str = "gpu.nvidia.com") -> list[dict[str, Any]]:
+    return [
+        {
+            "metadata": {"name": f"{name}-0"},
+            "spec": {"driver": driver, "nodeName": name, "pool": {"name": name, "generation": 1}, "devices": []},
+        }
+        for name in nodes
+    ]
+
+
+def one_per_node(id_: str, *names: str, verdict: Verdict = Verdict.PASSED, **more: object) -> Result:
+    return result(id_, verdict, [subject(name, kind="Node") for name in names], **more)
+
+
+def about_accelerators(scope: Scope, *results: Result) -> list[str]:
+    return list(unjudged_devices.accelerators(scope, results))
+
+
+# -- accelerators ------------------------------------------------------------------------------------------
+
+
+def test_devices_that_a_requirement_judged_are_no_shortfall() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_node("gpu-1"), a_cpu_node()])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
+
+
+def test_a_device_resource_that_no_requirement_judged_is_named() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_node("tpu-0", resource="google.com/tpu", labels={"nvidia.com/gpu.present": ""})])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu"), one_per_node("INV-01", "gpu-0", "tpu-0")) == [
+        "no requirement judged google.com/tpu, which tpu-0 offers"
+    ]
+
+
+def test_a_subject_that_was_not_judged_judges_no_device() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0")])
+    aside = result("ADV-02", Verdict.NOT_APPLICABLE, [subject("gpu-0", Verdict.NOT_APPLICABLE, kind="Node")])
+    assert about_accelerators(scope, aside) == ["no requirement judged nvidia.com/gpu, which gpu-0 offers"]
+
+
+def test_subjects_that_the_record_does_not_keep_are_not_called_unjudged() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_node("tpu-0", resource="google.com/tpu")])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0", subjects_omitted=900)) == []
+
+
+def test_without_slices_nobody_knows_what_a_node_without_device_resources_offers() -> None:
+    nodes = [a_node("gpu-0"), a_node("gpu-1", gpus=0, labels={"nvidia.com/gpu.present": "true"})]
+    good = one_per_node("ADV-04", "gpu-0", "gpu-1")
+    assert about_accelerators(a_scope(nodes=nodes, offline=True), good) == [
+        "gpu-1 offers no device as a resource, and the snapshot holds no resource.k8s.io/resourceslices: "
+        "whether devices are offered by claim was not read"
+    ]
+    assert about_accelerators(a_scope(nodes=nodes, offline=True, resourceslices=[]), good) == []
+    assert about_accelerators(a_scope(nodes=[a_node("gpu-0")], offline=True), good) == []
+
+
+@pytest.mark.parametrize(("count", "why"), [(0, "as the policy expects (accelerators.expectedCount: 0)"), (None, "by any source")])
+def test_a_cluster_without_accelerators_is_named(count: int | None, why: str) -> None:
+    scope = a_scope(a_policy(accelerators={"expectedCount": count}), nodes=[a_cpu_node()])
+    assert about_accelerators(scope) == [f"no node has an accelerator, {why}: what was judged says nothing about accelerators"]
+
+
+def test_resources_that_the_policy_does_not_know_are_a_note() -> None:
+    odd = a_node("npu-0", gpus=0, capacity={"furiosa.ai/npu": "4", "example.com/none": "0", "rdma/hca": "1", "hugepages-1Gi": "8Gi"})
+    told = list(unjudged_devices.unknown_resources(a_scope(nodes=[odd, a_node()])))
+    assert told == ["nodes offer furiosa.ai/npu, which the policy calls neither a device nor a network (accelerators.resources)"]
+    assert list(unjudged_devices.unknown_resources(a_scope(nodes=[a_node()]))) == []
+    assert list(unjudged_devices.unknown_resources(a_scope(trouble={"nodes": "Forbidden"}))) == []
+
+
+def test_nodes_that_could_not_be_read_are_no_absence_of_accelerators() -> None:
+    assert about_accelerators(a_scope(offline=True)) == []
+    assert about_accelerators(a_scope(trouble={"nodes": "Forbidden"})) == []
+
+
+# -- probes ------------------------------------------------------------------------------------------------
+
+
+def covered(*results: Result, left_out: dict[str, str] | None = None) -> Coverage:
+    return measure(ASKED, results, left_out or {})
+
+
+def about_probes(coverage: Coverage, ceiling: Access = Access.WORKLOAD, **more: Any) -> list[str]:
+    return list(unjudged_devices.probes(a_scope(nodes=[a_node()], **more), coverage, CATALOGUE, ceiling))
+
+
+def test_nodes_that_are_all_cordoned_leave_the_probes_nothing() -> None:
+    aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoUsableDevice", message="no Ready node") for id_ in BY_PROBE]
+    assert about_probes(covered(*aside)) == ["no pod that holds a device could be judged: no Ready node"]
+    assert about_probes(covered(*aside), Access.READ) == []
+    assert about_probes(covered(one_per_node("ISO-01", "gpu-0"), *(one for one in aside if one.id != "ISO-01"))) == []
+
+
+def test_a_vendor_whose_devices_cannot_be_listed_is_said_by_the_cause_alone() -> None:
+    aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoListingForVendor", message="amd.com/gpu only") for id_ in BY_PROBE]
+    assert about_probes(covered(*aside)) == []
+
+
+# -- selection ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_about_the_whole_cluster_when_no_must_was_left_out() -> None:
+    should = {one.id: "--level must" for one in ASKED if one.level is Level.SHOULD}
+    assert unjudged_devices.is_whole(covered(left_out=should))
+    assert not unjudged_devices.is_whole(covered(left_out={"INV-01": "-k x"}))
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_without_the_kinds_that_every_cluster_has_names_them() -> None:
+    scope = a_scope(offline=True, nodes=[a_node()])
+    lacking = [
+        result(one.id, Verdict.NOT_APPLICABLE, reason_code="NotInSnapshot", message="the snapshot holds no pods")
+        for one in CATALOGUE.by_id.values()
+        if "pods" in (*one.reads, *one.optional_reads)
+    ]
+    (told,) = unjudged_devices.snapshot_gaps(scope, covered(*lacking), CATALOGUE)
+    assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
+    assert "FENCE-02" in told
+
+
+def test_a_snapshot_that_lacks_what_no_requirement_asked_for_is_no_shortfall() -> None:
+    scope = a_scope(offline=True, nodes=[a_node()])
+    assert list(unjudged_devices.snapshot_gaps(scope, covered(one_per_node("FENCE-01", "gpu-0")), CATALOGUE)) == []
+    custom = result("NET-01", Verdict.NOT_APPLICABLE, reason_code="NotInSnapshot", message="the snapshot holds no NicClusterPolicy")
+    assert list(unjudged_devices.snapshot_gaps(a_scope(nodes=[a_node()]), covered(custom), CATALOGUE)) == []
+
+
+# -- patterns of the policy --------------------------------------------------------------------------------
+
+
+def about_patterns(policy: Policy, **items: Any) -> list[str]:
+    given: dict[str, Any] = {"nodes": [a_node()], "namespaces": NAMESPACES, **items}
+    return list(unmatched_patterns.shortfalls(a_scope(policy, **given)))
+
+
+def test_the_default_policy_has_no_pattern_that_must_match() -> None:
+    assert about_patterns(Policy()) == []
+    assert about_patterns(Policy(), nodes=[a_cpu_node()], namespaces=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"tenants": {"namespaces": ["team-*", "tema-*"]}}, "tenants.namespaces has 'tema-*', and no tenant namespace"),
+        ({"tenants": {"namespaces": ["kube-system"]}}, "tenants.namespaces has 'kube-system', and no tenant namespace"),
+        ({"tenants": {"isolated": ["ghost"]}}, "tenants.isolated has 'ghost', and no tenant namespace"),
+        (
+            {"tenants": {"podSecurity": "baseline", "podSecurityExceptions": {"tema-a": "restricted"}}},
+            "tenants.podSecurityExceptions has 'tema-a', and no namespace",
+        ),
+        (
+            {"accelerators": {"resources": ["nvidia.com/gpu", "example.com/npu"]}},
+            "accelerators.resources has 'example.com/npu', and no resource",
+        ),
+        ({"accelerators": {"nodeLabels": ["gpu=yes"]}}, "accelerators.nodeLabels has 'gpu=yes', and no label"),
+        ({"accelerators": {"drivers": ["npu.example.com"]}}, "accelerators.drivers has 'npu.example.com', and no driver"),
+        ({"network": {"resources": ["rdma/hca_x"]}}, "network.resources has 'rdma/hca_x', and no resource"),
+        ({"advertisement": {"devicesPerNode": {"NVIDIA-B200*": 8}}}, "advertisement.devicesPerNode has 'NVIDIA-B200*', and no product"),
+    ],
+    ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
+)
+def test_a_pattern_that_says_what_is_judged_and_matches_nothing_is_named(section: dict[str, Any], told: str) -> None:
+    (found,) = about_patterns(a_policy(**section))
+    assert told in found
+
+
+def test_no_tenant_at_all_is_named() -> None:
+    (found,) = about_patterns(a_policy(tenants={"namespaces": []}))
+    assert found.startswith("the policy's tenants.namespaces is empty")
+
+
+def test_patterns_that_match_are_not_named() -> None:
+    policy = a_policy(
+        tenants={"namespaces": ["team-*"], "isolated": ["team-a"]},
+        accelerators={"resources": ["nvidia.com/g*"], "nodeLabels": ["nvidia.com/gpu.present=true"], "drivers": ["gpu.nvidia.*"]},
+        advertisement={"devicesPerNode": {"NVIDIA-H100*": 8}},
+    )
+    assert about_patterns(policy, resourceslices=slices("gpu-0")) == []
+
+
+def test_what_was_not_read_is_not_called_absent() -> None:
+    policy = a_policy(tenants={"namespaces": ["tema-*"]}, network={"resources": ["rdma/none"]}, accelerators={"drivers": ["x"]})
+    assert list(unmatched_patterns.shortfalls(a_scope(policy, offline=True))) == []
+    assert (
+        list(
+            unmatched_patterns.shortfalls(
+                a_scope(policy, trouble=dict.fromkeys(("nodes", "namespaces", "resource.k8s.io/resourceslices"), "Timeout"))
+            )
+        )
+        == []
+    )
+
+
+def test_a_pattern_that_only_exempts_is_a_note() -> None:
+    policy = a_policy(
+        accelerators={"allowNotJudged": ["spot-*", "gpu-*"]}, fence={"allowedNamespaces": ["gone"]}, tenants={"ipcLock": ["none"]}
+    )
+    assert about_patterns(policy) == []
+    assert list(unmatched_patterns.notes(a_scope(policy, nodes=[a_node()], namespaces=NAMESPACES))) == [
+        "the policy's accelerators.allowNotJudged has 'spot-*', and no node matches it",
+        "the policy's tenants.ipcLock has 'none', and no namespace matches it",
+        "the policy's fence.allowedNamespaces has 'gone', and no namespace matches it",
+    ]

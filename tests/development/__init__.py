@@ -1,0 +1,1 @@
+"""Commands for those who work on the suite, and their tests: ``make check`` and ``make docs``."""

@@ -1,0 +1,48 @@
+"""docs/architecture.md tells the way of a verdict step by step: each step names code that exists, and the way stays short."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "architecture.md"
+STEP = re.compile(r"`([\w/]+\.py)` `(\w+)`")
+
+
+def lives() -> dict[str, str]:
+    """The sections that tell a life, by heading."""
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    return {title: text for title, _, text in (section.partition("\n") for section in sections) if title.startswith("The life of")}
+
+
+def names(path: Path) -> set[str]:
+    """Every function and class that a file defines."""
+    defining = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, defining)}
+
+
+def lost(text: str) -> list[str]:
+    """Steps whose file or function is not there."""
+    steps = STEP.findall(text)
+    return [f"{file} {name}" for file, name in steps if not (ROOT / file).is_file() or name not in names(ROOT / file)]
+
+
+@pytest.mark.parametrize("title", lives())
+def test_each_life_has_twelve_steps_that_exist(title: str) -> None:
+    text = lives()[title]
+    assert re.findall(r"^(\d+)\. ", text, flags=re.MULTILINE) == [str(number) for number in range(1, 13)]
+    assert lost(text) == []
+
+
+def test_a_verdict_passes_through_sixteen_files_at_most() -> None:
+    (text,) = (text for title, text in lives().items() if "FENCE-01" in title)
+    assert 12 <= len({file for file, _ in STEP.findall(text)}) <= 16
+
+
+def test_a_step_that_is_gone_is_found() -> None:
+    assert lost("1. `fixtures/nowhere.py` `x`") == ["fixtures/nowhere.py x"]
+    assert lost("1. `fixtures/verdict/findings.py` `no_such`") == ["fixtures/verdict/findings.py no_such"]

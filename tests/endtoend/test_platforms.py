@@ -1,0 +1,43 @@
+"""Which presets a run applies, and where it says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.endtoend.runs import Finished, run_suite
+
+
+def applied(done: Finished) -> dict[str, str]:
+    assert done.report is not None, done.output
+    return {preset.name: preset.why for preset in done.report.run.presets}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_the_clusters_marks_choose_presets_and_every_report_says_why(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    done = run_suite(tmp_path, "--simulate", "amd", "--only", "INV-01,ISO-01", *workers)
+    found = applied(done)
+    assert list(found) == ["amd"]
+    assert found["amd"] == "the API group amd.com is served"
+    assert f"platform: amd ({found['amd']})" in done.output
+    assert f"amd ({found['amd']})" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("names", "expected"), [("rke2,eks", {"eks": "named by --platform", "rke2": "named by --platform"}), ("none", {})])
+def test_a_preset_is_named_and_none_leaves_all_out(tmp_path: Path, names: str, expected: dict[str, str]) -> None:
+    done = run_suite(tmp_path, "--simulate", "amd", "--only", "INV-01", "--platform", names)
+    assert applied(done) == expected
+
+
+def test_the_policy_names_a_preset(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("platform: talos\n", encoding="utf-8")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "INV-01", "--policy", str(policy))
+    assert applied(done) == {"talos": "named by the policy's platform"}
+
+
+def test_an_unknown_preset_is_a_usage_error(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy", "--platform", "openshfit")
+    assert done.code == 4
+    assert "--platform: no preset 'openshfit'; did you mean openshift?" in done.output

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.fence.quarantine import check_quarantined
+from conformance.node_states.field_writes import SPEC_UNSCHEDULABLE
+from fixtures.kubernetes.models import Node, Taint
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_cpu_node, a_policy, a_scope
+from tests.node_states.said import DAY, HOUR, MINUTE, a_condition, ago, told, written
+
+LOST = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaXID79Error", age=3 * HOUR)
+FINE = a_condition("AcceleratedHardwareReady", "True", reason="NvidiaGPUIsReady")
+NVSENTINEL = {"quarantineHealthEventIsCordoned": "True"}
+
+
+def only(*nodes: Node, fields: object = None) -> Finding:
+    findings = check_quarantined(a_scope(nodes=[*nodes, a_cpu_node()]), {"gpu-0": fields})
+    return next(finding for finding in findings if finding.subject.name == "gpu-0")
+
+
+def test_a_node_with_a_fault_in_service_fails_and_the_age_is_said() -> None:
+    finding = only(told(LOST))
+    assert finding.outcome is Outcome.BAD
+    assert finding.message.startswith("AcceleratedHardwareReady=False (NvidiaXID79Error) for 3 hours")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        told(FINE),
+        told(LOST, cordoned=2 * HOUR),
+        told(LOST, cordoned=20 * DAY),
+        told(LOST, taints=["node.kubernetes.io/unschedulable:NoSchedule"]),
+        told(LOST, taints=["nvidia.com/gpu-xid-error=true:NoSchedule"]),
+        told(LOST, taints=["amd-gpu-unhealthy:NoSchedule"]),
+        told(LOST, taints=["karpenter.sh/disrupted:NoSchedule"]),
+    ],
+)
+def test_healthy_nodes_and_nodes_out_of_service_pass(node: Node) -> None:
+    assert only(node).outcome is Outcome.OK
+
+
+def test_a_taint_that_no_healthy_peer_has_is_a_quarantine_whatever_its_name() -> None:
+    peer = told(FINE, name="gpu-1", taints=["team=vision:NoSchedule"])
+    assert only(told(LOST, taints=["acme.example/broken:NoSchedule", "team=vision:NoSchedule"]), peer).outcome is Outcome.OK
+    assert only(told(LOST, taints=["team=vision:NoSchedule"]), peer).outcome is Outcome.BAD
+    assert only(told(LOST, taints=["acme.example/broken:PreferNoSchedule"]), peer).outcome is Outcome.BAD
+
+
+def test_the_fence_of_the_pool_is_no_quarantine() -> None:
+    assert only(told(LOST, taints=[])).outcome is Outcome.BAD
+
+
+def test_a_fault_that_was_just_told_is_undecided_with_the_time_to_ask_again() -> None:
+    finding = only(told(a_condition("GPUMissing", age=5 * MINUTE)))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "ask again in 10 minutes" in finding.message
+    policy = a_policy(nodes={"quarantineMinutes": 1})
+    (finding,) = check_quarantined(a_scope(policy, nodes=[told(a_condition("GPUMissing", age=5 * MINUTE))]), {})
+    assert finding.outcome is Outcome.BAD
+
+
+def test_a_fault_without_a_time_is_no_excuse() -> None:
+    finding = only(told(a_condition("GPUMissing", age=None)))
+    assert finding.outcome is Outcome.BAD
+    assert "for a time that nothing tells" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        ({"oci.oraclecloud.com/host.health": "UNHEALTHY"}, Outcome.BAD),
+        ({"oci.oraclecloud.com/host.health": "HEALTHY"}, Outcome.OK),
+        ({"oci.oraclecloud.com/host.fault.gpu": "HPCGPU-0002-02"}, Outcome.BAD),
+        ({"sagemaker.amazonaws.com/node-health-status": "UnschedulablePendingReboot"}, Outcome.BAD),
+        ({"sagemaker.amazonaws.com/node-health-status": "Schedulable"}, Outcome.OK),
+        ({"metricsexporter.amd.com.gpu.3.state": "unhealthy"}, Outcome.BAD),
+        ({"acme.example/gpu.health": "degraded"}, Outcome.BAD),
+        ({"dgxc.nvidia.com/nvsentinel-state": "remediation-failed"}, Outcome.BAD),
+        ({"dgxc.nvidia.com/nvsentinel-state": "draining"}, Outcome.NOT_JUDGED),
+        ({"gpu.health": "dubious"}, Outcome.UNDECIDED),
+        ({"app.example/wealth": "bad"}, Outcome.NOT_JUDGED),
+    ],
+)
+def test_labels_about_health_count(labels: dict[str, str], wanted: Outcome) -> None:
+    assert only(told(labels=labels)).outcome is wanted
+
+
+def test_a_condition_that_nobody_can_read_is_undecided() -> None:
+    finding = only(told(a_condition("AcmeCheck", message="NVLink 3 is odd")))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "AcmeCheck=True" in finding.message
+
+
+def test_a_repaired_node_that_remediation_left_cordoned_fails() -> None:
+    labels = {
+        "k8saas.nvidia.com/cordon-by": "NVSentinel",
+        "k8saas.nvidia.com/cordon-timestamp": ago(6 * DAY).replace(":", "-"),
+    }
+    healthy = a_condition("SysLogsXIDError", "False", reason="SysLogsXIDErrorIsHealthy", message="No Health Failures")
+    node = told(healthy, labels=labels)
+    node.spec.unschedulable = True
+    finding = only(node)
+    assert finding.outcome is Outcome.BAD
+    assert "cordon of NVSentinel for 6 days" in finding.message
+
+
+def test_a_repaired_node_that_was_cordoned_an_hour_ago_is_undecided() -> None:
+    assert only(told(FINE, cordoned=HOUR, annotations=NVSENTINEL)).outcome is Outcome.UNDECIDED
+
+
+def test_an_administrator_s_cordon_of_a_healthy_node_is_no_quarantine() -> None:
+    node = told(FINE)
+    node.spec.unschedulable = True
+    assert only(node, fields=written(SPEC_UNSCHEDULABLE, age=9 * DAY)).outcome is Outcome.OK
+
+
+def test_an_unhealthy_taint_on_a_node_that_is_healthy_again_fails_when_it_is_old() -> None:
+    taint = Taint(key="amd-gpu-unhealthy", effect="NoSchedule", time_added=ago(5 * DAY))
+    finding = only(told(FINE, taints=[taint]))
+    assert finding.outcome is Outcome.BAD
+    assert "of the AMD GPU operator for 5 days" in finding.message
+
+
+def test_a_starting_node_is_no_quarantined_one() -> None:
+    assert only(told(FINE, taints=["karpenter.sh/unregistered:NoExecute"])).outcome is Outcome.OK
+
+
+def test_the_clock_of_the_cluster_may_be_ahead() -> None:
+    assert only(told(a_condition("GPUMissing", age=-HOUR))).outcome is Outcome.UNDECIDED
+
+
+def test_a_fault_that_is_not_of_devices_is_no_matter_of_the_quarantine() -> None:
+    restarts = a_condition("FrequentKubeletRestart", age=3 * HOUR)
+    assert only(told(FINE, restarts)).outcome is Outcome.OK
+    assert only(told(FINE, restarts, cordoned=9 * DAY, annotations=NVSENTINEL)).outcome is Outcome.OK
+
+
+def test_a_node_that_the_policy_leaves_out_may_stay_in_quarantine() -> None:
+    node = told(FINE, cordoned=9 * DAY, annotations=NVSENTINEL)
+    assert only(node).outcome is Outcome.BAD
+    (finding,) = check_quarantined(a_scope(a_policy(accelerators={"allowNotJudged": ["gpu-0"]}), nodes=[node]), {})
+    assert finding.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("acme.example/maintenance", Outcome.OK),
+        ("amd-gpu-driver-upgrade", Outcome.OK),
+        ("karpenter.sh/disrupted", Outcome.OK),
+        ("nvidia.com/gpu-xid-error", Outcome.BAD),
+        ("acme.example/quarantined", Outcome.BAD),
+    ],
+)
+def test_only_a_hold_for_a_fault_must_end_with_the_fault(key: str, wanted: Outcome) -> None:
+    taint = Taint(key=key, effect="NoSchedule", time_added=ago(5 * DAY))
+    assert only(told(FINE, taints=[taint])).outcome is wanted

@@ -1,0 +1,162 @@
+"""GANG-01: which gang scheduler is there and works, by what proves it and not by an API that is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_installed
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from tests.builders import a_pod, a_policy
+from tests.core.test_gang_jobs import a_job, of_job
+from tests.gang.test_adapters import KUEUE, VOLCANO, deployment, installed, scope_of
+
+NATIVE = "scheduling.k8s.io/podgroups"
+NEEDED: Any = a_policy(gang={"required": True})
+
+
+def only(scope: Scope, **more: Any) -> Finding:
+    [finding] = check_installed(scope, **more)
+    return finding
+
+
+def a_group(*conditions: str) -> Json:
+    found = [{"type": kind, "status": "True"} for kind in conditions]
+    return {
+        "metadata": {"name": "g", "namespace": "team-a"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        "status": {"conditions": found},
+    }
+
+
+def native(*groups: Json, **more: Any) -> Scope:
+    return scope_of((NATIVE,), scheduling_k8s_io__podgroups=list(groups), **more)
+
+
+# -- the native API --
+
+
+def test_a_served_api_is_no_scheduler() -> None:
+    finding = only(native(policy=NEEDED))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "a run that only reads cannot tell" in finding.message
+    assert only(native(policy=NEEDED), may_probe=True).outcome is Outcome.NOT_JUDGED
+
+
+def test_a_served_api_that_nobody_needs_says_nothing() -> None:
+    with pytest.raises(NotApplicable):
+        only(native())
+
+
+def test_a_served_api_beside_a_scheduler_that_works_says_nothing() -> None:
+    both = [deployment("volcano-scheduler"), deployment("volcano-controllers")]
+    assert {name: found.outcome for name, found in installed(scope_of((NATIVE, VOLCANO), apps__deployments=both)).items()} == {
+        "volcano": Outcome.OK
+    }
+
+
+@pytest.mark.parametrize("kind", ["PodGroupScheduled", "PodGroupInitiallyScheduled"])
+def test_what_only_the_scheduler_writes_proves_it(kind: str) -> None:
+    finding = only(native(a_group(kind)))
+    assert (finding.subject.name, finding.outcome) == ("native", Outcome.OK)
+
+
+def test_pods_that_use_the_api_without_an_answer_of_the_scheduler_are_undecided() -> None:
+    member = a_pod(devices=1, node="gpu-0", schedulingGroup={"podGroupName": "g"})
+    finding = only(native(a_group(), pods=[member]))
+    assert (finding.subject.name, finding.outcome) == ("native", Outcome.UNDECIDED)
+    assert "1 pods use it" in finding.message
+
+
+def test_a_policy_that_names_it_asks_for_proof() -> None:
+    assert only(native(policy=a_policy(gang={"adapters": ["native"]}))).outcome is Outcome.UNDECIDED
+
+
+# -- Kueue and Volcano without their usual objects --
+
+
+def test_kueue_is_there_without_a_workload() -> None:
+    manager = [deployment("kueue-controller-manager", 1, "kueue-system")]
+    assert only(scope_of(policy=NEEDED, apps__deployments=manager)).outcome is Outcome.OK
+    assert only(scope_of(("kueue.x-k8s.io/clusterqueues",), policy=NEEDED)).outcome is Outcome.UNDECIDED
+    assert only(scope_of((KUEUE,), policy=NEEDED)).outcome is Outcome.UNDECIDED
+
+
+def test_volcano_is_there_without_a_pod_group() -> None:
+    both = [deployment("volcano-scheduler"), deployment("volcano-controllers", 0)]
+    assert only(scope_of(policy=NEEDED, apps__deployments=both)).outcome is Outcome.BAD
+
+
+# -- schedulers that are only read --
+
+
+def of_kai(scheduler: str, available: int = 1, binder: int = 1, namespace: str = "kai-scheduler") -> list[Json]:
+    names = {scheduler: available, "binder": binder, "pod-grouper": 1, "queue-controller": 1}
+    return [deployment(name, number, namespace) for name, number in names.items()]
+
+
+@pytest.mark.parametrize("scheduler", ["kai-scheduler-default", "scheduler"])
+def test_kai_is_known_by_its_deployments(scheduler: str) -> None:
+    finding = only(scope_of(pods=of_job(8), batch__jobs=[a_job()], apps__deployments=of_kai(scheduler)))
+    assert (finding.subject.name, finding.outcome) == ("kai", Outcome.OK)
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_kai_without_its_scheduler_or_its_binder_places_nothing(numbers: tuple[int, int]) -> None:
+    finding = only(scope_of(apps__deployments=of_kai("kai-scheduler-default", *numbers)))
+    assert finding.outcome is Outcome.BAD
+    assert "0/1 available" in finding.message
+
+
+def test_runai_is_known_too() -> None:
+    finding = only(scope_of(policy=NEEDED, apps__deployments=of_kai("runai-scheduler-default", namespace="runai")))
+    assert (finding.subject.name, finding.outcome) == ("runai", Outcome.OK)
+
+
+def test_coscheduling_is_known_too() -> None:
+    own = [
+        deployment("scheduler-plugins-scheduler", 1, "scheduler-plugins"),
+        deployment("scheduler-plugins-controller", 1, "scheduler-plugins"),
+    ]
+    policy = a_policy(gang={"required": True}, tenants={"moreInfrastructure": ["scheduler-plugins"]})
+    finding = only(scope_of(policy=policy, apps__deployments=own))
+    assert (finding.subject.name, finding.outcome) == ("coscheduling", Outcome.OK)
+
+
+def test_a_tenants_deployment_of_that_name_is_no_scheduler() -> None:
+    lookalikes = of_kai("kai-scheduler-default", namespace="team-a")
+    assert only(scope_of(policy=NEEDED, apps__deployments=lookalikes)).outcome is Outcome.BAD
+
+
+def placed_by(name: str, **more: Any) -> Pod:
+    pod = a_pod(devices=1, node="gpu-0", schedulerName=name, **more)
+    pod.metadata.creation_timestamp = "1970-01-02T00:00:00Z"
+    return pod
+
+
+def test_pods_that_it_grouped_and_placed_prove_a_scheduler_of_an_unknown_namespace() -> None:
+    mine = placed_by("kai-scheduler", annotations={"pod-group-name": "pg-train"})
+    assert only(scope_of(policy=NEEDED, pods=[mine])).outcome is Outcome.OK
+    assert only(scope_of(policy=NEEDED, pods=[placed_by("kai-scheduler")])).outcome is Outcome.BAD  # any tenant can write that
+
+
+def test_a_crd_without_a_scheduler_is_not_called_nothing() -> None:
+    definitions: Json = {"apiextensions_k8s_io__customresourcedefinitions": [{"metadata": {"name": "podgroups.scheduling.run.ai"}}]}
+    finding = only(scope_of(policy=NEEDED, **definitions))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "podgroups.scheduling.run.ai" in finding.message
+
+
+def test_a_scheduler_that_the_suite_does_not_know_is_not_called_nothing() -> None:
+    finding = only(scope_of(pods=of_job(8, schedulerName="yunikorn"), batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "yunikorn" in finding.message
+
+
+def test_the_policy_may_name_a_scheduler_that_is_only_read() -> None:
+    policy = a_policy(gang={"adapters": ["kai"]})
+    assert only(scope_of(policy=policy)).outcome is Outcome.BAD
+    assert only(scope_of(policy=policy, apps__deployments=of_kai("scheduler"))).outcome is Outcome.OK

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_held
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, NotApplicable
+from tests.builders import a_pod, a_scope
+
+NOW = 1_800_000_000.0
+
+
+def ago(minutes: float) -> str:
+    return datetime.fromtimestamp(NOW - minutes * 60, UTC).isoformat()
+
+
+JOB = ("Job", "uid-job")
+GPU = "nvidia.com/gpu"
+
+
+def a_workload(*conditions: str, minutes: float = 60, owner: tuple[str, str] = JOB, resource: str = GPU, **status: Any) -> Json:
+    admission = {
+        "clusterQueue": "queue",
+        "podSetAssignments": [{"name": "main", "count": 2, "flavors": {resource: "h100"}, "resourceUsage": {resource: "4"}}],
+    }
+    found = [{"type": kind, "status": "True", "lastTransitionTime": ago(minutes)} for kind in conditions]
+    owners = [{"kind": owner[0], "name": "train", "uid": owner[1]}]
+    metadata: Json = {"name": "train", "namespace": "team-a", "ownerReferences": owners}
+    return {"kind": "Workload", "metadata": metadata, "status": {"admission": admission, "conditions": found, **status}}
+
+
+def a_queue(total: str) -> Json:
+    flavor = {"name": "h100", "resources": [{"name": GPU, "total": total, "borrowed": "0"}]}
+    return {"kind": "ClusterQueue", "metadata": {"name": "queue"}, "status": {"flavorsReservation": [flavor]}}
+
+
+def findings(*workloads: Json, pods: tuple[Pod, ...] = (), queues: tuple[Json, ...] = ()) -> list[Finding]:
+    lists: dict[str, Any] = {"clusterqueues": queues, "pods": pods, "kueue_x-k8s_io__workloads": workloads}
+    scope = a_scope(None, **lists)
+    return list(check_held(scope, NOW))
+
+
+def outcome(workload: Json, *pods: Pod) -> str:
+    (finding,) = findings(workload, pods=pods)
+    return finding.outcome.value
+
+
+def of_job(**more: Any) -> Pod:
+    return a_pod(node="gpu-0", devices=2, owner="Job/job", **more)
+
+
+def test_an_admitted_workload_with_pods_passes_however_they_are_tied_to_it() -> None:
+    admitted = a_workload("QuotaReserved", "Admitted")
+    assert outcome(admitted, of_job()) == "ok"
+    assert outcome(admitted, a_pod(annotations={"kueue.x-k8s.io/workload": "train"})) == "ok"
+    plain = a_workload("QuotaReserved", "Admitted", owner=("Pod", "uid-team-a-train-0"))
+    assert outcome(plain, a_pod("train-0")) == "ok"
+
+
+def test_a_workload_that_is_evicted_and_admitted_at_once_fails_even_with_pods() -> None:
+    """kubernetes-sigs/kueue#14811."""
+    both = a_workload("QuotaReserved", "Admitted", "Evicted")
+    (finding,) = findings(both, pods=(of_job(),))
+    assert finding.outcome.value == "bad"
+    assert "QuotaReserved, Admitted, Evicted for 60 min" in finding.message
+    assert "4 nvidia.com/gpu of ClusterQueue queue" in finding.message
+    assert outcome(a_workload("QuotaReserved", "Admitted", "Evicted", minutes=1)) == "undecided"
+
+
+def test_a_workload_without_pods_fails_after_the_age() -> None:
+    """kubernetes-sigs/kueue#10407: admitted again for a pod that is gone."""
+    assert outcome(a_workload("QuotaReserved", "Admitted", owner=("Pod", "uid-gone"))) == "bad"
+    assert outcome(a_workload("QuotaReserved", "Admitted", minutes=2)) == "undecided"
+    assert outcome(a_workload("QuotaReserved", "Admitted"), of_job(phase="Succeeded")) == "bad"
+
+
+def test_pods_that_cannot_be_tied_to_their_owner_leave_it_undecided() -> None:
+    assert outcome(a_workload("QuotaReserved", "Admitted", owner=("RayCluster", "uid-ray"))) == "undecided"
+
+
+def test_a_check_that_has_not_answered_holds_quota_and_one_that_rejected_does_not() -> None:
+    """kubernetes-sigs/kueue#6035."""
+    pending = [{"name": "capacity", "state": "Pending"}]
+    assert outcome(a_workload("QuotaReserved", admissionChecks=pending)) == "not_judged"
+    assert outcome(a_workload("QuotaReserved", admissionChecks=[{"name": "capacity", "state": "Rejected"}])) == "bad"
+    assert outcome(a_workload("QuotaReserved", minutes=1)) == "undecided"
+
+
+def test_pods_on_a_worker_cluster_are_not_missed() -> None:
+    assert outcome(a_workload("QuotaReserved", "Admitted", clusterName="worker-1")) == "not_judged"
+
+
+def test_what_is_finished_or_holds_no_device_is_no_subject() -> None:
+    with pytest.raises(NotApplicable):
+        findings(a_workload("QuotaReserved", "Admitted", "Finished"), a_workload("QuotaReserved", "Admitted", resource="cpu"))
+
+
+def test_a_queue_that_counts_more_than_its_workloads_have_fails_once_its_status_should_have_followed() -> None:
+    admitted = a_workload("QuotaReserved", "Admitted")
+    good, bad = findings(admitted, pods=(of_job(),), queues=(a_queue("4"),)), findings(admitted, pods=(of_job(),), queues=(a_queue("8"),))
+    assert [finding.outcome.value for finding in good] == ["ok", "ok"]
+    assert bad[1].outcome.value == "bad"
+    assert "h100 nvidia.com/gpu 8, workloads have 4" in bad[1].message
+    moving = findings(a_workload("QuotaReserved", "Admitted", minutes=0.2), pods=(of_job(),), queues=(a_queue("8"),))
+    assert moving[1].outcome.value == "undecided"
+
+
+@pytest.mark.parametrize(
+    "wild", [{}, {"status": 3}, {"status": {"conditions": "x", "admission": []}}, {"metadata": {"ownerReferences": 1}}]
+)
+def test_wild_workloads_end_nothing(wild: Json) -> None:
+    with pytest.raises(NotApplicable):
+        findings({"metadata": {"name": "w"}, **wild})

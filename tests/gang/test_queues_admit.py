@@ -1,0 +1,219 @@
+"""GANG-11: queues with device work can admit it, by reports of queues that did not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_queues_admit
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from tests.builders import a_pod, a_scope, a_spec
+from tests.gang.test_kueue_reservations import NOW, ago
+
+ACTIVE = {"type": "Active", "status": "True", "reason": "Ready"}
+
+
+def work(*held: str, minutes: float = 60, devices: int = 2, name: str = "train", queue: str = "gpu", **status: Any) -> Json:
+    spec = {"queueName": queue, "active": True, "podSets": [{"name": "main", "count": 2, "template": {"spec": a_spec(devices=devices)}}]}
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": ago(minutes)} for kind in held]
+    meta = {"name": name, "namespace": "team-a", "creationTimestamp": ago(minutes)}
+    return {"metadata": meta, "spec": spec, "status": {"conditions": conditions, **status}}
+
+
+def local(cluster_queue: str = "queue", **spec: Any) -> Json:
+    return {"metadata": {"name": "gpu", "namespace": "team-a"}, "spec": {"clusterQueue": cluster_queue, **spec}}
+
+
+def queue(*, active: Json = ACTIVE, **spec: Any) -> Json:
+    groups = [{"flavors": [{"name": "h100"}]}]
+    return {"metadata": {"name": "queue"}, "spec": {"resourceGroups": groups, **spec}, "status": {"conditions": [active]}}
+
+
+def inactive(reason: str, message: str = "", minutes: float = 60) -> Json:
+    return {"type": "Active", "status": "False", "reason": reason, "message": message, "lastTransitionTime": ago(minutes)}
+
+
+FLAVOR: Json = {"metadata": {"name": "h100"}}
+
+
+def judged(*workloads: Json, **items: Any) -> list[Finding]:
+    lists: dict[str, Any] = {"localqueues": [local()], "clusterqueues": [queue()], "resourceflavors": [FLAVOR], **items}
+    return list(check_queues_admit(a_scope(None, **lists, **{"kueue_x-k8s_io__workloads": workloads}), NOW))
+
+
+def only(findings: list[Finding]) -> Finding:
+    [finding] = findings
+    return finding
+
+
+# -- Kueue --
+
+
+@pytest.mark.parametrize("held", [(), ("QuotaReserved", "Admitted")])
+def test_a_queue_that_is_active_can_admit_its_work(held: tuple[str, ...]) -> None:
+    finding = only(judged(work(*held)))
+    assert (str(finding.subject), finding.outcome) == ("ClusterQueue queue", Outcome.OK)
+
+
+def test_every_queue_drained_fails_even_while_its_work_is_still_called_admitted() -> None:
+    finding = only(judged(work("QuotaReserved", "Admitted"), clusterqueues=[queue(stopPolicy="HoldAndDrain")]))
+    assert finding.outcome is Outcome.BAD
+    assert "stopPolicy is HoldAndDrain" in finding.message
+    assert "team-a/train" in finding.message
+
+
+def test_a_held_queue_fails_by_what_waits_and_not_by_what_runs() -> None:
+    held = [queue(stopPolicy="Hold", active=inactive("Stopped"))]
+    assert only(judged(work("QuotaReserved", "Admitted"), clusterqueues=held)).outcome is Outcome.NOT_JUDGED
+    assert only(judged(work(), clusterqueues=held)).outcome is Outcome.BAD
+    stopped_now = [queue(stopPolicy="Hold", active=inactive("Stopped", minutes=3))]
+    young = only(judged(work(), clusterqueues=stopped_now))
+    assert young.outcome is Outcome.UNDECIDED
+    assert "ask again in 12 min" in young.message
+    assert only(judged(work(minutes=3), clusterqueues=held)).outcome is Outcome.UNDECIDED
+
+
+def test_a_local_queue_can_be_stopped_too() -> None:
+    finding = only(judged(work(), localqueues=[local(stopPolicy="Hold")]))
+    assert (str(finding.subject), finding.outcome) == ("LocalQueue team-a/gpu", Outcome.BAD)
+
+
+def test_a_queue_that_is_not_there_admits_nothing() -> None:
+    no_local, no_queue = only(judged(work(queue="gpus"))), only(judged(work(), localqueues=[local("other")]))
+    assert (no_local.outcome, no_queue.outcome) == (Outcome.BAD, Outcome.BAD)
+    assert "LocalQueue gpus" in no_local.message
+    assert "ClusterQueue other" in no_queue.message
+
+
+def test_a_flavor_that_is_missing_is_named() -> None:
+    """headlamp-k8s/plugins#1191: the queue names default, and the flavor is called default-flavor."""
+    active = inactive("FlavorNotFound", "Can't admit new workloads: references missing ResourceFlavor(s): h100.")
+    finding = only(judged(work(), clusterqueues=[queue(active=active)], resourceflavors=[{"metadata": {"name": "h100-flavor"}}]))
+    assert finding.outcome is Outcome.BAD
+    assert "ResourceFlavor h100" in finding.message
+
+
+@pytest.mark.parametrize("form", [{"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}, {"admissionChecks": ["prov"]}])
+def test_an_admission_check_that_is_down_is_named_before_its_effect(form: Json) -> None:
+    down = queue(active=inactive("AdmissionCheckInactive", "references inactive AdmissionCheck(s): prov"), **form)
+    check: Json = {"metadata": {"name": "prov"}, "status": {"conditions": [inactive("BadParametersRef", "no config")]}}
+    finding = only(judged(work(), clusterqueues=[down], admissionchecks=[check]))
+    assert finding.outcome is Outcome.BAD
+    assert "AdmissionCheck prov is not Active: BadParametersRef: no config" in finding.message
+    missing = only(judged(work(), clusterqueues=[down]))
+    assert "AdmissionCheck prov, and there is none" in missing.message
+
+
+def test_any_other_reason_is_quoted() -> None:
+    finding = only(judged(work(), clusterqueues=[queue(active=inactive("TopologyNotFound", "no Topology racks"))]))
+    assert "TopologyNotFound: no Topology racks" in finding.message
+
+
+def test_a_queue_that_says_nothing_is_undecided() -> None:
+    assert only(judged(work(), clusterqueues=[queue(active={})])).outcome is Outcome.UNDECIDED
+
+
+def test_a_worker_cluster_that_is_lost_fails_although_the_check_stays_active() -> None:
+    """kubernetes-sigs/kueue#1673: one of several clusters is enough for the check."""
+    check: Json = {
+        "metadata": {"name": "mk"},
+        "spec": {"controllerName": "kueue.x-k8s.io/multikueue"},
+        "status": {"conditions": [ACTIVE]},
+    }
+    lost: Json = {"metadata": {"name": "west"}, "status": {"conditions": [inactive("ClientConnectionFailed", "dial tcp: i/o timeout")]}}
+    there: Json = {"metadata": {"name": "east"}, "status": {"conditions": [ACTIVE]}}
+    asks = [queue(admissionChecksStrategy={"admissionChecks": [{"name": "mk"}]})]
+    found = judged(work(), clusterqueues=asks, admissionchecks=[check], multikueueclusters=[lost, there])
+    assert {str(finding.subject): finding.outcome for finding in found} == {
+        "ClusterQueue queue": Outcome.OK,
+        "MultiKueueCluster west": Outcome.BAD,
+        "MultiKueueCluster east": Outcome.OK,
+    }
+    lost["status"]["conditions"][0]["lastTransitionTime"] = ago(2)
+    assert judged(work(), clusterqueues=asks, admissionchecks=[check], multikueueclusters=[lost])[1].outcome is Outcome.UNDECIDED
+    assert len(judged(work(), admissionchecks=[check], multikueueclusters=[lost])) == 1  # the queue asks no worker cluster
+
+
+def evictions(reason: str, count: int) -> Json:
+    return {"evictions": [{"reason": reason, "underlyingCause": "", "count": count}]}
+
+
+def test_a_workload_that_goes_round_fails() -> None:
+    """kubernetes-sigs/kueue#12656: admitted, not ready in time, evicted, admitted again."""
+    rounds = judged(work("Evicted", schedulingStats=evictions("PodsReadyTimeout", 6)))
+    assert [finding.outcome for finding in rounds] == [Outcome.OK, Outcome.BAD]
+    assert "evicted 6 times" in rounds[1].observed
+    assert judged(work("Evicted", requeueState={"count": 5}))[1].outcome is Outcome.BAD
+    assert judged(work("QuotaReserved", "Admitted", schedulingStats=evictions("AdmissionCheck", 4)))[1].outcome is Outcome.BAD
+
+
+def test_a_round_that_ended_or_made_room_for_others_is_no_trouble() -> None:
+    ready = judged(work("QuotaReserved", "Admitted", "PodsReady", requeueState={"count": 5}))
+    assert [finding.outcome for finding in ready] == [Outcome.OK, Outcome.OK]
+    assert len(judged(work("Evicted", schedulingStats=evictions("Preempted", 30)))) == 1
+    assert len(judged(work("Evicted", schedulingStats=evictions("PodsReadyTimeout", 2)))) == 1
+
+
+def test_work_that_ended_was_given_up_or_asks_for_no_device_is_no_subject() -> None:
+    given_up = work("Evicted", requeueState={"count": 9})
+    given_up["spec"]["active"] = False
+    with pytest.raises(NotApplicable):
+        judged(work("Finished"), given_up, work(devices=0), clusterqueues=[queue(stopPolicy="Hold")])
+
+
+def test_a_refused_list_is_inconclusive() -> None:
+    with pytest.raises(Inconclusive):
+        judged(work(), trouble={"kueue.x-k8s.io/clusterqueues": "Forbidden"}, clusterqueues=[])
+
+
+@pytest.mark.parametrize("wild", [3, "x", [], {}, [3], {"conditions": [3], "evictions": 3}])
+def test_wild_objects_end_nothing(wild: Any) -> None:
+    items = [{"metadata": {"name": "queue", "namespace": "team-a"}, "spec": wild, "status": wild}, {}]
+    strange = [work(), {**work(), "status": wild}, {**work(), "spec": {"podSets": [{"template": {"spec": {"containers": wild}}}]}}]
+    found = judged(*strange, localqueues=items, clusterqueues=items, admissionchecks=items, multikueueclusters=items)
+    assert all(isinstance(finding, Finding) for finding in found)
+
+
+# -- Volcano --
+
+
+def group(phase: str, minutes: float = 60, **spec: Any) -> Json:
+    meta = {"name": "g", "namespace": "team-a", "creationTimestamp": ago(minutes)}
+    return {"metadata": meta, "spec": {"minMember": 2, "minResources": {"nvidia.com/gpu": "16"}, **spec}, "status": {"phase": phase}}
+
+
+def volcano(state: str | None, *groups: Json, **more: Any) -> Finding:
+    queues = [] if state is None else [{"metadata": {"name": "default"}, "status": {"state": state}}]
+    lists: Json = {"scheduling_volcano_sh__podgroups": groups, "scheduling_volcano_sh__queues": queues, **more}
+    return only(list(check_queues_admit(a_scope(None, **lists), NOW)))
+
+
+@pytest.mark.parametrize("state", ["Closed", "Closing", "Unknown"])
+def test_a_queue_of_volcano_that_is_not_open_lets_nothing_in(state: str) -> None:
+    """volcano-sh/volcano#1737: a queue that was closed over a pending job ends as Unknown."""
+    finding = volcano(state, group("Pending"))
+    assert finding.outcome is Outcome.BAD
+    assert f"it is {state}" in finding.message
+    assert volcano(state, group("Pending", minutes=5)).outcome is Outcome.UNDECIDED
+    assert volcano(state, group("Running")).outcome is Outcome.NOT_JUDGED
+
+
+def test_an_open_queue_of_volcano_passes_and_a_missing_one_does_not() -> None:
+    assert volcano("Open", group("Pending")).outcome is Outcome.OK
+    assert volcano(None, group("Pending")).outcome is Outcome.BAD
+
+
+def test_a_state_that_nobody_set_is_undecided() -> None:
+    """volcano-sh/volcano#3173."""
+    assert volcano("", group("Pending")).outcome is Outcome.UNDECIDED
+
+
+def test_the_pods_of_a_group_say_that_it_asks_for_devices() -> None:
+    pods = [a_pod("g-0", devices=8, annotations={"scheduling.k8s.io/group-name": "g"})]
+    assert volcano("Closed", group("Pending", minResources={}), pods=pods).outcome is Outcome.BAD
+    with pytest.raises(NotApplicable):
+        volcano("Closed", group("Pending", minResources={"cpu": "4"}))
+    with pytest.raises(NotApplicable):
+        volcano("Closed", group("Completed"))

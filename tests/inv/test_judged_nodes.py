@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from conformance.devices.availability import busy, foreign_taints
+from conformance.inv.judged_nodes import check_judged
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Node, Taint
+from fixtures.verdict.findings import Evidence, Finding, Outcome
+from fixtures.verdict.record import Level, Verdict
+from tests.builders import FENCE, NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope
+from tests.node_states.said import DAY, HOUR, MINUTE, ago, told
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable:NoSchedule"
+
+
+def only(**kwargs: Any) -> Finding:
+    (finding,) = check_judged(a_scope(**kwargs))
+    return finding
+
+
+def test_a_ready_node_is_judged_and_cpu_nodes_are_no_subject() -> None:
+    assert only(nodes=[a_node(), a_cpu_node()]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("node", "word"),
+    [
+        (a_node(cordoned=True), "cordoned"),
+        (a_node(ready=False), "NotReady"),
+        (a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"]), "cordoned (taint"),
+        (a_node(taints=[FENCE, "maintenance=disk:NoSchedule"]), "tainted away by maintenance=disk:NoSchedule"),
+        (a_node(taints=[FENCE, "amd-gpu-unhealthy:NoExecute"]), "tainted away"),
+    ],
+)
+def test_nodes_out_of_reach_make_the_run_incomplete(node: object, word: str) -> None:
+    finding = only(nodes=[node])
+    assert finding.outcome is Outcome.MISSED
+    assert word in finding.message
+
+
+def test_the_policy_may_allow_them() -> None:
+    policy = a_policy(accelerators={"allowNotJudged": ["gpu-*"]})
+    (finding,) = check_judged(a_scope(policy, nodes=[a_node(cordoned=True)]))
+    assert finding.outcome is Outcome.ALLOWED
+
+
+def test_tolerated_and_soft_taints_keep_nobody_away() -> None:
+    node = a_node(taints=[FENCE, "team=ml:NoSchedule", "slow:PreferNoSchedule"])
+    policy = a_policy(probes={"tolerations": [{"key": "team", "operator": "Exists"}]})
+    assert foreign_taints(a_scope(policy, nodes=[node]), node) == []
+    assert foreign_taints(a_scope(nodes=[node]), node) == ["team=ml:NoSchedule"]
+
+
+def test_a_busy_node_is_listed_with_what_is_held() -> None:
+    full = a_pod(devices=8, node="gpu-0")
+    finding = only(nodes=[a_node()], pods=[full])
+    assert finding.outcome is Outcome.ALLOWED
+    assert "nvidia.com/gpu 8 of 8" in finding.message
+    (strict,) = check_judged(a_scope(a_policy(accelerators={"allowBusy": False}), nodes=[a_node()], pods=[full]))
+    assert strict.outcome is Outcome.MISSED
+
+
+def test_one_free_device_of_any_resource_is_not_busy() -> None:
+    node = a_node(capacity={"nvidia.com/mig-1g.10gb": "7"})
+    scope = a_scope(nodes=[node], pods=[a_pod(devices=8, node="gpu-0"), a_pod("done", devices=8, node="gpu-0", phase="Succeeded")])
+    assert busy(scope, node) == ""
+
+
+# -- the verdict over all nodes ------------------------------------------------------------------------
+
+
+def concluded(scope: Scope, *, probing: bool = True) -> tuple[Verdict, int, int]:
+    """Verdict, judged and total of INV-02."""
+    evidence = Evidence()
+    evidence(check_judged(scope, probing=probing))
+    judgement = evidence.judgement(Level.MUST)
+    return judgement.verdict, judgement.judged, judgement.total
+
+
+def gone(
+    name: str, *, labels: Mapping[str, str] | None = None, taints: tuple[str, ...] = (), capacity: Mapping[str, str] | None = None
+) -> Node:
+    """A node without devices that only the given things name."""
+    bare = a_node(name, labels={NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": "", **(labels or {})}, taints=taints)
+    del bare.status.capacity["nvidia.com/gpu"], bare.status.allocatable["nvidia.com/gpu"]
+    bare.status.capacity.update(capacity or {})
+    bare.status.allocatable.update(capacity or {})
+    return bare
+
+
+REACHED = [a_node("a"), a_node("b")]
+CORDONED = [a_node("c", cordoned=True), a_node("d", taints=[FENCE, UNSCHEDULABLE])]
+HIDDEN = [
+    gone("c", labels={NFD: "true", "nvidia.com/gpu.deploy.operands": "false"}),
+    gone("d", labels={NFD: "true", "nvidia.com/gpu.workload.config": "vm-passthrough"}),
+]
+
+
+@pytest.mark.parametrize("left", [CORDONED, HIDDEN], ids=["cordoned", "hidden"])
+@pytest.mark.parametrize("allow", [[], ["*"], ["c", "d"]])
+@pytest.mark.parametrize("probing", [True, False])
+def test_two_of_four_is_never_a_pass(left: list[Node], allow: list[str], probing: bool) -> None:
+    scope = a_scope(a_policy(accelerators={"allowNotJudged": allow}), nodes=[*REACHED, *left])
+    verdict, judged, total = concluded(scope, probing=probing)
+    assert (judged, total) == (2, 4)
+    assert verdict is Verdict.WAIVED if allow else verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
+
+
+def test_busy_nodes_waive_it_and_do_not_pass_it() -> None:
+    pods = [a_pod(name, devices=8, node=name) for name in "cd"]
+    assert concluded(a_scope(nodes=[*REACHED, a_node("c"), a_node("d")], pods=pods)) == (Verdict.WAIVED, 2, 4)
+
+
+@pytest.mark.parametrize("allow", [[], ["*"]])
+def test_a_cluster_of_which_nothing_could_be_judged_is_inconclusive(allow: list[str]) -> None:
+    policy = a_policy(accelerators={"allowNotJudged": allow})
+    busy_everywhere = a_scope(policy, nodes=REACHED, pods=[a_pod(name, devices=8, node=name) for name in "ab"])
+    assert concluded(busy_everywhere) == (Verdict.INCONCLUSIVE, 0, 2)
+    hidden = concluded(a_scope(policy, nodes=HIDDEN))
+    assert hidden == (Verdict.INCONCLUSIVE, 0, 2)
+    if allow:
+        assert concluded(a_scope(policy, nodes=CORDONED)) == (Verdict.INCONCLUSIVE, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        gone("x", taints=("amd.com/gpu=present:NoSchedule",)),
+        gone("x", taints=("google.com/tpu=present:NoSchedule",)),
+        gone("x", taints=("aws.amazon.com/neuron:NoSchedule",)),
+        gone("x", taints=("habana.ai/gaudi:NoSchedule",)),
+        gone("x", labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}),
+        gone("x", labels={"amd.com/gpu": "true"}),
+        gone("x", labels={"gpu.intel.com/product": "Max_1550"}),
+        gone("x", labels={"habana.ai/device": "gaudi2"}),
+        gone("x", labels={"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}),
+        gone("x", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"}),
+        gone("x", labels={"kubernetes.azure.com/accelerator": "nvidia"}),
+        gone("x", labels={"eks.amazonaws.com/instance-gpu-name": "h100"}),
+        gone("x", labels={"node.kubernetes.io/instance-type": "trn2.48xlarge"}),
+        gone("x", labels={"feature.node.kubernetes.io/pci-10de.present": "true"}),
+        gone("x", labels={"feature.node.kubernetes.io/pci-1200_1002.present": "true"}),
+        gone("x", labels={"feature.node.kubernetes.io/pci-1200_1da3_1020.present": "true"}),
+        gone("x", labels={"nvidia.com/gpu.product": "NVIDIA-L4"}),
+        gone("x", capacity={"amd.com/gpu": "0"}),
+        gone("x", capacity={"gpu.intel.com/i915": "0"}),
+        gone("x", capacity={"aws.amazon.com/neuroncore": "0"}),
+    ],
+)
+def test_a_node_that_lost_its_devices_stays_in_the_count(lost: Node) -> None:
+    assert concluded(a_scope(nodes=[*REACHED, lost])) == (Verdict.INCONCLUSIVE, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"feature.node.kubernetes.io/pci-8086.present": "true"},
+        {"feature.node.kubernetes.io/pci-0300_8086.present": "true"},
+        {"feature.node.kubernetes.io/pci-0200_8086_1002.present": "true"},
+        {"feature.node.kubernetes.io/pci-1d0f.present": "true"},
+        {"node.kubernetes.io/instance-type": "m7i.4xlarge"},
+        {"node.kubernetes.io/instance-type": "infra-large"},
+        {"nvidia.com/gpu.workload.config": "container"},
+    ],
+)
+def test_other_nodes_are_no_subject(labels: dict[str, str]) -> None:
+    node = gone("x", labels=labels, taints=("node-role.kubernetes.io/infra:NoSchedule",), capacity={"vpc.amazonaws.com/efa": "0"})
+    assert concluded(a_scope(nodes=[*REACHED, node])) == (Verdict.PASSED, 2, 2)
+
+
+def test_a_plugin_that_is_away_leaves_nothing_to_ask_for() -> None:
+    node = a_node("c", allocatable={"nvidia.com/gpu": "0"})
+    assert concluded(a_scope(nodes=[*REACHED, node])) == (Verdict.INCONCLUSIVE, 2, 3)
+    assert "nvidia.com/gpu 8 in capacity" in next(f.message for f in check_judged(a_scope(nodes=[node])))
+
+
+def test_devices_for_virtual_machines_are_left_out_by_leave() -> None:
+    assert concluded(a_scope(nodes=[*REACHED, gone("vm", capacity={"nvidia.com/GA102GL_A10": "2"}, labels={NFD: "true"})])) == (
+        Verdict.WAIVED,
+        2,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("taints", "verdict"), [([], Verdict.PASSED), ([{"key": "gpu-lost", "effect": "NoSchedule"}], Verdict.INCONCLUSIVE)]
+)
+def test_devices_of_a_dra_driver_are_devices_unless_none_can_be_claimed(taints: list[dict[str, str]], verdict: Verdict) -> None:
+    device = {"name": "gpu-0", "taints": taints}
+    pool = {"name": "c", "generation": 1, "resourceSliceCount": 1}
+    published = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com", "nodeName": "c", "pool": pool, "devices": [device]}}
+    nodes = [*REACHED, gone("c", labels={NFD: "true"})]
+    assert concluded(a_scope(nodes=nodes, resourceslices=[published])) == (verdict, 3 if verdict is Verdict.PASSED else 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("taint", "probing"),
+    [("team-a/own=yes:NoSchedule", Verdict.FAILED), ("aws-node-termination-handler/spot-itn:NoSchedule", Verdict.INCONCLUSIVE)],
+)
+def test_where_no_probe_can_run_taints_keep_none_away(taint: str, probing: Verdict) -> None:
+    scope = a_scope(nodes=[a_node(taints=[FENCE, taint])], pods=[a_pod(devices=8, node="gpu-0")])
+    assert concluded(scope, probing=False) == (Verdict.PASSED, 1, 1)
+    assert all("no probe ran" not in finding.message for finding in check_judged(scope, probing=False))
+    assert concluded(scope)[0] is probing
+
+
+def test_where_no_probe_can_run_a_cordon_is_no_failure_and_no_pass() -> None:
+    scope = a_scope(nodes=[*REACHED, *CORDONED])
+    assert concluded(scope, probing=False) == (Verdict.INCONCLUSIVE, 2, 4)
+    assert all("no probe ran" not in finding.message for finding in check_judged(scope, probing=False))
+
+
+# -- a cluster in motion
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        told(cordoned=HOUR),
+        told(taints=[Taint(key="readiness.k8s.io/warm", effect="NoSchedule", time_added=ago(HOUR))]),
+        told(taints=["cloud.google.com/impending-node-termination:NoSchedule"]),
+        told(taints=["karpenter.sh/unregistered:NoExecute"], age=MINUTE),
+    ],
+)
+def test_a_hold_that_is_a_change_under_way_is_undecided(node: Node) -> None:
+    finding = only(nodes=[node])
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "ask again" in finding.message
+
+
+def test_an_owner_s_cordon_without_a_time_is_undecided() -> None:
+    node = told(annotations={"acme.example/cordoned-by": "jane"})
+    node.spec.unschedulable = True
+    finding = only(nodes=[node])
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "owner jane: ask again when the owner is done" in finding.message
+
+
+def test_an_old_cordon_fails_with_age_and_owner() -> None:
+    finding = only(nodes=[told(cordoned=6 * DAY, annotations={"acme.example/cordoned-by": "jane"})])
+    assert finding.outcome is Outcome.MISSED
+    assert "cordoned for 6 days, by timeAdded of taint node.kubernetes.io/unschedulable, owner jane" in finding.message
+
+
+def test_a_cordon_of_nobody_without_a_time_fails() -> None:
+    node = told()
+    node.spec.unschedulable = True
+    assert only(nodes=[node]).outcome is Outcome.MISSED
+
+
+def test_the_taint_of_a_cordon_without_the_cordon_is_never_passed() -> None:
+    taint = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    finding = only(nodes=[told(taints=[taint])])
+    assert finding.outcome is Outcome.MISSED
+    assert "taint node.kubernetes.io/unschedulable" in finding.observed
+
+
+def test_one_temporary_taint_does_not_excuse_another_that_stays() -> None:
+    node = told(taints=["cloud.google.com/impending-node-termination:NoSchedule", "team-a/own=yes:NoSchedule"])
+    assert only(nodes=[node]).outcome is Outcome.MISSED
+
+
+@pytest.mark.parametrize(("age", "wanted"), [(2 * MINUTE, Outcome.UNDECIDED), (2 * HOUR, Outcome.MISSED)])
+def test_a_node_that_has_just_become_not_ready_is_undecided(age: float, wanted: Outcome) -> None:
+    node = a_node(ready=False)
+    node.status.conditions[0].last_transition_time = ago(age)
+    assert only(nodes=[node]).outcome is wanted

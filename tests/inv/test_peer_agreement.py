@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.inv.peer_agreement import check_peers
+from conformance.scope.settling import unless_settling
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
+
+EFA = "vpc.amazonaws.com/efa"
+
+
+def findings(*nodes: Node, **more: Any) -> dict[str, Finding]:
+    scope = a_scope(nodes=list(nodes), **more)
+    return {finding.subject.name: finding for finding in unless_settling(scope, check_peers(scope))}
+
+
+def outcomes(*nodes: Node, **more: Any) -> dict[str, str]:
+    return {name: finding.outcome.value for name, finding in findings(*nodes, **more).items()}
+
+
+def some(count: int, first: int = 0, **more: Any) -> list[Node]:
+    return [a_node(f"gpu-{first + n}", **more) for n in range(count)]
+
+
+def created(node: Node, text: str) -> Node:
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, creation_timestamp=text))
+
+
+def kernel(node: Node, version: str) -> Node:
+    info = msgspec.structs.replace(node.status.node_info, kernel_version=version)
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, node_info=info))
+
+
+def test_a_node_with_fewer_devices_than_its_peers_fails_although_its_labels_agree() -> None:
+    """microsoft/pai#4344: label, capacity and allocatable all said 7."""
+    found = findings(*some(3), a_node("gpu-3", gpus=7, labels={"nvidia.com/gpu.count": "7"}))
+    assert {name: one.outcome for name, one in found.items()} == {
+        "gpu-0": Outcome.OK,
+        "gpu-1": Outcome.OK,
+        "gpu-2": Outcome.OK,
+        "gpu-3": Outcome.BAD,
+    }
+    assert "nvidia.com/gpu is 7 here and 8 on 3 of 4 nodes" in found["gpu-3"].message
+
+
+def test_of_two_idle_nodes_the_one_without_the_fabric_fails() -> None:
+    assert outcomes(a_node("gpu-0", capacity={EFA: "32"}), a_node("gpu-1")) == {"gpu-0": "ok", "gpu-1": "bad"}
+    assert outcomes(a_node("gpu-0", capacity={EFA: "32"}), a_node("gpu-1", capacity={EFA: "0"})) == {"gpu-0": "ok", "gpu-1": "bad"}
+
+
+def test_a_node_whose_discovery_labels_went_is_compared_with_those_that_are_like_it() -> None:
+    bare = a_node("gpu-2", gpus=4, product="")
+    assert outcomes(*some(2), bare)["gpu-2"] == "bad"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"node.kubernetes.io/instance-type": "Standard_NC40ads_H100_v5"},  # one H100 in Azure's NC series, eight in its ND series
+        {"karpenter.sh/nodepool": "without-efa"},
+        {"nvidia.com/mig.config": "all-1g.10gb"},
+        {"nvidia.com/gpu.replicas": "4"},
+        {"cloud.google.com/gke-gpu-partition-size": "1g.10gb"},
+        {"node-role.kubernetes.io/inference": ""},
+    ],
+)
+def test_nodes_that_somebody_set_up_otherwise_are_no_peers(labels: dict[str, str]) -> None:
+    labels = {key: value or "true" for key, value in labels.items()}
+    usual = {key: "another" for key in labels if "role" not in key}
+    nodes = [*some(2, labels=usual, capacity={EFA: "32"}), *some(2, first=2, gpus=1, labels=labels)]
+    assert set(outcomes(*nodes).values()) == {"ok"}
+
+
+def test_machines_of_another_size_are_no_peers_where_nothing_names_the_machine() -> None:
+    """k3s writes its own name as the instance type."""
+    k3s = {"node.kubernetes.io/instance-type": "k3s"}
+    small = [a_node(f"small-{n}", gpus=1, labels=k3s, capacity={"cpu": "16"}) for n in range(2)]
+    assert set(outcomes(*some(2, labels=k3s), *small).values()) == {"ok"}
+
+
+def test_a_label_that_names_each_node_names_no_pool() -> None:
+    nodes = [a_node(f"gpu-{n}", gpus=7 if n == 2 else 8, labels={"example.com/pool": f"gpu-{n}"}) for n in range(3)]
+    assert outcomes(*nodes)["gpu-2"] == "bad"
+
+
+def test_the_only_node_of_a_pool_is_not_judged() -> None:
+    assert outcomes(a_node(), a_node("a", product="NVIDIA-L4", gpus=1)) == {"gpu-0": "not_judged", "a": "not_judged"}
+
+
+def test_devices_that_are_withheld_on_purpose_are_not_missed() -> None:
+    off = a_node("gpu-2", gpus=7, labels={"nvidia.com/gpu.deploy.operands": "false"}, capacity={"nvidia.com/gpu": "0"})
+    assert outcomes(*some(2), off) == {"gpu-0": "ok", "gpu-1": "ok"}
+
+
+def test_versions_that_differ_are_advice() -> None:
+    nodes = [kernel(node, "6.8.0-45") for node in some(2)] + [kernel(a_node("gpu-2"), "6.8.0-31")]
+    found = findings(*nodes)
+    assert found["gpu-2"].outcome is Outcome.ADVISED
+    assert "kernel is 6.8.0-31 here and 6.8.0-45 on 2 of 3" in found["gpu-2"].message
+    driver = {"nvidia.com/cuda.driver.major": "580", "nvidia.com/cuda.driver.minor": "82"}
+    older = {**driver, "nvidia.com/cuda.driver.major": "570"}
+    assert outcomes(*some(2, labels=driver), a_node("gpu-2", labels=older))["gpu-2"] == "advised"
+    assert (
+        outcomes(*some(3, labels={"amd.com/gpu.firmware": "1.2"}), a_node("gpu-3", labels={"amd.com/gpu.firmware": "1.1"}))["gpu-3"]
+        == "advised"
+    )
+
+
+def test_images_of_agents_that_two_daemonsets_run_in_one_pool_are_compared_but_not_in_a_roll_out() -> None:
+    def world(**status: int) -> dict[str, Any]:
+        sets = [a_daemonset(name, desired=2 if name == "driver-a" else 1, status=dict(status)) for name in ("driver-a", "driver-b")]
+        images = {"gpu-0": "driver-a", "gpu-1": "driver-a", "gpu-2": "driver-b"}
+        pods = [
+            a_pod(
+                f"{name}-{node}",
+                "gpu-operator",
+                node=node,
+                owner=f"DaemonSet/{name}",
+                containers=[{"name": "driver", "image": f"nvcr.io/nvidia/driver:{'580' if name == 'driver-a' else '570'}"}],
+                status={"conditions": [{"type": "Ready", "status": "True"}]},
+            )
+            for node, name in images.items()
+        ]
+        return {"apps__daemonsets": sets, "pods": pods}
+
+    assert outcomes(*some(3), **world())["gpu-2"] == "advised"
+    assert outcomes(*some(3), **world(updatedNumberScheduled=0))["gpu-2"] == "ok"
+
+
+def test_a_node_that_joined_a_minute_ago_or_is_being_changed_is_asked_again() -> None:
+    young = created(a_node("gpu-2", gpus=0, labels={"nvidia.com/gpu.present": "true"}), "2100-01-01T00:00:00Z")
+    found = findings(*some(2), young)
+    assert found["gpu-2"].outcome is Outcome.UNDECIDED
+    assert "ask again" in found["gpu-2"].message
+    for label in ({"nvidia.com/mig.config.state": "rebooting"}, {"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"}):
+        assert outcomes(*some(2), a_node("gpu-2", gpus=7, labels=label))["gpu-2"] == "undecided"
+    waiting = {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}
+    assert outcomes(*some(2), a_node("gpu-2", gpus=7, labels=waiting))["gpu-2"] == "bad"
+
+
+def test_the_policy_allows_differences_by_name() -> None:
+    policy = a_policy(accelerators={"allowedDifferences": ["nvidia.com/gpu"]})
+    assert outcomes(*some(2), a_node("gpu-2", gpus=7), policy=policy)["gpu-2"] == "ok"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.mig.manager_state import changing, check_state, since_of
+from fixtures.kubernetes.models import Json, Node
+from fixtures.verdict.findings import Outcome
+from tests.adv.built import NOW, verdict
+from tests.builders import a_node, a_scope
+
+STATE = "nvidia.com/mig.config.state"
+
+
+def node(state: str = "success", config: str = "all-1g.10gb", **labels: str) -> Node:
+    own = {"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": config, STATE: state}
+    return a_node(labels=own | {f"nvidia.com/{key.replace('__', '.').replace('_', '-')}": value for key, value in labels.items()})
+
+
+def managed(label: str, time: object) -> Json:
+    return {"manager": "nvidia-mig-manager", "time": time, "fieldsV1": {"f:metadata": {"f:labels": {f"f:{label}": {}}}}}
+
+
+@pytest.mark.parametrize(
+    ("subject", "minutes", "wanted"),
+    [
+        (node(), None, "passed"),
+        (node("failed"), None, "failed"),
+        (node("pending"), 120, "failed"),
+        (node("rebooting"), 120, "failed"),
+        (node("pending"), 5, "inconclusive"),
+        (node("pending"), None, "inconclusive"),
+        (node("done"), None, "failed"),
+        (node(""), None, "failed"),
+        (node("", mig__capable="false"), None, "not_applicable"),
+        (node(gpu__deploy__device_plugin="paused-for-mig-change"), None, "failed"),
+        (node("", "", gpu__deploy__dcgm="paused-for-mig-change"), None, "failed"),
+        (a_node(), None, "not_applicable"),
+    ],
+)
+def test_state(subject: Node, minutes: int | None, wanted: str) -> None:
+    since = {} if minutes is None else {subject.name: NOW - minutes * 60}
+    assert verdict(check_state(a_scope(nodes=[subject]), NOW, since)) == wanted
+
+
+def test_pausing_is_part_of_a_change_under_way() -> None:
+    paused = node("pending", gpu__deploy__device_plugin="paused-for-mig-change")
+    (finding,) = check_state(a_scope(nodes=[paused]), NOW, {"gpu-0": NOW - 60})
+    assert finding.outcome is Outcome.UNDECIDED
+
+
+def test_the_age_is_that_of_the_writer_of_the_state() -> None:
+    fields = [managed("nvidia.com/gpu.present", "2026-11-20T11:00:00Z"), managed(STATE, "2026-11-20T09:00:00Z")]
+    assert since_of({"a": fields, "b": [managed(STATE, "soon")], "c": None}) == {"a": NOW - 3 * 3600}
+
+
+def test_only_nodes_under_way_are_of_interest() -> None:
+    nodes = [a_node(name, labels={STATE: "pending"}) for name in ("a", "b")] + [a_node("c", labels={STATE: "success"})]
+    assert [node.name for node in changing(a_scope(nodes=nodes))] == ["a", "b"]

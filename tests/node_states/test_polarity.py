@@ -1,0 +1,150 @@
+"""Conditions as monitors and clouds write them. Each case is from a public report or from the monitor's own source."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.node_states.polarity import Health, read_condition, wrong_status
+from fixtures.kubernetes.models import Condition
+from tests.builders import a_node
+from tests.node_states.said import a_condition, told
+
+XID_79 = "ErrorCode:79 PCI:0002:00:00 kernel: NVRM: Xid (PCI:0002:00:00): 79, GPU has fallen off the bus. Recommended Action=RESTART_BM;"
+XID_45 = "ErrorCode:45 PCI:0002:00:00 GPU_UUID:GPU-2 Recommended Action=CONTACT_SUPPORT;"
+IMEX = "ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:0 IMEX daemon status is -3 (not READY) Recommended Action=CONTACT_SUPPORT;"
+NVLINK = "ErrorCode:DCGM_FR_NVLINK_DOWN GPU:0 NvLink link 0 is currently down Recommended Action=COMPONENT_RESET;"
+
+
+def health(condition: Condition, **node: str) -> Health:
+    return read_condition(condition, a_node(labels=node.pop("labels", None), **node)).health  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "wanted"),
+    [
+        ("AcceleratedHardwareReady", "False", Health.FAULT),
+        ("AcceleratedHardwareReady", "True", Health.FINE),
+        ("GPUMissing", "True", Health.FAULT),
+        ("GPUMissing", "False", Health.FINE),
+        ("GPUMissing", "Unknown", Health.UNSURE),
+        ("XIDErrors", "True", Health.FAULT),
+        ("IBLinkFlapping", "True", Health.FAULT),
+        ("UnhealthyNvidiaDevicePlugin", "True", Health.FAULT),
+        ("XidCriticalError", "True", Health.FAULT),
+        ("GpuCount", "True", Health.FAULT),
+        ("RdmaLinkFlapping", "True", Health.FAULT),
+        ("oci.oraclecloud.com/MaintenanceFault", "True", Health.FAULT),
+        ("AMDGPUUnhealthy", "True", Health.FAULT),
+        ("GcmXidErrorsProblem", "True", Health.FAULT),
+        ("GpuThermalWatch", "True", Health.FAULT),
+        ("SysLogsGPUFallenOff", "True", Health.FAULT),
+        ("KernelDeadlock", "True", Health.FAULT),
+        ("ReadonlyFilesystem", "False", Health.FINE),
+        ("KernelReady", "False", Health.FAULT),
+        ("StorageReady", "True", Health.FINE),
+        ("DiskPressure", "True", Health.FAULT),
+        ("DiskPressure", "Unknown", Health.OTHER),
+        ("VMEventScheduled", "True", Health.NOTICE),
+        ("CSPMaintenance", "False", Health.FINE),
+        ("Ready", "False", Health.OTHER),
+        ("EtcdIsVoter", "True", Health.OTHER),
+        ("SysctlChanged", "True", Health.OTHER),
+    ],
+)
+def test_known_conditions_have_the_polarity_of_who_writes_them(kind: str, status: str, wanted: Health) -> None:
+    assert health(a_condition(kind, status)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        (a_condition("GpuUnavailable", "True"), Health.FAULT),
+        (a_condition("NvidiaDriverProblem", "True", reason="DriverHung"), Health.FAULT),
+        (a_condition("NvidiaDriverProblem", "False"), Health.FINE),
+        (a_condition("AcmeGpuReady", "True"), Health.FINE),
+        (a_condition("AcmeGpuReady", "False"), Health.FAULT),
+        (a_condition("AcmeGpuNotReady", "True"), Health.FAULT),
+        (a_condition("AcmeGpuNotReady", "False"), Health.FINE),
+        (a_condition("AcmeGpu", "False", reason="AcmeGpuHasNoIssues"), Health.FINE),
+        (a_condition("AcmeGpu", "True", reason="NoGpuTrouble"), Health.FINE),
+        (a_condition("AcmeGpu", "True", reason="AcmeGpuHasIssues"), Health.UNSURE),
+        (a_condition("AcmeGpu", "True", reason="AcmeGpuIsNotHealthy"), Health.FAULT),
+        (a_condition("PortCheck", "True", reason="PortCheckIsNotHealthy", message="mlx5_0 is down"), Health.FAULT),
+        (a_condition("PortCheck", "False", reason="PortCheckIsHealthy", message="No Health Failures"), Health.FINE),
+        (a_condition("AcmeGpu", "False", reason="AcmeGpuIsNotHealthy"), Health.UNSURE),
+        (a_condition("AcmeGpuProblem", "True", reason="NoGpuProblem"), Health.UNSURE),
+        (
+            a_condition("AcmeCheck", "True", reason="Seen", message="NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus"),
+            Health.UNSURE,
+        ),
+        (a_condition("AcmeCheck", "False", reason="NVLinkDown"), Health.UNSURE),
+        (a_condition("AcmeGpuReady", "Unknown"), Health.UNSURE),
+        (a_condition("AcmeDiskProblem", "True", reason="DiskIsSlow", message="sda"), Health.OTHER),
+    ],
+)
+def test_a_condition_of_nobody_known_is_read_by_its_shape_or_left_open(condition: Condition, wanted: Health) -> None:
+    assert health(condition) is wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "wanted"),
+    [
+        ("SysLogsXIDError", XID_79, Health.FAULT),
+        ("SysLogsXIDError", XID_45, Health.UNSURE),
+        ("SysLogsXIDError", XID_45 + XID_79, Health.FAULT),
+        ("GpuThermalWatch", "ErrorCode:DCGM_FR_CLOCK_THROTTLE_POWER GPU:1 Recommended Action=NONE;", Health.FINE),
+        ("GpuThermalWatch", "[DCGM_FR_CLOCK] throttled - RecommendedAction: NONE", Health.FINE),
+        ("GpuThermalWatch", "ErrorCode:A Recommended Action=NONE;ErrorCode:B Recommended Action=CONTACT_SUPPORT;", Health.FAULT),
+        ("GpuNvlinkWatch", IMEX, Health.FINE),
+        ("GpuNvlinkWatch", IMEX + NVLINK, Health.FAULT),
+        ("GpuNvlinkWatch", NVLINK, Health.FAULT),
+        ("GpuMemWatch", "", Health.FAULT),
+    ],
+)
+def test_the_findings_of_a_message_decide(kind: str, message: str, wanted: Health) -> None:
+    assert health(a_condition(kind, reason=f"{kind}IsNotHealthy", message=message)) is wanted
+
+
+def test_imex_matters_on_a_node_of_a_compute_domain() -> None:
+    node = a_node(labels={"resource.nvidia.com/computeDomain": "9f3e"})
+    assert read_condition(a_condition("GpuNvlinkWatch", message=IMEX), node).health is Health.FAULT
+
+
+def test_nvlink_of_a_pcie_board_cannot_be_judged_without_knowing_its_bridge() -> None:
+    for product in ("NVIDIA-A100-80GB-PCIe", "NVIDIA-A100-PCIE-40GB"):
+        assert read_condition(a_condition("GpuNvlinkWatch", message=NVLINK), a_node(product=product)).health is Health.UNSURE
+
+
+@pytest.mark.parametrize(
+    ("boot", "reason", "wanted"),
+    [
+        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"79":true}', Health.FAULT),
+        ("aaaaaaaa-e544-467b-a972-63d7cd2ce80a", '{"79":true}', Health.UNSURE),
+        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"31":true}', Health.UNSURE),
+        ("6e43a052-e544-467b-a972-63d7cd2ce80a", '{"31":true,"79":true}', Health.FAULT),
+    ],
+)
+def test_gke_tells_the_boot_and_the_xids(boot: str, reason: str, wanted: Health) -> None:
+    condition = a_condition("XidCriticalError", reason=reason, message="6e43a052-e544-467b-a972-63d7cd2ce80a")
+    assert read_condition(condition, told(condition, boot=boot)).health is wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [("KernelReady", "False"), ("AcceleratedHardwareReady", "False"), ("GpuMemWatch", "True"), ("AcmeGpuReady", "False"), ("Odd", "True")],
+)
+def test_experiments_ask_the_same_table(kind: str, wanted: str) -> None:
+    assert wrong_status(kind) == wanted
+
+
+@given(st.text(max_size=400), st.text(max_size=20), st.text(max_size=400), st.text(max_size=400))
+def test_no_condition_breaks_the_reading(kind: str, status: str, reason: str, message: str) -> None:
+    condition = Condition(type=kind, status=status, reason=reason, message=message)
+    assert read_condition(condition, a_node()).health in Health
+
+
+def test_a_long_message_is_read_in_no_time() -> None:
+    condition = a_condition("SysLogsXIDError", message="ErrorCode:" * 30_000 + "Recommended Action=" * 30_000)
+    assert read_condition(condition, a_node()).health is Health.FAULT

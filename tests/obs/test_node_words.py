@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from conformance.obs.node_words import check_heard
+from fixtures.kubernetes.models import Node
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from tests.builders import a_cpu_node, a_scope
+from tests.node_states.said import DAY, HOUR, MINUTE, a_condition, told
+
+GOOD = a_condition("AcceleratedHardwareReady", "True", reason="NvidiaGPUIsReady")
+BAD = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaDeviceCountMismatch", age=2 * HOUR)
+
+
+def only(node: Node) -> Finding:
+    (finding,) = check_heard(a_scope(nodes=[node, a_cpu_node()]), {})
+    return finding
+
+
+def test_good_words_pass_and_say_how_many_are_about_devices() -> None:
+    finding = only(told(GOOD, a_condition("DiskPressure", "False")))
+    assert finding.outcome is Outcome.OK
+    assert finding.observed.startswith("2 conditions and labels, 1 of them about devices")
+
+
+def test_a_fault_fails_and_is_quoted() -> None:
+    finding = only(told(BAD))
+    assert finding.outcome is Outcome.BAD
+    assert "NvidiaDeviceCountMismatch) for 2 hours" in finding.message
+    assert "goes on taking device pods" in finding.message
+
+
+def test_a_fault_of_a_node_in_repair_is_undecided_until_the_repair_takes_too_long() -> None:
+    finding = only(told(BAD, cordoned=HOUR))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "ask again in 22 hours" in finding.message
+    finding = only(told(a_condition("GPUMissing", age=9 * DAY), cordoned=9 * DAY))
+    assert finding.outcome is Outcome.BAD
+    assert "nobody repairs it" in finding.message
+
+
+def test_a_fault_that_was_just_told_is_undecided() -> None:
+    assert only(told(a_condition("GPUMissing", age=MINUTE))).outcome is Outcome.UNDECIDED
+
+
+def test_the_oldest_of_several_faults_counts() -> None:
+    finding = only(told(a_condition("GPUMissing", age=MINUTE), a_condition("XIDErrors", age=4 * DAY), a_condition("GpuCount", age=None)))
+    assert finding.message.startswith("XIDErrors=True for 4 days")
+
+
+@pytest.mark.parametrize(("age", "wanted"), [(HOUR, Outcome.UNDECIDED), (None, Outcome.UNDECIDED), (3 * DAY, Outcome.BAD)])
+def test_announced_maintenance_is_awaited_for_a_while(age: float | None, wanted: Outcome) -> None:
+    assert only(told(a_condition("VMEventScheduled", age=age))).outcome is wanted
+
+
+def test_what_nobody_can_read_is_undecided_and_not_absent() -> None:
+    finding = only(told(GOOD, a_condition("AcmeCheck", reason="NvlinkOdd")))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "AcmeCheck=True (NvlinkOdd)" in finding.message
+
+
+def test_a_hostile_condition_cannot_flood_a_report() -> None:
+    finding = only(told(a_condition("GPUMissing", reason="x" * 9000, message="\x1b[2J" * 9000)))
+    assert finding.outcome is Outcome.BAD
+    assert len(finding.message) < 700
+    assert "\x1b" not in finding.message + finding.observed
+
+
+def test_a_cluster_whose_nodes_say_nothing_is_not_judged() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_heard(a_scope(nodes=[told(), a_cpu_node()]), {}))
+    findings = list(check_heard(a_scope(nodes=[told(), told(GOOD, name="gpu-1")]), {}))
+    assert [finding.outcome for finding in findings] == [Outcome.NOT_JUDGED, Outcome.OK]

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from conformance.ops.custom_resources import check_ready
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from tests.builders import a_cpu_node, a_node, a_scope
+
+
+def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+READY = [condition("Ready", "True", "Reconciled"), condition("Error", "False", "Ready")]
+
+
+def an_object(name: str = "cluster-policy", state: str = "ready", conditions: list[Json] | None = None, **status: object) -> Json:
+    return {
+        "metadata": {"name": name, "generation": 1},
+        "status": {"state": state, "conditions": READY if conditions is None else conditions, **status},
+    }
+
+
+def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
+    return {str(finding.subject): finding.outcome for finding in findings}
+
+
+def messages(findings: Iterable[Finding]) -> str:
+    return "\n".join(finding.message for finding in findings if finding.outcome is Outcome.BAD)
+
+
+def test_one_ready_cluster_policy_passes() -> None:
+    found = by_name(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object()])))
+    assert found == {"ClusterPolicy *": Outcome.OK, "ClusterPolicy cluster-policy": Outcome.OK}
+
+
+@pytest.mark.parametrize(
+    ("state", "conditions", "word"),
+    [
+        ("ready", [condition("Ready", "True", "NoGPUNodes", "No GPU node found")], "no node has a GPU label"),
+        ("ready", [condition("Ready", "True", "NFDLabelsMissing")], "nothing was installed"),
+        ("ready", [condition("Ready", "False", "Error")], "condition Ready is False"),
+        ("ready", [*READY[:1], condition("Error", "True", "OperandNotReady", "state-driver")], "condition Error is True"),
+        (
+            "notReady",
+            [condition("Ready", "False", "Error"), condition("Error", "True", "OperandNotReady", "not ready: [state-driver]")],
+            "state-driver",
+        ),
+        ("disabled", READY, "state is disabled"),
+        ("", [], "state is not set"),
+    ],
+)
+def test_states_and_reasons_that_are_not_ready(state: str, conditions: list[Json], word: str) -> None:
+    findings = list(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object(state=state, conditions=conditions)])))
+    assert by_name(findings)["ClusterPolicy cluster-policy"] is Outcome.BAD
+    assert word in messages(findings)
+
+
+def test_without_conditions_readiness_needs_an_accelerator_node() -> None:
+    old = an_object(conditions=[])
+    assert by_name(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[old])))["ClusterPolicy cluster-policy"] is Outcome.OK
+    assert by_name(check_ready(a_scope(nodes=[a_cpu_node()], clusterpolicies=[old])))["ClusterPolicy cluster-policy"] is Outcome.BAD
+
+
+def test_exactly_one_that_is_not_ignored() -> None:
+    ignored = an_object("second", state="ignored")
+    found = by_name(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object(), ignored])))
+    assert found == {"ClusterPolicy *": Outcome.OK, "ClusterPolicy cluster-policy": Outcome.OK, "ClusterPolicy second": Outcome.NOT_JUDGED}
+    for policies in ([an_object(), an_object("second")], [ignored]):
+        assert by_name(check_ready(a_scope(nodes=[a_node()], clusterpolicies=policies)))["ClusterPolicy *"] is Outcome.BAD
+
+
+def test_a_cluster_policy_and_a_gpu_cluster_exclude_each_other() -> None:
+    findings = list(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object()], gpuclusters=[an_object("gpu-cluster")])))
+    assert "exist together" in messages(findings)
+    (count, alone) = check_ready(a_scope(nodes=[a_node()], gpuclusters=[an_object("gpu-cluster")]))
+    assert {count.outcome, alone.outcome} == {Outcome.OK}
+
+
+def test_a_status_of_an_older_generation_fails() -> None:
+    stale = {**an_object("d", observedGeneration=1), "metadata": {"name": "d", "generation": 4}}
+    assert "generation 1 and its spec of 4" in messages(check_ready(a_scope(nodes=[a_node()], nvidiadrivers=[stale])))
+
+
+def test_drivers_and_network_policies_are_judged_too() -> None:
+    scope = a_scope(
+        nodes=[a_node()],
+        nvidiadrivers=[an_object("a"), an_object("b", state="notReady", conditions=[])],
+        nicclusterpolicies=[an_object("nic", state="notReady", conditions=[]), an_object("extra", state="ignore")],
+    )
+    assert by_name(check_ready(scope)) == {
+        "NVIDIADriver a": Outcome.OK,
+        "NVIDIADriver b": Outcome.BAD,
+        "NicClusterPolicy *": Outcome.OK,
+        "NicClusterPolicy nic": Outcome.BAD,
+        "NicClusterPolicy extra": Outcome.NOT_JUDGED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("matching", "desired", "available", "outcome"),
+    [(3, 3, 3, Outcome.OK), (3, 3, 2, Outcome.BAD), (3, 2, 2, Outcome.BAD), (0, 0, 0, Outcome.BAD)],
+)
+def test_a_device_config_is_judged_by_its_counts(matching: int, desired: int, available: int, outcome: Outcome) -> None:
+    counts = {"nodesMatchingSelectorNumber": matching, "desiredNumber": desired, "availableNumber": available}
+    item = {"metadata": {"name": "default", "namespace": "kube-amd-gpu"}, "status": {"devicePlugin": counts, "driver": {}}}
+    (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[item]))
+    assert finding.outcome is outcome
+    through_dra = {**item, "spec": {"devicePlugin": {"enableDevicePlugin": False}}}
+    (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[through_dra]))
+    assert finding.outcome is (Outcome.OK if not desired else outcome)
+    not_ready = {**item, "status": {**item["status"], "conditions": [condition("Ready", "False", "Error", "no driver")]}}  # type: ignore[dict-item]
+    (finding,) = check_ready(a_scope(nodes=[a_node()], deviceconfigs=[not_ready]))
+    assert finding.outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    "status", [None, [], "ready", {"state": ["ready"], "conditions": {"type": "Ready"}}, {"state": "ready", "conditions": ["x", None]}]
+)
+def test_hostile_statuses_do_not_raise(status: object) -> None:
+    item = {"metadata": {"name": "p"}, "status": status}
+    assert list(check_ready(a_scope(nodes=[a_cpu_node()], clusterpolicies=[item], deviceconfigs=[item])))
+
+
+def test_without_an_operator_nothing_is_judged_and_a_refused_list_is_inconclusive() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_ready(a_scope(nodes=[a_node()])))
+    with pytest.raises(NotApplicable):
+        list(check_ready(a_scope(offline=True, nodes=[a_node()])))
+    with pytest.raises(Inconclusive):
+        list(check_ready(a_scope(nodes=[a_node()], trouble={"nvidia.com/clusterpolicies": "Forbidden"})))

@@ -1,0 +1,145 @@
+"""Captures in other encodings, in logs of container runtimes, and of another kind than somebody said."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.cli.inspect import KINDS, inspect, main
+from conformance.outputs.captured_bytes import decoded
+from conformance.outputs.log_wrappers import unwrapped
+from conformance.outputs.unreadable import Unreadable
+from tests.outputs.lookalikes import lookalike
+from tests.outputs.test_inspect_command import CASES
+
+RIGHT = {name: kind for kind, name, _, _ in CASES}
+WORDS = {name: (exit_code, code) for _, name, exit_code, code in CASES}
+
+
+@pytest.mark.parametrize("name", sorted(RIGHT))
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+        (b"", "utf-16-le"),
+        (b"", "utf-16-be"),
+        (codecs.BOM_UTF32_LE, "utf-32-le"),
+        (codecs.BOM_UTF8, "utf-8"),
+    ],
+)
+def test_encodings_of_windows(name: str, mark: bytes, encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "capture"
+    file.write_bytes(mark + lookalike(name).replace("\n", "\r\n").encode(encoding))
+    exit_code, code = WORDS[name]
+    assert main([RIGHT[name], str(file), "--json"]) == exit_code
+    assert json.loads(capsys.readouterr().out)["reasonCode"] == code
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\0\0\1", b"\0" * 64, bytes(range(128, 256)) * 20, b"a\0b", codecs.BOM_UTF16_LE + b"a\0\0\0" * 9])
+def test_binary_data_is_no_text(data: bytes) -> None:
+    with pytest.raises(Unreadable):
+        decoded(data)
+
+
+def as_json_file(text: str) -> str:
+    return "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "2026-01-01T00:00:00Z"}) for line in text.splitlines())
+
+
+def as_cut_json_file(text: str) -> str:
+    parts = [part for line in text.splitlines() for part in (line[:20], f"{line[20:]}\n")]
+    return "\n".join(json.dumps({"log": part, "stream": "stderr", "time": "t"}) for part in parts)
+
+
+def as_cri(text: str) -> str:
+    return "\n".join(f"2026-01-01T00:00:00.000000001+02:00 stdout F {line}" for line in text.splitlines())
+
+
+def as_cut_cri(text: str) -> str:
+    lines = [(line[:20], line[20:]) for line in text.splitlines()]
+    stamp = "2026-01-01T00:00:00.1Z stdout"
+    return "\n".join(f"{stamp} P {head}\n{stamp} F {tail}" for head, tail in lines)
+
+
+def as_cloud_log(text: str) -> str:
+    return json.dumps([{"insertId": str(number), "textPayload": line} for number, line in enumerate(text.splitlines())], indent=2)
+
+
+def as_json_lines(text: str) -> str:
+    return "\n".join(json.dumps({"ts": 1.5, "level": "info", "jsonPayload": {"message": line}}) for line in text.splitlines())
+
+
+WRAPPERS = [as_json_file, as_cut_json_file, as_cri, as_cut_cri, as_cloud_log, as_json_lines]
+
+
+@pytest.mark.parametrize("name", sorted(RIGHT))
+@pytest.mark.parametrize("wrap", WRAPPERS)
+def test_logs_of_container_runtimes_and_collectors(name: str, wrap: object) -> None:
+    assert callable(wrap)
+    plain = inspect(RIGHT[name], lookalike(name))
+    wrapped = inspect(RIGHT[name], wrap(lookalike(name)))
+    assert wrapped == plain
+
+
+def test_objects_of_kubernetes_are_no_log_lines() -> None:
+    event = {"kind": "Event", "message": "0/1 nodes are available: 1 Too many pods.", "reason": "FailedScheduling"}
+    for text in (json.dumps(event), json.dumps({"items": [event]}), json.dumps([event]), '{"message": 3}', "{not json}", '{"a": 1}'):
+        assert unwrapped(text) == text
+    assert inspect("events", json.dumps(event)).verdict == "bad"
+
+
+def test_no_line_is_lost_between_wrapped_ones() -> None:
+    text = 'plain\n{"log": "one\\ntwo\\n", "stream": "stdout"}\n{broken\n2026-01-01T00:00:00Z stdout P cut'
+    assert unwrapped(text).split("\n") == ["plain", "one", "two", "{broken", "cut"]
+
+
+@pytest.mark.parametrize("name", sorted(set(RIGHT) - {"events-get", "slices.yaml", "podgroup.yaml"}))
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_text_of_another_kind_is_judged_as_what_it_is(name: str, kind: str) -> None:
+    right = inspect(RIGHT[name], lookalike(name))
+    result = inspect(kind, lookalike(name))
+    if result.kind == kind:
+        # what both readers read: the kind that was named counts, and it finds nothing good in another's text
+        assert kind == right.kind or result.verdict != "good"
+        return
+    assert (result.kind, result.verdict, result.reason_code) == (right.kind, right.verdict, right.reason_code)
+    assert result.message.endswith(f"(it is {right.kind}, not {kind})")
+    assert result.facts["askedFor"] == kind
+
+
+OTHERS = [
+    (
+        "rocm-smi",
+        "============================ ROCm System Management Interface ============================\nGPU  Temp  AvgPwr\n0  35.0c  41.0W\n",
+    ),
+    ("amd-smi", "AMDSMI Tool: 25.4.2 | ROCm version: 6.4.2\n"),
+    ("hl-smi", "| HL-SMI Version:                              hl-1.20.0-fw |\n"),
+    ("amd-metrics", 'gpu_health{gpu_id="0",hostname="n"} 1\ngpu_gfx_activity{gpu_id="0"} 3\n'),
+    ("nvidia-smi topo", "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV18\tPIX\n"),
+    ("nvidia-smi nvlink", "\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"),
+    ("dcgmi", "Successfully ran diagnostic for group.\n| Diagnostic                | Result                                         |\n"),
+    ("ibstat", "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n"),
+    ("a Kubernetes object", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata:\n  name: plugin\n"),
+    ("Prometheus metrics", "# HELP node_load1 1m load average.\n# TYPE node_load1 gauge\nnode_load1 0.5\n"),
+]
+
+
+@pytest.mark.parametrize(("program", "text"), OTHERS, ids=[row[0] for row in OTHERS])
+@pytest.mark.parametrize("kind", ["nccl-log", "nvidia-smi", "dcgm-metrics", "events"])
+def test_output_of_a_program_that_nobody_judges_is_named(program: str, text: str, kind: str) -> None:
+    result = inspect(kind, text)
+    assert (result.kind, result.verdict, result.reason_code) == (program, "undecidable", "OTHER_PROGRAM")
+    assert program in result.message
+
+
+def test_exit_code_and_words_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "capture"
+    file.write_text(lookalike("smi-query"))
+    assert main(["nccl-log", str(file)]) == 1
+    assert capsys.readouterr().out.startswith("nvidia-smi: BAD REPLACE\n")
+    file.write_text(OTHERS[0][1])
+    assert main(["nvidia-smi", str(file)]) == 10
+    assert "output of rocm-smi" in capsys.readouterr().out

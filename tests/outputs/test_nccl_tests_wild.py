@@ -1,0 +1,126 @@
+"""Tables of nccl-tests with times, prefixes, torn rows, and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs import nccl_tests
+from tests.outputs.lookalikes import lookalike
+
+TABLE = lookalike("nccl-tests-new")
+LARGEST = next(line for line in TABLE.splitlines() if line.split()[:1] == ["4194304"])
+
+
+def code(text: str) -> tuple[str, str]:
+    result = inspect("nccl-tests", text)
+    return result.verdict.value, result.reason_code
+
+
+def rows(text: str) -> int:
+    return len(nccl_tests.parse(text).rows)
+
+
+def test_rows_with_the_time_behind() -> None:
+    stamped = "\n".join(f"{line}  2026-03-01 10:11:12" if line[:1] == " " else line for line in TABLE.splitlines())
+    assert code(stamped) == ("good", "OK")
+    assert rows(stamped) == rows(TABLE) > 0
+    assert inspect("nccl-tests", stamped).facts == inspect("nccl-tests", TABLE).facts
+    each = "8 2 float sum -1 1 2 3 0 .1 .2 .3 .4 1 2 3 0 .1 .2 .3 .4 2026-03-01 10:11:12"
+    row = nccl_tests.parse_row(each)
+    assert row is not None
+    assert row.in_place is not None
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[1,0]<stdout>:",
+        "worker-0: ",
+        "0: ",
+        "2026-01-01T00:00:00.1Z stdout F ",
+        "[default0]:",
+        "mpi-launcher  | ",
+        "Mar  1 10:00:00 n1 srun[9]: ",
+    ],
+)
+def test_prefixes_of_launchers(prefix: str) -> None:
+    text = "\n".join(prefix + line for line in TABLE.splitlines())
+    assert code(text) == ("good", "OK")
+    assert inspect("nccl-tests", text).facts == inspect("nccl-tests", TABLE).facts
+
+
+def test_a_table_in_a_json_log() -> None:
+    text = "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "t"}) for line in TABLE.splitlines())
+    assert inspect("nccl-tests", text).facts == inspect("nccl-tests", TABLE).facts
+
+
+@pytest.mark.parametrize(
+    "noise", ["h-1:8:9 [0] NCCL INFO Connected all rings", "\nh-1:8:9 [0] NCCL INFO Connected all rings\nh-1:8:9 [1] NCCL INFO x"]
+)
+def test_a_row_that_lines_of_nccl_tear_apart(noise: str) -> None:
+    fields = LARGEST.split()
+    torn = f"  {'  '.join(fields[:5])}{noise}\n  {'  '.join(fields[5:])}"
+    text = TABLE.replace(LARGEST, torn)
+    assert inspect("nccl-tests", text).facts == inspect("nccl-tests", TABLE).facts
+    half = TABLE.replace(LARGEST, torn.rpartition("\n")[0])
+    assert code(half) == ("bad", "NO_MEASUREMENT"), "a row whose figures never came is no row"
+
+
+def report(**more: object) -> dict[str, object]:
+    def half(busbw: float, wrong: float | None = 0.0) -> dict[str, object]:
+        return {"time": 100.0, "alg_bw": busbw / 1.5, "bus_bw": busbw, "nwrong": wrong}
+
+    sizes = [{"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1"} for size in (1024, 4096)]
+    results = [row | {"out_of_place": half(90.0 * number), "in_place": half(91.0)} for number, row in enumerate(sizes, 1)]
+    base: dict[str, object] = {
+        "version": 1,
+        "args": ["/opt/nccl-tests/build/all_reduce_perf", "-J", "out"],
+        "env": ["A=b"],
+        "config": {
+            "minimum_bytes": 1024,
+            "maximum_bytes": 4096,
+            "validation": 1,
+            "devices": [
+                {"rank": rank, "hostname": "n", "device": rank, "device_hex": "0000:1b:00", "device_info": "X"} for rank in range(4)
+            ],
+        },
+        "results": results,
+        "out_of_bounds": {"count": 0, "okay": True},
+        "average_bus_bandwidth": {"bandwidth": 135.0, "okay": "unchecked"},
+        "errors": [],
+    }
+    return base | more
+
+
+def test_the_json_report() -> None:
+    facts = inspect("nccl-tests", json.dumps(report())).facts
+    assert (facts["busbw"], facts["largestBytes"], facts["ranks"], facts["collective"], facts["wrong"]) == (180.0, 4096, 4, "all_reduce", 0)
+    assert code(json.dumps(report(), indent=2)) == ("good", "OK")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"results": []}, ("bad", "NO_MEASUREMENT")),
+        ({"results": [None, {}, {"size": "x", "out_of_place": []}]}, ("bad", "NO_MEASUREMENT")),
+        ({"out_of_bounds": {"count": 3, "okay": False}}, ("bad", "WRONG_VALUES")),
+        ({"out_of_bounds": None}, ("undecidable", "INCOMPLETE")),
+        ({"errors": ["unhandled system error"]}, ("bad", "FAILED")),
+    ],
+)
+def test_one_thing_wrong_in_the_json_report(more: dict[str, object], expected: tuple[str, str]) -> None:
+    assert code(json.dumps(report(**more))) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1: Test NCCL failure common.cu:954 'internal error' / ' .. n1 pid 77: Test failure common.cu:844'",
+        "# error: remote process exited",
+    ],
+)
+def test_a_run_that_says_that_it_failed(line: str) -> None:
+    assert code(f"{TABLE}\n{line}\n") == ("bad", "FAILED")

@@ -1,0 +1,92 @@
+"""Tables of pods, and refusals of the API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs import api_refusal, pod_table
+from conformance.outputs.unreadable import Unreadable
+
+HEAD = "NAME              READY   STATUS    RESTARTS        AGE\n"
+
+
+def row(status: str, ready: str = "1/1", restarts: str = "0") -> str:
+    return f"plugin-{len(status)}x   {ready}     {status}   {restarts}   5m\n"
+
+
+def judged(kind: str, text: str) -> tuple[str, str]:
+    result = inspect(kind, text)
+    return result.verdict.value, result.reason_code
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (row("Running"), ("good", "ALL_WELL")),
+        (row("Completed", "0/1"), ("good", "ALL_WELL")),
+        (row("Running", restarts="269 (2d ago)"), ("good", "ALL_WELL")),
+        (row("Running", "1/2"), ("undecidable", "NOT_YET")),
+        (row("Init:0/2", "0/1"), ("undecidable", "NOT_YET")),
+        (row("ContainerCreating", "0/1"), ("undecidable", "NOT_YET")),
+        (row("Terminating"), ("undecidable", "NOT_YET")),
+        (row("CrashLoopBackOff", "0/1", "9 (12s ago)"), ("bad", "POD_FAILED")),
+        (row("Init:CrashLoopBackOff", "0/1"), ("bad", "POD_FAILED")),
+        (row("Init:Error", "0/1"), ("bad", "POD_FAILED")),
+        (row("UnexpectedAdmissionError", "0/1"), ("bad", "POD_FAILED")),
+        (row("OutOfnvidia.com/gpu", "0/1"), ("bad", "POD_FAILED")),
+        (row("SomethingNew", "0/1"), ("bad", "POD_FAILED")),
+    ],
+)
+def test_states(line: str, expected: tuple[str, str]) -> None:
+    assert judged("pods", HEAD + row("Running") + line) == expected
+    assert judged("pods", "$ kubectl get pods -A\nNAMESPACE  " + HEAD + "gpu-operator  " + line) == expected
+
+
+def test_restarts_are_told() -> None:
+    result = inspect("pods", HEAD + row("Running", restarts="269 (2d ago)"))
+    assert [finding.message for finding in result.findings] == ["269 restarts"]
+    assert result.facts["restarts"] == 269
+
+
+def test_a_table_inside_other_text_ends_with_it() -> None:
+    text = f"Some words\n{HEAD}{row('Running')}\nNAME   AGE\nother-1  1/1  Failed  0\n"
+    assert [pod.status for pod in pod_table.parse(text)] == ["Running"]
+
+
+@pytest.mark.parametrize("text", ["", "hello", HEAD, "plugin 1/1 Running 0 5m", "\0"])
+def test_no_table_is_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable):
+        pod_table.parse(text)
+
+
+REFUSAL = (
+    'The Deployment "model" is invalid: \n'
+    '* spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "0.5": must be an integer\n'
+    "* spec.template.spec.containers[0].resources.requests: Required value: limit must be set for non overcommitable resources\n"
+)
+
+
+def test_a_refusal_field_by_field() -> None:
+    refusal = api_refusal.parse(REFUSAL)
+    assert (refusal.kind, refusal.name, [cause.what for cause in refusal.causes]) == (
+        "Deployment",
+        "model",
+        ["Invalid value", "Required value"],
+    )
+    assert judged("api-refusal", REFUSAL) == ("good", "REFUSED")
+    one = 'Error from server (Invalid): Pod "p" is invalid: spec.containers[0].image: Required value\n'
+    assert judged("api-refusal", one) == ("good", "REFUSED")
+
+
+def test_a_refusal_without_a_field_proves_nothing() -> None:
+    assert judged("api-refusal", 'The Pod "p" is invalid:\n') == ("undecidable", "INCOMPLETE")
+    with pytest.raises(Unreadable):
+        inspect("api-refusal", "pod/p created\n")
+
+
+def test_what_a_document_quotes_is_no_proof_of_another_kind() -> None:
+    listing = "GPU 0: Tesla T4 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
+    assert judged("events", listing) == ("good", "LISTED")
+    assert judged("events", f"# Evidence\n```\n{listing}```\n") == ("undecidable", "QUOTED")
+    assert judged("nvidia-smi", f"# Evidence\n```\n{listing}```\n") == ("good", "LISTED")

@@ -1,0 +1,147 @@
+"""Events and states of pods that have a node and do not start there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conformance.cli.inspect import inspect
+from conformance.outputs.starts import Obstacle, obstacle
+
+CDI = (
+    "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: could not apply required modification "
+    "to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices management.nvidia.com/gpu=GPU-7"
+)
+NO_RUNTIME = (
+    'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for "nvidia" is configured'
+)
+
+
+def described(*rows: tuple[str, str, str, str]) -> str:
+    head = "Events:\n  Type     Reason      Age      From      Message\n  ----     ------      ----     ----      -------\n"
+    return head + "".join(f"  {type_:<8} {reason:<24} {age:<22} kubelet            {message}\n" for type_, reason, age, message in rows)
+
+
+SCHEDULED = ("Normal", "Scheduled", "24m", "Successfully assigned team/train-0 to gpu-1")
+STARTED = ("Normal", "Started", "10s", "Started container cuda")
+
+
+def judged(text: str) -> tuple[str, str]:
+    result = inspect("events", text)
+    return result.verdict.value, result.reason_code
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "what"),
+    [
+        ("Failed", CDI, "its devices"),
+        ("FailedCreatePodSandBox", NO_RUNTIME, "its sandbox"),
+        ("FailedPrepareDynamicResources", "Failed to prepare dynamic resources: NodePrepareResources failed for claim a: x", "its devices"),
+        (
+            "Failed",
+            "Error: failed to start container: nvidia-container-cli: initialization error: nvml error: driver not loaded",
+            "its devices",
+        ),
+        ("BackOff", "Back-off restarting failed container cuda in pod train-0", "ends again and again"),
+        ("Failed", 'Failed to pull image "nvcr.io/x": not found', "its image"),
+        ("Failed", "Error: ImagePullBackOff", "its image"),
+        ("FailedMount", 'MountVolume.SetUp failed for volume "data" : timed out', "its volumes"),
+        ("Failed", 'Error: secret "token" not found', "its container"),
+    ],
+)
+def test_a_pod_that_is_placed_and_does_not_start(reason: str, message: str, what: str) -> None:
+    text = described(SCHEDULED, ("Warning", reason, "4m43s (x93 over 24m)", message))
+    result = inspect("events", text)
+    assert (result.verdict, result.reason_code) == ("bad", "START_FAILED")
+    assert what in result.message
+    rows = f"LAST SEEN   TYPE      REASON   OBJECT   MESSAGE\n4m   Warning   {reason}   pod/train-0   {message}\n"
+    again = (
+        rows + f"5m   Warning   {reason}   pod/train-0   {message}\n24m  Normal  Scheduled  pod/train-0  Successfully assigned a/b to n\n"
+    )
+    assert judged(again) == ("bad", "START_FAILED"), "in whatever order they are listed"
+
+
+def test_it_started_in_the_end() -> None:
+    failed = ("Warning", "Failed", "2m (x3 over 3m)", CDI)
+    assert judged(described(SCHEDULED, failed, STARTED)) == ("good", "PLACED")
+    later = ("Warning", "Failed", "5s (x3 over 3m)", CDI)
+    assert judged(described(SCHEDULED, STARTED, later)) == ("bad", "START_FAILED")
+    listed = f"2m  Warning  Failed  pod/a  {CDI}\n10s  Normal  Started  pod/b  Started container x\n"
+    assert judged(listed) == ("bad", "START_FAILED"), "another pod's start starts nothing here"
+
+
+def test_a_program_that_ends_again_and_again_is_not_well_for_having_started() -> None:
+    crash = ("Warning", "BackOff", "1m (x9 over 10m)", "Back-off restarting failed container cuda in pod train-0")
+    assert judged(described(SCHEDULED, crash, STARTED)) == ("bad", "START_FAILED")
+
+
+def test_what_may_pass_by_itself_is_undecided_once() -> None:
+    mount = ("Warning", "FailedMount", "3s", 'MountVolume.SetUp failed for volume "data" : object "team"/"cfg" not registered')
+    assert judged(described(SCHEDULED, mount)) == ("undecidable", "START_FAILED")
+    assert judged(described(SCHEDULED, mount, mount)) == ("bad", "START_FAILED")
+    assert judged(described(SCHEDULED, ("Warning", "Failed", "3s", CDI))) == ("bad", "START_FAILED"), "devices do not resolve later"
+
+
+def test_a_pod_of_describe_that_waited_and_was_placed() -> None:
+    waited = ("Warning", "FailedScheduling", "30m", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+    assert judged(described(waited, SCHEDULED)) == ("good", "PLACED_AFTER_WAITING")
+    assert judged(described(waited)) == ("bad", "UNSCHEDULABLE")
+
+
+def test_a_line_alone() -> None:
+    assert judged(f"{CDI}\n") == ("bad", "START_FAILED")
+    assert judged(f"2026-01-01T00:00:00Z stderr F {CDI}\n") == ("bad", "START_FAILED")
+
+
+def pod(state: dict[str, object], restarts: int = 0) -> str:
+    status = {"containerStatuses": [{"name": "cuda", "restartCount": restarts, "state": state}]}
+    return json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"waiting": {"reason": "CreateContainerError", "message": CDI}}, ("bad", "START_FAILED")),
+        ({"waiting": {"reason": "RunContainerError", "message": CDI}}, ("bad", "START_FAILED")),
+        ({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}, ("bad", "START_FAILED")),
+        ({"terminated": {"reason": "StartError", "message": CDI, "exitCode": 128}}, ("bad", "START_FAILED")),
+        ({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}, ("undecidable", "START_FAILED")),
+    ],
+)
+def test_the_state_of_a_container(state: dict[str, object], expected: tuple[str, str]) -> None:
+    assert judged(pod(state)) == expected
+
+
+def test_events_of_the_api_in_the_order_of_their_times() -> None:
+    def item(reason: str, message: str, at: str) -> dict[str, object]:
+        about = {"kind": "Pod", "name": "p"}
+        return {
+            "kind": "Event",
+            "type": "x",
+            "reason": reason,
+            "message": message,
+            "involvedObject": about,
+            "lastTimestamp": at,
+            "count": 2,
+        }
+
+    failed = item("Failed", CDI, "2026-01-01T10:00:00Z")
+    started = item("Started", "Started container", "2026-01-01T10:05:00Z")
+    for items in ([failed, started], [started, failed]):
+        assert judged(json.dumps({"kind": "List", "items": items})) == ("good", "PLACED")
+    started["lastTimestamp"] = "2026-01-01T09:00:00Z"
+    assert judged(json.dumps({"kind": "List", "items": [failed, started]})) == ("bad", "START_FAILED")
+    started["lastTimestamp"] = "never"
+    assert judged(json.dumps({"kind": "List", "items": [started, failed]})) == ("bad", "START_FAILED")
+
+
+def test_what_is_no_obstacle() -> None:
+    for reason, message in (
+        ("Pulled", "image present"),
+        ("Killing", "Stopping container"),
+        ("Unhealthy", "Readiness probe failed"),
+        ("", "ok"),
+    ):
+        assert obstacle(reason, message) is None
+    assert obstacle("Failed", "Error: failed to inject CDI devices") is Obstacle.DEVICES

@@ -1,0 +1,44 @@
+"""Every platform's healthy cluster is green with the presets that its own marks choose, and only true things are said without them."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.policy.model import Policy
+from conformance.policy.platforms import chosen_by_marks
+from fixtures.verdict.record import Verdict
+from tests.judging import judge
+from tests.platforms.clusters import CLUSTERS, Cluster, with_quotas
+from tests.platforms.judged import not_green, snapshot_as_served
+from tests.requirements_offline import policy_over
+
+FEWEST_PASSED = 20
+
+
+def test_there_is_a_cluster_of_every_platform() -> None:
+    assert len(CLUSTERS) == 20
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_healthy_cluster_is_green_with_the_presets_that_its_marks_choose(name: str) -> None:
+    cluster: Cluster = CLUSTERS[name]()
+    snapshot = snapshot_as_served(with_quotas(cluster.objects))
+    assert [chosen.name for chosen in chosen_by_marks(snapshot)] == cluster.presets
+    assert {id_: result.message for id_, result in not_green(snapshot, policy_over(snapshot, cluster.policy)).items()} == {}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_without_policy_and_preset_every_red_line_is_one_that_is_true(name: str) -> None:
+    cluster: Cluster = CLUSTERS[name]()
+    found = not_green(snapshot_as_served(with_quotas(cluster.objects)), Policy())
+    assert {id_: result.message for id_, result in found.items() if id_ not in cluster.red} == {}
+    assert found.keys() == cluster.red.keys()
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_most_of_what_reads_is_judged(name: str) -> None:
+    """A cluster without subjects would be green too."""
+    cluster: Cluster = CLUSTERS[name]()
+    snapshot = snapshot_as_served(with_quotas(cluster.objects))
+    passed = [id_ for id_, result in judge(snapshot, policy_over(snapshot, cluster.policy)).items() if result.verdict is Verdict.PASSED]
+    assert len(passed) >= FEWEST_PASSED, passed

@@ -1,0 +1,180 @@
+"""What platforms need to be said in a policy, and that it exempts no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from conformance.devices.physical import physical_counts
+from conformance.fence.checks import check_fenced, check_intruders
+from conformance.net.advertising import check_advertised
+from conformance.psa.bypass import check_bypass
+from conformance.psa.namespaces import check_enforcement
+from conformance.psa.standards import check_standards
+from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import ConfigMap, Pod
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_container, a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
+
+GROUP = {"runai-gpu-group": "g1"}
+GIVEN = {"run.ai/reserve_for_gpu_index": "GPU-1"}
+FENCE = ("nvidia.com/gpu:NoSchedule",)
+
+
+def outcome(findings: Iterable[Finding], name: str) -> Outcome:
+    (found,) = [finding.outcome for finding in findings if finding.subject.name == name]
+    return found
+
+
+# -- fractions -----------------------------------------------------------------------------------------
+
+
+def half(device: str = "GPU-1", node: str = "gpu-0", **more: Any) -> tuple[Pod, ConfigMap]:
+    source = {"configMapKeyRef": {"name": "shared", "key": "NVIDIA_VISIBLE_DEVICES"}}
+    made = a_container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}])
+    config = ConfigMap(data={"NVIDIA_VISIBLE_DEVICES": device})
+    config.metadata.name, config.metadata.namespace = "shared", "team-a"
+    return a_pod("half", labels=GROUP, node=node, tolerations=FENCE, containers=[made], **more), config
+
+
+def reservation(namespace: str = "kai-resource-reservation", node: str = "gpu-0", devices: int = 1) -> Pod:
+    return a_pod("reservation", namespace, labels=GROUP, annotations=GIVEN, node=node, devices=devices)
+
+
+def fraction_judged(pod: Pod, config: ConfigMap, *others: Pod) -> tuple[Outcome, Outcome]:
+    scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[pod, *others], configmaps=[config])
+    return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
+
+
+def test_a_fraction_shares_the_device_that_a_pod_of_the_platform_reserves() -> None:
+    assert fraction_judged(*half(), reservation()) == (Outcome.OK, Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        reservation(namespace="team-b"),
+        reservation(node="gpu-1"),
+        reservation(devices=0),
+        a_pod("x", "kai-resource-reservation", node="gpu-0"),
+    ],
+)
+def test_a_label_alone_reserves_nothing(other: Pod) -> None:
+    assert fraction_judged(*half(), other) == (Outcome.BAD, Outcome.BAD)
+
+
+def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> None:
+    assert fraction_judged(*half("GPU-7"), reservation()) == (Outcome.OK, Outcome.BAD)
+    assert fraction_judged(*half("all"), reservation()) == (Outcome.OK, Outcome.BAD)
+    pod, config = half()
+    config.metadata.name = "elsewhere"
+    assert fraction_judged(pod, config, reservation()) == (Outcome.OK, Outcome.BAD)
+
+
+# -- RDMA through the host -----------------------------------------------------------------------------
+
+
+def host_pod(devices: int = 8, namespace: str = "training", *, host: bool = True) -> Pod:
+    amounts = {"nvidia.com/gpu": str(devices)}
+    made = a_container(devices=amounts, securityContext={"privileged": True})
+    return a_pod("job", namespace, node="gpu-0", containers=[made], hostNetwork=host)
+
+
+def host_scope(pod: Pod) -> Scope:
+    policy = a_policy(tenants={"hostRdma": ["training"]})
+    spaces = [a_namespace(name, {"pod-security.kubernetes.io/enforce": "privileged"}) for name in ("training", "web")]
+    return a_scope(policy, nodes=[a_node()], pods=[pod], namespaces=spaces)
+
+
+def test_whole_nodes_of_a_named_tenant_may_go_through_the_host() -> None:
+    scope = host_scope(host_pod())
+    assert outcome(check_bypass(scope), "job") is Outcome.ALLOWED
+    assert outcome(check_standards(scope), "job") is Outcome.ALLOWED
+    assert outcome(check_enforcement(scope), "training") is Outcome.ALLOWED
+    assert outcome(check_enforcement(scope), "web") is Outcome.BAD
+
+
+@pytest.mark.parametrize("pod", [host_pod(devices=4), host_pod(namespace="web"), host_pod(host=False)])
+def test_a_part_of_a_node_another_tenant_or_no_host_network_may_not(pod: Pod) -> None:
+    assert outcome(check_bypass(host_scope(pod)), "job") is Outcome.BAD
+    assert outcome(check_standards(host_scope(pod)), "job") is Outcome.BAD
+
+
+# -- amounts of schedulers -----------------------------------------------------------------------------
+
+
+def amounts_judged(scope: Scope) -> dict[str, Outcome]:
+    found = {finding.subject.name: finding.outcome for finding in (*check_not_overcommitted(scope), *check_approved_names(scope))}
+    return {name: outcome for name, outcome in found.items() if "gpumem" in name}
+
+
+def test_amounts_that_only_a_scheduler_counts_are_never_overcommitted() -> None:
+    pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
+    assert amounts_judged(a_scope(nodes=[a_node()], pods=[pod])) == {
+        "gpu-0 nvidia.com/gpumem": Outcome.NOT_JUDGED,
+        "nvidia.com/gpumem": Outcome.OK,
+    }
+
+
+def test_amounts_that_a_node_offers_are_counted() -> None:
+    pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
+    node = a_node(capacity={"nvidia.com/gpumem": "1000"})
+    assert amounts_judged(a_scope(nodes=[node], pods=[pod]))["gpu-0 nvidia.com/gpumem"] is Outcome.BAD
+
+
+def test_a_misspelt_amount_and_one_that_no_scheduler_has_placed_are_bad() -> None:
+    misspelt = a_pod(node="gpu-0", devices={"nvidia.com/gpumemory": "3000"})
+    assert set(amounts_judged(a_scope(nodes=[a_node()], pods=[misspelt])).values()) == {Outcome.BAD}
+    pending = a_pod("waits", devices={"nvidia.com/gpumem": "3000"})
+    assert outcome(check_can_be_offered(a_scope(nodes=[a_node()], pods=[pending])), "waits") is Outcome.BAD
+
+
+# -- fences --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("taint", "expected"), [("gpu.intel.com/i915:NoSchedule", Outcome.OK), ("gpu.intel.com.evil/i915:NoSchedule", Outcome.BAD)]
+)
+def test_a_taint_by_the_name_of_a_device_resource_fences(taint: str, expected: Outcome) -> None:
+    node = a_node(resource="gpu.intel.com/i915", taints=[taint])
+    assert outcome(check_fenced(a_scope(nodes=[node, a_cpu_node()])), "gpu-0") is expected
+
+
+@pytest.mark.parametrize(
+    ("fence", "others", "expected"),
+    [({"singleNode": False}, 0, Outcome.NOT_JUDGED), ({"singleNode": False}, 1, Outcome.BAD), ({}, 0, Outcome.BAD)],
+)
+def test_a_single_box_needs_no_fence_where_the_policy_says_so(fence: Mapping[str, Any], others: int, expected: Outcome) -> None:
+    nodes = [a_node(taints=()), *(a_cpu_node(f"cpu-{index}") for index in range(others))]
+    scope = a_scope(a_policy(fence=dict(fence)), nodes=nodes, pods=[a_pod("web", node="gpu-0")])
+    assert outcome(check_fenced(scope), "gpu-0") is expected
+    assert outcome(check_intruders(scope), "web") is expected
+
+
+# -- fabric and counts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("elsewhere", "expected"), [("0", Outcome.NOT_JUDGED), ("1", Outcome.BAD)])
+def test_a_fabric_resource_that_machines_of_a_kind_never_had_is_not_missing(elsewhere: str, expected: Outcome) -> None:
+    key = "vpc.amazonaws.com/efa"
+    nodes = [a_node(capacity={key: "0"}), a_node("gpu-1", capacity={key: elsewhere})]
+    assert outcome(check_advertised(a_scope(nodes=nodes)), "gpu-0") is expected
+
+
+def test_devices_per_node_are_told_by_instance_type_too() -> None:
+    node = a_node(labels={"node.kubernetes.io/instance-type": "p5.48xlarge", "nvidia.com/gpu.product": ""})
+    (count,) = physical_counts(node, a_policy(advertisement={"devicesPerNode": {"p5.*": 8}}), [])
+    assert count.devices == 8
+
+
+# -- OpenShift -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("labels", "expected"), [({"node.openshift.io/os_id": "rhel"}, Outcome.NOT_JUDGED), ({}, Outcome.BAD)])
+def test_only_a_node_makes_a_cluster_openshift_whose_constraints_admit_pods(labels: dict[str, str], expected: Outcome) -> None:
+    spaces = [a_namespace("team-a"), a_namespace("openshift-config", {"node.openshift.io/os_id": "rhel"})]
+    scope = a_scope(nodes=[a_node(labels=labels)], namespaces=spaces)
+    assert outcome(check_enforcement(scope), "team-a") is expected

@@ -1,0 +1,222 @@
+"""REQ-03 and REQ-04 where devices are claimed: given twice, gone while held, never to be had; and shares that are no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
+from conformance.req.claim_probe import claim_cases, judge_claims
+from conformance.scope.scope import Scope
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
+from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
+
+SHARED = a_device("gpu-0", allowMultipleAllocations=True)
+
+
+def scope_of(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> Scope:
+    own = {"resourceslices": slices or [a_slice("gpu-0", devices=2)], "resourceclaims": claims, "deviceclasses": [a_class()]}
+    return a_scope(nodes=[a_cpu_node("gpu-0")], **{**own, **items})
+
+
+def given(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> dict[str, str]:
+    return {
+        one.subject.name: str(one.outcome)
+        for one in check_not_overcommitted(scope_of(claims, slices, **items))
+        if "gpu.nvidia" in one.subject.name
+    }
+
+
+NODE = "gpu-0 gpu.nvidia.com"
+
+
+@pytest.mark.parametrize(
+    ("second", "device", "outcome"),
+    [
+        ({}, a_device("gpu-0"), "bad"),
+        ({"adminAccess": True}, a_device("gpu-0"), "ok"),
+        ({"device_name": "gpu-1"}, a_device("gpu-0"), "ok"),
+        ({"pool": "other"}, a_device("gpu-0"), "ok"),
+        ({}, SHARED, "ok"),
+        ({"shareID": "s-2"}, a_device("gpu-0"), "bad"),  # the other claim has it alone
+    ],
+)
+def test_a_device_belongs_to_one_claim_unless_it_is_shared(second: Json, device: Json, outcome: str) -> None:
+    more = dict(second)
+    name = more.pop("device_name", "gpu-0")
+    claims = [a_claim("a", device="gpu-0"), a_claim("b", device=name, **more)]
+    unnamed = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    slices = [a_slice("gpu-0", devices=[device, a_device("gpu-1")]), a_slice("gpu-0", devices=[unnamed], pool="other")]
+    assert given(claims, slices)[NODE] == outcome
+
+
+@pytest.mark.parametrize(("amounts", "outcome"), [(("40Gi", "39Gi"), "ok"), (("40Gi", "41Gi"), "bad")])
+def test_shares_fit_the_capacity_of_their_device(amounts: tuple[str, str], outcome: str) -> None:
+    claims = [
+        a_claim(name, device="gpu-0", shareID=name, consumedCapacity={"memory": amount}) for name, amount in zip("ab", amounts, strict=True)
+    ]
+    assert given(claims, [a_slice("gpu-0", devices=[{**SHARED, "capacity": {"memory": {"value": "80Gi"}}}])])[NODE] == outcome
+
+
+@pytest.mark.parametrize(
+    ("held", "outcome"),
+    [
+        (("gpu-0", "mig-0"), "bad"),
+        (("gpu-0", "vfio-0"), "bad"),
+        (("mig-0", "mig-1"), "ok"),
+        (("gpu-0", "mig-2"), "ok"),
+    ],
+)
+def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: str) -> None:
+    def part(name: str, parent: str) -> Json:
+        return {"name": name, "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": parent}}}
+
+    shape = {"name": "vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-0"}}}
+    devices = [a_device("gpu-0"), part("mig-0", "GPU-gpu-0"), part("mig-1", "GPU-gpu-0"), part("mig-2", "GPU-gpu-1"), shape]
+    claims = [a_claim(f"c-{name}", device=name) for name in held]
+    assert given(claims, [a_slice("gpu-0", devices=devices)])[NODE] == outcome
+
+
+def test_one_claim_with_the_same_device_twice_is_a_fault() -> None:
+    claim = a_claim("a", device="gpu-0")
+    claim["status"]["allocation"]["devices"]["results"] *= 2
+    assert given([claim])[NODE] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("slices", "found"),
+    [
+        ([a_slice("gpu-0", devices=1)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
+        ([a_slice("gpu-0", devices=2), a_slice("gpu-0", devices=1, generation=2)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
+        ([a_slice("gpu-0", devices=1, slices=2)], {}),  # the rest of the pool may have it
+        ([a_slice("gpu-0", devices=2)], {}),
+    ],
+)
+def test_a_held_device_that_is_gone_is_found(slices: list[Json], found: dict[str, str]) -> None:
+    names = given([a_claim("a", device="gpu-1")], slices)
+    assert {name: outcome for name, outcome in names.items() if name != NODE} == found
+
+
+def test_devices_of_a_network_are_not_judged() -> None:
+    claims = [a_claim("a", "dra.net", device="eth0"), a_claim("b", "dra.net", device="eth0")]
+    assert given(claims) == {NODE: "ok"}
+
+
+def test_claims_that_were_not_read_decide_nothing() -> None:
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
+    assert [one.outcome for one in check_not_overcommitted(scope)] == [Outcome.UNDECIDED]
+
+
+def pending(entry: Json, **items: Any) -> tuple[str, str]:
+    pod: Pod = a_pod("waits", resourceClaims=[{"name": "own", **entry}])
+    found = list(check_can_be_offered(scope_of(items.pop("claims", []), None, pods=[pod], **items)))
+    return (str(found[0].outcome), found[0].message) if found else ("none", "")
+
+
+@pytest.mark.parametrize(
+    ("template", "outcome", "word"),
+    [
+        (a_template("t"), "ok", ""),
+        (a_template("t", count=2), "ok", ""),
+        (a_template("t", count=3), "bad", "claims 3 of gpu.nvidia.com and the largest node has 2"),
+        (a_template("t", "gone"), "bad", "DeviceClass gone, which does not exist"),
+        (a_template("other"), "undecided", "ResourceClaimTemplate t does not exist"),
+        (
+            {**a_template("t"), "spec": {"spec": claim_spec(count=1, selectors=[{"cel": {"expression": "device.driver == 'x'"}}])}},
+            "bad",
+            "none",
+        ),
+        ({**a_template("t"), "spec": {"spec": claim_spec(count=1, allocationMode="All")}}, "ok", ""),
+    ],
+)
+def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> None:
+    found = pending({"resourceClaimTemplateName": "t"}, resourceclaimtemplates=[template])
+    assert found[0] == outcome
+    assert word in found[1]
+
+
+def test_one_way_that_can_be_met_is_enough() -> None:
+    ways = [{"name": "a", "deviceClassName": "gone"}, {"name": "b", "deviceClassName": "gpu.nvidia.com"}]
+    spec = {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}
+    assert pending({"resourceClaimName": "c"}, claims=[{**a_claim("c"), "spec": spec}])[0] == "ok"
+
+
+def test_claims_of_other_things_are_not_judged() -> None:
+    claims, classes = [a_claim("c", device_class="net")], [a_class("net", "dra.net")]
+    assert pending({"resourceClaimName": "c"}, claims=claims, deviceclasses=classes) == ("none", "")
+
+
+# -- REQ-01
+
+
+def answer(status: int, body: Json) -> Answer:
+    return Answer(status=status, body=msgspec.json.encode(body))
+
+
+def refused(field: str, text: str) -> Answer:
+    causes = [{"reason": "FieldValueInvalid", "message": text, "field": field}]
+    return answer(422, {"kind": "Status", "reason": "Invalid", "message": text, "details": {"causes": causes}, "code": 422})
+
+
+def judged(case: int, given: Answer) -> Outcome:
+    cases = claim_cases("gpu.nvidia.com", "spec.devices.requests[0].exactly")
+    (finding,) = judge_claims("gpu.nvidia.com", [(cases[case], given)])
+    return finding.outcome
+
+
+def accepted(count: object) -> Answer:
+    return answer(201, {"spec": {"devices": {"requests": [{"exactly": {"count": count}}]}}})
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "outcome"),
+    [
+        (0, accepted(1), Outcome.OK),
+        (0, accepted(2), Outcome.BAD),
+        (1, refused("spec.devices.requests[0].exactly.count", "Invalid value: -1: must be greater than zero"), Outcome.OK),
+        (1, refused("spec.devices.requests[0].exactly.count", "another reason"), Outcome.BAD),
+        (1, accepted(-1), Outcome.BAD),
+        (1, answer(403, {"kind": "Status", "reason": "Forbidden", "message": "no"}), Outcome.UNDECIDED),
+        (4, accepted(None), Outcome.BAD),
+        (4, answer(201, {"spec": None}), Outcome.BAD),
+        (4, refused("spec", "no"), Outcome.BAD),
+    ],
+)
+def test_what_the_api_says_of_claims_is_judged(case: int, given: Answer, outcome: Outcome) -> None:
+    assert judged(case, given) is outcome
+
+
+def test_a_refused_control_decides_nothing() -> None:
+    with pytest.raises(Inconclusive):
+        judged(0, refused("spec", "no"))
+
+
+# -- REQ-05
+
+
+@pytest.mark.parametrize(
+    ("driver", "approved", "found"),
+    [
+        ("gpu.nvidia.com", [], {"c": Outcome.OK}),
+        ("npu.example.com", [], {"c": Outcome.BAD}),
+        ("npu.example.com", ["c"], {"c": Outcome.OK}),
+        ("gpu.nvidia.com", ["nvidia.com/gpu"], {"c": Outcome.BAD}),
+    ],
+)
+def test_classes_in_use_are_approved(driver: str, approved: list[str], found: dict[str, Outcome]) -> None:
+    pod = a_pod("p", node="gpu-0", resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
+    items: Json = {"resourceclaimtemplates": [a_template("t", "c")], "deviceclasses": [a_class("c", driver)]}
+    scope = a_scope(a_policy(requests={"approved": approved}), nodes=[a_cpu_node("gpu-0")], pods=[pod], **items)
+    assert {finding.subject.name: finding.outcome for finding in check_approved_names(scope)} == found
+
+
+def test_a_class_of_networks_is_no_device_name() -> None:
+    pod = a_pod("p", node="gpu-0", resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
+    scope = a_scope(nodes=[], pods=[pod], resourceclaims=[a_claim("c", device_class="net")], deviceclasses=[a_class("net", "dra.net")])
+    with pytest.raises(NotApplicable):
+        list(check_approved_names(scope))

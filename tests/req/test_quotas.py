@@ -1,0 +1,115 @@
+"""REQ-06. The reports behind the cases are in the tests' docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.req.quotas import check_tenants_have_quotas
+from fixtures.kubernetes.models import Json, Pod, ResourceQuota
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_container, a_namespace, a_pod, a_scope
+from tests.dra import DRIVER, a_claim, a_class, a_slice
+
+KEY = "requests.nvidia.com/gpu"
+
+
+def a_quota(*keys: str, namespace: str = "team-a", **spec: Any) -> ResourceQuota:
+    document = {"metadata": {"name": "q", "namespace": namespace}, "spec": {"hard": dict.fromkeys(keys, "8"), **spec}}
+    return msgspec.convert(document, ResourceQuota)
+
+
+def of_class(*names: str, operator: str = "In") -> Json:
+    return {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": list(names)}]}}
+
+
+def judged(pods: Iterable[Pod], *quotas: ResourceQuota, **more: Any) -> list[Finding]:
+    return list(check_tenants_have_quotas(a_scope(namespaces=[a_namespace("team-a")], pods=pods, resourcequotas=quotas, **more)))
+
+
+def train(**more: Any) -> Pod:
+    return a_pod("train", devices=1, node="gpu-0", **more)
+
+
+def test_a_quota_under_the_key_counts_whatever_else_it_names() -> None:
+    (finding,) = judged([train()], a_quota("pods"), a_quota(KEY, "limits.nvidia.com/gpu"))
+    assert (finding.outcome, str(finding.subject)) == (Outcome.OK, "Namespace team-a")
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/gpu", "limits.nvidia.com/gpu"])
+def test_a_key_that_counts_nothing_is_no_quota(key: str) -> None:
+    """kubeflow/website#2460: the bare key is accepted and does nothing. NVIDIA/k8s-device-plugin#211: so are limits."""
+    (finding,) = judged([train()], a_quota(key))
+    assert finding.outcome is Outcome.BAD
+    assert f"names {key}, which counts nothing; the key is {KEY}" in finding.message
+
+
+def test_each_resource_needs_its_own_key() -> None:
+    pods = [train(), a_pod("slice", devices={"nvidia.com/mig-1g.10gb": 1}, node="gpu-0")]
+    (finding,) = judged(pods, a_quota(KEY))
+    assert finding.outcome is Outcome.BAD
+    assert "requests.nvidia.com/mig-1g.10gb" in finding.message
+    assert judged(pods, a_quota(KEY), a_quota("requests.nvidia.com/mig-1g.10gb"))[0].outcome is Outcome.OK
+
+
+def test_another_namespaces_quota_is_none() -> None:
+    (finding,) = judged([train()], a_quota(KEY, namespace="team-b"))
+    assert finding.observed == "no ResourceQuota"
+    assert finding.outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority", "outcome"),
+    [
+        (of_class("training"), "training", Outcome.OK),
+        (of_class("training"), "", Outcome.BAD),
+        (of_class("training", operator="NotIn"), "", Outcome.OK),
+        (of_class(operator="Exists"), "", Outcome.BAD),
+        (of_class(operator="DoesNotExist"), "", Outcome.OK),
+        (of_class(operator="Like"), "training", Outcome.UNDECIDED),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": 7}]}}, "", Outcome.UNDECIDED),
+        ({"scopes": ["NotTerminating"]}, "", Outcome.OK),
+        ({"scopes": ["Terminating"]}, "", Outcome.BAD),
+        ({"scopes": ["NotTerminating"], **of_class("training")}, "", Outcome.BAD),
+        ({"scopes": ["ByMoonPhase"]}, "", Outcome.UNDECIDED),
+        ({"scopeSelector": {"matchExpressions": "all"}}, "", Outcome.UNDECIDED),
+    ],
+)
+def test_a_quota_with_scopes_counts_the_pods_that_they_select(spec: Json, priority: str, outcome: Outcome) -> None:
+    """GPU quotas per PriorityClass are common. A pod of another class is counted by none of them."""
+    (finding,) = judged([train(priorityClassName=priority)], a_quota(KEY, **spec))
+    assert finding.outcome is outcome
+    if outcome is Outcome.BAD:
+        assert "have scopes that leave out pod train" in finding.message
+
+
+def test_a_pod_without_cpu_and_memory_is_best_effort_though_it_has_a_device() -> None:
+    assert judged([train()], a_quota(KEY, scopes=["NotBestEffort"]))[0].outcome is Outcome.BAD
+    container = a_container(resources={"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": 1}})
+    pod = a_pod("train", node="gpu-0", containers=[container])
+    assert judged([pod], a_quota(KEY, scopes=["NotBestEffort"]))[0].outcome is Outcome.OK
+
+
+def test_namespaces_without_living_device_pods_and_the_platforms_are_no_subjects() -> None:
+    pods = [a_pod("web"), a_pod("done", devices=1, phase="Succeeded"), a_pod("plugin", devices=1, namespace="kube-system")]
+    assert judged(pods) == []
+
+
+def test_claimed_devices_are_counted_by_their_class() -> None:
+    pod = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    dra = {"deviceclasses": [a_class()], "resourceslices": [a_slice("gpu-0")], "resourceclaims": [a_claim("mine", namespace="team-a")]}
+    (finding,) = judged([pod], a_quota(KEY), **dra)
+    assert finding.outcome is Outcome.BAD
+    assert f"{DRIVER}.deviceclass.resource.k8s.io/devices" in finding.message
+    (finding,) = judged([pod], a_quota(f"{DRIVER}.deviceclass.resource.k8s.io/devices"), **dra)
+    assert finding.outcome is Outcome.OK
+
+
+def test_a_claim_that_cannot_be_followed_leaves_the_namespace_undecided() -> None:
+    pod = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "gone"}])
+    (finding,) = judged([pod], a_quota(KEY))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "pod train" in finding.message

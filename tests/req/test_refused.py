@@ -1,0 +1,230 @@
+"""REQ-11: pods with devices that kubelets or runtimes did not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.req.creation_failures import Fault, fault
+from conformance.req.refused import PILE, check_refused
+from conformance.scope.scope import Scope
+from conformance.scope.settling import unless_settling
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, by_name, created, messages
+
+
+def scope(*pods: Pod, **more: Any) -> Scope:
+    return a_scope(nodes=[a_node(), a_node("gpu-1")], pods=list(pods), **more)
+
+
+def created_node(name: str, age: float) -> Node:
+    node = a_node(name)
+    node.metadata.creation_timestamp = ago(age)
+    return node
+
+
+def judged(*pods: Pod, **more: Any) -> list[Finding]:
+    return list(check_refused(scope(*pods, **more), NOW))
+
+
+def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a", **more: Any) -> Pod:
+    ended = {"reason": "StartError", "exitCode": 128, "startedAt": "1970-01-01T00:00:00Z", "finishedAt": ago(HOUR), "message": message}
+    statuses = [{"name": "main", "state": {"terminated": ended}}]
+    return a_refused_pod(name, namespace=namespace, reason="", message="", status={"containerStatuses": statuses}, **more)
+
+
+UNKNOWN_DEVICE = "failed to create shim task: error running hook #0: nvidia-container-cli: device error: GPU-1: unknown device"
+
+
+def test_a_node_that_refuses_pods_is_named_with_reason_count_and_age() -> None:
+    pods = [a_refused_pod(f"train-{index}", age=index * 60) for index in range(1, 61)]
+    findings = judged(*pods, a_pod("other", node="gpu-1", devices=1))
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD, "gpu-1": Outcome.OK}
+    assert "refused 60 device pods" in messages(findings)
+    assert "newest 1 min and the oldest 60 min ago" in messages(findings)
+    assert "GetPreferredAllocation" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("OutOfnvidia.com/gpu", "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"),
+        ("UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present, which is unexpected"),
+        ("TopologyAffinityError", "Resources cannot be allocated with Topology locality"),
+        ("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"),
+        ("SomethingThatComesWithTheNextRelease", "Pod was rejected: no rhyme"),
+        ("SomethingElse", "no container was made"),
+        ("Evicted", "Pod was rejected: The node had condition: [DiskPressure]. "),
+    ],
+)
+def test_every_reason_of_a_refusal_is_seen_by_word_or_by_shape(reason: str, message: str) -> None:
+    assert by_name(judged(a_refused_pod(reason=reason, message=message))) == {f"gpu-0 {reason}": Outcome.BAD}
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "NodeLost"])
+def test_a_pod_that_somebody_ended_was_not_refused(reason: str) -> None:
+    ended = a_refused_pod(reason=reason, message="The node was low on resource: memory.")
+    shut = a_refused_pod("b", reason="NodeShutdown", message="Pod was rejected as the node is shutting down.")
+    assert by_name(judged(ended, shut)) == {"gpu-0": Outcome.OK}
+
+
+def test_a_pod_that_failed_by_itself_was_not_refused() -> None:
+    statuses = [{"name": "main", "state": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": ago(HOUR)}}}]
+    assert by_name(judged(a_refused_pod(reason="", message="", status={"containerStatuses": statuses}))) == {"gpu-0": Outcome.OK}
+
+
+def test_a_pod_that_had_done_its_work_before_the_kubelet_started_anew_is_no_loss() -> None:
+    """kubernetes#117955: a restarted kubelet refused completed pods."""
+    statuses = [{"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": ago(HOUR)}}}]
+    assert by_name(judged(a_refused_pod(status={"containerStatuses": statuses}))) == {"gpu-0": Outcome.OK}
+
+
+def test_ghosts_that_their_deployment_replaced_yesterday_do_not_count() -> None:
+    """k3s#11530: after a reboot the refused pod stays beside its replacement."""
+    ghost = a_refused_pod("infer-old", age=3 * DAY, owner="ReplicaSet/infer")
+    assert by_name(judged(ghost, a_pod("infer-new", devices=1, node="gpu-0"))) == {"gpu-0": Outcome.OK}
+    recent = judged(a_refused_pod("infer-old", age=3 * HOUR, owner="ReplicaSet/infer"))
+    assert by_name(recent) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+
+
+def test_a_pod_without_a_controller_is_lost_however_long_ago() -> None:
+    """kubernetes#125579: the status keeps the start of the pod and no time of the refusal."""
+    findings = judged(a_refused_pod(age=30 * DAY, owner=""))
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+    assert "nobody has started them again" in messages(findings)
+
+
+def test_a_pile_counts_however_old() -> None:
+    old = [a_refused_pod(f"infer-{index}", age=5 * DAY, owner="ReplicaSet/infer") for index in range(PILE)]
+    assert by_name(judged(*old[1:])) == {"gpu-0": Outcome.OK}
+    findings = judged(*old)
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+    assert "piles up" in messages(findings)
+
+
+def test_twelve_thousand_refusals_are_one_finding() -> None:
+    many = [a_refused_pod(f"infer-{index}", age=index) for index in range(12_000)]
+    (finding,) = judged(*many)
+    assert "12000 device pods" in finding.observed
+    assert len(finding.message) < 1000
+
+
+def test_the_policy_says_how_far_back() -> None:
+    shorter = a_policy(requests={"refusedHours": 0.5})
+    assert by_name(list(check_refused(a_scope(shorter, nodes=[a_node()], pods=[a_refused_pod()]), NOW))) == {"gpu-0": Outcome.OK}
+
+
+def test_a_lone_race_for_a_processor_on_a_busy_node_only_warns() -> None:
+    """kubernetes#106884, camunda#55384: the scheduler counts an ended pod as gone before the kubelet does."""
+    race = a_refused_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu")
+    assert by_name(judged(race)) == {"gpu-0 OutOfcpu": Outcome.ADVISED}
+    again = a_refused_pod("train-1", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu")
+    assert by_name(judged(race, again)) == {"gpu-0 OutOfcpu": Outcome.BAD}
+    lost = a_refused_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu", owner="")
+    assert by_name(judged(lost)) == {"gpu-0 OutOfcpu": Outcome.BAD}
+
+
+def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
+    """karpenter-provider-aws#1476: pods are bound to a new node before its device plugin has registered."""
+    young = created_node("gpu-0", 60)
+    pods = [a_refused_pod(message="Pod was rejected: no healthy devices present", age=30)]
+    found = list(unless_settling(a_scope(nodes=[young], pods=pods), check_refused(a_scope(nodes=[young], pods=pods), NOW)))
+    assert by_name(found) == {"gpu-0 UnexpectedAdmissionError": Outcome.UNDECIDED}
+
+
+def test_pods_without_devices_are_not_judged() -> None:
+    assert judged(a_refused_pod(devices=0, reason="OutOfcpu", message="Pod was rejected: too little cpu")) == []
+    assert by_name(judged(a_refused_pod(devices=0, message="Allocate failed for nvidia.com/gpu, which is unexpected"))) == {
+        "gpu-0 UnexpectedAdmissionError": Outcome.BAD
+    }
+
+
+def test_a_pod_whose_claim_cannot_be_followed_is_undecided() -> None:
+    entry = [{"name": "gpu", "resourceClaimName": "gone"}]
+    findings = judged(a_refused_pod(devices=0, resourceClaims=entry, reason="NodeAffinity", message="Pod was rejected: no"))
+    assert [finding.outcome for finding in findings] == [Outcome.UNDECIDED]
+
+
+def test_a_request_that_the_plugin_is_set_to_refuse_is_the_pods_own() -> None:
+    text = "Pod was rejected: Allocate failed: maximum request size for shared resources is 1; found 2, which is unexpected"
+    findings = judged(a_refused_pod(devices={"nvidia.com/gpu.shared": "2"}, message=text))
+    assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
+
+
+def test_a_container_that_the_runtime_cannot_create_is_the_nodes_refusal() -> None:
+    """HAMi#411, nvidia-container-toolkit#1239: the pod fails before its program ran."""
+    findings = judged(a_start_error(UNKNOWN_DEVICE))
+    assert by_name(findings) == {"gpu-0 StartError": Outcome.BAD}
+    assert "unknown device" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    ("message", "whose"),
+    [
+        ('exec: "train": executable file not found in $PATH: unknown', Fault.POD),
+        ('unable to start container process: exec: "/opt/nvidia/entry.sh": permission denied', Fault.POD),
+        ('exec: "nvidia-smi": executable file not found in $PATH', Fault.NODE),
+        ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=GPU-1", Fault.NODE),
+        ("error running createRuntime hook #0: exit status 1", Fault.NODE),
+        ("failed to write cgroup: no space left on device", Fault.UNCLEAR),
+        ("", Fault.UNCLEAR),
+    ],
+)
+def test_who_is_at_fault_for_a_container_that_was_not_created(message: str, whose: Fault) -> None:
+    assert fault(message) is whose
+
+
+def test_a_missing_program_of_the_pod_is_not_the_nodes_fault() -> None:
+    findings = judged(a_start_error('exec: "train": executable file not found in $PATH'))
+    assert by_name(findings) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
+
+
+def test_what_nobody_can_attribute_is_the_nodes_where_several_tenants_suffer() -> None:
+    message = "failed to write cgroup: no space left on device"
+    assert by_name(judged(a_start_error(message), a_start_error(message, "b")))["gpu-0 StartError"] is Outcome.NOT_JUDGED
+    findings = judged(a_start_error(message), a_start_error(message, "b", "team-b"))
+    assert by_name(findings) == {"gpu-0 StartError": Outcome.BAD}
+
+
+@pytest.mark.parametrize("new_shape", [False, True], ids=["core", "events.k8s.io"])
+def test_refused_pods_that_are_gone_are_told_by_events(new_shape: bool) -> None:
+    event = an_event("UnexpectedAdmissionError", "Allocate failed due to rpc error for nvidia.com/gpu", pod="gone", new_shape=new_shape)
+    if new_shape:
+        event.reporting_controller = "kubelet"
+    findings = judged(a_pod("other", devices=1, node="gpu-1"), events=[event])
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD, "gpu-1": Outcome.OK}
+    assert "team-a/gone" in messages(findings)
+
+
+def test_an_event_about_a_pod_that_is_there_is_not_counted_twice() -> None:
+    event = an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu")
+    assert "refused 1 device pods" in messages(judged(a_refused_pod(), events=[event]))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu", pod="gone", reporter="somebody"),
+        an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu", pod="gone", host="no-such-node"),
+        an_event("OutOfcpu", "Node didn't have enough resource: cpu", pod="gone"),
+        an_event("BackOff", "Back-off restarting failed container with nvidia.com/gpu", pod="gone"),
+    ],
+    ids=["another reporter", "no node of this cluster", "no device", "no refusal"],
+)
+def test_other_events_tell_of_no_refusal(event: Any) -> None:
+    assert by_name(judged(a_pod("other", devices=1, node="gpu-1"), events=[event])) == {"gpu-1": Outcome.OK}
+
+
+def test_hostile_words_are_bounded_and_on_one_line() -> None:
+    (finding,) = judged(a_refused_pod(message="Pod was rejected: " + "a\n\x1b[31m" * 100_000))
+    assert "\n" not in finding.message
+    assert len(finding.message) < 1000
+
+
+def test_a_time_that_is_none_counts_as_recent() -> None:
+    pod = created(a_refused_pod(status={"startTime": "never"}), 0)
+    pod.metadata.creation_timestamp = "yesterday"
+    assert by_name(judged(pod)) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}

@@ -1,0 +1,375 @@
+"""REQ-12: pods and jobs that wait although devices that fit them are free."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.devices.fitting import requests_of
+from conformance.req.asked_again import MAX_ASKED, asked_again
+from conformance.req.jobs_without_pods import check_jobs_without_pods
+from conformance.req.waiting import check_waiting
+from conformance.scope.scope import Scope
+from fixtures.cluster.answer import Answer
+from fixtures.cluster.client import Cluster
+from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from tests.builders import a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, by_name, created, messages
+
+TOLERATES = "nvidia.com/gpu:NoSchedule"
+FULL = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+
+def aged(node: Node, age: float = 30 * DAY) -> Node:
+    node.metadata.creation_timestamp = ago(age)
+    return node
+
+
+def a_waiting_pod(name: str = "train-0", *, age: float = 5 * HOUR, said: str = "", devices: Any = 1, **more: Any) -> Pod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    more.setdefault("tolerations", [TOLERATES])
+    return created(a_pod(name, devices=devices, status={"conditions": [condition] if said else []}, **more), age)
+
+
+def scope(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
+    return a_scope(nodes=[aged(a_node())] if nodes is None else nodes, pods=list(pods), **more)
+
+
+def judged(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> list[Finding]:
+    return list(check_waiting(scope(*pods, nodes=nodes, **more), NOW))
+
+
+def outcome(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Outcome:
+    return by_name(judged(*pods, nodes=nodes, **more))["train-0"]
+
+
+def holders(count: int, node: str = "gpu-0") -> Pod:
+    return a_pod(f"holder-{node}", devices=count, node=node)
+
+
+def test_a_pod_that_waits_beside_free_devices_is_named_with_node_devices_and_reason() -> None:
+    denied = 'admission webhook "validate.kyverno.svc" denied the request: requests must equal limits'
+    event = an_event("BindingError", f"Failed to bind pod team-a/train-0 to node gpu-0: {denied}", reporter="kai-scheduler")
+    findings = judged(a_waiting_pod(schedulerName="kai-scheduler"), holders(6), events=[event])
+    assert by_name(findings) == {"train-0": Outcome.BAD}
+    assert "it has waited for 5 h although gpu-0 has 2 nvidia.com/gpu free" in messages(findings)
+    assert "kai-scheduler says: Failed to bind" in messages(findings)
+    assert "denied the request" in messages(findings)
+
+
+def test_a_scheduler_that_says_nothing_is_asked_about() -> None:
+    assert "does it run?" in messages(judged(a_waiting_pod(schedulerName="no-such-scheduler")))
+
+
+def test_a_scheduler_that_counts_fewer_devices_than_are_free_is_contradicted() -> None:
+    findings = judged(a_waiting_pod(said=FULL))
+    assert by_name(findings) == {"train-0": Outcome.BAD}
+    assert "Insufficient nvidia.com/gpu" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [
+        ({"devices": 3}, {}),
+        ({"tolerations": []}, {}),
+        ({}, {"taints": ["nvidia.com/gpu=present:NoSchedule", "spot=gone:NoExecute"]}),
+        ({"nodeSelector": {"pool": "other"}}, {}),
+        ({}, {"cordoned": True}),
+        ({}, {"ready": False}),
+        ({}, {"allocatable": {"cpu": "0"}}),
+        ({}, {"allocatable": {"pods": "1"}}),
+        ({"devices": {"nvidia.com/gpu": "1", "rdma/hca": "1"}}, {}),
+    ],
+    ids=["too few", "fence", "another taint", "selector", "cordoned", "not ready", "no processor", "no place for a pod", "no RDMA"],
+)
+def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[str, Any]) -> None:
+    asks = a_waiting_pod(**pod)
+    asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
+    assert outcome(asks, holders(6), nodes=[aged(a_node(**node))]) is Outcome.OK
+
+
+def test_devices_of_pods_that_are_being_deleted_are_not_free() -> None:
+    assert outcome(a_waiting_pod(), created(holders(8), HOUR, deleted=30)) is Outcome.OK
+
+
+def test_of_a_queue_only_as_many_are_named_as_could_run() -> None:
+    queue = [a_waiting_pod(f"train-{index}", age=(9 - index) * HOUR, said=FULL) for index in range(5)]
+    found = by_name(judged(*queue, holders(6)))
+    assert [found[f"train-{index}"] for index in range(5)] == [Outcome.BAD, Outcome.BAD, Outcome.OK, Outcome.OK, Outcome.OK]
+
+
+def test_higher_priority_is_served_first_and_nominated_pods_have_their_room() -> None:
+    urgent = a_waiting_pod("urgent", priority=1000, devices=2, said=FULL)
+    assert by_name(judged(a_waiting_pod(said=FULL), urgent, holders(6))) == {"urgent": Outcome.BAD, "train-0": Outcome.OK}
+    urgent.status.nominated_node_name = "gpu-0"
+    assert by_name(judged(a_waiting_pod(said=FULL), urgent, holders(6)))["train-0"] is Outcome.OK
+
+
+# what the scheduler says: opendatahub-io/odh-manifests#259 (volume), loft-sh/devpod-provider-kubernetes#63 (another pod's place)
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 Insufficient nvidia.com/gpu.", Outcome.NOT_JUDGED),
+        ("0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had volume node affinity conflict.", Outcome.NOT_JUDGED),
+        ("0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.", Outcome.NOT_JUDGED),
+        ("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.", Outcome.NOT_JUDGED),
+        ("queue resource quota insufficient", Outcome.NOT_JUDGED),
+        ("pod is over its queue limit", Outcome.NOT_JUDGED),
+        ("0/2 nodes are available: 2 node(s) were rejected by a plugin of our own.", Outcome.UNDECIDED),
+        ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", Outcome.BAD),
+    ],
+)
+def test_what_the_scheduler_says_beyond_the_arithmetic_is_believed(said: str, expected: Outcome) -> None:
+    assert outcome(a_waiting_pod(said=said)) is expected
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}},
+        {"containers": [{"name": "m", "ports": [{"hostPort": 80}], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    ],
+    ids=["volume", "spread", "anti-affinity", "host port"],
+)
+def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(wish: dict[str, Any]) -> None:
+    pod = a_waiting_pod()
+    pod.spec = msgspec.convert({**a_spec(devices=1, tolerations=[TOLERATES]), **wish}, type(pod.spec), strict=False)
+    assert outcome(pod) is Outcome.NOT_JUDGED
+    pod.status.conditions = a_waiting_pod(said=FULL).status.conditions
+    assert outcome(pod) is Outcome.BAD
+
+
+def test_gates_and_claims_are_left_out() -> None:
+    assert outcome(a_waiting_pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])) is Outcome.NOT_JUDGED
+    classes = [{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}]
+    assert outcome(a_waiting_pod(), deviceclasses=classes) is Outcome.NOT_JUDGED
+
+
+def test_a_young_pod_is_just_being_placed_unless_somebody_complains() -> None:
+    findings = judged(a_waiting_pod(age=MINUTE))
+    assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED}
+    assert "since 1 min; ask again in 14 min" in messages(findings)
+    assert outcome(a_waiting_pod(age=MINUTE, said=FULL)) is Outcome.UNDECIDED
+    assert outcome(a_pod(devices=1, tolerations=[TOLERATES])) is Outcome.UNDECIDED
+
+
+def test_the_policy_says_how_long() -> None:
+    found = check_waiting(scope(a_waiting_pod(age=HOUR, said=FULL), policy=a_policy(requests={"pendingMinutes": 120})), NOW)
+    assert by_name(found) == {"train-0": Outcome.UNDECIDED}
+
+
+def test_devices_that_became_free_a_minute_ago_are_no_fault() -> None:
+    ended = {"containerStatuses": [{"name": "m", "state": {"terminated": {"exitCode": 0, "finishedAt": ago(MINUTE)}}}]}
+    over = a_pod("over", devices=8, node="gpu-0", phase="Succeeded", status=ended)
+    findings = judged(a_waiting_pod(said=FULL), over)
+    assert by_name(findings) == {"train-0": Outcome.UNDECIDED}
+    assert "has had room for it since 1 min" in messages(findings)
+    over.status.container_statuses[0].state = {"terminated": {"finishedAt": ago(DAY)}}  # type: ignore[index]
+    assert outcome(a_waiting_pod(said=FULL), over) is Outcome.BAD
+
+
+def test_a_node_that_joined_or_is_being_changed_is_not_counted_on() -> None:
+    assert outcome(a_waiting_pod(said=FULL), nodes=[aged(a_node(), MINUTE)]) is Outcome.OK
+    changing = aged(a_node(labels={"nvidia.com/mig.config.state": "pending"}))
+    assert outcome(a_waiting_pod(said=FULL), nodes=[changing]) is Outcome.OK
+
+
+# -- gangs
+
+
+def a_gang(count: int, *, devices: int, minimum: int, bound: int = 0) -> tuple[list[Pod], Json]:
+    annotations = {"scheduling.k8s.io/group-name": "llm"}
+    more: dict[str, Any] = {"annotations": annotations, "schedulerName": "volcano", "devices": devices}
+    pods = [a_waiting_pod(f"llm-{index}", said="pod group is not ready", **more) for index in range(bound, count)]
+    pods += [a_pod(f"llm-{index}", node="gpu-1", **more) for index in range(bound)]
+    group = {"metadata": {"name": "llm", "namespace": "team-a"}, "spec": {"minMember": minimum}, "status": {"phase": "Pending"}}
+    return pods, group
+
+
+def gang_outcome(count: int, *, devices: int, minimum: int, bound: int = 0) -> dict[str, Outcome]:
+    pods, group = a_gang(count, devices=devices, minimum=minimum, bound=bound)
+    nodes = [aged(a_node()), aged(a_node("gpu-1"))]
+    return by_name(judged(*pods, nodes=nodes, scheduling_volcano_sh__podgroups=[group]))
+
+
+def test_a_gang_waits_rightly_until_all_of_it_fits() -> None:
+    assert gang_outcome(3, devices=8, minimum=3) == {"llm": Outcome.OK}
+    assert gang_outcome(2, devices=8, minimum=2) == {"llm": Outcome.BAD}
+    assert gang_outcome(4, devices=8, minimum=2) == {"llm": Outcome.BAD}
+
+
+def test_a_gang_whose_pods_are_not_all_there_is_not_judged() -> None:
+    assert gang_outcome(2, devices=1, minimum=4) == {"llm": Outcome.NOT_JUDGED}
+
+
+def test_what_a_gang_has_already_counts() -> None:
+    assert gang_outcome(3, devices=4, minimum=3, bound=2) == {"llm": Outcome.BAD}
+
+
+def test_pods_of_an_unknown_gang_must_fit_together() -> None:
+    together: dict[str, Any] = {"annotations": {"pod-group-name": "pg-1"}, "schedulerName": "kai-scheduler", "devices": 6}
+    pods = [a_waiting_pod(f"train-{index}", **together) for index in range(2)]
+    assert by_name(judged(*pods)) == {"pg-1": Outcome.OK}
+
+
+# -- asked again
+
+
+class Now(Cluster):
+    """A cluster that has these pods now."""
+
+    def __init__(self, pods: list[Json]) -> None:
+        self._pods = pods
+
+    def path(self, key: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        return "/api/v1/pods"
+
+    def find(self, key: str, name: str, namespace: str = "", *, labels: str = "") -> Json | None:
+        return next((item for item in self._pods if item["metadata"]["name"] == name), None)
+
+    def request(self, method: str, path: str, **more: Any) -> Answer:
+        node = more["query"]["fieldSelector"].partition("=")[2]
+        items = [item for item in self._pods if item["spec"].get("nodeName") == node]
+        return Answer(status=200, body=msgspec.json.encode({"items": items}))
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ([a_waiting_pod()], Outcome.BAD),
+        ([], Outcome.OK),
+        ([a_pod(devices=1, node="gpu-0")], Outcome.OK),
+        ([a_waiting_pod(), a_pod("another", devices=8, node="gpu-0")], Outcome.OK),
+        ([a_waiting_pod(), a_pod("web", node="gpu-0")], Outcome.BAD),
+    ],
+    ids=["still there", "gone", "placed", "another pod took them", "a pod without devices came"],
+)
+def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expected: Outcome) -> None:
+    before = scope(a_waiting_pod(said=FULL))
+    slept: list[float] = []
+    still = asked_again(Now([msgspec.to_builtins(pod) for pod in now]), before.snapshot, slept.append)
+    assert by_name(check_waiting(before, NOW, still)) == {"train-0": expected}
+    assert slept == [max(0.0, NOW + 10 - time.time())] or slept[0] <= NOW + 10
+
+
+def test_only_some_are_asked_about() -> None:
+    before = scope(*[a_waiting_pod(f"p{index}", said=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
+    still = asked_again(Now([]), before.snapshot, lambda seconds: None)
+    found = list(by_name(check_waiting(before, NOW, still)).values())
+    assert (found.count(Outcome.OK), found.count(Outcome.BAD)) == (MAX_ASKED, 3)
+
+
+# -- arithmetic
+
+
+def test_amounts_are_those_that_the_scheduler_counts() -> None:
+    def asks(**amounts: str) -> Json:
+        return {"name": "c", "resources": {"requests": amounts}}
+
+    init = [asks(cpu="4"), {**asks(cpu="500m"), "restartPolicy": "Always"}, asks(cpu="1")]
+    spec = a_pod_spec(initContainers=init, containers=[asks(cpu="1", memory="1Gi"), asks(memory="1Gi")], overhead={"cpu": "100m"})
+    assert {name: float(amount) for name, amount in requests_of(spec).items()} == {"cpu": 4.1, "memory": float(2 << 30)}
+    whole = a_pod_spec(containers=[asks(cpu="8")], resources={"requests": {"cpu": "2"}})
+    assert requests_of(whole) == {"cpu": 2}
+    assert requests_of(a_pod_spec(containers=[asks(cpu="many")])) == {}
+
+
+# -- jobs without pods
+
+
+def a_job(age: float = 5 * HOUR, *, status: Json | None = None, labels: Json | None = None, **spec: Any) -> Json:
+    template = {"template": {"spec": a_spec(devices=1, tolerations=[TOLERATES])}}
+    job = a_workload("Job", "train", {**template, **spec}, status=status or {})
+    job["metadata"] |= {"uid": "uid-train", "creationTimestamp": ago(age), "labels": labels or {}}
+    return job
+
+
+def job_outcome(job: Json, *pods: Pod, **more: Any) -> dict[str, Outcome]:
+    return by_name(check_jobs_without_pods(scope(*pods, batch__jobs=[job], **more), NOW))
+
+
+def a_refusal(message: str) -> Any:
+    event = an_event("FailedCreate", message, pod="train", reporter="job-controller")
+    event.involved_object.kind = "Job"
+    return event
+
+
+def test_a_job_whose_pods_nobody_can_make_is_named_with_the_reason() -> None:
+    event = a_refusal('Error creating: admission webhook "pods.example.com" denied the request')
+    findings = list(check_jobs_without_pods(scope(batch__jobs=[a_job()], events=[event]), NOW))
+    assert by_name(findings) == {"train": Outcome.BAD}
+    assert "has had no pod for 5 h although gpu-0 has devices free" in messages(findings)
+    assert "denied the request" in messages(findings)
+
+
+def test_a_job_that_waits_for_a_reason_is_left_alone() -> None:
+    assert job_outcome(a_job(suspend=True)) == {"train": Outcome.NOT_JUDGED}
+    assert job_outcome(a_job(), holders(8)) == {"train": Outcome.OK}
+    assert job_outcome(a_job(), events=[a_refusal("Error creating: exceeded quota: devices")]) == {"train": Outcome.NOT_JUDGED}
+    assert job_outcome(a_job(age=MINUTE)) == {"train": Outcome.NOT_JUDGED}
+    assert job_outcome(a_job(age=MINUTE), events=[a_refusal("Error creating: denied")]) == {"train": Outcome.UNDECIDED}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"succeeded": 1},
+        {"failed": 3},
+        {"active": 1},
+        {"conditions": [{"type": "Complete", "status": "True"}]},
+        {"state": {"phase": "Completed"}},
+    ],
+)
+def test_a_job_that_has_had_pods_or_is_over_does_not_wait_for_its_first(status: Json) -> None:
+    assert job_outcome(a_job(status=status)) == {}
+
+
+def test_a_job_with_pods_is_judged_by_its_pods() -> None:
+    assert job_outcome(a_job(), a_waiting_pod(owner="Job/train")) == {}
+    assert job_outcome(a_job(), a_waiting_pod(labels={"job-name": "train"})) == {}
+
+
+def test_jobs_of_other_kinds_wait_for_their_pods_as_well() -> None:
+    group = {"groupName": "g", "replicas": 2, "template": {"spec": a_spec(devices=1, tolerations=[TOLERATES])}}
+    cluster = a_workload("RayCluster", "tune", {"workerGroupSpecs": [group]})
+    cluster["metadata"]["creationTimestamp"] = ago(5 * HOUR)
+    assert by_name(check_jobs_without_pods(scope(rayclusters=[cluster]), NOW)) == {"tune": Outcome.BAD}
+    head = a_pod("tune-head", labels={"ray.io/cluster": "tune"})
+    assert by_name(check_jobs_without_pods(scope(head, rayclusters=[cluster]), NOW)) == {}
+
+
+def test_a_job_that_asks_for_no_pod_or_is_run_elsewhere_has_none() -> None:
+    assert job_outcome(a_job(parallelism=0)) == {}
+    assert job_outcome(a_job(managedBy="kueue.x-k8s.io/multikueue")) == {}
+
+
+def test_a_job_without_devices_is_not_judged() -> None:
+    assert job_outcome(a_job(template={"spec": a_spec()})) == {}
+
+
+def test_jobs_that_could_not_be_listed_are_not_taken_for_none() -> None:
+    with pytest.raises(Inconclusive):
+        list(check_jobs_without_pods(a_scope(nodes=[a_node()], pods=[], trouble={"batch/jobs": "Forbidden"}), NOW))
+
+
+# -- clusters of others
+
+
+def test_shares_that_only_a_scheduler_extender_counts_are_not_taken_for_free() -> None:
+    """HAMi and Volcano vGPU: memory of a device is asked for as a resource that no node offers."""
+    shares = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
+    assert outcome(a_waiting_pod(devices=shares, schedulerName="hami-scheduler")) is Outcome.OK
+    said = "0/2 nodes are available: 2 CardInsufficientMemory."
+    assert outcome(a_waiting_pod(said=said, schedulerName="hami-scheduler")) is Outcome.UNDECIDED
+
+
+def test_a_pod_that_waits_for_one_that_is_being_deleted_waits_rightly() -> None:
+    """volcano#2107: the job that is being deleted still holds the node's devices."""
+    leaving = created(holders(8), DAY, deleted=HOUR)
+    assert outcome(a_waiting_pod(said=FULL), leaving) is Outcome.OK

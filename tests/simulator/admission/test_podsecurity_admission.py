@@ -1,0 +1,96 @@
+"""Whom Pod Security admission refuses, warns and exempts (docs/facts/pod-security.md#who-is-refused)."""
+
+from __future__ import annotations
+
+from fixtures.kubernetes.podsecurity import Level, evaluate, message
+from fixtures.simulator.admission import AdmissionSwitches
+from tests.simulator.admission.cluster import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    Objects,
+    admit,
+    container,
+    deployment,
+    namespace,
+    pod,
+    refusal,
+    request,
+    restricted_pod,
+)
+
+
+def enforcing(level: str = "restricted", **labels: str) -> Objects:
+    return Objects().put("namespaces", namespace("team", enforce=level, **labels))
+
+
+def test_a_pod_is_refused_in_the_evaluators_words() -> None:
+    error = refusal(pod(), enforcing())
+    violations = evaluate(pod()["spec"], {}, Level.RESTRICTED)
+    assert (error.code, error.reason) == (403, "Forbidden")
+    assert error.message == message("train", Level.RESTRICTED, "latest", violations)
+    assert error.details == {"name": "train", "kind": "pods"}
+
+
+def test_the_label_names_the_version() -> None:
+    assert 'violates PodSecurity "restricted:v1.30": ' in refusal(pod(), enforcing(enforce_version="v1.30")).message
+
+
+def test_a_compliant_pod_passes_without_warning() -> None:
+    assert admit(restricted_pod(), enforcing())[1] == []
+
+
+def test_warn_only() -> None:
+    stored, warnings = admit(pod(), Objects().put("namespaces", namespace("team", warn="restricted")))
+    assert stored["metadata"]["name"] == "train"
+    assert len(warnings) == 1
+    assert warnings[0].startswith('would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "main" must')
+
+
+def test_workloads_are_warned_never_refused() -> None:
+    asked = request(deployment({"containers": [container()]}), DEPLOYMENTS)
+    stored, warnings = admit(asked, enforcing())
+    assert stored["spec"]["replicas"] == 1
+    assert warnings[0].startswith('would violate PodSecurity "restricted:latest": ')
+    privileged_warn = Objects().put("namespaces", namespace("team", enforce="restricted", warn="privileged"))
+    assert admit(request(deployment({"containers": [container()]}), DEPLOYMENTS), privileged_warn)[1] == []
+
+
+def test_updates_count_when_containers_or_images_change() -> None:
+    old, _ = admit(pod())
+    relabelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert admit(request(relabelled, verb="update", old=old), enforcing())[1] == []
+    newer = pod(container(image="registry.example/cuda:12.5"))
+    assert refusal(request(newer, verb="update", old=old), enforcing()).code == 403
+
+
+def test_ignored_and_evaluated_subresources() -> None:
+    assert admit(request(pod(), subresource="binding"), enforcing())[1] == []
+    debug = {**pod(), "spec": {**pod()["spec"], "ephemeralContainers": [container("debug")]}}
+    assert refusal(request(debug, verb="update", old=pod(), subresource="ephemeralcontainers"), enforcing()).code == 403
+
+
+def test_switched_off() -> None:
+    assert admit(pod(), enforcing(), AdmissionSwitches(pod_security=False))[1] == []
+
+
+def test_bad_namespace_labels_are_invalid() -> None:
+    error = refusal(request(namespace("team", enforce="strict", warn_version="1.30"), NAMESPACES))
+    assert (error.code, error.reason) == (422, "Invalid")
+    field = "metadata.labels[pod-security.kubernetes.io/enforce]"
+    assert error.details is not None
+    assert error.details["causes"][0] == {
+        "reason": "FieldValueInvalid",
+        "field": field,
+        "message": 'Invalid value: "strict": must be one of privileged, baseline, restricted',
+    }
+    assert error.details["causes"][1]["message"] == 'Invalid value: "1.30": must be "latest" or "v1.x"'
+
+
+def test_a_namespace_gets_its_name_label_and_phase() -> None:
+    stored, _ = admit(request(namespace("team"), NAMESPACES))
+    assert stored["metadata"]["labels"]["kubernetes.io/metadata.name"] == "team"
+    assert stored["status"]["phase"] == "Active"
+
+
+def test_quantities_are_refused_before_pod_security() -> None:
+    assert refusal(pod(container(resources={"limits": {"nvidia.com/gpu": "0.5"}})), enforcing()).code == 422

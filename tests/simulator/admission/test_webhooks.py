@@ -1,0 +1,90 @@
+"""A webhook that nothing answers for (facts of the local control plane: 500 for every request it matches)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.simulator.admission.plugins.webhooks import MUTATING, VALIDATING
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.api.selectors import selects
+from tests.simulator.admission.cluster import DEPLOYMENTS, Objects, admit, container, deployment, namespace, pod, refusal, request
+
+
+def webhook(**fields: object) -> Json:
+    entry = {
+        "name": "devices.policy.example",
+        "clientConfig": {"service": {"name": "policy", "namespace": "policy-system", "path": "/validate"}},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        **fields,
+    }
+    return {"metadata": {"name": "policy"}, "webhooks": [entry]}
+
+
+SERVICE = {"metadata": {"name": "policy", "namespace": "policy-system"}}
+ENDPOINTS = {
+    "metadata": {"name": "policy-x", "namespace": "policy-system", "labels": {"kubernetes.io/service-name": "policy"}},
+    "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": True}}],
+}
+
+
+def cluster(configuration: Json, kind: str = VALIDATING) -> Objects:
+    return Objects().put(kind, configuration).put("services", SERVICE)
+
+
+@pytest.mark.parametrize("kind", [VALIDATING, MUTATING])
+def test_no_backend_is_an_internal_error(kind: str) -> None:
+    error = refusal(pod(), cluster(webhook(), kind))
+    assert (error.code, error.reason) == (500, "InternalError")
+    assert error.message == (
+        'Internal error occurred: failed calling webhook "devices.policy.example": failed to call webhook: '
+        'Post "https://policy.policy-system.svc:443/validate?timeout=10s": no endpoints available for service "policy"'
+    )
+
+
+def test_no_service() -> None:
+    assert refusal(pod(), Objects().put(VALIDATING, webhook())).message.endswith('service "policy" not found')
+
+
+def test_ready_endpoints_let_requests_pass() -> None:
+    admit(pod(), cluster(webhook()).put("discovery.k8s.io/endpointslices", ENDPOINTS))
+    unready = {**ENDPOINTS, "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": False}}]}
+    assert refusal(pod(), cluster(webhook()).put("discovery.k8s.io/endpointslices", unready)).code == 500
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"failurePolicy": "Ignore"},
+        {"namespaceSelector": {"matchLabels": {"tenant": "yes"}}},
+        {"namespaceSelector": {"matchExpressions": [{"key": "tenant", "operator": "Exists"}]}},
+        {"objectSelector": {"matchLabels": {"app": "other"}}},
+        {"rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
+        {"rules": [{"operations": ["*"], "apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["*"]}]},
+        {"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "scope": "Cluster"}]},
+    ],
+    ids=["ignore", "namespace", "namespace-exists", "object", "operation", "group", "scope"],
+)
+def test_what_does_not_match_passes(fields: dict[str, object]) -> None:
+    admit(pod(), cluster(webhook(**fields)))
+
+
+def test_other_resources_pass_and_matching_selectors_block() -> None:
+    admit(request(deployment({"containers": [container()]}), DEPLOYMENTS), cluster(webhook()))
+    labelled = {**namespace("team"), "metadata": {"name": "team", "labels": {"tenant": "yes"}}}
+    objects = cluster(webhook(namespaceSelector={"matchLabels": {"tenant": "yes"}})).put("namespaces", labelled)
+    assert refusal(pod(), objects).code == 500
+
+
+def test_dry_run_needs_a_webhook_without_side_effects() -> None:
+    error = refusal(request(pod(), dry_run=True), cluster(webhook(sideEffects="Unknown")))
+    assert (error.code, error.message) == (400, 'admission webhook "devices.policy.example" does not support dry run')
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "expected"),
+    [("In", ["a"], True), ("NotIn", ["a"], False), ("Exists", [], True), ("DoesNotExist", [], False), ("Near", [], False)],
+)
+def test_selector_operators(operator: str, values: list[str], expected: bool) -> None:
+    assert selects({"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}, {"k": "a"}) is expected

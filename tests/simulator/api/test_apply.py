@@ -1,0 +1,156 @@
+"""Server-side apply: ownership of fields, conflicts, giving up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulator.api.web import APPLY, CONFIG_MAPS, MERGE, WIDGETS, Answer, Web, config_map, widget
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def apply(web: Web, path: str, body: dict[str, Any], manager: str, query: str = "") -> Answer:
+    return web("PATCH", f"{path}?fieldManager={manager}{query}", body, APPLY)
+
+
+def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": list(containers)}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template, **spec},
+    }
+
+
+def managers(answer: Answer) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(item["manager"], item["operation"]): item["fieldsV1"] for item in answer.body["metadata"]["managedFields"]}
+
+
+def test_apply_creates_and_then_updates(web: Web) -> None:
+    first = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
+    assert first.status == 201
+    assert managers(first) == {("one", "Apply"): {"f:data": {"f:a": {}}}}
+    second = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "3"}), "one")
+    assert (second.status, second.body["data"]) == (200, {"a": "2", "b": "3"})
+    same = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "3"}), "one")
+    assert same.version == second.version
+
+
+def test_a_field_of_another_manager_conflicts_unless_forced(web: Web) -> None:
+    apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
+    answer = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2"}), "two")
+    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+    assert answer.body["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.a'
+    assert answer.body["details"]["causes"] == [{"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.a"}]
+    assert web.get(f"{CONFIG_MAPS}/c").body["data"] == {"a": "1"}
+    forced = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2"}), "two", "&force=true")
+    assert forced.body["data"] == {"a": "2"}
+    assert managers(forced) == {("two", "Apply"): {"f:data": {"f:a": {}}}}
+
+
+def test_the_same_value_is_shared(web: Web) -> None:
+    apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "one")
+    shared = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1"}), "two")
+    assert set(managers(shared)) == {("one", "Apply"), ("two", "Apply")}
+    left = apply(web, f"{CONFIG_MAPS}/c", config_map("c"), "one")
+    assert left.body["data"] == {"a": "1"}
+    gone = apply(web, f"{CONFIG_MAPS}/c", config_map("c"), "two")
+    assert gone.body.get("data", {}) == {}
+
+
+def test_several_conflicts_are_listed_by_manager(web: Web) -> None:
+    created = web.post(f"{CONFIG_MAPS}?fieldManager=writer", config_map("c", data={"a": "1", "b": "1"}))
+    time = created.body["metadata"]["managedFields"][0]["time"]
+    answer = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "2"}), "two")
+    assert answer.body["message"] == (f'Apply failed with 2 conflicts: conflicts with "writer" using v1 at {time}:\n- .data.a\n- .data.b')
+    assert [cause["field"] for cause in answer.body["details"]["causes"]] == [".data.a", ".data.b"]
+
+
+def test_an_ordinary_write_takes_fields_over(web: Web) -> None:
+    apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1", "b": "1"}), "one")
+    after = web("PATCH", f"{CONFIG_MAPS}/c?fieldManager=editor", {"data": {"a": "2"}}, MERGE)
+    assert managers(after) == {("one", "Apply"): {"f:data": {"f:b": {}}}, ("editor", "Update"): {"f:data": {"f:a": {}}}}
+    assert apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1", "b": "1"}), "one").status == 409
+
+
+def test_list_items_are_owned_by_key(web: Web) -> None:
+    first = deployment({"name": "main", "image": "i:1"}, {"name": "side", "image": "s:1"}, replicas=2)
+    assert apply(web, f"{DEPLOYMENTS}/d", first, "one").status == 201
+    extra = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+    extra["spec"] = {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "X", "value": "1"}]}]}}}
+    both = apply(web, f"{DEPLOYMENTS}/d", extra, "two")
+    containers = both.body["spec"]["template"]["spec"]["containers"]
+    assert containers == [{"name": "main", "image": "i:1", "env": [{"name": "X", "value": "1"}]}, {"name": "side", "image": "s:1"}]
+    fewer = apply(web, f"{DEPLOYMENTS}/d", deployment({"name": "side", "image": "s:1"}), "one")
+    spec = fewer.body["spec"]
+    assert "replicas" not in spec
+    assert [item["name"] for item in spec["template"]["spec"]["containers"]] == ["main", "side"]
+    assert "image" not in spec["template"]["spec"]["containers"][0]
+    conflict = apply(web, f"{DEPLOYMENTS}/d", deployment({"name": "side", "image": "s:2"}), "three")
+    field = '.spec.template.spec.containers[name="side"].image'
+    assert conflict.body["details"]["causes"][0]["field"] == field
+
+
+def test_ports_are_keyed_by_port_and_protocol(web: Web) -> None:
+    container = {"name": "main", "image": "i", "ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53}]}
+    apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one")
+    container["ports"] = [{"containerPort": 53, "name": "dns-tcp"}]
+    body = apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one").body
+    assert body["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 53, "name": "dns-tcp"}]
+
+
+def test_objects_that_nobody_tracked_belong_to_before_first_apply(web: Web, background: Any) -> None:
+    background.call(lambda: background.server.store.put_initial(config_map("seeded", data={"a": "1"})))
+    answer = apply(web, f"{CONFIG_MAPS}/seeded", config_map("seeded", data={"a": "2"}), "one")
+    assert answer.status == 409
+    assert "before-first-apply" in answer.body["message"]
+    after = apply(web, f"{CONFIG_MAPS}/seeded", config_map("seeded", data={"b": "1"}), "one")
+    assert set(managers(after)) == {("one", "Apply"), ("before-first-apply", "Update")}
+
+
+def test_status_is_not_applied(web: Web) -> None:
+    created = apply(web, f"{DEPLOYMENTS}/d", {**deployment({"name": "main", "image": "i"}), "status": {"replicas": 7}}, "one")
+    assert "replicas" not in created.body["status"]
+    assert apply(web, f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 3}}, "controller").status == 415
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status"),
+    [
+        ("", config_map("c"), 422),
+        ("fieldManager=m", {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "c"}}, 400),
+        ("fieldManager=m", config_map("d"), 400),
+        ("fieldManager=m", [], 400),
+        ("fieldManager=m", b"{: not yaml", 400),
+        ("fieldManager=m", config_map("c", managedFields=[{"manager": "x"}]), 400),
+        ("fieldManager=m", config_map("c", resourceVersion="1"), 409),
+    ],
+)
+def test_applies_that_are_refused(web: Web, query: str, body: Any, status: int) -> None:
+    web.post(CONFIG_MAPS, config_map("c"))
+    assert web("PATCH", f"{CONFIG_MAPS}/c?{query}", body, APPLY).status == status
+
+
+def test_lists_of_custom_resources_have_one_owner(web: Web) -> None:
+    assert apply(web, f"{WIDGETS}/w", widget("w", size=1, parts=[{"name": "a"}]), "one").status == 201
+    refused = apply(web, f"{WIDGETS}/w", widget("w", size=1, parts=[{"name": "b"}]), "two")
+    assert [cause["field"] for cause in refused.body["details"]["causes"]] == [".spec.parts"]
+
+
+def test_resetting_managed_fields(web: Web) -> None:
+    web.post(CONFIG_MAPS, config_map("c", data={"a": "1"}))
+    after = web.patch(f"{CONFIG_MAPS}/c", {"metadata": {"managedFields": [{}]}})
+    assert "managedFields" not in after.body["metadata"]
+
+
+def test_duplicate_keys_are_refused(web: Web) -> None:
+    container = {"name": "main", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]}
+    answer = apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one")
+    assert answer.status == 500
+    assert answer.body["message"] == (
+        "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): "
+        '.spec.template.spec.containers[name="main"].env: duplicate entries for key [name="X"]'
+    )

@@ -1,0 +1,104 @@
+"""The official Python client, typed and dynamic, against the simulated API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes as official
+import pytest
+
+from tests.simulator.api.background import BackgroundServer
+from tests.simulator.api.web import Web, config_map, pod, widget
+
+kubernetes: Any = official
+"""Objects go in as JSON and its optional fields are there: neither is what its types say."""
+
+
+@pytest.fixture
+def api(background: BackgroundServer) -> Iterator[Any]:
+    configuration = kubernetes.client.Configuration()
+    configuration.host = background.url
+    with kubernetes.client.ApiClient(configuration) as client:
+        yield client
+
+
+def test_typed_round_trip(api: Any) -> None:
+    core = kubernetes.client.CoreV1Api(api)
+    core.create_namespace({"metadata": {"name": "team"}})
+    created = core.create_namespaced_pod("team", pod("a", "team", labels={"app": "x"}))
+    assert (created.status.phase, created.metadata.namespace) == ("Pending", "team")
+    core.patch_namespaced_pod("a", "team", {"metadata": {"annotations": {"note": "y"}}})
+    binding = kubernetes.client.V1Binding(
+        metadata=kubernetes.client.V1ObjectMeta(name="a"), target=kubernetes.client.V1ObjectReference(kind="Node", name="n")
+    )
+    core.create_namespaced_pod_binding("a", "team", binding, _preload_content=False)
+    core.patch_namespaced_pod_status("a", "team", {"status": {"phase": "Running"}})
+    read = core.list_pod_for_all_namespaces(label_selector="app=x", field_selector="spec.nodeName=n").items[0]
+    assert (read.status.phase, read.metadata.annotations) == ("Running", {"note": "y"})
+    core.replace_namespaced_pod("a", "team", read)
+    core.delete_namespaced_pod("a", "team", body=kubernetes.client.V1DeleteOptions(grace_period_seconds=0))
+    with pytest.raises(kubernetes.client.ApiException) as missing:
+        core.read_namespaced_pod("a", "team")
+    assert missing.value.status == 404
+
+
+def test_every_node_field_reads_back(api: Any) -> None:
+    core = kubernetes.client.CoreV1Api(api)
+    taint = kubernetes.client.V1Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
+    node = kubernetes.client.V1Node(
+        metadata=kubernetes.client.V1ObjectMeta(name="gpu-0"), spec=kubernetes.client.V1NodeSpec(taints=[taint])
+    )
+    core.create_node(node)
+    core.patch_node_status("gpu-0", {"status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}}})
+    read = core.read_node("gpu-0")
+    assert (read.spec.taints[0].key, read.status.allocatable) == ("nvidia.com/gpu", {"nvidia.com/gpu": "8"})
+
+
+def test_watch_resumes_through_the_clients_own_loop(api: Any) -> None:
+    core = kubernetes.client.CoreV1Api(api)
+    for name in ("a", "b", "end"):
+        core.create_namespaced_config_map("default", config_map(name))
+    watch, seen = kubernetes.watch.Watch(), []
+    for event in watch.stream(core.list_namespaced_config_map, "default", timeout_seconds=5):
+        seen.append((event["type"], event["object"].metadata.name))
+        if event["object"].metadata.name == "end":
+            watch.stop()
+    assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "end")]
+
+
+def test_refusals_are_api_exceptions_with_a_status(api: Any) -> None:
+    core = kubernetes.client.CoreV1Api(api)
+    core.create_namespaced_config_map("default", config_map("c"))
+    with pytest.raises(kubernetes.client.ApiException) as refused:
+        core.create_namespaced_config_map("default", config_map("c"))
+    assert refused.value.status == 409
+    assert '"reason":"AlreadyExists"' in refused.value.body
+
+
+def test_access_review_and_version(api: Any) -> None:
+    spec = {"resourceAttributes": {"verb": "list", "resource": "pods"}}
+    review = kubernetes.client.AuthorizationV1Api(api).create_self_subject_access_review({"spec": spec})
+    assert review.status.allowed is True
+    assert kubernetes.client.VersionApi(api).get_code().git_version.endswith("+simulated")
+
+
+def test_custom_objects_and_the_dynamic_client(api: Any, web: Web) -> None:
+    custom = kubernetes.client.CustomObjectsApi(api)
+    custom.create_namespaced_custom_object("example.com", "v1", "default", "widgets", widget("w", size=1))
+    custom.patch_namespaced_custom_object("example.com", "v1", "default", "widgets", "w", {"spec": {"size": 2}})
+    dynamic = kubernetes.dynamic.DynamicClient(api)
+    widgets = dynamic.resources.get(api_version="example.com/v1", kind="Widget")
+    assert widgets.get(namespace="default").items[0].spec.size == 2
+    applied = widgets.server_side_apply(
+        namespace="default", name="w", body=widget("w", size=2, mode="slow"), field_manager="test", force_conflicts=True
+    )
+    assert applied.spec.mode == "slow"
+
+
+def test_eviction(api: Any) -> None:
+    core = kubernetes.client.CoreV1Api(api)
+    core.create_namespaced_pod("default", pod("a"))
+    eviction = kubernetes.client.V1Eviction(metadata=kubernetes.client.V1ObjectMeta(name="a", namespace="default"))
+    core.create_namespaced_pod_eviction("a", "default", eviction)
+    assert core.list_namespaced_pod("default").items == []

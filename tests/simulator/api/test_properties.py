@@ -1,0 +1,200 @@
+"""What holds for every input: patches, field sets, selectors and pages."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.simulator.api.errors import ApiError
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.api.patches import json_patch, merge_patch
+from fixtures.simulator.api.registry import Registry, version_priority
+from fixtures.simulator.api.selectors import field_matcher, label_matcher, parse_labels
+from fixtures.simulator.server.columns.ages import human
+from fixtures.simulator.server.read.pages import read_page
+from fixtures.simulator.server.store.store import Store
+from fixtures.simulator.server.write import managedfields
+from fixtures.simulator.server.write.fieldsets import from_fields, leaves, to_fields
+from fixtures.simulator.server.write.strategic import strategic_merge
+from tests.simulator.api.web import config_map
+
+REGISTRY = Registry()
+CONFIG_MAP, PODS = REGISTRY.by_key("configmaps"), REGISTRY.by_key("pods")
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+VALUES = st.text("xyz", min_size=1, max_size=2)
+DATA = st.dictionaries(NAMES, VALUES, max_size=4)
+MANAGERS = st.sampled_from(["one", "two", "three"])
+ENV = st.lists(st.fixed_dictionaries({"name": NAMES, "value": VALUES}), unique_by=lambda item: item["name"])
+CONTAINERS = st.lists(
+    st.fixed_dictionaries({"name": NAMES}, optional={"image": VALUES, "env": ENV}),
+    max_size=3,
+    unique_by=lambda item: str(item["name"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [  # RFC 7386, appendix A
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge_patch_does_what_its_rfc_says(target: Any, patch: Any, result: Any) -> None:
+    assert merge_patch(target, patch) == result
+
+
+@pytest.mark.parametrize(
+    ("target", "operations", "result"),
+    [  # RFC 6902, appendix A
+        ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
+        ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
+        ({"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
+        ({"foo": ["all", "grass"]}, [{"op": "move", "from": "/foo/1", "path": "/foo/0"}], {"foo": ["grass", "all"]}),
+        ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc"]}], {"foo": ["bar", ["abc"]]}),
+        ({"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], {"/": 9, "~1": 10}),
+        ({"foo": 1}, [{"op": "replace", "path": "", "value": {"new": 1}}], {"new": 1}),
+    ],
+)
+def test_json_patch_does_what_its_rfc_says(target: Any, operations: Any, result: Any) -> None:
+    assert json_patch(target, operations) == result
+
+
+@given(DATA, DATA)
+def test_patches_do_not_change_their_arguments(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    before = ({"metadata": dict(target)}, {"metadata": dict(patch)})
+    merge_patch(*before)
+    strategic_merge(*before)
+    assert before == ({"metadata": target}, {"metadata": patch})
+
+
+@given(CONTAINERS, CONTAINERS)
+def test_strategic_merge_keeps_every_item_of_both_sides_once(left: list[Json], right: list[Json]) -> None:
+    merged = strategic_merge({"spec": {"containers": left}}, {"spec": {"containers": right}})
+    names = [item["name"] for item in merged["spec"]["containers"]]
+    assert len(names) == len(set(names))
+    assert set(names) == {item["name"] for item in [*left, *right]}
+    by_name = {item["name"]: item for item in merged["spec"]["containers"]}
+    assert all(by_name[item["name"]].get("image") == item["image"] for item in right if "image" in item)
+
+
+def pod_of(containers: list[Json], labels: dict[str, str]) -> Json:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": {"containers": containers}}
+
+
+@given(CONTAINERS, DATA)
+def test_field_sets_survive_their_written_form(containers: list[Json], labels: dict[str, str]) -> None:
+    assert PODS is not None
+    found = set(leaves(pod_of(containers, labels), PODS))
+    assert from_fields(to_fields(found)) == found
+
+
+@given(CONTAINERS, DATA, CONTAINERS, DATA)
+def test_apply_is_idempotent_and_exact_for_one_manager(a: list[Json], b: dict[str, str], c: list[Json], d: dict[str, str]) -> None:
+    assert PODS is not None
+    live = managedfields.apply(None, pod_of(a, b), PODS, "one", force=False)
+    live = managedfields.apply(live, pod_of(c, d), PODS, "one", force=False)
+    again = managedfields.apply(live, pod_of(c, d), PODS, "one", force=False)
+    assert again == live
+    assert live["metadata"].get("labels", {}) == d
+    assert {item["name"] for item in live["spec"].get("containers", [])} == {item["name"] for item in c}
+
+
+@given(st.lists(st.tuples(MANAGERS, DATA), min_size=1, max_size=6))
+def test_forced_applies_leave_what_each_manager_last_asked_for(steps: list[tuple[str, dict[str, str]]]) -> None:
+    assert CONFIG_MAP is not None
+    live: Json | None = None
+    wanted: dict[str, dict[str, str]] = {}
+    for manager, data in steps:
+        live = managedfields.apply(live, config_map("c", data=data), CONFIG_MAP, manager, force=True)
+        taken = {key for key, value in data.items()}
+        for other, held in wanted.items():
+            if other != manager:
+                for key in taken & held.keys():
+                    if held[key] != data[key]:
+                        del held[key]
+        wanted[manager] = dict(data)
+    expected = {key: value for held in wanted.values() for key, value in held.items()}
+    assert live is not None
+    assert (live.get("data") or {}) == expected
+
+
+@given(st.text(max_size=20))
+def test_selectors_are_parsed_or_refused(text: str) -> None:
+    with contextlib.suppress(ApiError):
+        parse_labels(text)
+    with contextlib.suppress(ApiError):
+        field_matcher(text, PODS)
+
+
+@given(st.dictionaries(NAMES, st.sampled_from(["1", "2", "x"])), NAMES, st.sampled_from(["1", "2", "x"]))
+def test_operators_are_each_others_opposites(labels: dict[str, str], key: str, value: str) -> None:
+    obj: Json = {"metadata": {"labels": labels}}
+
+    def matches(text: str) -> bool:
+        matcher = label_matcher(text)
+        assert matcher is not None
+        return matcher(obj)
+
+    assert matches(f"{key}={value}") is not matches(f"{key}!={value}")
+    assert matches(key) is not matches(f"!{key}")
+    assert matches(f"{key} in ({value},other)") is not matches(f"{key} notin ({value},other)")
+    assert matches(f"{key}={value}") == (labels.get(key) == value)
+
+
+@settings(max_examples=50)
+@given(st.sets(st.tuples(NAMES, st.text("ab-", min_size=1, max_size=3)), max_size=25), st.integers(1, 7), st.sampled_from(["", "a", "b"]))
+def test_pages_add_up_to_the_list(names: set[tuple[str, str]], limit: int, namespace: str) -> None:
+    store = Store()
+    for space, name in names:
+        store.put_initial(config_map(name, space))
+    whole = read_page(store, "configmaps", namespace, None, 0, "")
+    collected, token = [], ""
+    while True:
+        page = read_page(store, "configmaps", namespace, None, limit, token)
+        assert len(page.entries) <= limit
+        collected += page.entries
+        token = page.token
+        if not token:
+            break
+        assert page.remaining == len(whole.entries) - len(collected)
+    assert collected == whole.entries
+    assert {(entry.namespace, entry.name) for entry in collected} == {item for item in names if namespace in ("", item[0])}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-0.5, "0s"), (5, "5s"), (119, "119s"), (120, "2m"), (150, "2m30s"), (3600, "60m"), (10800, "3h"), (11000, "3h3m"), (90000, "25h"),
+     (200000, "2d7h"), (900000, "10d"), (70000000, "2y80d"), (400000000, "12y")],
+)  # fmt: skip
+def test_ages_are_those_of_kubectl(seconds: float, text: str) -> None:
+    assert human(seconds) == text
+
+
+def test_versions_are_ordered_as_kubernetes_orders_them() -> None:
+    versions = ["foo10", "v1alpha1", "v2beta1", "v1", "v10", "v3beta1", "v12alpha1", "v2"]
+    assert sorted(versions, key=version_priority, reverse=True) == [
+        "v10",
+        "v2",
+        "v1",
+        "v3beta1",
+        "v2beta1",
+        "v12alpha1",
+        "v1alpha1",
+        "foo10",
+    ]

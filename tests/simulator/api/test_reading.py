@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.api.background import BackgroundServer
+from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+@pytest.fixture
+def seeded(background: BackgroundServer) -> BackgroundServer:
+    def seed() -> None:
+        store = background.server.store
+        for index in range(10):
+            node = f"n{index % 2}"
+            labels = {"index": str(index), "parity": "even" if index % 2 == 0 else "odd"}
+            store.put_initial({**pod(f"p{index}", node=node, labels=labels), "status": {"phase": "Running" if index < 8 else "Failed"}})
+        store.put_initial(pod("p0", "other"))
+
+    background.call(lambda: background.server.store.put_initial({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+    background.call(seed)
+    return background
+
+
+def test_list_carries_kind_and_version_and_its_items_do_not(web: Web, seeded: BackgroundServer) -> None:
+    answer = web.get(PODS)
+    assert (answer.body["kind"], answer.body["apiVersion"], len(answer.body["items"])) == ("PodList", "v1", 10)
+    assert int(answer.version) >= max(int(item["metadata"]["resourceVersion"]) for item in answer.body["items"])
+    assert all("kind" not in item and "apiVersion" not in item for item in answer.body["items"])
+    assert web.get(f"{PODS}/p0").body["kind"] == "Pod"
+
+
+def test_empty_list(web: Web) -> None:
+    assert web.get("/apis/batch/v1/jobs").body["items"] == []
+
+
+def test_all_namespaces_are_sorted_by_namespace_and_name(web: Web, seeded: BackgroundServer) -> None:
+    names = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in web.get("/api/v1/pods").body["items"]]
+    assert names == sorted(names)
+    assert len(names) == 11
+
+
+@pytest.mark.parametrize(
+    ("selector", "count"),
+    [
+        ("parity=even", 5),
+        ("parity==odd", 5),
+        ("parity!=odd", 5),
+        ("index in (1,2,3)", 3),
+        ("index notin (1,2,3)", 7),
+        ("parity", 10),
+        ("!parity", 0),
+        ("absent!=x", 10),
+        ("index>6", 3),
+        ("index<2", 2),
+        ("parity=even,index in (0,1,2)", 2),
+        ("absent in (x)", 0),
+        ("absent notin (x)", 10),
+        ("index=", 0),
+    ],
+)
+def test_label_selectors(web: Web, seeded: BackgroundServer, selector: str, count: int) -> None:
+    assert len(web.get(f"{PODS}?labelSelector={selector}").names) == count
+
+
+@pytest.mark.parametrize(
+    ("selector", "count"),
+    [
+        ("spec.nodeName=n0", 5),
+        ("spec.nodeName!=n0", 5),
+        ("status.phase=Running", 8),
+        ("spec.nodeName=n1,status.phase!=Running", 1),
+        ("metadata.name=p3", 1),
+        ("metadata.namespace=other", 0),
+        ("metadata.namespace=default", 10),
+    ],
+)
+def test_field_selectors(web: Web, seeded: BackgroundServer, selector: str, count: int) -> None:
+    assert len(web.get(f"{PODS}?fieldSelector={selector}").names) == count
+
+
+def test_unscheduled_pods_and_schedulable_nodes_by_field(web: Web) -> None:
+    web.post(PODS, pod("free"))
+    web.post("/api/v1/nodes", {"metadata": {"name": "a"}})
+    web.post("/api/v1/nodes", {"metadata": {"name": "b"}, "spec": {"unschedulable": True}})
+    assert web.get("/api/v1/pods?fieldSelector=spec.nodeName=").names == ["free"]
+    assert web.get("/api/v1/nodes?fieldSelector=spec.unschedulable=false").names == ["a"]
+
+
+def test_events_by_involved_object(web: Web) -> None:
+    events = "/api/v1/namespaces/default/events"
+    for name, reason in (("a", "FailedScheduling"), ("b", "Scheduled")):
+        involved = {"kind": "Pod", "namespace": "default", "name": name, "uid": f"uid-{name}"}
+        web.post(
+            events, {"metadata": {"name": f"{name}.1"}, "involvedObject": involved, "reason": reason, "type": "Warning", "message": "m"}
+        )
+    assert web.get(f"{events}?fieldSelector=involvedObject.name=a,involvedObject.kind=Pod").names == ["a.1"]
+    assert web.get(f"{events}?fieldSelector=reason=Scheduled,type=Warning").names == ["b.1"]
+
+
+def test_pages_show_one_state_whatever_happens_between_them(web: Web, seeded: BackgroundServer) -> None:
+    first = web.get(f"{PODS}?limit=4")
+    assert first.names == ["p0", "p1", "p2", "p3"]
+    assert first.body["metadata"]["remainingItemCount"] == 6
+    web("DELETE", f"{PODS}/p9?gracePeriodSeconds=0")
+    web.post(PODS, pod("p45"))
+    second = web.get(f"{PODS}?limit=4&continue={first.body['metadata']['continue']}")
+    third = web.get(f"{PODS}?limit=4&continue={second.body['metadata']['continue']}")
+    assert (second.names, third.names) == (["p4", "p5", "p6", "p7"], ["p8", "p9"])
+    assert first.version == second.version == third.version
+    assert "continue" not in third.body["metadata"]
+    assert web.get(PODS).names[-1] == "p8"
+
+
+def test_pages_with_a_selector_do_not_guess_what_remains(web: Web, seeded: BackgroundServer) -> None:
+    page = web.get(f"{PODS}?limit=3&labelSelector=parity=even")
+    assert page.names == ["p0", "p2", "p4"]
+    assert "remainingItemCount" not in page.body["metadata"]
+    rest = web.get(f"{PODS}?limit=3&labelSelector=parity=even&continue={page.body['metadata']['continue']}")
+    assert rest.names == ["p6", "p8"]
+
+
+def test_a_stale_continue_token_is_expired(web: Web, seeded: BackgroundServer) -> None:
+    token = web.get(f"{PODS}?limit=4").body["metadata"]["continue"]
+    seeded.call(seeded.server.store.compact)
+    answer = web.get(f"{PODS}?limit=4&continue={token}")
+    assert (answer.status, answer.body["reason"]) == (410, "Expired")
+    assert answer.body["message"].startswith("The provided continue parameter is too old to display a consistent list result.")
+    assert answer.body["metadata"] == {}
+
+
+@pytest.mark.parametrize("token", ["%%%", "bm90IGpzb24"])
+def test_forged_continue_tokens_are_refused(web: Web, token: str) -> None:
+    answer = web.get(f"{PODS}?limit=2&continue={token.replace('%', '%25')}")
+    assert answer.status == 400
+    assert "continue key is not valid" in answer.body["message"]
+
+
+def test_a_version_from_the_future_times_out(web: Web) -> None:
+    answer = web.get(f"{PODS}?resourceVersion=99999999")
+    assert (answer.status, answer.body["reason"]) == (504, "Timeout")
+    assert "Too large resource version: 99999999" in answer.body["message"]
+
+
+def test_table_of_pods(web: Web, seeded: BackgroundServer) -> None:
+    answer = web.get(f"{PODS}?limit=2", Accept=TABLE)
+    assert (answer.body["kind"], answer.body["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    columns = [column["name"] for column in answer.body["columnDefinitions"]]
+    assert columns[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    row = answer.body["rows"][0]
+    assert row["cells"][:3] == ["p0", "0/1", "Running"]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    assert answer.body["metadata"]["continue"]
+    assert "object" in web.get(f"{PODS}?includeObject=None", Accept=TABLE).body["rows"][0]
+    assert web.get(f"{PODS}?includeObject=Object", Accept=TABLE).body["rows"][0]["object"]["kind"] == "Pod"
+
+
+def test_table_of_one_object_and_of_a_kind_without_columns_of_its_own(web: Web, seeded: BackgroundServer) -> None:
+    assert len(web.get(f"{PODS}/p3", Accept=TABLE).body["rows"]) == 1
+    web.post(CONFIG_MAPS, config_map("c", data={"a": "1", "b": "2"}))
+    assert web.get(f"{CONFIG_MAPS}/c", Accept=TABLE).body["rows"][0]["cells"] == ["c", "0s"]
+    assert [column["name"] for column in web.get("/api/v1/limitranges", Accept=TABLE).body["columnDefinitions"]] == ["Name", "Age"]
+
+
+def test_pod_status_column_says_what_kubectl_says(web: Web, background: BackgroundServer) -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 7}
+    failed = {"name": "main", "state": {"terminated": {"exitCode": 3}}}
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    statuses = {
+        "crashing": {"phase": "Running", "containerStatuses": [waiting]},
+        "evicted": {"phase": "Failed", "reason": "Evicted"},
+        "done": {"phase": "Succeeded", "containerStatuses": [ended]},
+        "half": {"phase": "Running", "containerStatuses": [ended, {"name": "side", "ready": True, "state": {"running": {}}}]},
+        "prepared": {"phase": "Running", "initContainerStatuses": [ended], "containerStatuses": [waiting]},
+        "exited": {"phase": "Failed", "containerStatuses": [failed]},
+        "gated": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+        "initialising": {"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"waiting": {"reason": "PodInitializing"}}}]},
+    }
+
+    def seed() -> None:
+        for name, status in statuses.items():
+            background.server.store.put_initial({**pod(name, node="n"), "status": status})
+
+    background.call(seed)
+    shown = {row["cells"][0]: row["cells"][2:4] for row in web.get(PODS, Accept=TABLE).body["rows"]}
+    assert shown["crashing"] == ["CrashLoopBackOff", "7"]
+    assert [shown[name][0] for name in ("done", "half", "prepared")] == ["Completed", "Running", "CrashLoopBackOff"]
+    assert [shown[name][0] for name in ("evicted", "exited", "gated", "initialising")] == [
+        "Evicted",
+        "ExitCode:3",
+        "SchedulingGated",
+        "Init:0/0",
+    ]
+
+
+def test_metadata_alone_is_not_served(web: Web) -> None:
+    answer = web.get(PODS, Accept=PARTIAL)
+    assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")

@@ -1,0 +1,249 @@
+"""Discovery, identity, authorization, faults on demand, and what is outside resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import urllib3
+
+from fixtures.simulator.admission.interface import Admission, AdmissionRequest, ApiError, Reader
+from fixtures.simulator.server.app import SimulatedServer
+from fixtures.simulator.server.http.faults import Trouble
+from fixtures.simulator.server.store.store import Store
+from tests.simulator.api.background import BackgroundServer, drop_watches
+from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod, widget_definition
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+def test_version_says_that_it_is_simulated(web: Web) -> None:
+    body = web.get("/version").body
+    assert (body["gitVersion"], body["major"], body["minor"]) == ("v1.36.3+simulated", "1", "36")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_health(web: Web, path: str) -> None:
+    assert (web.get(path).status, web.get(path).body) == (200, b"ok")
+
+
+def test_other_versions() -> None:
+    with BackgroundServer(SimulatedServer(Store(), kubernetes_version="v1.34.1")) as background:
+        assert Web(background.url).get("/version").body["minor"] == "34"
+    with pytest.raises(ValueError, match="not a Kubernetes version"):
+        SimulatedServer(Store(), kubernetes_version="1.34")
+
+
+def test_legacy_discovery(web: Web) -> None:
+    assert web.get("/api").body["versions"] == ["v1"]
+    groups = {group["name"]: group for group in web.get("/apis").body["groups"]}
+    assert groups["apps"]["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
+    resources = {item["name"]: item for item in web.get("/api/v1").body["resources"]}
+    assert (resources["pods"]["kind"], resources["pods"]["shortNames"], resources["nodes"]["namespaced"]) == ("Pod", ["po"], False)
+    assert resources["pods/binding"]["kind"] == "Binding"
+    assert web.get("/apis/nothing").status == web.get("/apis/apps/v9").status == 404
+
+
+def test_aggregated_discovery(web: Web) -> None:
+    answer = web.get("/apis", Accept=AGGREGATED)
+    assert answer.headers["Content-Type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    items = {item["metadata"]["name"]: item for item in answer.body["items"]}
+    widgets = items["example.com"]["versions"][0]["resources"][0]
+    assert (widgets["resource"], widgets["scope"], widgets["responseKind"]["kind"]) == ("widgets", "Namespaced", "Widget")
+    assert [item["subresource"] for item in widgets["subresources"]] == ["status"]
+    core = web.get("/api", Accept=AGGREGATED).body["items"][0]["versions"][0]
+    assert core["version"] == "v1"
+    assert "pods" in [item["resource"] for item in core["resources"]]
+
+
+def test_openapi_names_field_validation_for_every_kind(web: Web) -> None:
+    paths = web.get("/openapi/v3").body["paths"]
+    assert "apis/apps/v1" in paths
+    document = web.get(paths["api/v1"]["serverRelativeURL"]).body
+    patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert {"fieldValidation", "dryRun"} <= {parameter["name"] for parameter in patch["parameters"]}
+    assert web.get("/openapi/v2").status == 404
+    assert web.get("/openapi/v3/apis/nothing/v1").status == 404
+
+
+class OnlyConfigMaps:
+    """Lets everyone read ConfigMaps of the namespace default and ask for rights, and ``boss`` do everything."""
+
+    def allowed(self, user: str, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str) -> bool:
+        if resource == "selfsubjectaccessreviews":
+            return True
+        return user == "boss" or (resource == "configmaps" and verb in ("get", "list", "watch") and namespace == "default")
+
+
+@pytest.fixture
+def guarded() -> Any:
+    with BackgroundServer(SimulatedServer(Store(), authorizer=OnlyConfigMaps(), tokens={"t-ann": "ann", "t-boss": "boss"})) as background:
+        yield background
+
+
+def test_refusals_in_the_words_of_the_server(guarded: BackgroundServer) -> None:
+    ann = Web(guarded.url, "t-ann")
+    answer = ann.get("/api/v1/pods")
+    assert (answer.status, answer.body["reason"], answer.body["details"]) == (403, "Forbidden", {"kind": "pods"})
+    assert answer.body["message"] == ('pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope')
+    assert ann.get("/apis/apps/v1/namespaces/default/daemonsets/d").body["message"] == (
+        'daemonsets.apps "d" is forbidden: User "ann" cannot get resource "daemonsets" in API group "apps" in the namespace "default"'
+    )
+    assert 'resource "pods/log"' in ann.get(f"{PODS}/a/log").body["message"]
+    assert ann.get(CONFIG_MAPS).status == 200
+    assert ann.post(CONFIG_MAPS, config_map("c")).status == 403
+    assert ann.get("/apis").status == 200
+
+
+def test_unknown_tokens_are_unauthorized(guarded: BackgroundServer) -> None:
+    answer = Web(guarded.url, "forged").get(CONFIG_MAPS)
+    assert (answer.status, answer.body["reason"], answer.body["message"]) == (401, "Unauthorized", "Unauthorized")
+
+
+def test_impersonation_needs_the_right(guarded: BackgroundServer) -> None:
+    pods = "/api/v1/pods"
+    assert Web(guarded.url, "t-boss").get(pods).status == 200
+
+
+def test_access_reviews(guarded: BackgroundServer) -> None:
+    def review(token: str, **attributes: str) -> Any:
+        answer = Web(guarded.url, token)("POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}})
+        assert answer.status == 201
+        return answer.body["status"]
+
+    wanted = {"verb": "list", "resource": "configmaps", "namespace": "default"}
+    assert review("t-ann", **wanted) == {"allowed": True}
+    assert review("t-ann", **{**wanted, "verb": "create"}) == {"allowed": False}
+    assert review("t-boss", **{**wanted, "verb": "create"}) == {"allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"{REVIEWS}/subjectaccessreviews", 404),
+        (f"{REVIEWS}/selfsubjectrulesreviews", 404),
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", 404),
+        ("/api/v1/namespaces/default/serviceaccounts/default/token", 404),
+        ("/api/v1/namespaces/default/bindings", 404),
+        ("/apis/events.k8s.io/v1/namespaces/default/events", 404),
+        ("/apis/apiregistration.k8s.io/v1/apiservices", 404),
+    ],
+)
+def test_what_no_client_of_the_simulator_needs_is_refused(web: Web, path: str, status: int) -> None:
+    answer = web("POST", path, {"metadata": {"name": "x"}})
+    assert (answer.status, answer.body["kind"]) == (status, "Status")
+
+
+def test_nobody_is_impersonated(web: Web) -> None:
+    answer = web.get(PODS, Impersonate_User="ann")
+    assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
+
+
+@pytest.mark.parametrize(("status", "reason"), [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")])
+def test_troubles_are_answered_as_often_as_asked(background: BackgroundServer, web: Web, status: int, reason: str) -> None:
+    background.server.troubles.append(Trouble("list", "pods", status, times=2, retry_after=3, message="not now"))
+    assert web.get(f"{PODS}/x").status == 404
+    answers = [web.get(PODS) for _ in range(3)]
+    assert [answer.status for answer in answers] == [status, status, 200]
+    assert (answers[0].body["reason"], answers[0].body["message"], answers[0].headers["Retry-After"]) == (reason, "not now", "3")
+
+
+def test_dropped_and_hanging_requests(background: BackgroundServer, web: Web) -> None:
+    background.server.troubles.append(Trouble("get", "pods", "drop"))
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        web.get(f"{PODS}/x")
+    assert web.get(f"{PODS}/x").status == 404
+    background.server.troubles.append(Trouble("*", "*", "hang"))
+    impatient = urllib3.PoolManager(retries=False, timeout=0.2)
+    with pytest.raises(urllib3.exceptions.TimeoutError):
+        impatient.request("GET", background.url + PODS)
+    assert web.get(PODS).status == 200
+
+
+def test_a_watch_can_be_told_410_and_be_dropped_in_the_middle(background: BackgroundServer, web: Web) -> None:
+    background.server.troubles.append(Trouble("watch", "configmaps", 410))
+    assert [frame["type"] for frame in web.frames(f"{CONFIG_MAPS}?watch=1")] == ["ERROR"]
+    web.post(CONFIG_MAPS, config_map("a"))
+    frames = web.frames(f"{CONFIG_MAPS}?watch=1")
+    assert next(frames)["type"] == "ADDED"
+    assert background.call(lambda: drop_watches(background.server, "configmaps")) == 1
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        next(frames)
+
+
+def test_requests_are_counted(background: BackgroundServer, web: Web) -> None:
+    web.get(PODS)
+    web.get(f"{PODS}?limit=5")
+    web.get(f"{PODS}/x/log")
+    assert background.server.requests["list", "pods"] == 2
+    assert background.server.requests["get", "pods:log"] == 1
+
+
+class Stamp:
+    """An admission that labels what is created, warns, and refuses the name ``never``."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str, str, bool]] = []
+
+    def __call__(self, request: AdmissionRequest, reader: Reader) -> list[str]:
+        self.seen.append((request.verb, request.resource.key, request.name, request.subresource, request.dry_run))
+        if request.name == "never":
+            raise ApiError.forbidden(request.resource, request.name, "no such thing")
+        assert reader.get("namespaces", "", "default") is not None
+        if request.verb != "delete":
+            request.obj["metadata"].setdefault("labels", {})["stamped"] = str(len(list(reader.list("configmaps"))))
+        return ['would have "words"']
+
+
+def veto(request: AdmissionRequest, reader: Reader) -> None:
+    """An admission that refuses what the one before it did not stamp."""
+    if request.verb == "create" and "stamped" not in request.obj["metadata"].get("labels", {}):
+        raise ApiError.bad_request("not stamped")
+
+
+def test_admissions_run_in_order_on_every_write() -> None:
+    stamp = Stamp()
+    chain: list[Admission] = [stamp, veto]
+    with BackgroundServer(SimulatedServer(Store(), admissions=chain)) as background:
+        web = Web(background.url)
+        created = web.post(CONFIG_MAPS, config_map("c"))
+        assert created.body["metadata"]["labels"] == {"stamped": "0"}
+        assert created.headers["Warning"] == '299 - "would have \\"words\\""'
+        assert web.patch(f"{CONFIG_MAPS}/c?dryRun=All", {"data": {"a": "1"}}).body["metadata"]["labels"] == {"stamped": "1"}
+        web("DELETE", f"{CONFIG_MAPS}/c")
+        assert stamp.seen == [
+            ("create", "configmaps", "c", "", False),
+            ("update", "configmaps", "c", "", True),
+            ("delete", "configmaps", "c", "", False),
+        ]
+        assert web.post(CONFIG_MAPS, config_map("never")).body["message"] == 'configmaps "never" is forbidden: no such thing'
+        assert web.get(f"{CONFIG_MAPS}/never").status == 404
+
+
+def test_a_fault_of_the_server_is_500_in_status_shape(background: BackgroundServer, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(background.server.store, "entry", broken)
+    answer = web.get(f"{PODS}/x")
+    assert (answer.status, answer.body["reason"], answer.body["message"]) == (
+        500,
+        "InternalError",
+        "Internal error occurred: RuntimeError: broken",
+    )
+
+
+def test_seeding_fills_in_what_is_missing_and_keeps_what_is_there() -> None:
+    first, second = Store(), Store()
+    given = {**pod("a"), "status": {"phase": "Running"}}
+    one, two = first.put_initial({**given, "metadata": dict(given["metadata"])}), second.put_initial(given)
+    assert one["metadata"]["uid"] == two["metadata"]["uid"]
+    assert (one["status"], one["metadata"]["generation"]) == ({"phase": "Running"}, 1)
+    again = first.put_initial(pod("a", uid="ignored"))
+    assert again["metadata"]["uid"] == one["metadata"]["uid"]
+    with pytest.raises(LookupError, match=r'no matches for kind "Widget" in version "example\.com/v1"'):
+        first.put_initial({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})
+    first.put_initial(widget_definition())
+    assert first.put_initial({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}})["metadata"]["uid"]

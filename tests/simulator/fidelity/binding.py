@@ -1,0 +1,268 @@
+"""Who binds where: the same nodes and pods on a real control plane and on the simulated one, each with its scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.outputs.events import parse_unschedulable
+from conformance.outputs.unreadable import Unreadable
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.install.search import Binaries
+from fixtures.simulator.admission import chain
+from fixtures.simulator.api.client import ApiClient
+from fixtures.simulator.client.program import Surroundings
+from fixtures.simulator.client.watches import Watches
+from fixtures.simulator.scheduling.cluster_state import ClusterState
+from fixtures.simulator.scheduling.scheduler import DefaultScheduler
+from tests.served import served
+from tests.simulator.fidelity.comparing import View
+
+Json = dict[str, Any]
+
+NAMESPACE = "binding"
+SECONDS = 60.0
+GPU = "nvidia.com/gpu"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Where a pod went (empty: nowhere), and what the scheduler said of nodes that do not do: total, reasons with counts, the rest."""
+
+    node: str
+    total: int | None = None
+    reasons: tuple[tuple[str, int], ...] = ()
+    postfilter: str = ""
+
+
+def node(name: str, gpus: int = 0, taints: tuple[Json, ...] = (), cordoned: bool = False, **labels: str) -> Json:
+    """A node with 4 CPUs, 16Gi and ``gpus`` devices."""
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "20", "ephemeral-storage": "50Gi", **({GPU: str(gpus)} if gpus else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "spec": {"taints": list(taints), **({"unschedulable": True} if cordoned else {})},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+DEVICES = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+NODES = (
+    node("cpu-a", zone="a"),
+    node("gpu-a", 8, (DEVICES,), zone="a", product="H100"),
+    node("gpu-b", 4, (DEVICES, {"key": "drain", "effect": "NoExecute"}), zone="b", product="A100"),
+    node("gpu-c", 2, (), zone="b", product="A100", memory="40"),
+    node("off", 8, (), True, zone="b", product="H100"),
+    node("soft", 1, ({"key": "slow", "effect": "PreferNoSchedule"},), zone="c"),
+)
+
+TOLERATIONS: tuple[list[Json], ...] = (
+    [],
+    [{"operator": "Exists"}],
+    [{"key": GPU, "operator": "Exists"}],
+    [{"key": GPU, "operator": "Equal", "value": "present", "effect": "NoSchedule"}],
+    [{"key": GPU, "operator": "Equal", "value": "absent"}],
+    [{"key": "drain", "operator": "Exists", "effect": "NoExecute"}, {"key": GPU, "operator": "Exists"}],
+)
+SELECTORS: tuple[Json, ...] = (
+    {},
+    {},
+    {"zone": "a"},
+    {"zone": "b"},
+    {"product": "H100"},
+    {"product": "none"},
+    {"kubernetes.io/hostname": "gpu-a"},
+)
+
+
+def expression(key: str, operator: str, *values: str) -> Json:
+    """A required node affinity of one expression."""
+    found: Json = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [found]}]}}}
+
+
+AFFINITIES: tuple[Json | None, ...] = (
+    None,
+    None,
+    None,
+    expression("product", "Exists"),
+    expression("product", "DoesNotExist"),
+    expression("product", "NotIn", "H100"),
+    expression("memory", "Gt", "30"),
+    expression("memory", "Lt", "30"),
+)
+AMOUNTS: tuple[Json, ...] = (
+    {},
+    {GPU: "1"},
+    {GPU: "2"},
+    {GPU: "16"},
+    {"cpu": "1"},
+    {"cpu": "64"},
+    {"cpu": "64", GPU: "16"},
+    {"amd.com/gpu": "1"},
+    {"memory": "1Ti"},
+)
+
+
+def pods(count: int, first: int = 1) -> list[Json]:
+    """Pods for the seed ``first``; every one is judged alone, so that what was bound before does not matter."""
+    draw = random.Random(first)
+    found = []
+    for number in range(count):
+        amounts, affinity = draw.choice(AMOUNTS), draw.choice(AFFINITIES)
+        spec: Json = {
+            "containers": [{"name": "main", "image": "i:1", "resources": {"limits": amounts}}],
+            "tolerations": draw.choice(TOLERATIONS),
+            "nodeSelector": draw.choice(SELECTORS),
+            **({"affinity": affinity} if affinity else {}),
+        }
+        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}", "namespace": NAMESPACE}, "spec": spec})
+    return found
+
+
+def prepare(cluster: Cluster) -> None:
+    """Make the namespace and the nodes, with taints as they are written: the server adds one to a node that is new."""
+    _made(cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    cluster.create("serviceaccounts", account, namespace=NAMESPACE)
+    for item in NODES:
+        name = item["metadata"]["name"]
+        _made(cluster.create("nodes", item))
+        _made(cluster.patch("nodes", name, {"status": item["status"]}, subresource="status"))
+        _made(cluster.patch("nodes", name, {"spec": {"taints": item["spec"]["taints"]}}))
+
+
+def outcomes(cluster: Cluster, asked: list[Json]) -> list[Outcome]:
+    """Create each pod, wait for what the scheduler says, and remove it before the next one."""
+    found = []
+    with Observation(cluster, "pods", NAMESPACE) as seen:
+        for body in asked:
+            name = body["metadata"]["name"]
+            created = _made(cluster.create("pods", body, namespace=NAMESPACE))
+            for objects in seen.until(time.monotonic() + SECONDS):
+                if outcome := _outcome(objects.get(f"{NAMESPACE}/{name}")):
+                    found.append(outcome)
+                    break
+            else:
+                raise AssertionError(f"the scheduler said nothing of {name}: {body['spec']}")
+            cluster.delete("pods", name, NAMESPACE, uid=created["metadata"]["uid"], grace_seconds=0)
+            for objects in seen.until(time.monotonic() + SECONDS):
+                if f"{NAMESPACE}/{name}" not in objects:
+                    break
+    return found
+
+
+def _outcome(pod: Json | None) -> Outcome | None:
+    if pod is None:
+        return None
+    if bound := pod["spec"].get("nodeName"):
+        return Outcome(str(bound))
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            message = str(condition.get("message"))
+            try:
+                said = parse_unschedulable(message)
+            except Unreadable:
+                return Outcome("", postfilter=message)
+            reasons = Counter({reason.text: reason.count for reason in said.reasons})
+            return Outcome("", said.total, tuple(sorted(reasons.items())), said.postfilter)
+    return None
+
+
+def _made(answer: Any) -> Json:
+    assert answer.ok, answer.message
+    document: Json = answer.json()
+    return document
+
+
+@contextmanager
+def scheduling(server: str) -> Iterator[None]:
+    """The simulated scheduler, as a client of ``server`` in a thread of its own."""
+    started: queue.Queue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        client = ApiClient(server, user_agent="simulator")
+        watches = Watches(client)
+        program = asyncio.create_task(DefaultScheduler(Surroundings(client, watches), ClusterState.watching(watches)).run())
+        started.put((asyncio.get_running_loop(), ended))
+        await ended.wait()
+        program.cancel()
+        await asyncio.gather(program, return_exceptions=True)
+        await watches.close()
+        await client.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    loop, ended = started.get(timeout=10)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(10)
+
+
+def pinned(bound: list[Json]) -> list[Json]:
+    """Copies of ``bound`` for each node, so that each tells whether the pod may go there."""
+    found = []
+    for body in bound:
+        for name in (item["metadata"]["name"] for item in NODES):
+            spec = {**body["spec"], "nodeSelector": {"kubernetes.io/hostname": name, **body["spec"]["nodeSelector"]}}
+            found.append({**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}-{name}"}, "spec": spec})
+    return found
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A pod, and what became of it on the real and on the simulated cluster. ``pinned``: to be tried on one node only."""
+
+    pod: Json
+    real: Outcome
+    simulated: Outcome
+    pinned: bool
+
+
+def compare_binding(count: int, first: int = 1, binaries: Binaries | None = None) -> list[Compared]:
+    """Ask both, then pin the pods that the real one bound to each node: the nodes that are feasible have to be the same."""
+    asked = pods(count, first)
+    with ControlPlane.start(binaries=binaries) as plane:
+        real = Cluster.from_kubeconfig(plane.kubeconfig)
+        prepare(real)
+        said = outcomes(real, asked)
+        more = pinned([body for body, outcome in zip(asked, said, strict=True) if outcome.node])
+        said += outcomes(real, more)
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-binding-") as folder, served(Path(folder), admissions=chain()) as (other, _):
+        prepare(other)
+        with scheduling(other.server):
+            heard = outcomes(other, [*asked, *more])
+    together = zip([*asked, *more], said, heard, strict=True)
+    return [Compared(body, one, two, number >= len(asked)) for number, (body, one, two) in enumerate(together)]
+
+
+def as_views(one: Compared) -> tuple[View, View]:
+    """Both outcomes as answers: bound is 201, and a pod that is to go anywhere may go to any node."""
+    return _view(one.real, one.pinned), _view(one.simulated, one.pinned)
+
+
+def _view(outcome: Outcome, pinned: bool) -> View:
+    return View(
+        status=201 if outcome.node else 409,
+        reason=outcome.node if pinned else outcome.postfilter,
+        causes=[(str(count), text) for text, count in outcome.reasons],
+        violations=str(outcome.total or ""),
+        warnings=[],
+        message=outcome.postfilter,
+        object={},
+    )

@@ -1,0 +1,112 @@
+"""Asks two API servers the same and counts in what they agree."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.install.search import Binaries
+from fixtures.simulator.admission import chain
+from tests.served import served
+from tests.simulator.fidelity.binding import Compared, as_views
+from tests.simulator.fidelity.comparing import BINDING, Difference, View, difference, view
+from tests.simulator.fidelity.generating import NAMESPACES, Request, requests
+from tests.simulator.fidelity.known import reason_of
+
+
+class Comparison(msgspec.Struct, kw_only=True):
+    """What was compared: numbers by kind of request, and every difference."""
+
+    version: str
+    compared: Counter[str]
+    differences: list[Difference]
+    asked: list[Request] = []
+    views: list[View] = []
+    """What the real server answered to each of ``asked``."""
+
+    @property
+    def unexplained(self) -> list[Difference]:
+        """Differences in what binds that no rule explains."""
+        return [one for one in self.differences if one.aspect in BINDING and not one.known]
+
+    def document(self) -> dict[str, Any]:
+        """``out/fidelity.json``: agreement on what binds; ``known`` of a difference says why it is one that changes no verdict."""
+        binding = [one for one in self.differences if one.aspect in BINDING]
+        missed = Counter(one.kind for one in binding)
+        return {
+            "kubernetesVersion": self.version,
+            "compared": self.compared.total(),
+            "agreed": self.compared.total() - len(binding),
+            "byKind": {kind: {"compared": number, "agreed": number - missed[kind]} for kind, number in sorted(self.compared.items())},
+            "differences": [msgspec.to_builtins(one) for one in binding],
+        }
+
+
+def compare_servers(count: int, first: int = 1, binaries: Binaries | None = None) -> Comparison:
+    """Start a control plane and a simulated server and ask both. Raises what starting the control plane raises."""
+    with tempfile.TemporaryDirectory(prefix="gpu-conformance-fidelity-") as folder, ControlPlane.start(binaries=binaries) as plane:
+        real = Cluster.from_kubeconfig(plane.kubeconfig)
+        with served(Path(folder), admissions=chain()) as (simulated, _):
+            for cluster in (real, simulated):
+                prepare(cluster)
+            return compare(requests(count, first), real, simulated, plane.version)
+
+
+def compare(asked: Iterable[Request], real: Cluster, simulated: Cluster, version: str) -> Comparison:
+    """Ask both each request."""
+    result = Comparison(version=version, compared=Counter(), differences=[])
+    for request in asked:
+        result.compared[request.kind] += 1
+        one, other = (view(ask(request, cluster)) for cluster in (real, simulated))
+        result.asked.append(request)
+        result.views.append(one)
+        if aspect := difference(one, other):
+            result.differences.append(
+                Difference(
+                    kind=request.kind,
+                    aspect=aspect,
+                    namespace=request.namespace,
+                    body=request.body,
+                    real=one,
+                    simulated=other,
+                    known=reason_of(request.body, one, other),
+                )
+            )
+    return result
+
+
+def add_binding(result: Comparison, compared: Iterable[Compared]) -> None:
+    """Count pods that were really created, as kind ``binding``: where they went and what was said of those that went nowhere."""
+    for one in compared:
+        result.compared["binding"] += 1
+        real, simulated = as_views(one)
+        if aspect := difference(real, simulated):
+            namespace = one.pod["metadata"]["namespace"]
+            result.differences.append(
+                Difference(kind="binding", aspect=aspect, namespace=namespace, body=one.pod, real=real, simulated=simulated)
+            )
+
+
+def prepare(cluster: Cluster) -> None:
+    """Make the namespaces that requests name, with the ServiceAccount that pods get."""
+    for name, labels in NAMESPACES.items():
+        cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        cluster.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, namespace=name)
+
+
+def ask(request: Request, cluster: Cluster) -> Answer:
+    """The answer, a 5xx too: a server that fails on a request is compared like one that refuses it."""
+    try:
+        return cluster.create(request.key, request.body, namespace=request.namespace, dry_run=True)
+    except ApiTrouble as trouble:
+        status, _, message = trouble.message.partition(": ")[2].partition(" ")
+        document = {"kind": "Status", "reason": trouble.code, "message": message}
+        return Answer(status=int(status) if status.isdigit() else 599, body=msgspec.json.encode(document))

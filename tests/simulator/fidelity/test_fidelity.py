@@ -1,0 +1,86 @@
+"""The simulated API server against a real one. ``GPU_CONFORMANCE_FIDELITY`` sets how many requests (2,000 in a thorough run)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fixtures.kubernetes.podsecurity import Level, denial, evaluate
+from fixtures.localcluster.install.search import BinariesMissing, find
+from tests.simulator.fidelity.comparing import View, apart, difference
+from tests.simulator.fidelity.comparison import Comparison, compare_servers
+from tests.simulator.fidelity.generating import BASELINE, RESTRICTED, requests
+from tests.simulator.fidelity.known import RULES, page
+from tests.simulator.fidelity.parts import PARTS
+
+COUNT = int(os.environ.get("GPU_CONFORMANCE_FIDELITY") or 600)
+
+
+@pytest.fixture(scope="module")
+def compared() -> Comparison:
+    try:
+        find()
+    except BinariesMissing as error:
+        pytest.skip(str(error))
+    return compare_servers(COUNT)
+
+
+def test_every_difference_in_what_binds_is_known(compared: Comparison) -> None:
+    assert [(one.aspect, one.body, one.real.message, one.simulated.message) for one in compared.unexplained] == []
+
+
+@pytest.mark.parametrize("kind", ["tolerations", "selectors", "shapes", "standards", "metadata", "life"])
+def test_what_requirements_rely_on_is_answered_alike(compared: Comparison, kind: str) -> None:
+    binding = [one for one in compared.differences if one.kind == kind and one.aspect in ("status", "reason", "causes", "violations")]
+    assert [(one.body, one.real.message, one.simulated.message) for one in binding] == []
+
+
+def test_pod_security_violations_are_told_in_the_same_words(compared: Comparison) -> None:
+    apart_ = [one for one in compared.differences if one.real.violations and one.simulated.violations != one.real.violations]
+    assert [(one.body, one.real.message, one.simulated.message) for one in apart_ if not one.known] == []
+    assert sum(1 for one in compared.views if one.violations) > COUNT / 20, "enough pods were refused by Pod Security to compare"
+
+
+def test_the_suites_evaluator_agrees_with_the_real_admission(compared: Comparison) -> None:
+    """On every pod that reached Pod Security: what the suite says offline is what the real API server said."""
+    judged = 0
+    for request, real in zip(compared.asked, compared.views, strict=True):
+        level = {BASELINE: Level.BASELINE, RESTRICTED: Level.RESTRICTED}.get(request.namespace)
+        if level is None or real.status not in (201, 403) or (real.status == 403 and not real.violations):
+            continue
+        annotations = request.body["metadata"].get("annotations") or {}
+        if any("apparmor" in key for key in annotations):
+            continue  # the API server writes them into the fields first; a stored pod has both
+        found = evaluate(request.body["spec"], annotations, level)
+        assert denial(level, "latest", found).partition(": ")[2] == real.violations.partition(": ")[2]
+        judged += 1
+    assert judged > COUNT / 40
+
+
+def test_a_seed_gives_the_same_requests_again() -> None:
+    assert requests(60) == requests(60)
+    assert requests(60) != requests(60, first=2)
+    assert {request.kind for request in requests(60)} == {*PARTS, "mixed"}
+
+
+def test_the_first_aspect_that_differs_is_named() -> None:
+    one = View(status=422, reason="Invalid", causes=[("FieldValueInvalid", "spec.a")], violations="", warnings=[], message="a", object={})
+    assert difference(one, one) == ""
+    other = View(
+        status=422, reason="Invalid", causes=[("FieldValueInvalid", "spec.b")], violations="", warnings=["w"], message="b", object={}
+    )
+    assert difference(one, other) == "causes"
+
+
+def test_the_page_lists_what_is_known_and_says_why() -> None:
+    committed = (Path(__file__).resolve().parents[3] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert committed == page(), (
+        "write it anew: python -c 'from tests.simulator.fidelity.known import page; print(page(), end=\"\")' > docs/fidelity.md"
+    )
+    assert all(reason.partition(": ")[2] for reason in RULES)
+
+
+def test_where_objects_differ() -> None:
+    assert apart({"a": [1, {"b": 2}], "c": {}}, {"a": [1, {"b": 3}]}) == [".a[1].b: 2 | 3", ".c: {} | '<absent>'"]

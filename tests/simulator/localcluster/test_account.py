@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from fixtures.cluster.client import Cluster
+from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig, unbind
+from fixtures.localcluster.control_plane.components import AUDIT_LOG, SUITE_USER
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.control_plane.running import Running
+from fixtures.localcluster.install.search import Binaries
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
+        yield plane
+
+
+def test_the_read_only_role_lists_and_changes_nothing(plane: ControlPlane) -> None:
+    cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only"))
+    assert cluster.page(cluster.path("nodes"), "").status == 200
+    assert cluster.page(cluster.path("secrets"), "").status == 403
+    refused = cluster.create("namespaces", NAMESPACE, dry_run=True)
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert 'User "system:serviceaccount:gpu-conformance:gpu-conformance" cannot create resource "namespaces"' in refused.message
+
+
+def test_the_full_role_creates_what_probes_need_and_no_more(plane: ControlPlane) -> None:
+    cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "full"))
+    assert cluster.create("namespaces", NAMESPACE).status == 201
+    assert cluster.create("secrets", SECRET, namespace="tenant").status == 403
+    assert cluster.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, dry_run=True).status == 403
+
+
+def until(cluster: Cluster, path: str, status: int) -> bool:
+    """Whether a request comes to be answered so: the authorizer learns of a role a moment after it is written."""
+    deadline = time.monotonic() + 10
+    while cluster.request("GET", path).status != status:
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+def test_a_role_that_is_there_gets_other_rules_and_can_be_taken_away(plane: ControlPlane) -> None:
+    cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only"))
+    unbind(plane, "full")
+    unbind(plane, "full")
+    assert until(cluster, "/api/v1/services", 403), "which only the full role may list"
+    less = copy.deepcopy(shipped("read-only"))
+    role = next(item for item in less if item["kind"] == "ClusterRole")
+    role["rules"] = [rule for rule in role["rules"] if "nodes" not in rule["resources"]]
+    grant(plane, less)
+    assert until(cluster, "/api/v1/nodes", 403)
+    assert cluster.request("GET", "/api/v1/pods").status == 200
+    suite_kubeconfig(plane, "read-only")
+    assert until(cluster, "/api/v1/nodes", 200)
+
+
+def test_the_audit_log_has_what_the_account_asked_for_and_nobody_else(plane: ControlPlane) -> None:
+    suite, admin = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only")), Cluster.from_kubeconfig(plane.kubeconfig)
+    assert suite.request("GET", "/api/v1/secrets").status == 403
+    assert admin.request("GET", "/api/v1/secrets").status == 200
+    events = [msgspec.json.decode(line) for line in (plane.folder / AUDIT_LOG).read_bytes().splitlines()]
+    assert {event["user"]["username"] for event in events} == {SUITE_USER}
+    of_secrets = [event for event in events if (event.get("objectRef") or {}).get("resource") == "secrets"]
+    assert {event["annotations"]["authorization.k8s.io/decision"] for event in of_secrets} == {"forbid"}
+
+
+@pytest.mark.parametrize("role", ["read-only", "full"])
+def test_what_is_shipped_is_an_account_and_one_role_bound_to_it(role: str) -> None:
+    assert [item["kind"] for item in shipped(role)] == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
+    binding = shipped(role)[-1]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "gpu-conformance", "namespace": "gpu-conformance"}]
+    assert binding["roleRef"]["name"] == f"gpu-conformance-{role}"

@@ -1,0 +1,153 @@
+"""The suite against real Kubernetes with simulated nodes, held to what it says of the embedded cluster."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.localcluster.control_plane.components import NODES_SOCKET
+from fixtures.localcluster.install.search import Binaries
+from fixtures.localcluster.local_cluster import LocalCluster
+from fixtures.localcluster.nodes.attach import parse
+from fixtures.localcluster.seed.seeded_pods import as_submitted, made_by, pairs, with_marks
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.builder import build
+from fixtures.simulator.config.scenario import ScenarioError, load_scenario
+from fixtures.verdict.record import TargetKind, Verdict
+from tests.endtoend.runs import Finished, run_suite
+
+pytestmark = pytest.mark.xdist_group("healthy")
+
+DIFFERENT = {
+    "GANG-02": "the real scheduler has a gang API of its own, the embedded cluster of this scenario has no gang scheduler",
+    "GANG-03": "as GANG-02",
+    "GANG-04": "as GANG-02",
+}
+"""Requirements whose verdict on ``healthy`` is another on real Kubernetes, and why. Each passes there and applies to nothing here."""
+
+
+@pytest.fixture(scope="module")
+def runs(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Finished]:
+    embedded, real = tmp_path_factory.mktemp("embedded-run"), tmp_path_factory.mktemp("local-run")
+    return run_suite(embedded, "--simulate", "healthy"), run_suite(real, "--local", binaries.minor)
+
+
+def pods_of(cluster: Cluster) -> list[Json]:
+    return list(cluster.request("GET", "/api/v1/pods").json()["items"])
+
+
+def test_every_verdict_is_the_embedded_clusters(runs: tuple[Finished, Finished]) -> None:
+    embedded, real = runs
+    assert embedded.report is not None, embedded.output
+    assert real.report is not None, real.output
+    assert {r.id for r in embedded.report.results} == {r.id for r in real.report.results}
+    differing = {
+        r.id: (embedded.result(r.id).verdict, r.verdict) for r in real.report.results if r.verdict != embedded.result(r.id).verdict
+    }
+    assert differing == dict.fromkeys(DIFFERENT, (Verdict.NOT_APPLICABLE, Verdict.PASSED)), real.output
+    assert real.code == embedded.code == 0, real.output
+
+
+def test_the_record_says_that_the_nodes_are_simulated(runs: tuple[Finished, Finished]) -> None:
+    report = runs[1].report
+    assert report is not None
+    assert (report.target.kind, report.target.scenario, report.residue) == (TargetKind.LOCAL, "healthy", [])
+    assert "+simulated" not in report.target.kubernetes_version
+    assert "LOCAL CONTROL PLANE" in runs[1].output
+
+
+def test_every_pod_of_the_scenario_is_there_on_its_node(healthy: LocalCluster) -> None:
+    built = [item for item in build(load_scenario("healthy")) if item["kind"] == "Pod"]
+    real = pods_of(Cluster.from_kubeconfig(healthy.kubeconfig))
+
+    def placed(pods: list[Json]) -> list[tuple[str, str, str]]:
+        return sorted((pod["metadata"]["namespace"], pod["spec"]["nodeName"], pod["status"]["phase"]) for pod in pods)
+
+    assert placed(real) == placed(built)
+    assert healthy.warnings == []
+
+
+def test_the_suite_is_no_administrator(healthy: LocalCluster) -> None:
+    assert Cluster.from_kubeconfig(healthy.kubeconfig).request("GET", "/api/v1/secrets").status == 403
+    assert Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/secrets").status == 200
+
+
+def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
+    admin = Cluster.from_kubeconfig(healthy.admin_kubeconfig)
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "echo one; echo two; echo three; sleep 600"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "speaker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
+    assert admin.create("pods", pod, namespace="default").status == 201
+    with Observation(admin, "pods", "default") as pods:
+        assert any(seen["default/speaker"]["status"]["phase"] == "Running" for seen in pods.until(time.monotonic() + 20))
+    answer = admin.request("GET", "/api/v1/namespaces/default/pods/speaker/log?tailLines=2&limitBytes=9")
+    assert (answer.status, answer.body) == (200, b"two\nthree")
+
+
+def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluster) -> None:
+    nodes = Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/nodes").json()["items"]
+    addresses = {node["metadata"]["name"]: node["status"]["addresses"][0]["address"] for node in nodes}
+    assert len(set(addresses.values())) == len(nodes)
+    assert {node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] for node in nodes} == {10250}
+    socket = healthy.plane.folder / NODES_SOCKET
+    assert socket.is_socket()
+    assert socket.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("defect", "why"),
+    [("req-api-accepts-malformed", "is a fault of the API server"), ("inv-may-not-list-pods", "takes rights from the suite's user")],
+)
+def test_a_defect_of_what_is_real_here_is_refused(defect: str, why: str) -> None:
+    with pytest.raises(ScenarioError, match=f"'{defect}' {why}"):
+        parse(defect)
+
+
+def a_pod(name: str, node: str, index: str = "") -> Json:
+    labels = {"batch.kubernetes.io/job-completion-index": index} if index else {}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    return {"metadata": {"name": name, "namespace": "n", "labels": labels, "ownerReferences": [owner]}, "spec": {"nodeName": node}}
+
+
+def test_pods_are_matched_by_index_and_node() -> None:
+    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1"), a_pod("j-2-ccccc", "y", "2")]
+    real = [a_pod("j-1-zzzzz", "x", "1"), a_pod("j-0-yyyyy", "x", "0"), a_pod("j-2-xxxxx", "z", "2")]
+    found = {(one["metadata"]["name"], other["metadata"]["name"]) for one, other in pairs(built, real)}
+    assert found == {("j-0-aaaaa", "j-0-yyyyy"), ("j-1-bbbbb", "j-1-zzzzz")}
+
+
+def test_only_built_in_controllers_make_pods() -> None:
+    assert made_by(a_pod("p", "x")) == ("Job", "n", "j")
+    volcano = a_pod("p", "x")
+    volcano["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
+    assert made_by(volcano) is None
+    of_set = a_pod("p", "x")
+    of_set["metadata"]["ownerReferences"][0] |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12"}
+    of_set["metadata"]["labels"] = {"pod-template-hash": "abc12"}
+    assert made_by(of_set) == ("Deployment", "n", "web")
+
+
+def test_a_submitted_pod_has_nothing_that_admission_adds() -> None:
+    built = next(
+        item
+        for item in build(load_scenario("healthy"))
+        if item["kind"] == "Pod" and "kubernetes.io/config.mirror" in (item["metadata"].get("annotations") or {})
+    )
+    spec = as_submitted(built)["spec"]
+    assert not {"priority", "serviceAccountName", "preemptionPolicy"} & set(spec)
+    assert not [volume for volume in spec["volumes"] if "projected" in volume]
+    assert spec["volumes"], "what the pod itself mounts stays"
+
+
+def test_a_template_gets_what_all_built_pods_carry_but_not_what_controllers_write() -> None:
+    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1")]
+    for pod in built:
+        pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g", "each": pod["metadata"]["name"]}
+        pod["metadata"]["labels"] |= {"job-name": "j", "role": "launcher", "app": "other"}
+    job = {"spec": {"template": {"metadata": {"labels": {"app": "mine"}}, "spec": {}}}}
+    metadata = with_marks(job, built)["spec"]["template"]["metadata"]
+    assert metadata == {"labels": {"app": "mine", "role": "launcher"}, "annotations": {"scheduling.k8s.io/group-name": "g"}}
+    assert job["spec"]["template"]["metadata"] == {"labels": {"app": "mine"}}
+    assert with_marks(job, []) == job

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures.localcluster.install.build import BuildError, build, check_disk, find_go, main
+from fixtures.localcluster.install.release import COMPONENTS, Release, cache_folder, release
+from tests.simulator.localcluster.fakes import fake_component
+
+GO = """#!/bin/sh
+# a stand-in for Go: says its version, and builds a program that states the version it was told to
+case "$1 $2" in
+"env GOVERSION") echo {version};;
+"env GOMODCACHE") echo {folder}/mod;;
+"env GOCACHE") echo {folder}/build;;
+build*)
+  while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; [ "$1" = -ldflags ] && stamps=$2; shift; done
+  echo "$1" >> {folder}/built
+  case "$1" in
+  *etcd*) states=v3.6.8;;
+  *) states=$(echo "$stamps" | sed 's/.*gitVersion=\\([^ ]*\\).*/\\1/');;
+  esac
+  case "$1" in *{fails}) echo "go: downloading x"; echo "{fails}: no space left on device" >&2; exit 1;; esac
+  printf '#!/bin/sh\\necho %s\\n' "$states" > "$out"; chmod +x "$out";;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose PATH has a stand-in for Go first, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'go'}:/usr/bin:/bin")
+    monkeypatch.delenv("JOBS", raising=False)
+    return tmp_path
+
+
+def install_go(machine: Path, version: str = "go1.26.8", fails: str = "-nothing") -> None:
+    (machine / "go").mkdir(exist_ok=True)
+    (machine / "go/go").write_text(GO.format(version=version, folder=machine, fails=fails))
+    (machine / "go/go").chmod(0o755)
+
+
+def pinned_folder() -> tuple[Release, Path]:
+    pinned = release("1.36")
+    return pinned, cache_folder(pinned.version)
+
+
+def test_everything_is_built_into_the_cache_and_said(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install_go(machine)
+    assert main(["1.36"]) == 0
+    folder = machine / "cache/gpu-conformance/kubernetes-1.36.3"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(COMPONENTS)
+    said = capsys.readouterr().out
+    assert "[2/4] kube-apiserver v1.36.3 …" in said
+    assert said.splitlines()[-1] == f"Kubernetes v1.36.3 is built: {folder}"
+    assert main([]) == 0
+    assert len((machine / "built").read_text().splitlines()) == 4, "a second run builds nothing"
+
+
+def test_an_interrupted_build_goes_on_where_it_was(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install_go(machine, fails="kube-scheduler")
+    assert main(["1.36"]) == 1
+    error = capsys.readouterr().err
+    assert "kube-scheduler: go build ended with exit status 1" in error
+    assert "no space left on device" in error
+    pinned, folder = pinned_folder()
+    assert not list(folder.glob(".*")), "no draft is left"
+    install_go(machine)
+    build(pinned, folder, say=lambda _: None)
+    built = (machine / "built").read_text().splitlines()
+    assert built.count("k8s.io/kubernetes/cmd/kube-scheduler") == 2
+    assert built.count("k8s.io/kubernetes/cmd/kube-apiserver") == 1
+
+
+def test_a_binary_of_another_version_in_the_cache_is_built_anew(machine: Path) -> None:
+    install_go(machine)
+    pinned, folder = pinned_folder()
+    for name in COMPONENTS:
+        fake_component(folder / name, pinned.component_version(name))
+    fake_component(folder / "kube-scheduler", "v1.36.1")
+    build(pinned, folder, say=lambda _: None)
+    assert (machine / "built").read_text() == "k8s.io/kubernetes/cmd/kube-scheduler\n"
+
+
+def test_a_machine_without_go_gets_one_line(machine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(machine / "none"))
+    assert main([]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "Go is missing: Kubernetes v1.36.3 needs Go 1.26.0 or later" in error
+    assert "$GPU_CONFORMANCE_LOCAL_BIN" in error
+
+
+@pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
+def test_an_old_go_gets_one_line(machine: Path, version: str) -> None:
+    install_go(machine, version=version)
+    with pytest.raises(BuildError, match=r"^Go is too old: Kubernetes v1\.36\.3 needs Go 1\.26\.0 or later, .*$"):
+        find_go(release("1.36"))
+
+
+def test_a_newer_go_will_do(machine: Path) -> None:
+    install_go(machine, version="go1.27rc1")
+    assert find_go(release("1.36")) == str(machine / "go/go")
+
+
+def test_too_little_disk_is_said_before_anything_is_built(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_go(machine)
+    usage = shutil.disk_usage(machine)
+    monkeypatch.setattr("fixtures.localcluster.install.build.shutil.disk_usage", lambda _: usage._replace(free=3_000_000_000))
+    pinned, folder = pinned_folder()
+    with pytest.raises(BuildError, match=r"needs 8\.7 GB under \S+, 3\.0 GB are free; make room, or set GOCACHE") as error:
+        build(pinned, folder, say=lambda _: None)
+    assert "\n" not in str(error.value)
+    assert not (machine / "built").exists()
+
+
+def test_what_the_caches_hold_already_is_not_asked_for_again(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_go(machine)
+    usage = shutil.disk_usage(machine)
+    monkeypatch.setattr("fixtures.localcluster.install.build.shutil.disk_usage", lambda _: usage._replace(free=3_000_000_000))
+    (machine / "build").mkdir()
+    with (machine / "build/object").open("wb") as file:
+        file.truncate(7_000_000_000)  # sparse
+    check_disk(str(machine / "go/go"), machine / "cache")
+
+
+@pytest.mark.parametrize("arguments", [["1.20"], ["1.36", "1.35"]])
+def test_wrong_arguments_are_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 4
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,154 @@
+"""Real processes. ``GPU_CONFORMANCE_LOCAL_STARTS`` sets how many starts and stops in a row are tried (20 in a thorough run)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fixtures.cluster.client import Cluster
+from fixtures.localcluster.control_plane.components import HOST
+from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError
+from fixtures.localcluster.control_plane.processes import Identity, alive
+from fixtures.localcluster.control_plane.running import Record, Running
+from fixtures.localcluster.install.release import minors
+from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
+from tests.simulator.localcluster.fakes import fake_set
+
+ROOT = Path(__file__).resolve().parents[3]
+STARTS = int(os.environ.get("GPU_CONFORMANCE_LOCAL_STARTS") or 3)
+
+KILLED_RUN = """
+import sys
+from pathlib import Path
+from fixtures.localcluster.install.search import find
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.control_plane.running import Running
+plane = ControlPlane.start(sys.argv[1], running=Running(Path(sys.argv[2])))
+print(plane.layout.port, plane.folder, flush=True)
+sys.stdin.read()
+"""
+
+
+def binaries_of(minor: str) -> Binaries:
+    try:
+        return find(minor)
+    except BinariesMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def binaries() -> Binaries:
+    return binaries_of(minors()[0])
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path / "running")
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((HOST, port)) == 0
+
+
+def identities(running: Running) -> list[Identity]:
+    return [
+        identity for path in running.folder.glob("*.json") for identity in msgspec.json.decode(path.read_bytes(), type=Record).processes
+    ]
+
+
+@pytest.mark.parametrize("minor", minors())
+def test_a_control_plane_of_each_minor_answers_with_its_version(minor: str, running: Running, tmp_path: Path) -> None:
+    binaries = binaries_of(minor)
+    with ControlPlane.start(minor, tmp_path / "run", binaries=binaries, running=running) as plane:
+        cluster = Cluster.from_kubeconfig(plane.kubeconfig)
+        assert cluster.probe() == plane.version == binaries.version
+        assert plane.gang_api
+        assert plane.folder.parent == tmp_path / "run"
+        answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
+        assert answer.status == 201
+        rejected = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "Tenant"}})
+        assert (rejected.status, rejected.reason) == (422, "Invalid")
+        assert cluster.get("serviceaccounts", "default", "default").status == 200
+    assert not plane.folder.exists()
+
+
+def test_starts_and_stops_in_a_row_leave_nothing(binaries: Binaries, running: Running) -> None:
+    for _ in range(STARTS):
+        plane = ControlPlane.start(binaries=binaries, running=running)
+        left = identities(running)
+        assert len(left) == 4
+        assert all(alive(identity) for identity in left)
+        plane.stop()
+        plane.stop()
+        assert not [identity for identity in left if alive(identity)]
+        assert not listens(plane.layout.port)
+        assert not plane.folder.exists()
+        assert list(running.folder.iterdir()) == []
+
+
+def test_two_at_once_do_not_meet(binaries: Binaries, running: Running) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        starts = [pool.submit(ControlPlane.start, binaries=binaries, running=running) for _ in range(2)]
+        first, second = (start.result() for start in starts)
+    with first, second:
+        assert first.server != second.server
+        name = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "only-here"}}
+        assert Cluster.from_kubeconfig(first.kubeconfig).create("namespaces", name).status == 201
+        assert Cluster.from_kubeconfig(second.kubeconfig).get("namespaces", "only-here").status == 404
+
+
+def test_a_killed_run_leaves_nothing_after_the_next_start(binaries: Binaries, running: Running) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", KILLED_RUN, binaries.minor, str(running.folder)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    port, folder = run.stdout.readline().split()
+    left = identities(running)
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    assert len(left) == 4
+    assert all(alive(identity) for identity in left), "the processes outlive the run that was killed"
+    assert listens(int(port))
+    with ControlPlane.start(binaries=binaries, running=running):
+        assert not [identity for identity in left if alive(identity)]
+        assert not listens(int(port))
+        assert not Path(folder).exists()
+    assert list(running.folder.iterdir()) == []
+
+
+def test_a_run_killed_while_it_starts_leaves_nothing(binaries: Binaries, running: Running) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", KILLED_RUN, binaries.minor, str(running.folder)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    while not identities(running):
+        assert run.poll() is None
+    left = identities(running)
+    run.kill()
+    run.communicate()
+    assert len(running.reap_stale()) == 1
+    assert not [identity for identity in left if alive(identity)]
+    assert list(running.folder.iterdir()) == []
+
+
+def test_a_component_that_fails_is_named_and_nothing_is_left(running: Running, tmp_path: Path) -> None:
+    folder = fake_set(tmp_path / "bin")
+    with pytest.raises(LocalClusterError, match=r"^local control plane of \S+ v1\.36\.3: kube-apiserver ended with exit status 0; its"):
+        ControlPlane.start("1.36", tmp_path / "run", folder, running=running)
+    assert list(running.folder.iterdir()) == []
+    assert not (tmp_path / "run/control-plane").exists()

@@ -1,0 +1,136 @@
+"""What real controllers are given so that they make the pods of a defect, and keep them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from fixtures.localcluster.nodes.attach import objects_of, parse
+from fixtures.localcluster.seed.derived import Derived, derive, identity
+from fixtures.localcluster.seed.seeded_pods import Owner, made_by
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.builder import build
+from fixtures.simulator.config.scenario import ScenarioError, defect_names, load_scenario, parse_simulate, scenario_names
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GATEWAY: Owner = ("Deployment", "team-vision", "gateway")
+TENANT: Owner = ("Namespace", "", "team-vision")
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+def derived(name: str) -> dict[Owner, Json]:
+    return by_identity(objects_of(*parse_simulate(name)))
+
+
+def by_identity(found: Derived) -> dict[Owner, Json]:
+    return {identity(item): item for item in found.objects}
+
+
+def changed(change: Callable[[Json], None], which: Callable[[Json], bool]) -> Derived:
+    """``healthy`` with a change made to some objects, as a defect makes it."""
+    before = build(load_scenario("healthy"), now=NOW)
+    after = copy.deepcopy(before)
+    chosen = [item for item in after if which(item)]
+    assert chosen
+    for item in chosen:
+        change(item)
+    return derive(before, after)
+
+
+def of_gateway(item: Json) -> bool:
+    return item["kind"] == "Pod" and made_by(item) == GATEWAY
+
+
+@pytest.mark.parametrize("name", [name for name in scenario_names() if load_scenario(name).fleet is None])
+def test_a_healthy_scenario_is_written_as_it_is(name: str) -> None:
+    objects = build(load_scenario(name), now=NOW)
+    found = derive(objects, objects)
+    assert (found.objects, found.late_labels, found.late_taints, found.late_templates) == (objects, {}, {}, [])
+
+
+def test_a_template_follows_the_pods_that_a_defect_changes() -> None:
+    objects = derived("psa-pod-sets-visible-devices")
+    template = objects[GATEWAY]["spec"]["template"]["spec"]
+    assert template["containers"][0]["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    assert not [volume for volume in template.get("volumes", ()) if "projected" in volume], "tokens are admission's"
+    assert "nodeName" not in template
+
+
+def test_what_a_defect_removes_from_pods_goes_from_the_template() -> None:
+    found = changed(lambda pod: pod["spec"].pop("securityContext"), of_gateway)
+    template = by_identity(found)[GATEWAY]["spec"]["template"]["spec"]
+    assert "securityContext" not in template
+    assert template["containers"]
+
+
+def test_pods_that_their_namespace_would_refuse_are_there_before_its_level() -> None:
+    found = objects_of(*parse_simulate("psa-root-cuda-pod"))
+    labels = by_identity(found)[TENANT]["metadata"]["labels"]
+    assert ENFORCE not in labels
+    assert labels["pod-security.kubernetes.io/warn"] == "restricted"
+    assert found.late_labels["team-vision"][ENFORCE] == "restricted"
+    assert objects_of(*parse_simulate("psa-pod-sets-visible-devices")).late_labels == {}, "restricted allows an environment variable"
+
+
+def test_a_template_that_admission_refuses_comes_after_the_pods_of_the_old_one() -> None:
+    found = objects_of(*parse_simulate("psa-root-init-container-in-template"))
+    (late,) = found.late_templates
+    assert late["metadata"]["name"] == "inference"
+    assert late["spec"]["template"]["spec"]["initContainers"]
+    assert not by_identity(found)[identity(late)]["spec"]["template"]["spec"].get("initContainers")
+
+
+def test_a_taint_comes_after_the_pods_that_do_not_tolerate_it() -> None:
+    found = objects_of(*parse_simulate("fence-two-keys-in-one-pool"))
+    assert by_identity(found)[("Node", "", "h100-2")]["spec"]["taints"] == []
+    assert found.late_taints == {"h100-2": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]}
+
+
+def test_a_controller_that_is_not_ready_has_pods_that_are_not() -> None:
+    objects = derived("gang-scheduler-not-ready")
+    (pod,) = [
+        item
+        for item in objects.values()
+        if item["kind"] == "Pod" and made_by(item) == ("Deployment", "volcano-system", "volcano-scheduler")
+    ]
+    assert {one["type"]: one["status"] for one in pod["status"]["conditions"]}["Ready"] == "False"
+    assert [one["ready"] for one in pod["status"]["containerStatuses"]] == [False]
+    assert pod["status"]["phase"] == "Running"
+
+
+def test_a_template_that_would_be_rolled_out_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="changes the template of Deployment team-vision/gateway and not its pods"):
+        changed(
+            lambda item: item["spec"]["template"]["spec"]["containers"][0].update(image="example.org/other:1"),
+            lambda item: identity(item) == GATEWAY,
+        )
+
+
+def test_a_change_of_one_of_several_pods_is_refused() -> None:
+    pods = [identity(item) for item in build(load_scenario("healthy"), now=NOW) if of_gateway(item)]
+    with pytest.raises(ScenarioError, match="changes single pods of Deployment team-vision/gateway"):
+        changed(lambda pod: pod["spec"].update(priority=7, hostPID=True), lambda item: identity(item) == pods[0])
+
+
+def test_a_refusal_names_the_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fixtures.localcluster.nodes import attach
+
+    def refuse(before: object, after: object) -> Derived:
+        raise ScenarioError("changes what cannot be changed")
+
+    monkeypatch.setattr(attach, "derive", refuse)
+    with pytest.raises(ScenarioError, match=r"^defect 'ops-image-latest' changes what cannot be changed$"):
+        parse("ops-image-latest")
+
+
+def test_every_defect_can_be_had_or_is_of_a_program_that_is_real_here() -> None:
+    refused = {}
+    for name in defect_names():
+        try:
+            parse(name)
+        except ScenarioError as error:
+            refused[name] = str(error)
+    assert all("is a fault of" in text or "takes rights" in text for text in refused.values())

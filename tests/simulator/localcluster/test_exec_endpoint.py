@@ -1,0 +1,295 @@
+"""The kubelet endpoint asked as the API server asks it, without one: CONNECT, TLS with its certificate, then WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fixtures.localcluster.control_plane.certificates import Certificates, make
+from fixtures.localcluster.control_plane.components import NODES_SOCKET
+from fixtures.localcluster.nodes.kubelet_endpoint import KubeletEndpoint
+from fixtures.localcluster.nodes.network import NodeNetwork, nodes_by_address
+from tests.simulator.programs.small_cluster import SmallCluster, hardware, pod, small_cluster
+
+ADDRESS = "10.0.0.1"
+PROTOCOL = "Sec-WebSocket-Protocol: v5.channel.k8s.io"
+HEADERS = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==",
+    "Sec-WebSocket-Version: 13",
+    PROTOCOL,
+)
+SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
+
+Body = Callable[["Nodes"], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    return make(tmp_path_factory.mktemp("pki"), [ADDRESS])
+
+
+class Connection:
+    """A connection to one address in the nodes' network."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def request(self, line: str, *headers: str) -> str:
+        """Send a request without a body; the head of the answer."""
+        self.writer.write("\r\n".join((f"{line} HTTP/1.1", "Host: x", *headers, "", "")).encode())
+        return (await self.reader.readuntil(b"\r\n\r\n")).decode()
+
+    def send(self, channel: int, data: bytes) -> None:
+        """One binary message with an empty mask, as long as a client's may be that says its length in 16 bits."""
+        message = bytes((channel,)) + data
+        self.writer.write(b"\x82\xfe" + len(message).to_bytes(2, "big") + bytes(4) + message)
+
+    async def rest(self) -> dict[int, bytes]:
+        """The data by channel until the server closes."""
+        found: dict[int, bytes] = {}
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(20):
+                while (head := await self.reader.readexactly(2))[0] == 0x82:
+                    size = head[1]
+                    if size >= 126:
+                        size = int.from_bytes(await self.reader.readexactly(2 if size == 126 else 8), "big")
+                    message = await self.reader.readexactly(size)
+                    found[message[0]] = found.get(message[0], b"") + message[1:]
+        return found
+
+
+class Nodes:
+    """A served network with one node ``a``, and a cluster's pods on it."""
+
+    def __init__(self, path: Path, certificates: Certificates, cluster: SmallCluster) -> None:
+        self.path = path
+        self.certificates = certificates
+        self.cluster = cluster
+
+    @contextlib.asynccontextmanager
+    async def connect(self, target: str = f"{ADDRESS}:10250", identity: str = "client") -> AsyncIterator[Connection]:
+        """A connection through the proxy, with TLS as ``identity`` for a kubelet; plain when that is empty."""
+        reader, writer = await asyncio.open_unix_connection(str(self.path))
+        connection = Connection(reader, writer)
+        try:
+            answer = await connection.request(f"CONNECT {target}")
+            if not answer.startswith("HTTP/1.1 200 "):
+                raise ConnectionRefusedError(answer.splitlines()[0])
+            if identity:
+                await writer.start_tls(self.tls(identity), server_hostname=target.partition(":")[0])
+            yield connection
+        finally:
+            writer.transport.abort()
+
+    def tls(self, identity: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.certificates.authority))
+        if identity != "nobody":
+            context.load_cert_chain(getattr(self.certificates, identity), getattr(self.certificates, f"{identity}_key"))
+        return context
+
+    def commands(self) -> list[str]:
+        return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("exec ") and not task.done())
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(10):
+            while self.commands():
+                await asyncio.sleep(0.01)
+
+    async def running(self, *names: str) -> None:
+        async with asyncio.timeout(10):
+            while self.commands() != sorted(f"exec {name}" for name in names):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def run(certificates: Certificates, tmp_path: Path) -> Callable[[Body], None]:
+    async def scenario(body: Body) -> None:
+        async with small_cluster([hardware("a")]) as cluster:
+            await cluster.start(pod("p"))
+            await cluster.phase("p", "Running")
+            nodes = nodes_by_address([await cluster.client.get("/api/v1/nodes/a") | {"kind": "Node"}])
+            folder = tmp_path / ("long" * 30)  # longer than a socket's name may be
+            folder.mkdir()
+            network = NodeNetwork(folder, nodes, KubeletEndpoint(certificates))
+            await network.start()
+            network.serve(cluster.kubelets)
+            link = tmp_path / "n"
+            link.symlink_to(folder)
+            try:
+                await body(Nodes(link / NODES_SOCKET, certificates, cluster))
+            finally:
+                await network.stop()
+                assert list(folder.iterdir()) == []
+
+    return lambda body: asyncio.run(asyncio.wait_for(scenario(body), 60))
+
+
+def path(query: str, container: str = "probe") -> str:
+    return f"GET /exec/default/p/{container}?{query}"
+
+
+def test_exec_by_websocket(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        async with nodes.connect() as connection:
+            query = "command=sh&command=-c&command=echo%20hi;echo%20oh%3E%262;exit%203&output=1&error=1"
+            answer = await connection.request(path(query), *HEADERS)
+            assert answer.startswith("HTTP/1.1 101 ")
+            assert f"{PROTOCOL}\r\n" in answer
+            found = await connection.rest()
+        assert (found[STDOUT], found[STDERR]) == (b"hi\n", b"oh\n")
+        status = msgspec.json.decode(found[ERROR])
+        assert status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
+
+    run(body)
+
+
+def test_more_output_than_is_buffered(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        worker = nodes.cluster.kubelets.worker_of("default", "p")
+        assert worker is not None
+        long = bytes(range(256)) * 4096 * 3
+        worker.processes["probe"]._view.files.write("/tmp/long", long)
+        async with nodes.connect() as connection:
+            await connection.request(path("command=cat&command=/tmp/long&output=1"), *HEADERS)
+            assert (await connection.rest())[STDOUT] == long
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "answer"),
+    [
+        (path("command=true&output=1", "nope"), HEADERS, 'HTTP/1.1 500 container not found ("nope")'),
+        ("POST /exec/default/none/probe?command=true&output=1", HEADERS, "HTTP/1.1 404 pod does not exist"),
+        (path("command=true"), HEADERS, "HTTP/1.1 400 you must specify at least 1 of stdin, stdout, stderr"),
+        (path("command=true&output=1"), HEADERS[:-1], "HTTP/1.1 403 requested protocol(s) are not supported: []"),
+        (path("command=true&output=1"), SPDY, "HTTP/1.1 501 simulated nodes serve exec by WebSocket only"),
+        (path("command=true&output=1"), (), "HTTP/1.1 400 Upgrade request required"),
+        ("POST /attach/default/p/probe?output=1", HEADERS, "HTTP/1.1 501 not supported on simulated nodes"),
+        ("POST /portForward/default/p", HEADERS, "HTTP/1.1 501 not supported on simulated nodes"),
+        ("GET /elsewhere", (), "HTTP/1.1 404 404 page not found"),
+    ],
+)
+def test_what_is_refused_before_the_upgrade(run: Callable[[Body], None], line: str, headers: tuple[str, ...], answer: str) -> None:
+    async def body(nodes: Nodes) -> None:
+        async with nodes.connect() as connection:
+            head = await connection.request(line, *headers)
+            text = (await connection.reader.readexactly(int(head.lower().partition("content-length: ")[2].split("\r\n")[0]))).decode()
+        assert f"{' '.join(head.split()[:2])} {text}".startswith(answer)
+        assert nodes.commands() == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("identity", ["nobody", "server", "kubelet"])
+def test_only_the_api_servers_certificate_is_taken(run: Callable[[Body], None], identity: str) -> None:
+    async def body(nodes: Nodes) -> None:
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            async with nodes.connect(identity=identity) as connection:
+                await connection.request("GET /healthz")
+
+    run(body)
+
+
+def test_other_addresses_lead_nowhere(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        for target in ("10.0.0.99:10250", f"{ADDRESS}:22", "127.0.0.1:22", "example.com:443"):
+            with pytest.raises(ConnectionRefusedError, match=r"502 connect: (connection refused|no route to host)"):
+                async with nodes.connect(target):
+                    pass
+        async with nodes.connect() as connection:
+            assert (await connection.request("GET /healthz")).startswith("HTTP/1.1 200 ")
+        for nonsense in (b"GET / HTTP/1.1\r\n\r\n", b"CONNECT 10.0.0.1:x HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"x" * 70_000):
+            reader, writer = await asyncio.open_unix_connection(str(nodes.path))
+            writer.write(nonsense)
+            with contextlib.suppress(ConnectionError):
+                assert not (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
+            writer.close()
+
+    run(body)
+
+
+def test_a_stopped_kubelet_refuses_connections(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        kubelet = nodes.cluster.kubelets.machines["a"]
+        kubelet.stop()
+        with pytest.raises(ConnectionRefusedError, match="502 connect: connection refused"):
+            async with nodes.connect():
+                pass
+        kubelet.start()
+        async with nodes.connect() as connection:
+            assert (await connection.request("GET /healthz")).startswith("HTTP/1.1 200 ")
+
+    run(body)
+
+
+def test_pods_are_reached_by_their_address(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        found = await nodes.cluster.client.get("/api/v1/namespaces/default/pods/p")
+        async with nodes.connect(f"{found['status']['podIP']}:80", identity="") as connection:
+            assert (await connection.request("GET /metrics")).startswith("HTTP/1.1 503 ")
+
+    run(body)
+
+
+BROKEN = {"http": b"GET / HTTP/1.1\r\n\r\n" * 4, "reserved-kind": b"\x83\x80" + bytes(4), "reserved-bits": b"\xff\x80" + bytes(4)}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
+def test_broken_frames_end_the_command(run: Callable[[Body], None], sent: bytes) -> None:
+    async def body(nodes: Nodes) -> None:
+        async with nodes.connect() as connection:
+            await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
+            await nodes.running("sleep")
+            connection.writer.write(sent)
+            await connection.rest()
+            await nodes.ended()
+
+    run(body)
+
+
+def test_a_client_that_goes_away_leaves_nothing(run: Callable[[Body], None]) -> None:
+    async def body(nodes: Nodes) -> None:
+        before = len(asyncio.all_tasks())
+        async with nodes.connect() as connection:
+            await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
+            await nodes.running("sleep")
+        await nodes.ended()
+        async with asyncio.timeout(10):
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.01)
+
+    run(body)
+
+
+def test_stopping_ends_what_runs(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with small_cluster([hardware("a")]) as cluster:
+            await cluster.start(pod("p"))
+            await cluster.phase("p", "Running")
+            network = NodeNetwork(tmp_path, {ADDRESS: "a"}, KubeletEndpoint(certificates))
+            await network.start()
+            network.serve(cluster.kubelets)
+            nodes = Nodes(tmp_path / NODES_SOCKET, certificates, cluster)
+            async with nodes.connect() as connection:
+                await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
+                await nodes.running("sleep")
+                await network.stop()
+                await network.stop()
+                await nodes.ended()
+                await connection.rest()
+
+    asyncio.run(asyncio.wait_for(body(), 30))

@@ -1,0 +1,162 @@
+"""Scenarios and defects on real Kubernetes: some by default, all with ``GPU_CONFORMANCE_LOCAL_MATRIX=all``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from fixtures.localcluster.install.search import Binaries
+from fixtures.simulator.config.scenario import defect_names, load_defect
+from fixtures.verdict.record import Access, Level, Result, Verdict
+from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER, page
+from tests.simulator.localcluster.matrix import LocalMatrix, figures, line, plan
+from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
+from tests.simulator.localcluster.rows import ROOT, Row, all_names, fill, hides_nothing, judge, record, refusal
+
+SOME = (
+    Pack(
+        scenario="healthy",
+        defects=(
+            "adv-wrong-count-label",
+            "fence-two-keys-in-one-pool",
+            "iso-device-given-twice",
+            "ops-image-latest",
+            "psa-root-cuda-pod",
+            "req-pending-unknown-name",
+        ),
+    ),
+    Pack(scenario="healthy", defects=("fence-scheduler-ignores-taints", "psa-root-init-container-in-template", "req-quota-not-enforced")),
+    Pack(scenario="rdma-training", defects=("gang-scheduler-not-ready", "network-attachment-dangling", "psa-ipc-lock-of-unnamed-tenant")),
+    Pack(scenario="mig-mixed", defects=("mig-wedged-pending",)),
+)
+ALL = os.environ.get("GPU_CONFORMANCE_LOCAL_MATRIX") == "all"
+PACKS = packed([name for name in all_names() if name not in CANNOT_EXIST]) if ALL else SOME
+
+
+@pytest.mark.parametrize("pack", PACKS, ids=lambda pack: pack.spec)
+def test_real_kubernetes_decides_as_the_embedded_cluster(binaries: Binaries, pack: Pack, tmp_path: Path) -> None:
+    rows = judge(pack, binaries.minor, tmp_path)
+    assert [line(row) for row in rows if row.unknown] == []
+    assert {row.compared for row in rows} == {len(load_catalogue().by_id)}
+    assert sorted(name for row in rows for name in row.names) == sorted(pack.names)
+
+
+def test_a_gang_that_waits_is_found_as_soon_as_waiting_is_not_allowed(binaries: Binaries, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("gang: {partialMinutes: 0}\n")
+    spec = single("gang-job-half-placed").spec
+    report = record(tmp_path, f"--local={binaries.minor}", "--simulate", spec, "--policy", str(policy), suite=("conformance/gang",))
+    assert not isinstance(report, str), report
+    (result,) = [result for result in report.results if result.id == "GANG-05"]
+    assert (result.verdict, result.subjects[0].observed.partition(" for ")[0]) == (Verdict.FAILED, "1 of 2 pods placed")
+
+
+def test_what_cannot_exist_is_what_the_node_side_refuses() -> None:
+    refused = {name for name in defect_names() if refusal(single(name).spec)}
+    assert refused == set(CANNOT_EXIST)
+    assert all(set(load_defect(name).trips) & set(one.shown_by.replace(",", " ").split()) for name, one in CANNOT_EXIST.items())
+
+
+def test_the_page_lists_what_differs_and_why() -> None:
+    committed = (ROOT / "docs" / "fidelity-verdicts.md").read_text(encoding="utf-8")
+    assert committed == page(), (
+        "write it anew: python -c 'from tests.simulator.localcluster.known import page; print(page(), end=\"\")'"
+        " > docs/fidelity-verdicts.md"
+    )
+    assert all(one.why and one.hides_nothing for one in KNOWN)
+    assert all(row in all_names() for one in KNOWN for row in one.rows)
+
+
+def a_result(id_: str, verdict: Verdict) -> Result:
+    return Result(id=id_, title="", area="", level=Level.MUST, access=Access.READ, verdict=verdict, message="so it is")
+
+
+def compared(*names: str, embedded: dict[str, Verdict], real: dict[str, Verdict]) -> Row:
+    row = Row(simulate="", names=names)
+    fill(row, [a_result(*one) for one in embedded.items()], [a_result(*one) for one in real.items()])
+    return row
+
+
+def test_verdicts_are_compared_one_by_one() -> None:
+    row = compared(
+        "healthy",
+        embedded={"INV-01": Verdict.PASSED, "GANG-02": Verdict.NOT_APPLICABLE, "REQ-01": Verdict.PASSED, "OPS-01": Verdict.PASSED},
+        real={"INV-01": Verdict.PASSED, "GANG-02": Verdict.PASSED, "REQ-01": Verdict.FAILED},
+    )
+    assert (row.compared, row.equal, row.unknown) == (4, 1, True)
+    found = {one.id: (one.embedded, one.real, one.known) for one in row.differing}
+    assert found == {
+        "GANG-02": ("not_applicable", "passed", NO_GANG_SCHEDULER),
+        "REQ-01": ("passed", "failed", ""),
+        "OPS-01": ("passed", "absent", ""),
+    }
+    assert "REQ-01 passed here, failed there (UNKNOWN): so it is" in line(row)
+
+
+def test_a_known_difference_is_known_for_its_rows_only() -> None:
+    verdicts = {"embedded": {"GANG-01": Verdict.FAILED}, "real": {"GANG-01": Verdict.NOT_APPLICABLE}}
+    assert not compared("gang-scheduler-missing", **verdicts).unknown
+    assert not compared("ops-image-latest", "gang-scheduler-missing", **verdicts).unknown
+    assert compared("gang-scheduler-not-ready", **verdicts).unknown
+    assert compared("gang-scheduler-missing", embedded=verdicts["real"], real=verdicts["embedded"]).unknown
+
+
+def test_figures_count_what_was_compared_and_nothing_else() -> None:
+    same = compared("healthy", embedded={"INV-01": Verdict.PASSED}, real={"INV-01": Verdict.PASSED})
+    two = compared("a", "b", embedded={"INV-01": Verdict.FAILED}, real={"INV-01": Verdict.PASSED})
+    absent = Row(simulate="", names=("c",), cannot_exist="because")
+    silent = Row(simulate="", names=("d",), trouble="no record")
+    matrix = LocalMatrix.of("v1.36.3", [same, two, absent, silent])
+    assert (matrix.rows, matrix.cannot_exist, matrix.compared, matrix.equal, matrix.known, matrix.unknown) == (3, 1, 2, 1, 0, 2)
+    assert figures(matrix) == (
+        "Kubernetes v1.36.3: 3 rows compared, 1 cannot exist; 2 verdicts compared, 1 equal, 0 differ for a known reason, 2 unknown"
+    )
+    assert [line(row) for row in (absent, silent)] == ["cannot exist: because", "NOT JUDGED: no record"]
+
+
+def test_every_scenario_and_defect_is_in_one_run() -> None:
+    names = all_names()
+    for apart in (True, False):
+        planned = plan(names, apart=apart)
+        assert sorted(name for pack in planned for name in pack.names) == sorted(names)
+    assert len(planned) < len(names), "some share a run"
+    assert all(len(pack.defects) <= MAX_DEFECTS for pack in planned)
+
+
+def test_defects_share_a_run_only_if_each_shows() -> None:
+    for pack in packed(defect_names()):
+        trips = [id_ for name in pack.defects for id_ in load_defect(name).trips]
+        assert len(trips) == len(set(trips))
+        assert {load_defect(name).scenario for name in pack.defects} == {pack.scenario}
+    together = packed(["nccl-low-bandwidth", "nccl-wrong-values", "ops-image-latest", "psa-root-cuda-pod"])
+    assert [pack.defects for pack in together] == [
+        ("nccl-low-bandwidth",),
+        ("nccl-wrong-values",),
+        ("ops-image-latest", "psa-root-cuda-pod"),
+    ]
+
+
+def test_a_run_in_which_one_defect_hides_another_is_not_taken() -> None:
+    pack = Pack(scenario="healthy", defects=("ops-image-latest", "psa-root-cuda-pod"))
+    red = dict.fromkeys(pack.trips, Verdict.FAILED)
+    assert hides_nothing(pack, [a_result(*one) for one in {**red, "INV-01": Verdict.PASSED}.items()])
+    assert not hides_nothing(pack, [a_result(*one) for one in list(red.items())[1:]])
+    assert not hides_nothing(pack, [a_result(*one) for one in {**red, "INV-01": Verdict.WARNED}.items()])
+
+
+def test_defects_that_exclude_each_other_are_judged_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+
+    def told(folder: Path, *arguments: str) -> str:
+        asked.append(arguments[-1])
+        return "no record"
+
+    monkeypatch.setattr("tests.simulator.localcluster.rows.record", told)
+    pack = Pack(scenario="healthy", defects=("psa-namespace-without-labels", "ops-image-latest", "psa-root-init-container-in-template"))
+    assert "replaces them" in refusal(pack.spec), "nothing refuses the new pods of a namespace without level"
+    rows = judge(pack, "1.36", tmp_path)
+    assert [row.names for row in rows] == [("psa-namespace-without-labels",), ("ops-image-latest", "psa-root-init-container-in-template")]
+    assert sorted(set(asked)) == sorted(row.simulate for row in rows)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.client.program import Surroundings
+from fixtures.simulator.client.watches import Watches
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.scheduling.cluster_state import ClusterState
+from fixtures.simulator.scheduling.scheduler import DefaultScheduler
+from tests.simulator.programs.small_cluster import PODS, hardware, node, pod, small_cluster
+
+GPU = "nvidia.com/gpu"
+
+
+def condition(obj: Json, kind: str) -> Json:
+    return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
+
+
+def test_a_pod_runs_quickly_and_tells_what_it_got() -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a", 2)]) as cluster:
+            began = time.monotonic()
+            await cluster.start(pod("p", devices={GPU: 1}))
+            running = await cluster.phase("p", "Running")
+            assert time.monotonic() - began < 1.0
+            assert running["spec"]["nodeName"] == "a"
+            assert condition(running, "Ready")["status"] == "True"
+            status = running["status"]["containerStatuses"][0]
+            assert status["allocatedResourcesStatus"][0]["resources"][0]["resourceID"].startswith("GPU-")
+            assert running["status"]["podIP"].startswith("10.128.1.")
+
+    asyncio.run(scenario())
+
+
+def test_an_untolerated_taint_is_named_and_the_event_says_the_same() -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a"), hardware("b")]) as cluster:
+            await cluster.start(pod("p", tolerations=[]))
+            waiting = await cluster.until(f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("reason") == "Unschedulable")
+            message = condition(waiting, "PodScheduled")["message"]
+            assert message == (
+                "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate, "
+                "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+            )
+            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
+            assert [e["message"] for e in events if e["reason"] == "FailedScheduling"] == [message]
+
+    asyncio.run(scenario())
+
+
+def test_switches_of_the_scheduler() -> None:
+    async def scenario() -> None:
+        blind = Behaviour(scheduler_honours_taints=False, scheduler_writes_events=False)
+        async with small_cluster([hardware("a")], blind) as cluster:
+            await cluster.start(pod("p", tolerations=[]), pod("big", devices={GPU: 9}))
+            assert await cluster.bound("p") == ["a"]
+            await cluster.until(f"{PODS}/big", lambda obj: condition(obj, "PodScheduled").get("reason") == "Unschedulable")
+            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
+            assert events == []
+
+    asyncio.run(scenario())
+
+
+def test_a_waiting_pod_follows_when_devices_are_free_again() -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a", 1)]) as cluster:
+            await cluster.start(pod("first", devices={GPU: 1}))
+            await cluster.phase("first", "Running")
+            await cluster.start(pod("second", devices={GPU: 1}))
+            await cluster.until(
+                f"{PODS}/second", lambda obj: "Insufficient nvidia.com/gpu" in condition(obj, "PodScheduled").get("message", "")
+            )
+            await cluster.client.delete(f"{PODS}/first")
+            await cluster.phase("second", "Running")
+
+    asyncio.run(scenario())
+
+
+def test_a_gated_pod_waits_and_a_new_node_is_used() -> None:
+    async def scenario() -> None:
+        async with small_cluster([]) as cluster:
+            await cluster.start(pod("gated", spec={"schedulingGates": [{"name": "example.com/wait"}]}), pod("p"))
+            await cluster.until(f"{PODS}/gated", lambda obj: condition(obj, "PodScheduled").get("reason") == "SchedulingGated")
+            await cluster.until(
+                f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("message") == "no nodes available to schedule pods"
+            )
+            await cluster.client.create("/api/v1/nodes", node(hardware("late"), taints=()))
+            await cluster.phase("p", "Running")
+            assert await cluster.unbound("gated", "p") == ["gated"]
+
+    asyncio.run(scenario())
+
+
+def test_what_was_decided_last_is_written_last() -> None:
+    class Slow:
+        """The first write takes longest, as when it goes by a connection that must be opened."""
+
+        def __init__(self) -> None:
+            self.pauses = [0.2, 0.1, 0.0]
+            self.written: list[str] = []
+
+        async def patch(self, path: str, body: Json, kind: str) -> None:
+            await asyncio.sleep(self.pauses.pop(0))
+            self.written.append(body["status"]["conditions"][0]["message"])
+
+        async def create(self, path: str, body: Json) -> Json:
+            await asyncio.sleep(self.pauses.pop(0))
+            self.written.append(body["kind"])
+            return body
+
+    async def body() -> None:
+        client = Slow()
+        behaviour = Behaviour(scheduler_writes_events=False)
+        scheduler = DefaultScheduler(Surroundings(client, Watches(client), behaviour), ClusterState())  # type: ignore[arg-type]
+        waiting = pod("p")
+        waiting["metadata"] |= {"uid": "u", "namespace": "default"}
+        scheduler._writes.write(scheduler._tell(waiting, "first"), waiting)
+        scheduler._writes.write(scheduler._tell(waiting, "second"), waiting)
+        scheduler._writes.write(scheduler._bind(waiting, "a"), waiting)
+        await asyncio.gather(*scheduler._writes._running)
+        assert client.written == ["first", "second", "Binding"]
+
+    asyncio.run(asyncio.wait_for(body(), 10))

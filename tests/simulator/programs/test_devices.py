@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.hardware import Sharing
+from fixtures.simulator.nodes.devices.manager import AdmissionFailure, DeviceManager
+from tests.simulator.programs.small_cluster import RDMA, hardware
+
+GPU = "nvidia.com/gpu"
+HEALTHY = Behaviour()
+
+
+def pod(uid: str, devices: dict[str, int], init: dict[str, int] | None = None) -> dict[str, Any]:
+    def limits(wanted: dict[str, int]) -> dict[str, Any]:
+        return {"limits": {key: str(value) for key, value in wanted.items()}}
+
+    spec: dict[str, Any] = {"containers": [{"name": "main", "resources": limits(devices)}]}
+    if init:
+        spec["initContainers"] = [{"name": "init", "resources": limits(init)}]
+    return {"metadata": {"uid": uid, "name": uid}, "spec": spec}
+
+
+def uuids(manager: DeviceManager, uid: str) -> list[str]:
+    return [uuid for grant in manager.allocation(uid).of("main") for uuid in manager.seen(grant)]
+
+
+def test_units_are_given_once_and_are_free_after_the_end() -> None:
+    manager = DeviceManager(hardware("a", 4), HEALTHY)
+    manager.allocate(pod("one", {GPU: 2}))
+    manager.allocate(pod("two", {GPU: 2}))
+    assert not set(uuids(manager, "one")) & set(uuids(manager, "two"))
+    with pytest.raises(AdmissionFailure) as refusal:
+        manager.allocate(pod("three", {GPU: 1}))
+    assert refusal.value.reason == "OutOfnvidia.com/gpu"
+    assert refusal.value.message == "Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 4, capacity: 4"
+    freed = uuids(manager, "one")
+    manager.free("one")
+    manager.allocate(pod("three", {GPU: 2}))
+    assert uuids(manager, "three") == freed
+
+
+def test_init_containers_share_with_the_containers() -> None:
+    manager = DeviceManager(hardware("a", 2), HEALTHY)
+    manager.allocate(pod("one", {GPU: 2}, init={GPU: 2}))
+    assert len(uuids(manager, "one")) == 2
+    assert {unit.id for unit in manager.allocation("one").units} == {unit.id for unit in hardware("a", 2).units()[GPU]}
+
+
+def test_a_refused_pod_holds_nothing() -> None:
+    machine = hardware("a", 2, hcas=1)
+    manager = DeviceManager(machine, HEALTHY)
+    with pytest.raises(AdmissionFailure):
+        manager.allocate(pod("one", {RDMA: 1, GPU: 3}))
+    assert manager.holders() == {}
+
+
+def shared(**more: Any) -> Sharing:
+    return Sharing(strategy="time-slicing", replicas=2, **more)
+
+
+def test_replicas_share_their_device_and_spread_over_devices() -> None:
+    manager = DeviceManager(hardware("a", 2, sharing=shared()), HEALTHY)
+    for name in ("one", "two", "three", "four"):
+        manager.allocate(pod(name, {GPU: 1}))
+    seen = [uuids(manager, name)[0] for name in ("one", "two", "three", "four")]
+    assert sorted(map(seen.count, set(seen))) == [2, 2]
+    assert seen[0] != seen[1]  # the plugin's default policy: the least shared device first
+
+
+def test_more_than_one_replica_is_refused_where_the_plugin_says_so() -> None:
+    strict = hardware("a", 1, sharing=shared(fail_requests_greater_than_one=True))
+    with pytest.raises(AdmissionFailure) as refusal:
+        DeviceManager(strict, HEALTHY).allocate(pod("one", {GPU: 2}))
+    assert refusal.value.reason == "UnexpectedAdmissionError"
+    assert "maximum request size for shared resources is 1; found 2" in refusal.value.message
+
+
+def test_defects_of_the_plugin() -> None:
+    repeats = DeviceManager(hardware("a", 4), Behaviour(plugin_repeats_device=True))
+    repeats.allocate(pod("one", {GPU: 1}))
+    repeats.allocate(pod("two", {GPU: 1}))
+    assert uuids(repeats, "one") == uuids(repeats, "two")
+
+    spreads = DeviceManager(hardware("a", 1, sharing=shared()), Behaviour(plugin_spreads_replicas=True))
+    spreads.allocate(pod("one", {GPU: 1}))
+    spreads.allocate(pod("two", {GPU: 1}))
+    assert uuids(spreads, "one") != uuids(spreads, "two")
+
+
+def test_mig_devices_by_profile_and_the_wrong_profile() -> None:
+    machine = hardware("a", 1, layout={"3g.40gb": 1, "1g.10gb": 2})
+    profiles = {instance.uuid: instance.profile for instance in machine.gpus[0].instances}
+    manager = DeviceManager(machine, HEALTHY)
+    manager.allocate(pod("one", {"nvidia.com/mig-1g.10gb": 1}))
+    assert profiles[uuids(manager, "one")[0]] == "1g.10gb"
+    wrong = DeviceManager(machine, Behaviour(plugin_wrong_mig_profile=True))
+    wrong.allocate(pod("one", {"nvidia.com/mig-1g.10gb": 1}))
+    assert profiles[uuids(wrong, "one")[0]] == "3g.40gb"

@@ -1,0 +1,360 @@
+"""Further commands in containers of the embedded cluster: by stock kubectl, by the official client, by hostile ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from kubernetes import client as official
+from kubernetes.stream import stream
+
+from fixtures.simulator.streams.remotecommand import HIGH_WATER, V4, V5, Channels, Outbox
+from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+
+Body = Callable[[SmallCluster], Awaitable[None]]
+
+
+def run(body: Body, **more: Any) -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a")], **more) as cluster:
+            await body(cluster)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+async def started(cluster: SmallCluster, script: str = "sleep infinity", devices: int = 0, **more: Any) -> None:
+    await cluster.start(pod("p", script, {"nvidia.com/gpu": devices} if devices else None, **more))
+    await cluster.phase("p", "Running")
+
+
+async def kubectl(cluster: SmallCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, str, str]:
+    """Exit status, output and errors of a command that ends by itself."""
+    for _ in range(ATTEMPTS):
+        process = await asyncio.create_subprocess_exec(
+            str(KUBECTL),
+            *("-s", cluster.server, *arguments),
+            env={"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECONFIG": "/dev/null"},
+            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = (stream.decode() for stream in await asyncio.wait_for(process.communicate(stdin), 20))
+        if not unheard(err):
+            break
+    return process.returncode or 0, out, said(err)
+
+
+def commands(cluster: SmallCluster) -> list[str]:
+    """Commands that run now beside those of the containers."""
+    return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("exec ") and not task.done())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Give the loop its turns until something is so."""
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def core(cluster: SmallCluster, protocol: str = "") -> Any:
+    """The official client's pods API; ``protocol`` instead of those that it offers itself."""
+    configuration = official.Configuration()
+    configuration.host = cluster.server
+    api: Any = official.ApiClient(configuration)
+    if protocol:
+        api.set_default_header("sec-websocket-protocol", protocol)
+    return official.CoreV1Api(api)
+
+
+class Socket:
+    """A WebSocket to ``pods/p/exec`` that shows every message."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.raw = socket
+
+    async def rest(self) -> dict[int, bytes]:
+        """What came by channel until the server closed."""
+        found: dict[int, bytes] = {}
+        async with asyncio.timeout(20):
+            async for message in self.raw:
+                found[message.data[0]] = found.get(message.data[0], b"") + message.data[1:]
+        return found
+
+
+async def connect(cluster: SmallCluster, session: aiohttp.ClientSession, query: str, protocol: str = V5) -> Socket:
+    url = f"{cluster.server}{PODS}/p/exec?stdout=true&stderr=true&{query}"
+    return Socket(await session.ws_connect(url, protocols=(protocol,), max_msg_size=0))
+
+
+@needs_kubectl
+def test_kubectl_gets_output_errors_and_the_exit_status() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster, devices=2)
+        code, out, err = await kubectl(cluster, "exec", "p", "--", "sh", "-c", "echo hi; echo oh >&2; exit 3")
+        assert (code, out) == (3, "hi\n")
+        assert err.splitlines() == ["oh", "command terminated with exit code 3"]
+        code, out, _ = await kubectl(cluster, "exec", "p", "--", "nvidia-smi", "-L")
+        assert (code, out.count("GPU ")) == (0, 2)
+
+    run(body)
+
+
+@needs_kubectl
+def test_standard_input_and_terminals_are_refused() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        for option in ("-i", "-it"):
+            code, out, err = await kubectl(cluster, "exec", option, "p", "--", "cat", stdin=b"hello\n")
+            assert (code, out) == (1, "")
+            assert "neither standard input nor a terminal (leave out -i and -t)" in err
+
+    run(body)
+
+
+@needs_kubectl
+def test_what_the_real_ones_refuse_is_refused_in_their_words() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        await cluster.start(pod("ended", "exit 0"))
+        await cluster.phase("ended", "Succeeded")
+        unknown = await kubectl(cluster, "exec", "p", "-c", "nope", "--", "true")
+        assert unknown == (1, "", "Error from server (BadRequest): container nope is not valid for pod p\n")
+        assert (await kubectl(cluster, "exec", "none", "--", "true"))[2] == 'Error from server (NotFound): pods "none" not found\n'
+        code, _, err = await kubectl(cluster, "exec", "p", "--", "nvidia-smi")  # no device was granted, so no tool is there
+        assert code == 1, err
+        assert err.startswith("error: Internal error occurred: ")
+        assert 'exec: "nvidia-smi": executable file not found in $PATH: unknown' in err
+        assert "stat /opt/x: no such file or directory" in (await kubectl(cluster, "exec", "p", "--", "/opt/x"))[2]
+        completed = await kubectl(cluster, "exec", "ended", "--", "true")
+        assert completed[2] == "error: cannot exec into a container in a completed pod; current phase is Succeeded\n"
+
+    run(body)
+
+
+def test_a_container_that_does_not_run_is_not_found_by_its_kubelet() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        init = {"name": "first", "image": "x", "command": ["sh", "-c", "sleep infinity"]}
+        await cluster.start(pod("p", spec={"initContainers": [init]}), pod("unbound", spec={"schedulerName": "nobody"}))
+        await cluster.until(f"{PODS}/p", lambda obj: "initContainerStatuses" in obj["status"])
+        async with aiohttp.ClientSession(cluster.server) as session:
+            answers = []
+            for query in ("p/exec?container=probe&", "p/exec?", "unbound/exec?", "p/exec?container=first&"):
+                answer = await session.get(f"{PODS}/{query}stdout=1&command=true", headers={"Connection": "Upgrade", "Upgrade": "x"})
+                answers.append((answer.status, await answer.text()))
+        assert answers[0] == answers[1] == (500, 'container not found ("probe")')
+        assert (answers[2][0], "pod unbound does not have a host assigned" in answers[2][1]) == (400, True)
+        assert answers[3] == (501, "unable to upgrade: only WebSocket is served here, which kubectl speaks since 1.31")
+
+    run(body)
+
+
+@needs_kubectl
+def test_a_stopped_kubelet_cannot_be_dialled() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        cluster.kubelets.machines["a"].stop()
+        refused = "dial tcp 10.0.0.1:10250: connect: connection refused\n"
+        assert await kubectl(cluster, "exec", "p", "--", "true") == (1, "", f"Error from server: error dialing backend: {refused}")
+        log = f'Error from server: Get "https://10.0.0.1:10250/containerLogs/default/p/probe": {refused}'
+        assert await kubectl(cluster, "logs", "p") == (1, "", log)
+        cluster.kubelets.machines["a"].start()
+        assert (await kubectl(cluster, "exec", "p", "--", "true"))[0] == 0
+
+    run(body)
+
+
+@pytest.mark.parametrize(("offered", "chosen"), [("", V5), (V4, V4), (f"v3.channel.k8s.io, {V4}", V4)])
+def test_the_official_client_by_any_protocol(offered: str, chosen: str) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        call = core(cluster, offered).connect_get_namespaced_pod_exec
+
+        def talk() -> tuple[str, str, str, int]:
+            streams = {"stdin": False, "stdout": True, "stderr": True, "tty": False}
+            shell = stream(call, "p", "default", command=["sh", "-c", "echo one; echo two >&2; exit 7"], _preload_content=False, **streams)
+            shell.run_forever(timeout=10)
+            return shell.read_stdout().strip(), shell.read_stderr().strip(), shell.subprotocol, shell.returncode
+
+        assert await asyncio.to_thread(talk) == ("one", "two", chosen, 7)
+        script = ["sh", "-c", "echo hi; echo oh >&2"]
+        whole = await asyncio.to_thread(lambda: stream(call, "p", "default", command=script, stdout=True, stderr=True))
+        assert whole == "hi\noh\n"
+
+    run(body)
+
+
+@pytest.mark.parametrize(("protocol", "said"), [(V4, "error executing command [sh -c exit 3], exit code 3"), (V5, "exit code 3")])
+def test_the_last_word_is_a_status(protocol: str, said: str) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        async with aiohttp.ClientSession() as session:
+            query = "command=sh&command=-c&command="
+            failed = await (await connect(cluster, session, query + "exit%203", protocol)).rest()
+            passed = await (await connect(cluster, session, query + "exit%200", protocol)).rest()
+        status = msgspec.json.decode(failed[3])
+        message = status.pop("message")
+        assert message.startswith("command terminated with non-zero exit code: ")
+        assert message.endswith(said)
+        causes = [{"reason": "ExitCode", "message": "3"}]
+        assert status == {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+        assert msgspec.json.decode(passed[3]) == {"metadata": {}, "status": "Success"}
+
+    run(body)
+
+
+def test_files_that_a_command_writes_stay_in_the_container() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster, "until test -f /tmp/go; do sleep 0.01; done; cat /tmp/go")
+        call = core(cluster).connect_get_namespaced_pod_exec
+        await asyncio.to_thread(lambda: stream(call, "p", "default", command=["sh", "-c", "echo now > /tmp/go"], stdout=True))
+        assert await cluster.output("p") == "now\n"
+
+    run(body)
+
+
+def test_the_end_of_the_container_ends_the_command() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster, "until test -f /tmp/end; do sleep 0.01; done")
+        async with aiohttp.ClientSession() as session:
+            staying = await connect(cluster, session, "command=sleep&command=infinity")
+            await until(lambda: commands(cluster) == ["exec sleep"])
+            assert await (await connect(cluster, session, "command=sh&command=-c&command=echo%20x%3E/tmp/end")).rest()
+            status = msgspec.json.decode((await staying.rest())[3])
+        assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "137"}]
+        assert commands(cluster) == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("way", ["close", "vanish", "delete"])
+def test_a_command_whose_client_or_pod_goes_is_ended(way: str) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        async with aiohttp.ClientSession() as session:
+            socket = await connect(cluster, session, "command=sh&command=-c&command=while%20true;do%20echo%20x;sleep%200.01;done")
+            assert (await socket.raw.receive()).data == b"\x01"
+            await until(lambda: commands(cluster) == ["exec sh"])
+            if way == "close":
+                await socket.raw.close()
+            elif way == "vanish":
+                connection = socket.raw._response.connection
+                assert connection is not None
+                assert connection.transport is not None
+                connection.transport.abort()
+            else:
+                await cluster.client.delete(f"{PODS}/p")
+            await until(lambda: not commands(cluster))
+
+    run(body)
+
+
+def test_a_program_waits_until_there_is_room_for_its_output() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        out, room, asked = bytearray(), asyncio.Semaphore(0), 0
+
+        async def gate() -> None:
+            nonlocal asked
+            asked += 1
+            await room.acquire()
+
+        execution = await cluster.kubelets.execution("default", "p", "probe")
+        channels = Channels(stdout=out.extend, stderr=out.extend, room=gate)
+        task = asyncio.create_task(execution.execute(["sh", "-c", "for n in 1 2 3; do echo $n; done"], channels))
+        for programs, shown in enumerate(("", "", "1\n", "1\n2\n")):
+            await until(lambda programs=programs: asked > programs)  # type: ignore[misc]
+            assert (out.decode(), task.done()) == (shown, False)
+            room.release()
+        assert (await task, bytes(out)) == (0, b"1\n2\n3\n")
+
+    run(body)
+
+
+def test_output_under_way_is_bounded_and_keeps_its_order() -> None:
+    async def body() -> None:
+        outbox = Outbox()
+        outbox.write(1, b"a")
+        await outbox.room()
+        outbox.write(1, b"b" * HIGH_WATER)
+        outbox.write(2, b"c")
+        waiting = asyncio.create_task(outbox.room())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert await outbox.take() == (1, b"a" + b"b" * HIGH_WATER)
+        await asyncio.wait_for(waiting, 5)
+        outbox.close()
+        outbox.write(1, b"too late")
+        assert [await outbox.take(), await outbox.take()] == [(2, b"c"), None]
+
+    asyncio.run(body())
+
+
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol": V5,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "said"),
+    [
+        ({"Upgrade": "SPDY/3.1"}, 501, "unable to upgrade: only WebSocket is served here"),
+        ({"Connection": "close"}, 400, "Upgrade request required"),
+        ({"Sec-WebSocket-Protocol": "v9.channel.k8s.io"}, 403, "requested protocol(s) are not supported: [v9.channel.k8s.io]"),
+        ({"Sec-WebSocket-Protocol": ""}, 403, "requested protocol(s) are not supported: []"),
+        ({"Sec-WebSocket-Key": "!"}, 400, "Handshake error"),
+        ({"Sec-WebSocket-Version": "99"}, 400, "Unsupported version: 99"),
+    ],
+)
+def test_a_bad_handshake_is_refused(changed: dict[str, str], status: int, said: str) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        async with aiohttp.ClientSession(cluster.server) as session:
+            answer = await session.get(f"{PODS}/p/exec?stdout=1&command=true", headers={**HANDSHAKE, **changed})
+            assert (answer.status, said in await answer.text()) == (status, True)
+            none = await session.get(f"{PODS}/p/exec?command=true", headers=HANDSHAKE)
+            assert (none.status, await none.text()) == (400, "you must specify at least 1 of stdin, stdout, stderr")
+        assert commands(cluster) == []
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1002),
+        (b"\x82\xff" + (64 << 20).to_bytes(8, "big") + b"mask" + b"x" * 100, 1009),
+        (b"\x82\x83\0\0\0\0\xff\x00\x01", 1002),
+        (b"\x82\x82\0\0\0\0\xff\x09", 1002),
+        (b"\xff" * 50, 1002),
+    ],
+    ids=["no-frame", "oversized", "long-close", "unknown-close", "all-ones"],
+)
+def test_broken_frames_end_the_command(sent: bytes, code: int) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await started(cluster)
+        host, _, port = cluster.server.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        lines = [f"GET {PODS}/p/exec?command=sleep&command=infinity&stdout=true HTTP/1.1", "Host: x"]
+        lines += [f"{name}: {value}" for name, value in HANDSHAKE.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        await until(lambda: commands(cluster) == ["exec sleep"])
+        writer.write(sent)
+        last = await asyncio.wait_for(reader.read(), 10)
+        assert b"\x88" in last
+        assert int.from_bytes(last[last.index(b"\x88") + 2 :][:2], "big") == code
+        await until(lambda: not commands(cluster))
+        writer.close()
+
+    run(body)

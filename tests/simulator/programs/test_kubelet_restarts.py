@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import pytest
+
+from fixtures.simulator.api.errors import ApiError
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.config.behaviour import Behaviour
+from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
+from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+
+NODE = "/api/v1/nodes/a"
+SOCKET = {
+    "volumes": [{"name": "socket", "hostPath": {"path": "/var/lib/kubelet/pod-resources"}}],
+    "tolerations": [{"operator": "Exists"}],
+}
+LISTER = {"volumeMounts": [{"name": "socket", "mountPath": "/pod-resources"}]}
+
+
+def run(body: Callable[[SmallCluster], Awaitable[None]], behaviour: Behaviour | None = None, objects: Sequence[Json] = ()) -> None:
+    async def scenario() -> None:
+        tempo = msgspec.structs.replace(QUICK, node_monitor_grace=30.0)
+        async with small_cluster([hardware("a", 4)], behaviour, objects=[plugin_pod("a"), *objects], tempo=tempo) as cluster:
+            await body(cluster)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvidia-smi -L; sleep infinity", count: int = 1) -> Json:
+    await cluster.start(pod(name, script, {GPU: count}))
+    return await cluster.phase(name, "Running")
+
+
+async def restart(cluster: SmallCluster) -> None:
+    cluster.hosts["a"].restart_kubelet()
+    await cluster.until(NODE, lambda obj: devices(obj) == ("0", "0"))
+    await cluster.until(NODE, lambda obj: devices(obj) == ("4", "4"))
+
+
+def ids(obj: Json) -> list[str]:
+    return [item["resourceID"] for item in obj["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"]]
+
+
+async def listed(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
+    """Device ids by pod, as a pod with the socket reads them."""
+    await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
+    document = msgspec.json.decode(await cluster.output(name))
+    return {
+        item["name"]: [one for container in item["containers"] for device in container["devices"] for one in device["ids"]]
+        for item in document["pods"]
+    }
+
+
+async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
+    """Ids of the healthy devices by resource, as a pod with the socket reads them."""
+    await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
+    return {item["resource"]: item["ids"] for item in msgspec.json.decode(await cluster.output(name))["allocatable"]}
+
+
+def test_a_restart_keeps_pods_and_their_devices() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        before = await holder(cluster)
+        lists = await listed(cluster, "lister-1")
+        await restart(cluster)
+        after = await cluster.client.get(f"{PODS}/holder")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        for field in ("containerID", "restartCount", "state", "allocatedResourcesStatus"):
+            assert after["status"]["containerStatuses"][0][field] == before["status"]["containerStatuses"][0][field]
+        again = await listed(cluster, "lister-2")
+        assert again["holder"] == lists["holder"] == ids(before)
+        await holder(cluster, "next")
+        assert not set(ids(await cluster.client.get(f"{PODS}/next"))) & set(ids(after))
+
+    run(body)
+
+
+def test_a_restarted_kubelet_that_forgets_gives_devices_out_twice() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        before = await holder(cluster)
+        await restart(cluster)
+        assert ids(await holder(cluster, "next")) == ids(before)
+
+    run(body, Behaviour(kubelet_forgets_allocations=True))
+
+
+def test_a_restarted_kubelet_that_refuses_what_runs() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await holder(cluster)
+        cluster.hosts["a"].restart_kubelet()
+        failed = await cluster.phase("holder", "Failed")
+        assert failed["status"]["reason"] == "UnexpectedAdmissionError"
+
+    run(body, Behaviour(kubelet_rejects_running_pods=True))
+
+
+def test_a_stopped_kubelet_admits_confirms_and_tells_nothing() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await holder(cluster)
+        await holder(cluster, "short", "sleep 0.3")
+        host = cluster.hosts["a"]
+        host.stop_kubelet()
+        await cluster.start(pod("new", "exit 0", {GPU: 1}))
+        assert await cluster.bound("new") == ["a"]
+        await cluster.client.delete(f"{PODS}/holder")
+        for path in ("holder/log?container=probe", "short/log?container=probe"):
+            with pytest.raises(ApiError, match="connect: connection refused") as refusal:
+                await cluster.client.text(f"{PODS}/{path}")
+            assert refusal.value.code == 500
+        with pytest.raises(ApiError, match="connection refused"):
+            await cluster.kubelets.execution("default", "holder", "probe")
+        with pytest.raises(ApiError, match="error trying to reach service") as refusal:
+            await cluster.kubelets.proxy("nodes", "", "a", "", "/configz", "")
+        assert refusal.value.code == 503
+        await asyncio.sleep(0.5)  # longer than the short pod's life, and than any write would take
+        assert (await cluster.client.get(f"{PODS}/new"))["status"]["phase"] == "Pending"
+        assert (await cluster.client.get(f"{PODS}/short"))["status"]["phase"] == "Running"
+        assert (await cluster.client.get(f"{PODS}/holder"))["metadata"]["deletionTimestamp"]
+        host.start_kubelet()
+        await cluster.phase("short", "Succeeded")
+        await cluster.gone(f"{PODS}/holder")
+
+    run(body)
+
+
+def test_a_pod_bound_meanwhile_starts_once_its_devices_are_back_or_is_refused() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        host = cluster.hosts["a"]
+        host.stop_kubelet()
+        await cluster.start(pod("new", "exit 0", {GPU: 1}))
+        await cluster.bound("new")
+        host.start_kubelet()
+        failed = await cluster.phase("new", "Failed")  # admitted before the plugin registered again
+        assert "no healthy devices present" in failed["status"]["message"]
+
+    run(body)
+
+
+def test_the_plugin_registers_again_even_when_it_was_replaced_meanwhile() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        host = cluster.hosts["a"]
+        host.stop_kubelet()
+        await cluster.client.delete(f"{SYSTEM}/plugin", {"gracePeriodSeconds": 0})
+        await cluster.client.create(SYSTEM, plugin_pod("a", "plugin-2", runs=False))
+        host.start_kubelet()
+        await cluster.until(NODE, lambda obj: devices(obj) == ("0", "0"))
+        await cluster.until(NODE, lambda obj: devices(obj) == ("4", "4"))
+
+    run(body)
+
+
+def test_podresources_tell_which_devices_are_healthy_given_out_or_not() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await holder(cluster)
+        uuids = [gpu.uuid for gpu in hardware("a", 4).gpus]
+        assert await allocatable(cluster, "lister-1") == {GPU: uuids}
+        cluster.hosts["a"].raise_xid(uuids[1], 79)
+        assert await allocatable(cluster, "lister-2") == {GPU: [uuids[0], *uuids[2:]]}
+        await cluster.client.delete(f"{SYSTEM}/plugin")
+        await cluster.until(NODE, lambda obj: devices(obj) == ("4", "0"))
+        assert await allocatable(cluster, "lister-3") == {}
+
+    run(body)
+
+
+def test_podresources_need_the_socket_and_a_kubelet() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("outside", "kubelet-podresources --json"))
+        assert "no such file or directory" in await cluster.output("outside")
+        waits = "while kubelet-podresources --json; do sleep 0.05; done"
+        await cluster.start(pod("inside", waits, spec=SOCKET, container=LISTER))
+        await cluster.phase("inside", "Running")
+        cluster.hosts["a"].stop_kubelet()
+        await asyncio.sleep(0.3)
+        cluster.hosts["a"].start_kubelet()
+        assert "connection refused" in await cluster.output("inside")
+
+    run(body)
+
+
+def test_a_deleted_node_is_registered_anew_with_its_own_labels_and_taints() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        before = await cluster.client.get(NODE)
+        labels = {"nvidia.com/gpu.product": "H100", "feature.node.kubernetes.io/cpu": "true"}
+        await cluster.client.patch(NODE, {"metadata": {"labels": labels}})
+        await cluster.client.delete(NODE)
+        after = await cluster.until(NODE, lambda obj: obj["metadata"]["uid"] != before["metadata"]["uid"])
+        assert after["metadata"]["labels"] == {"kubernetes.io/hostname": "a"}
+        assert after["spec"]["taints"] == before["spec"]["taints"]
+        await cluster.until(NODE, lambda obj: obj["status"].get("addresses") == before["status"]["addresses"])
+
+    run(body)
+
+
+def test_a_node_that_returns_without_its_taints() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        uid = (await cluster.client.get(NODE))["metadata"]["uid"]
+        await cluster.client.delete(NODE)
+        after = await cluster.until(NODE, lambda obj: obj["metadata"]["uid"] != uid)
+        assert not after["spec"].get("taints")
+
+    run(body, Behaviour(node_returns_without_taints=True))

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import pytest
+
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.controllers.taint_eviction import patience
+from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, plugin_pod
+from tests.simulator.programs.small_cluster import PODS, TAINT, TOLERATION, SmallCluster, hardware, node, pod, small_cluster
+
+NODE = "/api/v1/nodes/a"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def run(
+    body: Callable[[SmallCluster], Awaitable[None]],
+    behaviour: Behaviour | None = None,
+    objects: Sequence[Json] = (),
+    registers: bool = True,
+) -> None:
+    tempo = QUICK if registers else msgspec.structs.replace(QUICK, node_registration=-1.0)
+
+    async def scenario() -> None:
+        machines = [hardware("a", 4), hardware("b", 4)]
+        async with small_cluster(machines, behaviour, objects=[plugin_pod("a"), *objects], tempo=tempo) as cluster:
+            await cluster.until(NODE, lambda obj: ready(obj) == "True")
+            await body(cluster)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def ready(obj: Json) -> str:
+    return next((c["status"] for c in obj["status"].get("conditions", []) if c["type"] == "Ready"), "")
+
+
+def taints(obj: Json) -> list[tuple[str, str]]:
+    return sorted((taint["key"], taint["effect"]) for taint in obj["spec"].get("taints") or ())
+
+
+def toleration(seconds: int | None) -> Json:
+    more = {} if seconds is None else {"tolerationSeconds": seconds}
+    return {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", **more}
+
+
+async def unreachable(cluster: SmallCluster) -> Json:
+    cluster.hosts["a"].stop_kubelet()
+    return await cluster.until(NODE, lambda obj: (UNREACHABLE, "NoExecute") in taints(obj))
+
+
+def test_a_silent_kubelet_makes_its_node_unreachable_and_its_return_undoes_that() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", "sleep infinity", {GPU: 1}, spec={"nodeName": "a"}))
+        before = await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "True")
+        seen = await unreachable(cluster)
+        told = next(c for c in seen["status"]["conditions"] if c["type"] == "Ready")
+        assert (told["status"], told["reason"]) == ("Unknown", "NodeStatusUnknown")
+        assert told["message"] == "Kubelet stopped posting node status."
+        assert taints(seen) == sorted([(UNREACHABLE, "NoExecute"), (UNREACHABLE, "NoSchedule"), (TAINT["key"], TAINT["effect"])])
+        await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "False")
+        await cluster.until(f"{SYSTEM}/plugin", lambda obj: ready(obj) == "False")
+        assert ready(await cluster.client.get("/api/v1/nodes/b")) == "True"
+        cluster.hosts["a"].start_kubelet()
+        await cluster.until(NODE, lambda obj: ready(obj) == "True" and taints(obj) == [(TAINT["key"], TAINT["effect"])])
+        after = await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "True")
+        await cluster.until(f"{SYSTEM}/plugin", lambda obj: ready(obj) == "True")
+        assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+
+    run(body)
+
+
+def test_admission_gives_pods_three_hundred_seconds() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p"))
+        made = await cluster.client.get(f"{PODS}/p")
+        assert patience(made, [{"key": UNREACHABLE, "effect": "NoExecute"}]) == 300
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "expected"),
+    [
+        ([], 0.0),
+        ([toleration(None)], None),
+        ([toleration(5)], 5.0),
+        ([toleration(5), toleration(None)], 5.0),
+        ([{"operator": "Exists"}], None),
+        ([{**toleration(5), "effect": "NoSchedule"}], 0.0),
+        ([toleration(-1)], 0.0),
+    ],
+)
+def test_patience(tolerations: list[Json], expected: float | None) -> None:
+    assert patience({"spec": {"tolerations": tolerations}}, [{"key": UNREACHABLE, "effect": "NoExecute"}]) == expected
+
+
+def test_pods_leave_when_their_tolerations_run_out() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        for name, seconds in (("now", 0), ("soon", 1), ("patient", 300)):
+            await cluster.start(pod(name, tolerations=[TOLERATION, toleration(seconds)], spec={"nodeName": "a"}))
+            await cluster.phase(name, "Running")
+        await unreachable(cluster)
+        leaving = await cluster.until(f"{PODS}/now", lambda obj: obj["metadata"].get("deletionTimestamp"))
+        why = next(c for c in leaving["status"]["conditions"] if c["type"] == "DisruptionTarget")
+        assert why["reason"] == "DeletionByTaintManager"
+        assert "deletionTimestamp" not in (await cluster.client.get(f"{PODS}/soon"))["metadata"]
+        await cluster.until(f"{PODS}/soon", lambda obj: obj["metadata"].get("deletionTimestamp"))
+        assert "deletionTimestamp" not in (await cluster.client.get(f"{PODS}/patient"))["metadata"]
+        assert "deletionTimestamp" not in (await cluster.client.get(f"{SYSTEM}/plugin"))["metadata"]
+        cluster.hosts["a"].start_kubelet()
+        await cluster.gone(f"{PODS}/now")
+        await cluster.gone(f"{PODS}/soon")
+        events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
+        assert any(event["message"] == "Cancelling deletion of Pod default/patient" for event in events) or await cancelled(cluster)
+
+    run(body)
+
+
+async def cancelled(cluster: SmallCluster) -> bool:
+    async for event, obj in cluster.client.list_and_watch("/api/v1/namespaces/default/events"):
+        if event == "ADDED" and obj["message"] == "Cancelling deletion of Pod default/patient":
+            return True
+    return False
+
+
+def test_eviction_that_ignores_toleration_seconds() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("patient", spec={"nodeName": "a"}))
+        await cluster.phase("patient", "Running")
+        await unreachable(cluster)
+        await cluster.until(f"{PODS}/patient", lambda obj: obj["metadata"].get("deletionTimestamp"))
+
+    run(body, Behaviour(eviction_ignores_toleration_seconds=True))
+
+
+def test_a_cordon_is_a_taint_too() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        cordon = ("node.kubernetes.io/unschedulable", "NoSchedule")
+        await cluster.client.patch(NODE, {"spec": {"unschedulable": True}})
+        await cluster.until(NODE, lambda obj: cordon in taints(obj))
+        await cluster.client.patch(NODE, {"spec": {"unschedulable": None}})
+        await cluster.until(NODE, lambda obj: cordon not in taints(obj))
+
+    run(body)
+
+
+def test_a_node_that_was_dead_from_the_start_stays_as_it_is() -> None:
+    dead = node(hardware("dead"), 9)
+    dead["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+
+    async def body(cluster: SmallCluster) -> None:
+        before = await cluster.client.get("/api/v1/nodes/dead")
+        await unreachable(cluster)  # as long as it takes for another node
+        assert await cluster.client.get("/api/v1/nodes/dead") == before
+
+    run(body, objects=[dead])
+
+
+def test_pods_of_a_deleted_node_are_collected() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(pod("p", spec={"nodeName": "a"}))
+        await cluster.phase("p", "Running")
+        await cluster.client.delete(NODE)
+        await cluster.gone(f"{PODS}/p")
+        await cluster.gone(f"{SYSTEM}/plugin")
+        assert cluster.kubelets.machines["a"].manager.holders() == {}
+        cluster.hosts["a"].restart_kubelet()
+        back = await cluster.until(NODE, lambda obj: ready(obj) == "True")
+        assert taints(back) == [(TAINT["key"], TAINT["effect"])]
+
+    run(body, registers=False)

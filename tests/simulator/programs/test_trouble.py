@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fixtures.simulator.server.http.faults import Trouble
+from tests.simulator.programs.small_cluster import hardware, pod, small_cluster
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    "troubles",
+    [
+        [Trouble("list", "pods", 500, 2), Trouble("list", "nodes", 429, 1)],
+        [Trouble("watch", "pods", "drop", 3), Trouble("watch", "nodes", 410, 1)],
+        [Trouble("create", "pods", 500, 0), Trouble("patch", "pods", 503, 2), Trouble("patch", "pods", "drop", 1)],
+        [Trouble("create", "events", 500, 20)],
+    ],
+)
+def test_programs_live_through_an_api_in_trouble(troubles: list[Trouble]) -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a", 2)], troubles=troubles) as cluster:
+            await cluster.start(pod("p", "nvidia-smi -L; exit 0", {GPU: 2}))
+            ended = await cluster.phase("p", "Succeeded", "Failed", seconds=10)
+            assert ended["status"]["phase"] == "Succeeded"
+            assert (await cluster.log("p")).count("UUID: GPU-") == 2
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_namespace_goes_with_everything_in_it() -> None:
+    async def scenario() -> None:
+        async with small_cluster([hardware("a", 1)]) as cluster:
+            client = cluster.client
+            await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+            await client.create("/api/v1/namespaces/team/pods", pod("p", devices={GPU: 1}))
+            await cluster.until("/api/v1/namespaces/team/pods/p", lambda obj: obj["status"].get("phase") == "Running")
+            await client.delete("/api/v1/namespaces/team")
+            await cluster.gone("/api/v1/namespaces/team")
+            await cluster.start(pod("next", devices={GPU: 1}))
+            await cluster.phase("next", "Running")
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))

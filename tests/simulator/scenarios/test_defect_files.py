@@ -1,0 +1,56 @@
+"""Every defect file names what is there: its scenario, its targets, its switches and its rights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fixtures.simulator.config import scenario as module
+from fixtures.simulator.config.defects import behaviour_of, policy_of
+from fixtures.simulator.config.rights import rights_of
+from fixtures.simulator.config.scenario import ScenarioError, bug_names, defect_names, load_defect, parse_simulate
+from fixtures.simulator.simulated_cluster import initial_objects, seeded
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("name", defect_names())
+def test_defect_applies_to_its_scenario(name: str) -> None:
+    defect = load_defect(name)
+    assert defect.name == name
+    assert defect.description
+    assert defect.trips
+    scenario, (found,) = parse_simulate(name)
+    assert found == defect
+    assert defect.changes or defect.objects or defect.behaviour or defect.denied or defect.policy, "a defect that changes nothing"
+    healthy, faulty = initial_objects(scenario, [], NOW), initial_objects(scenario, [defect], NOW)
+    if defect.changes or defect.objects:
+        assert faulty != healthy
+    seeded(faulty)
+    behaviour_of(scenario, [defect])
+    policy_of(scenario, [defect])
+    rights_of([defect])
+
+
+@pytest.mark.parametrize("name", bug_names())
+def test_a_seeded_bug_is_a_switch_of_its_scenario(name: str) -> None:
+    bug = load_defect(name)
+    assert bug.name == name
+    assert bug.description.endswith(".")
+    assert bug.experiments
+    assert not bug.trips
+    scenario, (found,) = parse_simulate(f"{bug.scenario},{name}")
+    assert found == bug
+    assert initial_objects(scenario, [], NOW) == initial_objects(scenario, [bug], NOW), "a cluster with the bug is a healthy one at rest"
+    assert behaviour_of(scenario, [bug]) != behaviour_of(scenario, [])
+
+
+def test_a_defect_is_for_requirements_or_for_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DEFECTS", tmp_path)
+    base = "name: bug-x\ndescription: d.\nscenario: resilience\nbehaviour: {logMonitorBlind: true}\n"
+    for wrong in ("trips: []\n", "trips: [ADV-01]\nexperiments: [D13]\n"):
+        (tmp_path / "bug-x.yaml").write_text(base + wrong)
+        with pytest.raises(ScenarioError, match="one of the two"):
+            load_defect("bug-x")

@@ -1,0 +1,165 @@
+"""Defects change exactly what they say, and are never silent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from fixtures.simulator.api.objects import Json
+from fixtures.simulator.builder import build
+from fixtures.simulator.config.defects import apply, behaviour_of, policy_of
+from fixtures.simulator.config.rights import Rights, parse_denied, rights_of
+from fixtures.simulator.config.scenario import Change, Defect, ObjectRef, ScenarioError, load_scenario
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@cache
+def objects() -> tuple[Json, ...]:
+    return tuple(build(load_scenario("healthy"), now=NOW))
+
+
+def defect(*changes: Change, **more: Any) -> Defect:
+    return Defect(name="d", description="", scenario="healthy", trips=["FENCE-01"], changes=list(changes), **more)
+
+
+def change(kind: str, name: str, namespace: str = "", **more: Any) -> Change:
+    return Change(target=ObjectRef(kind=kind, name=name, namespace=namespace), **more)
+
+
+def applied(*changes: Change, **more: Any) -> list[Json]:
+    return apply(objects(), defect(*changes, **more), now=NOW)
+
+
+def find(items: list[Json] | tuple[Json, ...], kind: str, name: str) -> Json:
+    (found,) = [item for item in items if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def different(items: list[Json]) -> set[tuple[str, str]]:
+    before = {item["metadata"]["uid"]: item for item in objects()}
+    after = {item["metadata"].get("uid"): item for item in items}
+    changed = {item["metadata"]["name"]: item["kind"] for uid, item in {**before, **after}.items() if before.get(uid) != after.get(uid)}
+    return {(kind, name) for name, kind in changed.items()}
+
+
+def test_merge_patch_changes_only_its_target_and_not_the_original() -> None:
+    untouched = msgspec.json.encode(objects())
+    built = applied(change("Node", "h100-1", merge={"spec": {"taints": None}}))
+    assert "taints" not in find(built, "Node", "h100-1")["spec"]
+    assert different(built) == {("Node", "h100-1")}
+    assert msgspec.json.encode(objects()) == untouched
+
+
+def test_wildcards_change_every_match() -> None:
+    built = applied(change("Node", "h100-*", merge={"metadata": {"labels": {"x": "y"}}}))
+    assert different(built) == {("Node", f"h100-{index}") for index in range(3)}
+
+
+def test_json_patch_reaches_into_lists() -> None:
+    operations = [{"op": "replace", "path": "/spec/taints/0/effect", "value": "PreferNoSchedule"}]
+    node = find(applied(change("Node", "h100-0", json=operations)), "Node", "h100-0")
+    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "PreferNoSchedule"}]
+
+
+def test_removal_takes_what_is_owned_with_it() -> None:
+    built = applied(change("DaemonSet", "nvidia-dcgm-exporter", remove=True))
+    assert {kind for kind, name in different(built)} == {"DaemonSet", "Pod"}
+    assert not [item for item in built if item["kind"] == "Pod" and item["metadata"]["name"].startswith("nvidia-dcgm-exporter")]
+    assert len(objects()) - len(built) == 4
+
+
+def test_removal_of_a_node_takes_its_pods_and_lease() -> None:
+    built = applied(change("Node", "cpu-1", remove=True))
+    assert not [item for item in built if item.get("spec", {}).get("nodeName") == "cpu-1"]
+    assert not [item for item in built if item["kind"] == "Lease" and item["metadata"]["name"] == "cpu-1"]
+
+
+def test_removal_of_a_namespace_takes_its_contents() -> None:
+    built = applied(change("Namespace", "team-vision", remove=True))
+    assert not [item for item in built if item["metadata"].get("namespace") == "team-vision"]
+
+
+def test_times_are_relative_to_the_start() -> None:
+    taint = {"key": "startup", "effect": "NoSchedule", "timeAdded": "$ago(2d)"}
+    built = applied(
+        change("Node", "h100-0", merge={"spec": {"taints": [taint]}, "metadata": {"labels": {"nvidia.com/gfd.timestamp": "$unix(1h)"}}})
+    )
+    node = find(built, "Node", "h100-0")
+    assert node["spec"]["taints"][0]["timeAdded"] == "2026-11-19T12:00:00Z"
+    assert node["metadata"]["labels"]["nvidia.com/gfd.timestamp"] == str(int(NOW.timestamp()) - 3600)
+
+
+def test_further_objects_are_added() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": []}}
+    assert different(applied(objects=[pod])) == {("Pod", "web")}
+    assert "creationTimestamp" not in pod["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (defect(change("Node", "h200-0", merge={"spec": None})), "no Node h200-0 in the scenario"),
+        (defect(change("Pod", "*", "nowhere", merge={"spec": None})), r"no Pod nowhere/\* in the scenario"),
+        (defect(change("Node", "h100-0")), "says neither merge, json nor remove"),
+        (defect(change("Node", "h100-0", merge={"spec": {"unschedulable": None}})), "changes nothing"),
+        (defect(change("Node", "h100-0", json=[{"op": "remove", "path": "/spec/nothing"}])), "does not apply"),
+        (defect(objects=[{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h100-0"}}]), "already there"),
+        (defect(objects=[{"apiVersion": "v1", "kind": "Node"}]), "without apiVersion, kind or metadata.name"),
+    ],
+)
+def test_a_defect_that_would_do_nothing_is_refused(given: Defect, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        apply(objects(), given, now=NOW)
+
+
+def test_api_version_tells_kinds_of_one_name_apart() -> None:
+    built = build(load_scenario("rdma-training"), now=NOW)
+    target = ObjectRef(kind="Job", name="llm", api_version="batch/v1")
+    with pytest.raises(ScenarioError, match="no Job llm"):
+        apply(built, defect(Change(target=target, merge={"spec": None})), now=NOW)
+
+
+def test_behaviour_is_merged_and_checked() -> None:
+    scenario = load_scenario("healthy")
+    merged = behaviour_of(scenario, [defect(behaviour={"enforcesQuota": False}), defect(behaviour={"ncclWrongValues": 3})])
+    assert (merged.enforces_quota, merged.nccl_wrong_values, merged.enforces_pod_security) == (False, 3, True)
+    with pytest.raises(ScenarioError, match="unknown behaviour 'enforceQuota'; did you mean 'enforcesQuota'"):
+        behaviour_of(scenario, [defect(behaviour={"enforceQuota": False})])
+    with pytest.raises(ScenarioError, match="Expected `bool`"):
+        behaviour_of(scenario, [defect(behaviour={"enforcesQuota": "no"})])
+
+
+def test_policies_are_merged() -> None:
+    scenario = msgspec.structs.replace(load_scenario("healthy"), policy={"fence": {"taintKeys": ["a"]}, "gang": {"required": True}})
+    merged = policy_of(scenario, [defect(policy={"fence": {"affinity": {"b": "c"}}, "gang": None})])
+    assert merged == {"fence": {"taintKeys": ["a"], "affinity": {"b": "c"}}}
+    assert scenario.policy["gang"] == {"required": True}
+
+
+def test_rights_deny_the_suite_s_user_alone() -> None:
+    rights = rights_of([defect(denied=["list pods", "create resource.k8s.io/resourceclaims", "create pods/exec", "* apps/deployments"])])
+
+    def may(user: str, verb: str, group: str, resource: str, subresource: str = "") -> bool:
+        return rights.allowed(user, verb, group, resource, subresource, "default", "")
+
+    assert not may("gpu-conformance", "list", "", "pods")
+    assert may("gpu-conformance", "get", "", "pods")
+    assert may("admin", "list", "", "pods")
+    assert may("system:admin", "list", "", "pods")
+    assert not may("gpu-conformance", "create", "resource.k8s.io", "resourceclaims")
+    assert not may("gpu-conformance", "create", "", "pods", "exec")
+    assert may("gpu-conformance", "create", "", "pods")
+    assert not may("gpu-conformance", "patch", "apps", "deployments")
+    assert may("gpu-conformance", "patch", "apps", "daemonsets")
+    assert Rights([]).allowed("gpu-conformance", "list", "", "pods", "", "", "")
+
+
+@pytest.mark.parametrize("entry", ["pods", "list", "fetch pods", "list a.b/c/d/e", "list /pods", ""])
+def test_rights_that_cannot_be_read_are_refused(entry: str) -> None:
+    with pytest.raises(ScenarioError, match="is not 'VERB"):
+        parse_denied(entry, "d")

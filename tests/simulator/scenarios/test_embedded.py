@@ -1,0 +1,195 @@
+"""The embedded cluster as a process: it starts in time, stock clients read it, and it never outlives who started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.simulator.config.scenario import ScenarioError, load_scenario, scenario_names
+from fixtures.simulator.process import forked
+from fixtures.simulator.process.child import ROOT
+from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
+from fixtures.simulator.process.forked import ForkedSimulator
+from tests.kubectl import needs_kubectl
+
+READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster.start("healthy", tmp_path_factory.mktemp("healthy")) as cluster:
+        yield cluster
+
+
+def get(cluster: EmbeddedCluster, path: str) -> dict[str, object]:
+    with urllib.request.urlopen(cluster.server + path, timeout=10) as answer:
+        found: dict[str, object] = json.loads(answer.read())
+        return found
+
+
+def kubectl(cluster: EmbeddedCluster, *arguments: str) -> str:
+    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--request-timeout=10s", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"HOME": str(cluster.kubeconfig.parent)})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    """Whether a process that is not our child ends within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to tell processor time")
+@pytest.mark.parametrize("name", scenario_names())
+def test_every_scenario_is_served_in_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(forked.PREPARED, raising=False)  # as a user starts it
+    with EmbeddedCluster.start(name, tmp_path) as cluster:
+        assert processor_seconds(cluster.process.pid) < READY_BAR
+        nodes = get(cluster, "/api/v1/nodes")["items"]
+        assert isinstance(nodes, list)
+        assert len(nodes) == sum(pool.count for pool in load_scenario(name).pools) + 3
+    assert cluster.process.returncode is not None
+
+
+def test_what_the_plugin_needs(healthy: EmbeddedCluster) -> None:
+    assert (healthy.scenario, healthy.defects) == ("healthy", [])
+    assert healthy.server.startswith("http://127.0.0.1:")
+    assert isinstance(healthy.policy, dict)
+    assert healthy.kubeconfig.stat().st_mode & 0o777 == 0o600
+    config = json.loads(healthy.kubeconfig.read_text())
+    assert config["current-context"] == "gpu-conformance"
+    assert {context["name"] for context in config["contexts"]} == {"gpu-conformance", "admin"}
+    assert len({user["user"]["token"] for user in config["users"]}) == 2
+
+
+@needs_kubectl
+def test_kubectl_lists_nodes_and_pods(healthy: EmbeddedCluster) -> None:
+    text = kubectl(healthy, "get", "nodes,pods", "-A")
+    assert re.search(r"node/h100-0 +Ready +<none> +30d +v1\.36\.3", text)
+    assert re.search(r"gpu-operator +pod/nvidia-device-plugin-daemonset-\w+ +1/1 +Running +0 +8d", text)
+    assert re.search(r"gpu-operator +pod/nvidia-cuda-validator-\w+ +0/1 +Completed", text)
+
+
+@needs_kubectl
+def test_kubectl_describes_a_node(healthy: EmbeddedCluster) -> None:
+    text = kubectl(healthy, "describe", "node", "h100-0")
+    assert "Taints:             nvidia.com/gpu=present:NoSchedule" in text
+    assert re.search(r"Allocatable:\n(?:  .*\n)*  nvidia\.com/gpu: +8\n", text)
+    assert re.search(r"Allocated resources:\n(?:.*\n)*  nvidia\.com/gpu +4 +4\n", text)
+
+
+@needs_kubectl
+def test_kubectl_reads_custom_resources(healthy: EmbeddedCluster) -> None:
+    assert kubectl(healthy, "get", "clusterpolicies", "-o", "jsonpath={.items[*].status.state}") == "ready"
+
+
+def test_wrong_names_are_told_before_a_process_starts(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="did you mean 'healthy'"):
+        EmbeddedCluster.start("helthy", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_says_one_line_and_exits_4() -> None:
+    command = [sys.executable, "-m", "fixtures.simulator", "healthy:nodes=3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "scenario 'healthy' does not scale: nodes= is for scenarios like 'fleet'\n"
+
+
+@pytest.fixture(params=["python", "fork", "forkserver"])
+def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
+    """All ways to start it, and what its process is then."""
+    monkeypatch.delenv(forked.PREPARED, raising=False)
+    if request.param == "python":
+        return subprocess.Popen
+    monkeypatch.setenv(forked.PREPARED, f"{os.getpid()} {request.param}")
+    return ForkedSimulator
+
+
+def test_it_is_forked_where_that_was_prepared_only(started: type, tmp_path: Path) -> None:
+    with EmbeddedCluster.start("amd", tmp_path) as cluster:
+        assert isinstance(cluster.process, started)
+        assert os.getsid(cluster.process.pid) == cluster.process.pid
+        assert get(cluster, "/api/v1/nodes")["items"]
+    asked = subprocess.run(
+        [sys.executable, "-c", "from fixtures.simulator.process import forked; print(forked.prepared())"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert asked.stdout == "None\n", "a child of one that was prepared"
+
+
+@pytest.mark.usefixtures("started")
+def test_a_process_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedError, match="was not ready after 0 s"):
+        EmbeddedCluster.start("healthy", tmp_path, ready_seconds=0.01)
+
+
+@pytest.mark.usefixtures("started")
+def test_one_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").mkdir()
+    with pytest.raises(ScenarioError, match="Is a directory"):
+        EmbeddedCluster.start("amd", tmp_path)
+
+
+@pytest.mark.usefixtures("started")
+def test_stop_may_be_called_again(tmp_path: Path) -> None:
+    cluster = EmbeddedCluster.start("amd", tmp_path)
+    started = time.monotonic()
+    cluster.stop()
+    cluster.stop()
+    assert time.monotonic() - started < 3
+    assert cluster.process.returncode == 0
+
+
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    cluster = EmbeddedCluster.start("amd", tmp_path)
+    cluster.process.send_signal(number)
+    assert cluster.process.wait(timeout=5) == 0
+    cluster.stop()
+
+
+@pytest.mark.parametrize("method", ["", "fork", "forkserver"])
+def test_it_does_not_outlive_who_started_it(method: str, tmp_path: Path) -> None:
+    script = (
+        "import os, pathlib, sys\n"
+        "from fixtures.simulator.process import forked\n"
+        f"{method and f'forked.prepare({method!r})'}\n"
+        "from fixtures.simulator.process.embedded import EmbeddedCluster\n"
+        f"cluster = EmbeddedCluster.start('amd', pathlib.Path({str(tmp_path)!r}))\n"
+        "print(cluster.process.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert gone(int(done.stdout))
