@@ -12,7 +12,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test lint matrix matrix-local bench local fidelity rights-local chaos-selfcheck faults docs lock clean
+.PHONY: help setup conformance conformance-local test check lint matrix matrix-local incidents bench local fidelity rights-local chaos-selfcheck faults docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,9 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 test: $(STAMP) ## run the project's own tests
 	@$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
+check: $(STAMP) ## prove one requirement while you work on it: lint of what changed, unit tests, its rows of the matrix (REQ=FENCE-01)
+	@$(BIN)/python -m tests.development.check $(REQ)
+
 lint: $(STAMP) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,20 +50,23 @@ lint: $(STAMP) ## ruff, mypy, import layers
 matrix: $(STAMP) ## prove that every requirement can fail: each defect turns exactly its requirements red
 	@$(BIN)/gpu-conformance matrix --json out/matrix.json
 
+incidents: $(STAMP) ## judge public incidents, each written from its reports into a healthy cluster
+	@$(BIN)/python -m tests.incidents
+
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench
 
 local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
-	@$(BIN)/python -m fixtures.localcluster.build $(ARGS)
+	@$(BIN)/python -m fixtures.localcluster.install.build $(ARGS)
 
 fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED, LOCAL=1.35)
-	@$(BIN)/python -m tests.fidelity 2000 $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
+	@$(BIN)/python -m tests.simulator.fidelity 2000 $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
 
 matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.35, ARGS="--only NAME")
-	@$(BIN)/python -m tests.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
+	@$(BIN)/python -m tests.simulator.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
 
 rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)
-	@$(BIN)/python -m tests.localcluster.rights $(ARGS)
+	@$(BIN)/python -m tests.simulator.localcluster.rights $(ARGS)
 
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
 	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
@@ -69,8 +75,8 @@ chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control r
 faults: $(STAMP) ## run after run through a proxy that refuses, cuts and lies; writes out/faults.json (ARGS="--runs 20 --seed 7")
 	@$(BIN)/python -m tests.hostile.faults $(ARGS)
 
-docs: $(STAMP) ## write the generated pages of docs/: requirements, policy and its JSON Schema
-	@$(BIN)/gpu-conformance docs docs
+docs: $(STAMP) ## write every generated file: pages of docs/, the README's command, roles of deploy/, JSON Schemas
+	@$(BIN)/python -m tests.development.generated
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml

@@ -1,4 +1,4 @@
-"""What RBAC cannot say of the chaos account: that it creates and deletes in namespaces of its own, whose names begin alike.
+"""The ValidatingAdmissionPolicy of the chaos account: it creates and deletes only in its own namespaces, which RBAC cannot express.
 
 A ValidatingAdmissionPolicy, which binds that account alone. What experiments break and put back is elsewhere, and stays allowed:
 pods may be deleted anywhere (agents), and ConfigMaps, Services and disruption budgets deleted and created again (operands).
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from chaos import namespaces
-from chaos.ledger.objects import CREATED, DELETED
+from chaos.cluster import namespaces
+from chaos.ledger.undos.objects import CREATED, DELETED
 from deploy.rights import NAMESPACE
-from fixtures.ownership import CLUSTER_SCOPED_KEYS
-from fixtures.probes.limits import NETWORK_POLICIES, QUOTAS
+from fixtures.ownership.owned import CLUSTER_SCOPED_KEYS
+from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 
 ACCOUNT = "gpu-conformance-chaos"
 NAME = "gpu-conformance-chaos"

@@ -1,4 +1,4 @@
-"""Write the rights that chaos experiments need, from what acts and undoes: ``python -m deploy.chaos_rights``.
+"""The rights that chaos experiments need, from what acts and undoes, which ``make docs`` writes.
 
 Experiments have an account of their own, so that judging a cluster never takes the right to break it. It has the rights of
 ``gpu-conformance-read-only`` and these: reading is what the gates, the sampler and the leak scan do, writing is one verb for each
@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
-from chaos import fingerprint, gathering, injector, namespaces
-from chaos.engine.admission import KEEPING
-from chaos.ledger.objects import CREATED, DELETED, AbsentArgs, PresentArgs
-from chaos.ledger.undo import REGISTRY
-from chaos.ledger.workloads import SCALED, ReplicasArgs
-from chaos.rights import Right
+from chaos.cluster import injector, leak_scan, namespaces
+from chaos.cluster.rights import Right
+from chaos.ledger.registry import REGISTRY
+from chaos.ledger.undos.objects import CREATED, DELETED, AbsentArgs, PresentArgs
+from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
+from chaos.safety import gate_reading
+from chaos.safety.required_rights import KEEPING
 from deploy import chaos_policy
 from deploy.chaos_policy import ACCOUNT
 from deploy.rights import NAMESPACE, READ_ONLY, binding, cluster_role
@@ -53,7 +54,7 @@ SAMPLED = (
 )
 """What planning and the sampler read beside what the gates do: metrics through the pod proxy, what canaries say."""
 
-_HEADER = "# Written by `python -m deploy.chaos_rights` from chaos/ledger and chaos/engine; do not edit.\n"
+_HEADER = "# Written by `make docs` from chaos/ledger and chaos/safety; do not edit.\n"
 
 
 def undo_rights() -> set[str]:
@@ -69,7 +70,7 @@ def undo_rights() -> set[str]:
 
 def everything() -> list[Right]:
     """Every right, each once. A right in a namespace that is also given cluster-wide is left out."""
-    texts = {*ACTS, *SAMPLED, *gathering.READS, *fingerprint.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
+    texts = {*ACTS, *SAMPLED, *gate_reading.READS, *leak_scan.READS, *injector.RIGHTS, *KEEPING, *undo_rights(), *_OWNERS, *_LEDGERS}
     rights = {Right.parse(text) for text in texts}
     wide = {str(right) for right in rights if not right.namespace}
     return sorted(
@@ -109,12 +110,3 @@ def _plain(rights: Iterable[Right]) -> list[tuple[str, str, str]]:
 def text() -> str:
     """The file."""
     return _HEADER + "---\n".join(yaml.safe_dump(document, sort_keys=False, width=140) for document in documents())
-
-
-def main() -> None:
-    """Write the file."""
-    FILE.write_text(text(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Write the ServiceAccount and the ClusterRoles that the suite needs, from the catalogue: ``python -m deploy.rights``.
+"""The ServiceAccount and the ClusterRoles that the suite needs, from the catalogue, which ``make docs`` writes.
 
 ``gpu-conformance-read-only`` is what requirements of access ``read`` need, ``gpu-conformance-full`` what all of them need:
 no right that no requirement names, and nothing of a wildcard.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from conformance.catalogue import Catalogue, load_catalogue
+from conformance.catalogue import Catalogue
 from conformance.requirement import Requirement
-from fixtures.kinds import KINDS
-from fixtures.record import Access
+from fixtures.cluster.kinds import KINDS
+from fixtures.verdict.record import Access
 
-FOLDER = Path(__file__).parent
 NAMESPACE = "gpu-conformance"
 ACCOUNT = "gpu-conformance"
 READ_ONLY = "gpu-conformance-read-only"
@@ -28,7 +26,7 @@ Right = tuple[str, str, str]
 """API group, resource with its subresource as in RBAC (``pods/log``), verb."""
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
-_HEADER = "# Written by `python -m deploy.rights` from conformance/*/catalogue.yaml; do not edit.\n"
+_HEADER = "# Written by `make docs` from conformance/*/catalogue.yaml; do not edit.\n"
 
 
 def right(text: str) -> Right:
@@ -43,7 +41,7 @@ def right(text: str) -> Right:
 
 def read_rights(requirement: Requirement) -> set[Right]:
     """What reading a requirement's kinds needs: each is listed once."""
-    return {right(f"list {key}") for key in (*requirement.reads, *requirement.optional_reads)}
+    return {right(f"list {key}") for key in requirement.lists}
 
 
 def rights(requirements: Iterable[Requirement]) -> set[Right]:
@@ -104,13 +102,3 @@ def files(catalogue: Catalogue) -> dict[str, str]:
 
 def _text(*documents: dict[str, Any]) -> str:
     return _HEADER + "---\n".join(yaml.safe_dump(document, sort_keys=False, width=140) for document in documents)
-
-
-def main() -> None:
-    """Write the files."""
-    for name, text in files(load_catalogue()).items():
-        FOLDER.joinpath(name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
