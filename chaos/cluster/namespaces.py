@@ -62,8 +62,18 @@ def of_run(run_id: str) -> str:
 
 def find_shared(cluster: Cluster) -> str:
     """Name of the shared namespace; empty when none is there that is proven to be ours. Raises ApiTrouble."""
+    return shared_state(cluster)[0]
+
+
+def shared_state(cluster: Cluster) -> tuple[str, bool]:
+    """Its name, as :func:`find_shared` gives it, and whether it is being deleted. Raises ApiTrouble."""
     anchor = read_proofs(cluster, SHARING).get(SHARING)
-    return _found(cluster, anchor)[0] if anchor is not None else ""
+    return _found(cluster, anchor) if anchor is not None else ("", False)
+
+
+def has_anchor(cluster: Cluster) -> bool:
+    """Whether anything of the shared namespace, or its proof alone, is there. Raises ApiTrouble."""
+    return SHARING in read_proofs(cluster, SHARING)
 
 
 def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
@@ -104,27 +114,30 @@ def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
         anchor = _anchor(cluster)
 
 
-def remove_shared(cluster: Cluster) -> bool:
-    """Remove the shared namespace if a run created it, and its proof; whether it had to be removed. Raises ApiTrouble.
+def remove_shared(cluster: Cluster) -> list[str]:
+    """Remove the shared namespace if a run created it, and then its proof; what of them is still there. Raises ApiTrouble.
 
-    An administrator's stays, and is forgotten.
+    An administrator's stays, and is forgotten. Each call begins with what the cluster shows: a call whose answers got lost is
+    repeated, and the proof goes although the namespace is gone already. A proof that another run needs by now is nothing that is left.
     """
     view = read_proofs(cluster, SHARING).get(SHARING)
     if view is None:
-        return False
-    name, _ = _found(cluster, view)
-    found = read(cluster, _KEY, name) if name else None
-    ours = found is not None and view.created_this(_KEY, found)
-    if ours and owned.ask_deletion(cluster, _KEY, name, "", uid_of(found)):
-        _await_gone(cluster, name)
+        return []
+    names = [name for key, name in view.names if key == _KEY]
+    ours = [found for name in names if (found := read(cluster, _KEY, name)) is not None and view.created_this(_KEY, found)]
+    going = [owned.Leftover(_KEY, str(field(found, "metadata", "name")), "", uid_of(found), SHARING) for found in ours]
+    if staying := owned.remove(cluster, going, seconds=GONE_SECONDS):
+        return [f"{item.key} {item.name}" for item in staying]
     anchor = _anchor(cluster)
-    created = anchor.view.created
-    anchor.removed({uid for key, name, uid in created if key == _ADMINISTRATORS or uid_of(read(cluster, _KEY, name)) != uid})
+    anchor.removed(
+        {uid for key, name, uid in anchor.view.created if key == _ADMINISTRATORS or uid_of(read(cluster, _KEY, name)) != uid},
+    )
     for key, name in anchor.view.names:
-        if key == _KEY and read(cluster, key, name) is None:
+        found = read(cluster, key, name) if key == _KEY else None
+        if found is None or not anchor.view.created_this(key, found):
             anchor.not_there(key, name)
-    anchor.close()
-    return ours
+    why = anchor.close()
+    return [f"priorityclasses {ANCHOR}: {why}"] if why and not anchor.view.names else []
 
 
 def foreign_namespace(cluster: Cluster) -> str:
@@ -234,11 +247,23 @@ def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> bool:
     """Create a namespace that the proof knows of first; False when somebody else's has the name. Raises ApiTrouble."""
     metadata = {"name": name, "labels": labels, "annotations": proof.will_create(_KEY, name)}
     answer = cluster.create(_KEY, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    if proof.confirm(_KEY, name, answer):
-        return True
+    try:
+        if proof.confirm(_KEY, name, answer):
+            return True
+    except ApiTrouble:
+        if answer.ok:  # whoever deleted the proof meanwhile would leave it to nobody
+            _take_back(cluster, name, uid_of(answer.json()))
+        raise
     if answer.status != 409:
         accepted(answer, f"create namespace {name}")
     return False
+
+
+def _take_back(cluster: Cluster, name: str, uid: str) -> None:
+    """Remove a namespace that was created just now. Raises ApiTrouble when that is not known to have succeeded."""
+    if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid, SHARING)], seconds=GONE_SECONDS):
+        text = f"namespace {name} (UID {uid}) was created, its proof could not be written, and it may be left behind"
+        raise ApiTrouble("NotProvable", text)
 
 
 def _present(cluster: Cluster, name: str) -> Json | None:

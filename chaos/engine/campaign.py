@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +14,16 @@ import msgspec
 from chaos.cluster import namespaces
 from chaos.engine.conformance_check import ConformanceCheck, policy_document
 from chaos.engine.handover import Access
+from chaos.engine.leaving import PAUSE, until_gone
 from chaos.engine.runner import Runner, RunnerSetup
 from chaos.engine.supervision import Stop
-from chaos.ledger import authentic
+from chaos.ledger import authentic, config_maps
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.residue import entry_words
 from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Entry, State, digest
+from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
 from chaos.observe.signals.registry import SIGNALS
 from chaos.plan.planning import NotApplicable, PlanRefused, make_plan
@@ -41,15 +41,17 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.ownership.proof import Proof
+from fixtures.ownership import leftovers
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Target, TargetKind, Verdict
 
 END_SECONDS = {TargetKind.LIVE: 300.0, TargetKind.LOCAL: 60.0, TargetKind.SIMULATED: 60.0}
 """For how long a cluster that gives no answer is asked at the end of a run."""
 
-END_PAUSE = 2.0
 WITHDRAW_SECONDS = 10.0
 """For how long a run that may not begin tries to take back what it has begun with."""
 
@@ -83,6 +85,7 @@ class Campaign:
         self._lock = MachineLock(f"{setup.cluster.shown_server} {setup.target.cluster_uid}")  # simulated clusters are born with equal UIDs
         self._held = False
         self._proof: Proof | None = None
+        self._opened: list[Entry] | None = None  # what the last look at the cluster's copy showed to be open
         own = namespaces.of_run(setup.run_id)
         self._conforming = ConformanceCheck(setup.access, policy_document(setup.policy, own, f"{own}-canaries"), self.stop)
 
@@ -102,25 +105,21 @@ class Campaign:
 
     def _refused(self, why: str, trouble: ApiTrouble | None = None) -> Refused:
         """The refusal, with what may be left of the attempt."""
-        left = []
-        if self._proof is None and trouble is not None:
-            left.append(f"perhaps PriorityClass {CHAOS_PREFIX}-{self._setup.run_id}")
-        elif self._proof is not None and (remains := self._withdrawn()):
-            left.append(remains)
-        left += filter(None, [self._let_go()])
-        return Refused(f"{why}; left behind: {'; '.join(left)}; `gpu-conformance cleanup` shows and removes it" if left else why)
+        begun = self._proof is not None or (trouble is not None and not isinstance(trouble, ProofRefused))
+        perhaps = f"perhaps PriorityClass {CHAOS_PREFIX}-{self._setup.run_id}, and Lease and namespace {namespaces.SHARED}"
+        left = until_gone(self._withdraw, WITHDRAW_SECONDS, perhaps) if begun else []
+        if (stays := self._let_go()) and stays not in left:
+            left.append(stays)
+        return Refused(f"{why}; left behind: {'; '.join(left)}; `gpu-conformance chaos recover` removes it" if left else why)
 
-    def _withdrawn(self) -> str:
-        """Take the attempt back; what may be left of it, or nothing."""
-        deadline = time.monotonic() + WITHDRAW_SECONDS
-        while True:
-            try:
-                self._lease.withdraw()
-                return ""
-            except (ApiTrouble, LedgerError) as error:
-                if time.monotonic() + END_PAUSE > deadline:
-                    return f"perhaps Lease and namespace {namespaces.SHARED} ({error})"
-            threading.Event().wait(END_PAUSE)
+    def _withdraw(self) -> list[str]:
+        """Take the attempt back; what is left of it. Raises ApiTrouble, LedgerError."""
+        setup = self._setup
+        if self._proof is not None:
+            return self._lease.withdraw() or self._proof_left()
+        views = read_proofs(setup.cluster, setup.run_id)  # its creation may have taken place
+        found = leftovers.find_leftovers(setup.cluster, views, setup.run_id, keys=(PRIORITY_CLASSES,))
+        return leftovers.remove(setup.cluster, found, views)
 
     @property
     def forged(self) -> tuple[str, ...]:
@@ -139,17 +138,11 @@ class Campaign:
             self.residue.append(left)
 
     def _leave_in_time(self) -> list[str]:
-        """What is left in the cluster at the end. One that gives no answer is asked again for a while, and then nobody can tell."""
-        deadline, trouble = time.monotonic() + END_SECONDS[self._setup.target.kind], ""
-        while True:
-            try:
-                return self._leave()
-            except (ApiTrouble, LedgerError) as error:
-                trouble = error.message if isinstance(error, ApiTrouble) else str(error)
-            if time.monotonic() + END_PAUSE > deadline:
-                break
-            threading.Event().wait(END_PAUSE)
-        return [f"cannot tell what is left of run {self._setup.run_id}: {trouble}", *self._known_open(), self._way_out]
+        """What is left in the cluster at the end. It is asked for until it is gone, or for a while; then it is told, with a way out."""
+        setup = self._setup
+        lines = until_gone(self._leave, END_SECONDS[setup.target.kind], f"cannot tell what is left of run {setup.run_id}")
+        lines += self._known_open() if self._opened is None else [f"open: {entry_words(entry)}" for entry in self._opened]
+        return [*lines, self._way_out] if lines else []
 
     def _leave(self) -> list[str]:
         """Bring the cluster's copy of the ledgers up to date, remove what the run created, let the Lease go; what is left then.
@@ -157,25 +150,36 @@ class Campaign:
         What counts is what the cluster shows, not what this process remembers. Raises ApiTrouble, LedgerError.
         """
         setup = self._setup
+        self._opened = None
         opened = self._agree()
         left = [str(item) for item in namespaces.remove_run(setup.cluster, setup.run_id)]
-        self._lease.release()
-        return left + ([f"open: {entry_words(entry)}" for entry in opened] + [self._way_out] if opened else [])
+        left += self._lease.release()
+        self._opened = opened
+        if opened:
+            return left
+        left += config_maps.find_run(setup.cluster, setup.run_id)
+        return left or self._proof_left()
 
     def _agree(self) -> list[Entry]:
-        """Close in the cluster's copy what is closed in the run's files; the entries that stay open."""
-        setup, opened = self._setup, []
-        run = next((run for run in authentic.read_ledgers(setup.cluster).runs if run.run_id == setup.run_id), None)
-        for known in run.experiments if run is not None else ():
-            path = self.folder / known.experiment / LEDGER
-            closed = {seq for seq, state in Ledger.open(path).states.items() if state is State.VERIFIED} if path.is_file() else set()
-            if {entry.seq for entry in known.open_entries} & closed:
-                Mirror.open(setup.cluster, setup.run_id, known.experiment, seconds=END_PAUSE).agree(closed)
-            opened += [entry for entry in known.open_entries if entry.seq not in closed]
+        """Close in the cluster's copy what is closed in the run's files; the entries that stay open. Raises ApiTrouble, LedgerError.
+
+        What vouches for an entry goes last: an entry that is still in the copy, and nothing vouches for, would look like an attack.
+        """
+        setup = self._setup
+        books = {path.parent.name: Ledger.open(path) for path in self._files()}
+        written = frozenset(digest(entry) for book in books.values() for entry in book.entries())
+        found = authentic.read_ledgers(setup.cluster, written={setup.run_id: written})
+        opened: dict[str, Entry] = {}
+        for run in (run for run in found.runs if run.run_id == setup.run_id):
+            for known in run.experiments:
+                closed = books[known.experiment].closed if known.experiment in books else frozenset()
+                if {entry.seq for entry in known.open_entries} & closed:
+                    Mirror.open(setup.cluster, setup.run_id, known.experiment, seconds=PAUSE).agree(closed)
+                opened |= {digest(entry): entry for entry in known.open_entries if entry.seq not in closed}
+        opened |= {digest(entry): entry for book in books.values() for entry in book.open_entries()}
         if self._proof is not None:
-            files = [entry for path in self._files() for entry in Ledger.open(path).open_entries()]
-            self._proof.only({digest(entry) for entry in (*opened, *files)})
-        return opened
+            self._proof.only(opened.keys())
+        return list(opened.values())
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"*/{LEDGER}"))
@@ -197,8 +201,19 @@ class Campaign:
     def _let_go(self) -> str:
         """Let go of machine and proof; why the proof is still there, if it is. Safe to repeat."""
         self._lock.let_go()
-        proof, self._proof = self._proof, None
-        return proof.close() if proof is not None else ""
+        left = self._proof_left()
+        self._proof = None
+        return "; ".join(left)
+
+    def _proof_left(self) -> list[str]:
+        """Remove the run's proof, unless it proves something; why it is still there, if it is."""
+        if self._proof is None:
+            return []
+        why = self._proof.close()
+        if not why:
+            self._proof = None
+            return []
+        return [why if self._proof.name in why else f"PriorityClass {self._proof.name}: {why}"]
 
     @property
     def folder(self) -> Path:

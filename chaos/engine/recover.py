@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from chaos.cluster import namespaces
+from chaos.engine.leaving import until_gone
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.bounds import Terms
 from chaos.ledger.file import ExperimentView, Ledger
@@ -20,13 +21,14 @@ from chaos.ledger.mirror import Mirror
 from chaos.ledger.replay import replay
 from chaos.ledger.residue import Residue, entry_words
 from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry, State
+from chaos.model.ledger_lines import Entry, State, digest
 from chaos.model.plan import Plan
 from chaos.safety.lease import LeaseView, halt, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.verdict.artefacts import MAX_FILE, PLAN
 from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers
 from fixtures.ownership.proof import Proof
@@ -35,11 +37,14 @@ from fixtures.ownership.read_proofs import read_folder, read_proofs
 from fixtures.system import private_files
 from fixtures.text.sentences import plain
 
+LEAVE_SECONDS = 60.0
+"""For how long recovering tries to leave nothing of itself."""
+
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
 MAX_PLAN = 8 << 20
 
-__all__ = ["RecoveryResult", "Status", "accepted_entry", "halt", "recover", "status"]
+__all__ = ["RecoveryResult", "Status", "accepted_entry", "end_halt", "halt", "recover", "status"]
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,9 +112,14 @@ def recover(
     proofs, wrong = read_folder(folder) if folder else ({}, [])
     found.unreadable += wrong
     lease = LeaseKeeper(cluster, f"recover-{run_id or owned.new_run_id()}", lambda reason: None, administrators=terms.administrators)
-    lease.acquire(recovering=True)
+    perhaps = f"perhaps Lease and namespace {namespaces.SHARED}"
     try:
-        ledgers = authentic.read_ledgers(cluster, proofs)
+        lease.acquire(recovering=True)
+    except ApiTrouble as trouble:
+        behind = until_gone(lease.withdraw, LEAVE_SECONDS, perhaps)
+        raise ApiTrouble(trouble.code, "; left behind: ".join((trouble.message, *behind))) from trouble
+    try:
+        ledgers = authentic.read_ledgers(cluster, proofs, written=_written(files))
         known = [*ledgers.runs]
         foreign = [run for run in known if any(entry.cluster_uid != here for entry in run.open_entries)]
         known = [run for run in known if run not in foreign]  # restored from another cluster's backup: its objects are not these
@@ -140,7 +150,7 @@ def recover(
     except BaseException:
         lease.abandon()
         raise
-    lease.release()
+    leftovers += until_gone(lease.release, LEAVE_SECONDS, perhaps)
     return RecoveryResult(
         runs=runs,
         restored=restored,
@@ -169,20 +179,23 @@ def preview(
     here = cluster_uid(cluster)
     files, found = _files(folder, here)
     proofs, wrong = read_folder(folder) if folder else ({}, [])
-    ledgers = authentic.read_ledgers(cluster, proofs)
+    ledgers = authentic.read_ledgers(cluster, proofs, written=_written(files))
     known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
     lines = []
     ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
     for copies in ledgers_found:
         opened = {entry.seq: entry for entry in (copies.known.open_entries if copies.known else ())}
         if copies.path is not None:
-            opened |= {entry.seq: entry for entry in Ledger.open(copies.path).open_entries()}
+            book = Ledger.open(copies.path)
+            lines += [f"close in the cluster's copy: {entry_words(opened.pop(seq))}" for seq in sorted(opened.keys() & book.closed)]
+            opened |= {entry.seq: entry for entry in book.open_entries()}
         lines += [_would(entry, accept, _planned(terms, copies)) for _, entry in sorted(opened.items(), reverse=True)]
     books = _Proofs(cluster, ledgers.proofs)
     runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *((run_id,) if run_id else ())])
     for run in filter(lambda run: run_id in ("", run), runs):
         left = find_leftovers(cluster, ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
+    lines += _shared_lines(cluster)
     lost_lines = [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in ledgers.whole and run_id in ("", run)]
     return lines, RecoveryResult(
         torn=tuple(found.torn),
@@ -190,6 +203,31 @@ def preview(
         unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *lost_lines),
         forged=ledgers.forged,
     )
+
+
+def end_halt(cluster: Cluster) -> list[str]:
+    """Lift a halt, and remove what it alone kept: Lease and namespace that nobody needs. What is left of those. Raises ApiTrouble."""
+    halt(cluster, on=False)
+    lease = LeaseKeeper(cluster, f"halt-{owned.new_run_id()}", lambda reason: None)
+    return until_gone(lease.release, LEAVE_SECONDS, f"perhaps Lease and namespace {namespaces.SHARED}")
+
+
+def _shared_lines(cluster: Cluster) -> list[str]:
+    """A line about what runs share, where nobody holds it and nobody wants it to stay. Raises ApiTrouble."""
+    if not namespaces.has_anchor(cluster):
+        return []
+    lease = read_lease(cluster)
+    if lease is not None and (lease.halted or lease.may_be_held()):
+        return []
+    return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
+
+
+def _written(files: Mapping[tuple[str, str], Path]) -> dict[str, frozenset[str]]:
+    """Digests of what the run's own files hold, by run."""
+    found: dict[str, frozenset[str]] = {}
+    for (run_id, _), path in files.items():
+        found[run_id] = found.get(run_id, frozenset()) | {digest(entry) for entry in Ledger.open(path).entries()}
+    return found
 
 
 def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms) -> str:
@@ -287,6 +325,8 @@ def _recover_one(
         ledger = Ledger.open(copies.path, mirror, proofs.of(copies.run_id))
         if copies.known is not None:
             ledger.absorb(copies.known)
+            if {entry.seq for entry in copies.known.open_entries} & ledger.closed and mirror is not None:
+                mirror.agree(ledger.closed)
     else:
         if mirror is None or copies.known is None:
             raise LedgerError(f"ledger of {copies.experiment} of run {copies.run_id}: neither a file nor a copy in the cluster")

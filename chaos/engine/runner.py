@@ -26,7 +26,7 @@ from chaos.model.conditions import JsonValue, holds, parse_condition
 from chaos.model.engine_record import Ending, EngineRecord, GateResult
 from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
-from chaos.model.ledger_lines import Line, digest, landed_faults
+from chaos.model.ledger_lines import Line, landed_faults
 from chaos.model.plan import Plan
 from chaos.observe.sample import Reading, Sample, Signal
 from chaos.observe.sampler import Sampler, steady_since
@@ -37,7 +37,6 @@ from chaos.verdict.judge import ChaosVerdict, judge
 from chaos.verdict.timeline import baseline_of, held_faults, undo_began
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof
 from fixtures.verdict.record import TargetKind
 
@@ -233,8 +232,6 @@ class Runner:
                     ledger = Ledger.open(path, mirror, proof)
                 deadline = time.monotonic() + UNDO_SECONDS[self.plan.target_kind]
                 self.residue = [str(left) for left in replay(ledger, self._setup.cluster, deadline, terms=self._terms)]
-            with contextlib.suppress(ApiTrouble):  # the campaign says it again at its end
-                proof.only({digest(entry) for entry in ledger.open_entries()})  # a child that was killed may have had no time to say so
         except Exception as error:
             self.residue = [f"experiment {self.experiment.id}: the ledger {path} could not be replayed: {type(error).__name__}: {error}"]
         self._record.residue = self.residue

@@ -55,8 +55,15 @@ class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
         return {run: count for run, count in counts.items() if count and run != run_id}
 
 
-def read_ledgers(cluster: Cluster, others: Mapping[str, ProofView] | None = None) -> AuthenticLedgers:
-    """The cluster's ledgers. ``others`` are proofs from folders. Raises ApiTrouble when the API does not say."""
+def read_ledgers(
+    cluster: Cluster, others: Mapping[str, ProofView] | None = None, *, written: Mapping[str, frozenset[str]] | None = None
+) -> AuthenticLedgers:
+    """The cluster's ledgers. ``others`` are proofs from folders; ``written``, by run, digests of what its own ledger files hold.
+
+    A closed entry of a file vouches for its copy in the cluster, which nothing else may: the run wrote both, and could not close the copy.
+
+    Raises ApiTrouble when the API does not say.
+    """
     proofs = dict(read_proofs(cluster))
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
@@ -67,7 +74,7 @@ def read_ledgers(cluster: Cluster, others: Mapping[str, ProofView] | None = None
     lost = dict(vouched)
     whole = set()
     for run in [*found, *theirs]:
-        counted, lines = _counted(run, vouched.get(run.run_id, frozenset()))
+        counted, lines = _counted(run, vouched.get(run.run_id, frozenset()) | (written or {}).get(run.run_id, frozenset()))
         runs.append(counted)
         forged += lines
         if run in found and not lines:

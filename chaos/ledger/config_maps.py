@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from chaos.cluster import namespaces
 from chaos.cluster.requests import accepted, field, read, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.model.errors import LedgerError
@@ -131,6 +132,18 @@ def readable_runs(cluster: Cluster, space: str) -> tuple[list[RunView], dict[str
     Anybody who can write ConfigMaps may have made any of them. Raises ApiTrouble.
     """
     return _sorted(_listed(cluster, space))
+
+
+def find_run(cluster: Cluster, run_id: str) -> list[str]:
+    """The run's ledger in the shared namespace, as a line for people; none when it is not there. Raises ApiTrouble."""
+    space, name = namespaces.find_shared(cluster), config_map_name(run_id)
+    return [f"configmaps {space}/{name}"] if space and read(cluster, "configmaps", name, space) is not None else []
+
+
+def are_needed(cluster: Cluster, space: str) -> bool:
+    """Whether a ledger of the shared namespace has open entries, or cannot be read. Raises ApiTrouble."""
+    runs, unreadable = readable_runs(cluster, space)
+    return bool(unreadable) or any(run.open_entries for run in runs)
 
 
 def foreign_config_maps(cluster: Cluster, space: str, runs: Collection[str]) -> tuple[list[RunView], dict[str, str]]:

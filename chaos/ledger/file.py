@@ -252,6 +252,11 @@ class Ledger:
         """Entries that are not verified, newest first: the order of undoing."""
         return [entry for entry in reversed(self.entries()) if self._states[entry.seq] is not State.VERIFIED]
 
+    @property
+    def closed(self) -> frozenset[int]:
+        """Numbers of the entries that are verified."""
+        return frozenset(seq for seq, state in self._states.items() if state is State.VERIFIED)
+
     def state(self, seq: int) -> State:
         """How far an entry is. Raises :class:`LedgerError` for an unknown one."""
         if seq not in self._states:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted
+from chaos.cluster.requests import accepted, read, uid_of
 from chaos.ledger import authentic, config_maps
 from chaos.model.errors import Aborted, LeaseRefused
 from chaos.model.ledger_lines import now
-from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
+from chaos.safety.lease import KEY, NAME, SURELY, Holder, LeaseView, parse_lease, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -21,8 +21,6 @@ from fixtures.ownership import owned
 
 SECONDS = 15
 RENEW_SECONDS = 5.0
-_SURELY = 4
-"""So many durations without renewal are an end, whatever two machines' clocks think of each other."""
 
 
 class LeaseKeeper:
@@ -47,6 +45,7 @@ class LeaseKeeper:
         self._version = ""
         self._administrators = administrators
         self._space = ""
+        self._uid = ""  # of the Lease that this run has taken
         self._stopped = False
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -86,7 +85,7 @@ class LeaseKeeper:
         held = f"{found.identity} holds the Lease {self._space}/{NAME}"
         if age is None or age.total_seconds() <= found.seconds:
             raise LeaseRefused(f"{held}, renewed {_seconds(age)} ago; one run acts on a cluster at a time")
-        if age.total_seconds() <= _SURELY * found.seconds and self._renewed_within(found):
+        if age.total_seconds() <= SURELY * found.seconds and self._renewed_within(found):
             raise LeaseRefused(f"{held} and renews it, by another clock than this machine's; one run acts on a cluster at a time")
 
     def _renewed_within(self, found: LeaseView) -> bool:
@@ -117,7 +116,8 @@ class LeaseKeeper:
             answer = self._cluster.patch(KEY, NAME, patch, self._space)
         if answer.status == 409:
             raise LeaseRefused(f"another run has just taken the Lease {self._space}/{NAME}; one run acts on a cluster at a time")
-        self._version = parse_lease(accepted(answer, "take the Lease").json()).version
+        taken = parse_lease(accepted(answer, "take the Lease").json())
+        self._version, self._uid = taken.version, taken.uid
 
     # -- keeping ---------------------------------------------------------------------------------------
 
@@ -167,43 +167,75 @@ class LeaseKeeper:
 
     # -- releasing -------------------------------------------------------------------------------------
 
-    def release(self) -> None:
-        """Let go, and remove what nobody needs any more: clean ledgers, and the namespace when a run created it.
+    def release(self) -> list[str]:
+        """Let go, and remove what nobody needs any more: clean ledgers, and the namespace when a run created it. What is left of that.
 
-        While anything is open, or the cluster is halted, Lease and namespace stay. Raises ApiTrouble.
+        While anything is open, or the cluster is halted, Lease and namespace stay. Each call begins with what the cluster shows, not
+        with what an earlier one was told: the answer to a deletion that took place may be lost. Raises ApiTrouble.
+        """
+        self.abandon()
+        space, going = namespaces.shared_state(self._cluster)
+        if space and not going and not self._may_remove(space):
+            return []
+        left = namespaces.remove_shared(self._cluster)
+        if not left:
+            self._remove_lease()
+        return left
+
+    def withdraw(self) -> list[str]:
+        """After :meth:`acquire` was refused: leave nothing of the attempt, and what is others' alone. What is left of it.
+
+        Raises ApiTrouble, LedgerError.
         """
         self.abandon()
         current = read_lease(self._cluster)
-        if current is None or current.identity != self._me:  # somebody else's by now, who may be writing ledgers
-            if self._space:
-                config_maps.remove_clean(self._cluster, self._space, self._run_id)
-            return
-        config_maps.remove_clean(self._cluster, self._space)
-        if not current.halted and not any(config_maps.readable_runs(self._cluster, self._space)) and self._remove(current):
-            return
+        if current is not None and current.identity != self._me:
+            return []
+        return self.release()
+
+    def _may_remove(self, space: str) -> bool:
+        """Whether nobody needs the namespace any more. Then this run holds the Lease in it, so that nobody begins meanwhile."""
+        current = read_lease(self._cluster)
+        if current is not None and current.identity not in ("", self._me):  # somebody else's by now, who may be writing ledgers
+            config_maps.remove_clean(self._cluster, space, self._run_id)
+            return False
+        if current is None or not current.identity:  # let go by an earlier call, or deleted
+            if (current is not None and current.halted) or config_maps.are_needed(self._cluster, space):
+                return False
+            self._space = space
+            try:
+                self._take(current)
+            except LeaseRefused:
+                return False
+            current = read_lease(self._cluster)
+            if current is None or current.identity != self._me:
+                return False
+        self._space, self._uid = space, current.uid
+        config_maps.remove_clean(self._cluster, space)
+        if not current.halted and not any(config_maps.readable_runs(self._cluster, space)):
+            return True
+        self._let_go(current)
+        return False
+
+    def _let_go(self, current: LeaseView) -> None:
         patch = {"metadata": {"resourceVersion": current.version}, "spec": {"holderIdentity": None}}
         answer = self._cluster.patch(KEY, NAME, patch, self._space)
         if answer.status not in (404, 409):
             accepted(answer, "release the Lease")
 
-    def withdraw(self) -> None:
-        """After :meth:`acquire` was refused: leave nothing of the attempt, and what is others' alone. Raises ApiTrouble, LedgerError."""
-        self.abandon()
-        current = read_lease(self._cluster)
-        if current is not None:
-            if current.identity == self._me:
-                self._space = self._space or namespaces.find_shared(self._cluster)
-                self.release()
+    def _remove_lease(self) -> None:
+        """An administrator's namespace stays: this run's own Lease goes alone, or is let go where it may not be deleted."""
+        if not self._uid:
             return
-        space = namespaces.find_shared(self._cluster)
-        if not space or not any(config_maps.readable_runs(self._cluster, space)):
-            namespaces.remove_shared(self._cluster)
-
-    def _remove(self, current: LeaseView) -> bool:
-        """Remove the namespace with the Lease in it, held to the end; in an administrator's namespace the Lease alone, if it may."""
-        if namespaces.remove_shared(self._cluster):
-            return True
-        return self._cluster.delete(KEY, NAME, self._space, uid=current.uid).ok
+        try:
+            owned.ask_deletion(self._cluster, KEY, NAME, self._space, self._uid)
+        except ApiTrouble as trouble:
+            if trouble.code != "Forbidden":
+                raise
+            found = read(self._cluster, KEY, NAME, self._space)
+            if found is not None and uid_of(found) == self._uid and parse_lease(found).identity == self._me:
+                self._let_go(parse_lease(found))
+        self._uid = ""
 
     def abandon(self) -> None:
         """Renew it no more, and leave it to expire."""

@@ -16,7 +16,7 @@ import pytest
 
 from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments, split_ids
 from chaos.engine.campaign import Refused
-from chaos.engine.recover import accepted_entry, halt, preview, recover, status
+from chaos.engine.recover import accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
 from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
@@ -209,10 +209,15 @@ def _halt(arguments: argparse.Namespace) -> int:
         confirming.confirm(cluster, [plan], consent)
     except confirming.NotConfirmed as error:
         return complain(PROGRAM, error)
-    halt(cluster, on=not arguments.off, administrators=policy.chaos.namespace_uid)
-    print("halted: the running experiment is being undone, and none may start" if not arguments.off else "the halt has ended")
-    print("\n".join(status(cluster).lines))
-    return OK
+    left = []
+    if arguments.off:
+        left = end_halt(cluster)
+        print("the halt has ended")
+    else:
+        halt(cluster, administrators=policy.chaos.namespace_uid)
+        print("halted: the running experiment is being undone, and none may start")
+    print("\n".join([*status(cluster).lines, *(f"NOT removed: {line}" for line in left)]))
+    return RESIDUE if left else OK
 
 
 def _status(arguments: argparse.Namespace) -> int:

@@ -96,7 +96,7 @@ def test_the_shared_namespace_of_an_administrator_keeps_its_labels(tmp_path: Pat
         assert namespaces.ensure_shared(cluster, "uid-of-the-administrators") == namespaces.SHARED
         assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) == namespaces.SHARED  # others know it by the proof
         assert namespaces.foreign_namespace(cluster) == ""
-        assert namespaces.remove_shared(cluster) is False
+        assert namespaces.remove_shared(cluster) == []
         assert fetch(cluster, "namespaces", namespaces.SHARED) == before
         assert (namespaces.find_shared(cluster), read_proofs(cluster)) == ("", {})
 
@@ -108,7 +108,7 @@ def test_somebody_elses_namespace_of_the_usual_name_keeps_nobody_from_working(tm
         name = namespaces.ensure_shared(cluster, administrators)
         assert name == namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != namespaces.SHARED
         assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
-        assert namespaces.remove_shared(cluster)
+        assert namespaces.remove_shared(cluster) == []
         assert cluster.get("namespaces", name).status == 404
         assert fetch(cluster, "namespaces", namespaces.SHARED) == before
         assert read_proofs(cluster) == {}

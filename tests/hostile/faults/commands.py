@@ -13,6 +13,7 @@ from random import Random
 
 import msgspec
 
+from chaos.cluster.leak_scan import scan
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.safety.lease import read_lease
 from conformance.policy.allowlist import cluster_uid
@@ -32,6 +33,7 @@ COMMANDS = (("chaos", "status"), ("chaos", "halt"), ("chaos", "recover"), ("clea
 CODES = {0, 4, 10, 11}
 NODE, LABEL, VALUE = "gpu-1", "nvidia.com/gpu.product", "H100"
 ENDED = "20261121-100000-gone"
+_OF_CHAOS = "gpu-conformance-chaos"
 _SECONDS = 180.0
 
 
@@ -94,5 +96,7 @@ def _wrong(command: tuple[str, ...], code: int, output: str, cluster: Cluster) -
         yield f"wrong answer: exit 0 although a change is not put back: {output}"
     if command[-1] == "recover" and code == 0 and not put_back:
         yield f"wrong answer: exit 0 and not put back: {output}"
+    if command[-1] == "recover" and code == 0 and (left := [line for line in scan(cluster).values if _OF_CHAOS in line]):
+        yield f"wrong answer: exit 0 with {', '.join(left)}: {output}"
     if command[-1] == "cleanup" and code == 0 and (left := left_behind(cluster)):
         yield f"wrong answer: exit 0 with {', '.join(left)}: {output}"

@@ -38,8 +38,8 @@ _UNDO_SECONDS = 4.0
 _RECOVER_SECONDS = 60.0
 _LEASE_SECONDS = 4
 _SURELY_EXPIRED = 5.0 * _LEASE_SECONDS
-_VOUCHER = f"priorityclasses {CHAOS_PREFIX}"
-"""What vouches for runs: ``cleanup`` removes a run's, and the next run takes the shared one over."""
+_VOUCHER = f"priorityclasses {CHAOS_PREFIX}-2"
+"""What vouches for a run whose process lives, as this one does: it is not for ``recover`` to remove."""
 
 _HONEST = {Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.ERROR}
 """The cluster is healthy and the experiment proves nothing against it: ``failed`` would be said of an answer, not of the cluster."""
@@ -57,7 +57,11 @@ class _NoConformance:
 
 def endured(seed: int, folder: Path) -> Outcome:
     """The experiment of a seed on a cluster of its own."""
-    faults = experiment_faults(Random(seed))
+    return under(experiment_faults(Random(seed)), folder, seed=seed)
+
+
+def under(faults: tuple[Fault, ...], folder: Path, *, seed: int = 0) -> Outcome:
+    """The experiment under certain faults on a cluster of its own."""
     outcome = Outcome(seed=seed, simulate="experiment", faults=[], exit_code=0)
     (folder / "cluster").mkdir(parents=True)
     (folder / "run").mkdir()
