@@ -177,7 +177,7 @@ def overall(report: Report, chaos: ChaosReport | None) -> str:
         return phrases.headline(report)
     if not chaos.experiments:
         return phrases.OVERALL[Verdict.NOT_APPLICABLE]
-    if report.verdict is Verdict.PASSED and report.results:
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and report.results:
         return phrases.headline(report)
     return _OVERALL[report.verdict]
 

@@ -75,10 +75,11 @@ class AreaRow(msgspec.Struct, kw_only=True):
 
 def headline(report: Report) -> str:
     """The run's verdict in a few words. A verdict about a part never says that the cluster is conformant."""
-    if report.verdict is Verdict.PASSED and coverage.within_selection(report.scope):
-        return "Passed within the selection"
-    if report.verdict is Verdict.PASSED and coverage.within_snapshot(report.scope):
-        return "Passed within the snapshot"
+    waived = " with waivers" if report.verdict is Verdict.WAIVED else ""
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_selection(report.scope):
+        return f"Passed{waived} within the selection"
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_snapshot(report.scope):
+        return f"Passed{waived} within the snapshot"
     return OVERALL[report.verdict]
 
 
@@ -100,6 +101,23 @@ def shortfalls(report: Report) -> list[str]:
     return report.scope.shortfalls if report.scope is not None else []
 
 
+class Blocker(msgspec.Struct, frozen=True):
+    """What fails a run beside its requirements. ``kind`` is one word for machines."""
+
+    kind: str
+    title: str
+    sentences: list[str]
+
+
+def blockers(report: Report) -> list[Blocker]:
+    """What fails the run beside its requirements; those without a sentence are left out."""
+    found = (
+        Blocker("baseline", "Worse than the baseline", report.regressions),
+        Blocker("waivers", "Waivers to renew or remove", report.waiver_problems),
+    )
+    return [one for one in found if one.sentences]
+
+
 def notes(report: Report) -> list[str]:
     """What a reader of the scope should know and that gates nothing, a sentence each."""
     return report.scope.notes if report.scope is not None else []
@@ -108,6 +126,14 @@ def notes(report: Report) -> list[str]:
 def presets(report: Report) -> list[str]:
     """The presets that were laid below the owner's policy, each with what chose it."""
     return [f"{preset.name} ({preset.why})" for preset in report.run.presets]
+
+
+def blocker_words(blocker: Blocker) -> str:
+    """``worse than the baseline in 3 respects``."""
+    count = len(blocker.sentences)
+    if blocker.kind == "baseline":
+        return f"worse than the baseline in {count} {'respect' if count == 1 else 'respects'}"
+    return f"{count} {'waiver is' if count == 1 else 'waivers are'} expired or unused"
 
 
 def exit_meaning(code: int) -> str:
@@ -144,8 +170,8 @@ def run_meaning(report: Report) -> str:
         return "no gating requirement of the selection failed"
     if report.exit_code == 0 and coverage.within_snapshot(report.scope):
         return "no gating requirement failed among those whose kinds are all in the snapshot"
-    if report.exit_code == 1 and report.regressions and not any(result.verdict is Verdict.FAILED for result in report.results):
-        return f"not conformant: worse than the baseline in {len(report.regressions)} respects"
+    if report.exit_code == 1 and (found := blockers(report)) and not any(result.verdict is Verdict.FAILED for result in report.results):
+        return f"not conformant: {', and '.join(blocker_words(one) for one in found)}"
     if report.exit_code == 10 and (missing := shortfalls(report)):
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         return f"inconclusive: {one_line(missing[0], 400)}{more}"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from conformance.plugin.options import Options
-from conformance.plugin.verdict import ExitCode
-from fixtures.verdict.record import Report, Verdict
+from conformance.plugin.verdict import fail
+from fixtures.verdict.record import Report
 
 
 def read_baseline(options: Options) -> Report | None:
@@ -30,7 +30,5 @@ def compare_with(baseline: Report, report: Report, accepted: Iterable[str]) -> N
 
     difference = runs.accept(runs.compare(baseline, report), accepted)
     report.regressions = [runs.sentence(change) for change in runs.regressions(difference) if isinstance(change, runs.Change)]
-    if report.regressions and report.verdict is Verdict.PASSED:
-        report.verdict = Verdict.FAILED
-        if report.exit_code == ExitCode.CONFORMANT:
-            report.exit_code = int(ExitCode.NOT_CONFORMANT)
+    if report.regressions:
+        fail(report)

@@ -21,6 +21,7 @@ from conformance.plugin.residue import created_keys
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, SECONDS, STATE, State
 from conformance.plugin.settle import settle
 from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text
+from conformance.plugin.waivers import read_waivers
 from conformance.plugin.waves import Waves
 from conformance.policy.platforms import chosen_by_marks
 from conformance.requirement import Needs, Requirement
@@ -30,7 +31,7 @@ from fixtures.snapshot.collect import collect
 from fixtures.snapshot.state import Snapshot
 from fixtures.system import private_files
 from fixtures.system.garbage import collect_rarely
-from fixtures.verdict.findings import Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Result, Verdict
 
 WORKER_KEY = "gpu_conformance"
@@ -108,9 +109,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     state = _state(session.config)
     if state is None or state.worker:
         return
+    waivers = read_waivers(state.options, state.catalogue, state.started)
     state.opened = open_target(state.options, state.run_id)
     check_policy_names(state.opened.policy, state.catalogue)
     state.baseline = read_baseline(state.options)
+    state.opened.handover.waivers = waivers
     prepare_folder(state, session.config)
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)
@@ -272,7 +275,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if error is not None and not isinstance(error, Exception):
         return report
-    result = conclude(requirement, item.stash.get(EVIDENCE, None) or Evidence(), error, item.stash.get(SECONDS, call.duration), state)
+    evidence = item.stash.get(EVIDENCE, None) or state.evidence(requirement)
+    result = conclude(requirement, evidence, error, item.stash.get(SECONDS, call.duration), state)
     setattr(report, RESULT_ATTRIBUTE, msgspec.json.encode(result).decode())
     if result.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
         report.outcome, report.longrepr = "passed", None

@@ -15,6 +15,7 @@ from conformance.plugin.options import Options
 from conformance.policy.model import Policy
 from conformance.policy.platforms import Chosen, PresetError, named
 from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from conformance.policy.waivers import WaiverFile
 from fixtures.cluster.client import SIMULATED_MARK, Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.kubernetes.models import Json
@@ -52,6 +53,7 @@ class WorkerHandover(msgspec.Struct, kw_only=True):
     snapshot_file: str = ""
     folder: str = ""  # the run's own, for what vouches for it
     policy: Json = {}  # presets included
+    waivers: WaiverFile = WaiverFile()
 
 
 class OpenTarget:

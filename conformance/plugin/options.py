@@ -33,6 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     require: tuple[str, ...] = ()
     min_judged: int | None = None
+    waivers: str = ""
     baseline: str = ""
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     report_dir: str = ""
@@ -94,6 +95,9 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--settle", metavar="SECONDS", help="wait so long for roll-outs and changes under way to end, then judge; default: judge at once"
     )
+    group.addoption(
+        "--waivers", metavar="FILE", help="failures that their owners accept until a date (YAML); an expired or unused one fails the run"
+    )
     group.addoption("--baseline", metavar="REPORT", help="an earlier report.json (or its folder): the run fails if something got worse")
     group.addoption(
         "--accept-not-judged",
@@ -119,6 +123,7 @@ NAMES = (
     "require",
     "min_judged",
     "settle",
+    "waivers",
     "baseline",
     "accept_not_judged",
 )
@@ -160,6 +165,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         strict=bool(config.getoption("strict", False)),
         require=required,
         min_judged=_count("--min-judged", option.min_judged),
+        waivers=option.waivers or "",
         baseline=option.baseline or "",
         accept_not_judged=tuple(option.accept_not_judged),
         report_dir=option.report_dir or "",

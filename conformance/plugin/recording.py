@@ -15,6 +15,7 @@ from conformance.plugin.baseline import compare_with
 from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise
+from conformance.plugin.waivers import account_for_waivers
 from conformance.policy.policy_file import digest
 from conformance.version import VERSION
 from fixtures.system import private_files
@@ -72,6 +73,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
         residue=state.residue,
     )
+    account_for_waivers(state.opened.handover.waivers, report)
     if state.baseline is not None and report.exit_code != ExitCode.INTERRUPTED:
         compare_with(state.baseline, report, state.options.accept_not_judged)
     return report, _write(state, report)

@@ -19,6 +19,7 @@ from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import COPIED_SECRET
+from conformance.policy.waivers import RequirementWaivers
 from conformance.requirement import Needs, Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
@@ -59,6 +60,10 @@ class State:
     def required(self) -> frozenset[str]:
         """Ids that must judge something, from the options and the policy."""
         return frozenset((*self.options.require, *self.opened.policy.required))
+
+    def evidence(self, requirement: Requirement) -> Evidence:
+        """Takes the findings of a requirement, and covers what the run's waivers name."""
+        return Evidence(RequirementWaivers.of(requirement.id, self.opened.handover.waivers))
 
     @property
     def opened(self) -> OpenTarget:
@@ -119,7 +124,7 @@ def _state(request: pytest.FixtureRequest) -> State:
 @pytest.fixture
 def judge(request: pytest.FixtureRequest) -> Evidence:
     """Takes the findings of the requirement: ``judge(check(scope))``."""
-    evidence = Evidence()
+    evidence = _state(request).evidence(request.node.stash[REQUIREMENT])
     request.node.stash[EVIDENCE] = evidence
     return evidence
 

@@ -11,7 +11,7 @@ from conformance.plugin.session import State
 from conformance.requirement import Requirement
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.findings import ADVISED, Evidence, Inconclusive, NotApplicable
-from fixtures.verdict.record import Access, Level, Result, SubjectResult, TargetKind, Verdict
+from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
 """Verdicts of subjects that pytest prints of a requirement that did not pass."""
@@ -85,6 +85,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         rationale=requirement.rationale,
         remediation=requirement.remediation,
         references=requirement.references,
+        waivers=evidence.waivers.uses() if evidence.waivers else [],
     )
 
 
@@ -160,10 +161,19 @@ def _judge(results: list[Result], strict: bool, required: frozenset[str], shortf
         return Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     if results and all(result.verdict is Verdict.NOT_APPLICABLE for result in results):
         return Verdict.NOT_APPLICABLE, ExitCode.INCONCLUSIVE
-    return Verdict.PASSED, ExitCode.CONFORMANT
+    waived = any(use.waived for result in results for use in result.waivers)
+    return (Verdict.WAIVED if waived else Verdict.PASSED), ExitCode.CONFORMANT
 
 
-_WORST_FIRST = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.PASSED)
+def fail(report: Report) -> None:
+    """Let a run that passed have failed, for what its results do not show. A worse end of the run stays."""
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED):
+        report.verdict = Verdict.FAILED
+        if report.exit_code == ExitCode.CONFORMANT:
+            report.exit_code = int(ExitCode.NOT_CONFORMANT)
+
+
+_WORST_FIRST = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.WAIVED, Verdict.PASSED)
 
 
 def judge_chaos(results: list[ChaosResult]) -> tuple[Verdict, ExitCode]:

@@ -81,7 +81,7 @@ class Waves:
 
     def _run(self, members: Sequence[pytest.Function], scope: Scope, workspace: Workspace) -> None:
         parts = {item.nodeid: workspace.branch() for item in members}
-        self._outcomes |= {item.nodeid: Outcome(evidence=Evidence()) for item in members}
+        self._outcomes |= {item.nodeid: Outcome(evidence=self._state.evidence(item.stash[REQUIREMENT])) for item in members}
         threads = [
             threading.Thread(target=_probe, args=(item.obj, scope, parts[item.nodeid], self._outcomes[item.nodeid]), daemon=True)
             for item in members

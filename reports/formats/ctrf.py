@@ -58,7 +58,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
                 "duration": duration,
                 "extra": {"verdict": report.verdict.value, "exitCode": report.exit_code, "residue": len(report.residue)}
                 | _scope(report)
-                | _regressions(report),
+                | _blockers(report),
             },
             "tests": tests,
             "environment": {
@@ -89,9 +89,10 @@ def _scope(report: Report) -> dict[str, object]:
     return {"scope": section}
 
 
-def _regressions(report: Report) -> dict[str, object]:
-    """What is worse than in the baseline; nothing without a baseline, or when nothing is."""
-    return {"regressions": [visible(text) for text in report.regressions]} if report.regressions else {}
+def _blockers(report: Report) -> dict[str, object]:
+    """What is worse than in the baseline, and which waivers are expired or unused; what is empty is left out."""
+    found = {"regressions": report.regressions, "waiverProblems": report.waiver_problems}
+    return {name: [visible(text) for text in texts] for name, texts in found.items() if texts}
 
 
 def _environment(report: Report) -> dict[str, object]:

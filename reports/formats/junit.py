@@ -146,7 +146,8 @@ def _seconds(number: float | None) -> str:
 def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> None:
     """A case for the run itself, when the run has something to say that no requirement and no experiment does."""
     missing = phrases.shortfalls(report)
-    if (report.results or (chaos and chaos.experiments)) and not report.residue and not missing and not report.regressions:
+    blockers = phrases.blockers(report)
+    if (report.results or (chaos and chaos.experiments)) and not report.residue and not missing and not blockers:
         return
     suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
     case = ET.SubElement(
@@ -156,12 +157,12 @@ def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> No
         problem, kind = f"{len(report.residue)} objects left behind", "residue"
     elif missing:
         problem, kind = missing[0], "scope"
-    elif report.regressions:
-        problem, kind = f"worse than the baseline in {len(report.regressions)} respects", "baseline"
+    elif blockers:
+        problem, kind = ", and ".join(map(phrases.blocker_words, blockers)), blockers[0].kind
     else:
         problem, kind = "no requirement was judged", "empty"
     error = ET.SubElement(case, "error", message=_name(f"{problem}; exit code {report.exit_code}", 1_000), type=kind)
-    lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS], *report.regressions[:MAX_SUBJECTS]]
+    lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS], *(text for one in blockers for text in one.sentences[:MAX_SUBJECTS])]
     error.text = "\n".join(_name(item, 1_000) for item in lines) or chaos_phrases.exit_meaning(report, chaos)
 
 

@@ -74,9 +74,10 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
         for text in phrases.shortfalls(report)[:20]:
             yield ""
             yield f"> [!CAUTION]\n> Not judged: {escape(text, 600)}"
-        for text in report.regressions[:20]:
-            yield ""
-            yield f"> [!CAUTION]\n> Worse than the baseline: {escape(text, 600)}"
+        for blocker in phrases.blockers(report):
+            for text in blocker.sentences[:20]:
+                yield ""
+                yield f"> [!CAUTION]\n> {blocker.title}: {escape(text, 600)}"
         for text in phrases.notes(report)[:20]:
             yield ""
             yield f"> [!NOTE]\n> {escape(text, 600)}"

@@ -11,7 +11,7 @@ from collections import Counter
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_partial
-from fixtures.verdict.record import Cause, Report, Verdict
+from fixtures.verdict.record import Cause, Report, Verdict, WaiverState
 from reports import chaos_phrases, phrases
 from reports.safe_text import NAME_LIMIT, one_line
 
@@ -66,6 +66,11 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
             [({"id": r.id, "target": target}, r.duration_seconds) for r in report.results],
         ),
         ("regressions", "What is worse than in the baseline.", [({"target": target}, len(report.regressions))]),
+        (
+            "waivers",
+            "Waivers of the run, by what became of them.",
+            [({"target": target, "state": state.value}, sum(one.state is state for one in report.waivers)) for state in WaiverState],
+        ),
         ("residue_objects", "Objects the run could not delete or restore.", [({"target": target}, len(report.residue))]),
         ("api_requests", "Requests the run sent to the API server.", [({"target": target}, report.requests.count)]),
         ("last_run_timestamp_seconds", "When the run ended, in Unix time.", [({"target": target}, end)]),

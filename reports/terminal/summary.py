@@ -24,7 +24,7 @@ from reports.terminal.tables import SHORT, STYLE, grid, plain
 MIN_WIDTH = 60
 MAX_SUBJECTS = 3
 MAX_ROWS = 200
-MAX_REGRESSIONS = 10
+MAX_SENTENCES = 10
 
 _COLUMN = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 FULL_WORDS_WIDTH = 100
@@ -171,15 +171,17 @@ def _residue(report: Report, chaos: ChaosReport | None, colour: bool) -> Text:
 def _scope(report: Report, colour: bool) -> Text | None:
     """What was not judged although it had to be, and what else to know of the scope."""
     missing, notes = phrases.shortfalls(report), phrases.notes(report)
-    if not missing and not notes and not report.regressions:
+    blockers = phrases.blockers(report)
+    if not missing and not notes and not blockers:
         return None
     lines = [f"NOT JUDGED: {one_line(text, 600)}" for text in missing[:MAX_ROWS]]
-    lines += [f"WORSE THAN THE BASELINE: {one_line(text, 600)}" for text in report.regressions[:MAX_REGRESSIONS]]
-    if (more := len(report.regressions) - MAX_REGRESSIONS) > 0:
-        lines.append(f"WORSE THAN THE BASELINE: {more} more; see the report")
+    for blocker in blockers:
+        lines += [f"{blocker.title.upper()}: {one_line(text, 600)}" for text in blocker.sentences[:MAX_SENTENCES]]
+        if (more := len(blocker.sentences) - MAX_SENTENCES) > 0:
+            lines.append(f"{blocker.title.upper()}: {more} more; see the report")
     lines += [f"Note: {one_line(text, 3_000)}" for text in notes[:MAX_ROWS]]
     text = plain("\n".join(lines), 200_000, colour)
-    if missing or report.regressions:
+    if missing or blockers:
         text.stylize("bold yellow")
     return text
 

@@ -51,7 +51,7 @@ def test_every_view_names_the_regressions() -> None:
     made = compared(a_run(fabric=True), a_run(fabric=False))
     lines = summary.summary(made, width=120, colour=False, report_path="r").splitlines()
     assert f"WORSE THAN THE BASELINE: {LOST}" in lines
-    assert "exit code 1 (not conformant: worse than the baseline in 1 respects)" in lines[-1]
+    assert "exit code 1 (not conformant: worse than the baseline in 1 respect)" in lines[-1]
     assert "no longer judged: NET-05" in html.render(made)
     assert "Worse than the baseline: no longer judged" in markdown.render(made)
     assert '"no longer judged: NET-05' in ctrf.render(made)
