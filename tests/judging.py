@@ -64,6 +64,7 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
         "request": _Request(),
         "needs": state.needs,
         "may_probe": may_probe,
+        "may_ask": False,
     }
     try:
         check_preconditions(requirement, state)

@@ -28,12 +28,16 @@ MAX_EXPRESSION = 10_240
 
 
 class DeviceClass(msgspec.Struct, frozen=True):
-    """One DeviceClass. ``expressions`` are its CEL selectors, ``drivers`` those that they or its configuration name."""
+    """One DeviceClass. ``expressions`` are its CEL selectors, ``drivers`` those that they or its configuration name.
+
+    ``selectors`` is how many it has, of whatever sort.
+    """
 
     name: str
     expressions: tuple[str, ...]
     drivers: tuple[str, ...]
     extended_resource: str = ""
+    selectors: int = 0
 
     def selects(self, driver: str, device: SliceDevice) -> bool | None:
         """Whether the class chooses a device; None when its selectors are more than comparisons."""
@@ -50,7 +54,14 @@ def device_class(item: Json) -> DeviceClass:
         expressions=tuple(expressions),
         drivers=tuple(dict.fromkeys(name for name in (*drivers_of(expressions), *opaque) if name)),
         extended_resource=text_of(spec.get("extendedResourceName")),
+        selectors=len(sequence(spec.get("selectors"))),
     )
+
+
+def is_plain(known: DeviceClass) -> bool:
+    """Whether all its selectors are comparisons that are understood here, so that they compile. One that is no CEL is not understood."""
+    terms = [term for text in known.expressions for term in (text.split("&&") if len(text) <= MAX_EXPRESSION else ["?"])]
+    return len(known.expressions) == known.selectors and all(_DRIVER.match(term) or _ATTRIBUTE.match(term) for term in terms)
 
 
 def expressions_of(selectors: object) -> list[str]:

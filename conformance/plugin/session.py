@@ -166,6 +166,12 @@ def may_probe(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
 
 
 @pytest.fixture(scope="session")
+def may_ask(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
+    """Whether this run may ask the API server by dry-run: not with ``--read-only`` or a saved snapshot."""
+    return _state(request).options.access.rank >= Access.DRY_RUN.rank and not snapshot.offline
+
+
+@pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The API of the cluster. Not applicable for a saved snapshot."""
     opened = _state(request).opened

@@ -45,6 +45,8 @@ class Accelerators(Section, frozen=True, kw_only=True):
     """Resources (globs) that pass devices to virtual machines and are named after the product: approved, but no container can use them."""
     drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
     """DRA drivers (globs) whose devices are accelerators; other drivers are recognised by their name and by what they publish."""
+    device_classes: tuple[str, ...] = ()
+    """Names of DeviceClasses that must exist."""
     node_labels: tuple[str, ...] = (
         "feature.node.kubernetes.io/pci-10de.present=true",
         "feature.node.kubernetes.io/pci-0302_10de.present=true",

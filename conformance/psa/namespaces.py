@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.psa.levels import required_level, server_minor
+from conformance.psa.levels import required_level
 from conformance.psa.pinned_versions import let_through
+from conformance.scope.kubernetes_version import server_minor
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Namespace
 from fixtures.kubernetes.podsecurity import LATEST, Level, policy_of

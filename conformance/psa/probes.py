@@ -10,7 +10,7 @@ from conformance.devices.free_devices import Place, listable_places, usable_plac
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, pinned_pod, run_pods
 from conformance.probes.visible_devices import LIST_SCRIPT, SOURCE, visible_to
-from conformance.psa.levels import server_minor
+from conformance.scope.kubernetes_version import server_minor
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json

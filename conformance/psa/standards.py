@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from conformance.psa.host_fabric import by_host
-from conformance.psa.levels import required_level, server_minor
+from conformance.psa.levels import required_level
+from conformance.scope.kubernetes_version import server_minor
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches
 from conformance.scope.template import Template, demand_of, unread

@@ -1,0 +1,1 @@
+"""DRA: what claims get their devices by: API, classes, pools, devices, taints, claims, compute domains."""

@@ -1,0 +1,57 @@
+"""Asks the API server whether a DeviceClass's selectors compile: a claim with the same selectors, by server-side dry-run.
+
+Facts: docs/facts/dra.md#selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from conformance.dynamic_resources.device_classes import DeviceClass
+from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+
+_NAMESPACE = "default"
+_CONTROL = 'device.driver != ""'
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether selectors compile; None when nobody can tell. ``words`` are the API server's, or why it was not asked."""
+
+    yes: bool | None
+    words: str = ""
+
+
+def not_asked(_: DeviceClass) -> Compiled:
+    """For runs that only read."""
+    return Compiled(yes=None, words="this run may not ask it, because it only reads")
+
+
+def ask_selectors(cluster: Cluster, known: DeviceClass) -> Compiled:
+    """What the API server answers. Nothing is created."""
+    try:
+        return read_answer(_ask(cluster, known, known.expressions), lambda: _ask(cluster, known, (_CONTROL,)))
+    except ApiTrouble as trouble:
+        return Compiled(yes=None, words=trouble.message)
+
+
+def _ask(cluster: Cluster, known: DeviceClass, expressions: tuple[str, ...]) -> Answer:
+    version = cluster.path(CLAIMS).split("/")[3]
+    claim = claim_of(f"{BY_CLASS}{known.name}", 1, version)
+    request: Json = claim["spec"]["devices"]["requests"][0]
+    (request if version == "v1beta1" else request["exactly"])["selectors"] = [{"cel": {"expression": text}} for text in expressions]
+    return cluster.create(CLAIMS, {**claim, "metadata": {"generateName": "gpu-conformance-"}}, namespace=_NAMESPACE, dry_run=True)
+
+
+def read_answer(answer: Answer, control: Callable[[], Answer]) -> Compiled:
+    """What an answer says of selectors. ``control`` asks the same with a selector that every API server compiles."""
+    if answer.ok:
+        return Compiled(yes=True)
+    about = [str(cause.get("message")) for cause in answer.causes if "selectors" in str(cause.get("field"))]
+    if answer.status == 422 and about and control().ok:
+        return Compiled(yes=False, words=about[0][:300])
+    return Compiled(yes=None, words=f"it refuses to be asked: {answer.status} {answer.message[:300]}")

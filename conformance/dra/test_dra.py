@@ -1,0 +1,21 @@
+"""Devices by claim (dynamic resource allocation)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from conformance.dra.selector_probe import ask_selectors, not_asked
+from conformance.dra.served import check_served
+from conformance.requirement import requirement
+from conformance.scope.scope import Scope
+from fixtures.verdict.findings import Evidence
+
+
+@requirement("DRA-01")
+def test_the_api_for_claims_is_served_and_classes_compile(
+    judge: Evidence, scope: Scope, may_ask: bool, request: pytest.FixtureRequest
+) -> None:
+    """The API for claims is served in its newest version, and DeviceClasses exist with selectors that compile."""
+    judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("cluster")) if may_ask else not_asked))
