@@ -28,7 +28,7 @@ from fixtures.probes import namespace_limits
 CONFLICTS = 8
 """How often a change is tried that meets a newer version of its object: nodes are written to all the time."""
 
-CLASS_SECONDS = 5.0
+CLASS_SECONDS = 30.0
 """How long API servers may take to know a PriorityClass that another of them has created."""
 
 SHORT = 30.0

@@ -65,6 +65,30 @@ def test_passing_trouble_is_retried(tmp_path: Path, trouble: Trouble) -> None:
         assert cluster.requests().by_verb_and_resource["list nodes"] == 2
 
 
+RACE = 'Operation cannot be fulfilled on resourcequotas "limits": the object has been modified; please apply your changes'
+
+
+def test_a_creation_that_lost_the_race_for_a_quota_is_sent_again(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("create", "configmaps", 409, 3, message=RACE)]) as (cluster, _):
+        assert cluster.create("configmaps", a_configmap("c"), namespace="default").ok
+        assert cluster.requests().by_verb_and_resource["create configmaps"] == 4
+
+
+def test_a_creation_that_loses_every_race_ends_with_that_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.cluster.client._pause", lambda _: None)
+    with served(tmp_path, troubles=[Trouble("create", "configmaps", 409, 99, message=RACE)]) as (cluster, _):
+        answer = cluster.create("configmaps", a_configmap("c"), namespace="default")
+        assert (answer.status, answer.reason) == (409, "Conflict")
+        assert cluster.requests().by_verb_and_resource["create configmaps"] == 9
+
+
+def test_a_name_that_is_taken_is_an_answer_at_once(tmp_path: Path) -> None:
+    with served(tmp_path, [a_configmap("c")]) as (cluster, _):
+        answer = cluster.create("configmaps", a_configmap("c"), namespace="default")
+        assert (answer.status, answer.reason) == (409, "AlreadyExists")
+        assert cluster.requests().by_verb_and_resource["create configmaps"] == 1
+
+
 def test_retry_after_is_waited_out(tmp_path: Path) -> None:
     with served(tmp_path, [a_node("n")], [Trouble("list", "nodes", 429, 1, 1)]) as (cluster, _):
         started = time.monotonic()

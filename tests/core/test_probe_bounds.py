@@ -107,6 +107,26 @@ def test_an_api_server_that_does_not_know_the_class_yet_is_asked_again(tmp_path:
         assert workspace.create("pods", POD, workspace.namespace())["spec"]["priority"] == PRIORITY
 
 
+UNCOUNTED = 'pods "p" is forbidden: status unknown for quota: gpu-conformance-limits, resources: pods'
+
+
+def test_a_new_namespace_that_nobody_has_counted_yet_is_waited_for(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("create", "pods", 403, 4, message=UNCOUNTED)], admissions=chain()) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        assert workspace.create("pods", POD, workspace.namespace())["metadata"]["name"] == "p"
+
+
+def test_a_namespace_that_nobody_counts_costs_its_patience_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.probes.workspace._LATE_SECONDS", 0.0)
+    with served(tmp_path, troubles=[Trouble("create", "pods", 403, 99, message=UNCOUNTED)], admissions=chain()) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        namespace = workspace.namespace()
+        for _ in range(3):
+            with pytest.raises(Inconclusive, match="status unknown for quota"):
+                workspace.create("pods", POD, namespace)
+        assert cluster.requests().by_verb_and_resource["create pods"] == 3
+
+
 def test_meshes_are_asked_to_keep_out(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
         workspace = Workspace(cluster, RUN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +14,8 @@ from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes.attach import parse
 from fixtures.localcluster.seed.seeded_pods import as_submitted, made_by, pairs, with_marks
+from fixtures.probes.pods import PodShape, probe_pod
+from fixtures.probes.workspace import Workspace
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import ScenarioError, load_scenario
@@ -81,9 +84,30 @@ def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "speaker"}, "spec": {"containers": [container], "nodeName": "cpu-0"}}
     assert admin.create("pods", pod, namespace="default").status == 201
     with Observation(admin, "pods", "default") as pods:
-        assert any(seen["default/speaker"]["status"]["phase"] == "Running" for seen in pods.until(time.monotonic() + 20))
+        assert any(seen["default/speaker"]["status"]["phase"] == "Running" for seen in pods.until(time.monotonic() + 60))
     answer = admin.request("GET", "/api/v1/namespaces/default/pods/speaker/log?tailLines=2&limitBytes=9")
     assert (answer.status, answer.body) == (200, b"two\nthree")
+
+
+def test_probes_that_create_pods_side_by_side_do_not_refuse_each_other(healthy: LocalCluster) -> None:
+    workspace = Workspace(Cluster.from_kubeconfig(healthy.kubeconfig), f"race-{time.time_ns()}", devices={"nvidia.com/gpu": 8})
+    workspace.namespace()
+    parts = [workspace.branch() for _ in range(8)]
+    try:
+        with ThreadPoolExecutor(len(parts)) as pool:
+            names = list(
+                pool.map(lambda one: [one[1].start(side_by_side(f"p-{one[0]}-{number}")) for number in range(6)], enumerate(parts))
+            )
+        assert len({name for own in names for name in own}) == 48
+    finally:
+        for part in parts:
+            workspace.join(part)
+        workspace.close()
+    assert workspace.residue == []
+
+
+def side_by_side(name: str) -> Json:
+    return probe_pod(PodShape(name=name, image="registry.example/probe:1", script="true", resources={"nvidia.com/gpu": 0}))
 
 
 def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluster) -> None:

@@ -182,7 +182,11 @@ class _Scenario:
         lacked = {item.right for item in asked if not item.allowed and not _of_custom_kind(item.right)}
         proof.refused += sorted(f"{where}: {text_of(right)}" for right in lacked)
         good, red = (Verdict.PASSED, Verdict.WAIVED, Verdict.NOT_APPLICABLE), RED.get(self._scenario, frozenset())
-        bad = [f"{id_} {verdict}" for id_, verdict in before.verdicts.items() if verdict not in good and id_ not in red]
+        bad = [
+            f"{id_} {verdict} ({before.messages[id_]})"
+            for id_, verdict in before.verdicts.items()
+            if verdict not in good and id_ not in red
+        ]
         if before.code != (FAILED_EXIT if red else 0) or bad or before.residue:
             proof.baselines.append(f"{where}: exit {before.code}, {', '.join([*bad, *before.residue])}")
         self._prover.say(f"{where}: exit {before.code}, {len({item.right for item in asked})} rights used")

@@ -16,7 +16,7 @@ from tests.endtoend.runs import ROOT, environment
 from tests.simulator.localcluster.rights.targets import Target
 
 RUN_SECONDS = 400
-PACE = {"probes": {"windowSeconds": 1.0, "startSeconds": 15.0}}
+PACE = {"probes": {"windowSeconds": 1.0, "startSeconds": 60.0}}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.simulator.localcluster.rights.roles import objects_of_role, rights_of_role, text_of
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-EFFECT_SECONDS = 10.0
+EFFECT_SECONDS = 60.0
 OWN_GROUPS = frozenset({"authorization.k8s.io"})
 """Groups that everybody who is logged in may ask (system:basic-user)."""
 
