@@ -18,6 +18,7 @@ from chaos.cluster import injector, leak_scan, namespaces
 from chaos.cluster.rights import Right
 from chaos.ledger.registry import REGISTRY
 from chaos.ledger.undos.objects import CREATED, DELETED, AbsentArgs, PresentArgs
+from chaos.ledger.undos.slices import SLICES
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
 from chaos.safety import gate_reading
 from chaos.safety.required_rights import KEEPING
@@ -33,6 +34,7 @@ ACTS = (
     "create pods/eviction",
     "patch nodes",
     "delete nodes",
+    f"delete {SLICES}",
     *(f"patch {key}" for key in SCALED),
     *(f"create {key}" for key in CREATED),
     *(f"delete {key}" for key in DELETED),

@@ -39,9 +39,22 @@ def worker_script(beat: float) -> str:
 PROBE_SCRIPT = "nvidia-smi -L"
 
 
-def worker(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: str = "", labels: dict[str, str] | None = None) -> Json:
-    """A pod that holds devices until it is deleted, or its time is over."""
-    return _pod(plan, facts, name, worker_script(beat_seconds(plan)), role=WORKER, devices=devices, node=node, labels=labels or {})
+def worker(
+    plan: Plan,
+    facts: PlanFacts,
+    name: str,
+    *,
+    devices: int = 1,
+    node: str = "",
+    labels: dict[str, str] | None = None,
+    claim: str = "",
+    role: str = WORKER,
+) -> Json:
+    """A pod that holds devices until it is deleted, or its time is over. ``claim`` is the one that it uses, if it has another name."""
+    pod = _pod(plan, facts, name, worker_script(beat_seconds(plan)), role=role, devices=devices, node=node, labels=labels or {})
+    if claim:
+        pod["spec"]["resourceClaims"] = [{"name": CLAIM, "resourceClaimName": claim}]
+    return pod
 
 
 def probe(plan: Plan, facts: PlanFacts, name: str, *, devices: int = 1, node: str = "") -> Json:

@@ -110,6 +110,20 @@ def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "targ
     return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
 
 
+def start_sharers(name: str = "sharer", count: int = 2, node: str = "target") -> list[dict[str, Any]]:
+    """Create workers that share one claim of one device. They are not waited for. Raises ActivityFailed where nothing is claimed."""
+    if not plan_facts().device_class:
+        raise ActivityFailed("only a claim can be shared by pods, and this plan's devices are asked for by resource")
+    namespace = own_namespace()
+    _claim_for(name, 1, namespace)
+    done = []
+    for index in range(count):
+        body = canary_pods.worker(current().plan, plan_facts(), f"{name}-{index}", node=_place(node), claim=name)
+        created = create("pods", body, namespace, grace=0)
+        done.append({"name": f"{name}-{index}", "uid": created["metadata"]["uid"], "claim": name})
+    return done
+
+
 def await_workers(count: int, within: str) -> list[dict[str, Any]]:
     """Wait until as many workers run, beat and list devices. Raises ActivityFailed with what keeps them."""
     state: dict[str, str] = {}

@@ -20,6 +20,7 @@ from chaos.ledger.undos.environment import EnvArgs
 from chaos.ledger.undos.host import HostAction, KubeletArgs, Means
 from chaos.ledger.undos.nodes import NodeArgs, ValueArgs
 from chaos.ledger.undos.objects import AbsentArgs, PresentArgs
+from chaos.ledger.undos.slices import PublishedArgs
 from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
@@ -43,6 +44,7 @@ WORKLOAD_KINDS: Mapping[str, tuple[str, ...]] = {
     "start_workers": ("pods",),
     "start_probe": ("pods",),
     "start_latecomer": ("pods",),
+    "start_sharers": ("pods",),
     "start_deployment": ("apps/deployments", "batch/jobs"),
     "create_budget": ("policy/poddisruptionbudgets",),
     "submit_gangs": ("pods",),
@@ -58,6 +60,7 @@ _CREATES: Mapping[str, tuple[str, ...]] = {
     "start_workers": _CLAIMS,
     "start_probe": _CLAIMS,
     "start_latecomer": _CLAIMS,
+    "start_sharers": _CLAIMS,
     "submit_gangs": (*_GROUPS, *_QUEUES),
     "start_reader": ("pods",),
     "inject_dcgm": ("pods",),
@@ -152,7 +155,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         namespace = str(getattr(args, "namespace", "") or "")
         if any(fnmatch.fnmatchcase(namespace, glob) for glob in self.protected):
             yield f"namespace {namespace}, which is protected (chaos.protectedNamespaces)"
-        node = args.name if isinstance(args, NodeArgs) else args.node if isinstance(args, RestartedArgs) else ""
+        node = args.name if isinstance(args, NodeArgs) else args.node if isinstance(args, RestartedArgs | PublishedArgs) else ""
         if node and bounds.nodes is not None and node not in bounds.nodes:
             yield f"node {node}, which is not in its plan"
         if isinstance(args, ValueArgs):

@@ -15,6 +15,7 @@ from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.objects import ObjectAbsent, ObjectPresent
 from chaos.ledger.undos.remediation import NodeCleared
+from chaos.ledger.undos.slices import SlicesPublished
 from chaos.ledger.undos.taints import NodeTaints
 from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
 from chaos.model.errors import LedgerError
@@ -34,6 +35,7 @@ _UNDOS: tuple[Undo, ...] = (
     AgentRestarted(),
     NodeCleared(),
     WorkloadEnv(),
+    SlicesPublished(),
 )
 
 REGISTRY: Mapping[str, Undo] = {undo.name: undo for undo in _UNDOS}

@@ -152,5 +152,5 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(str(activity["provider"]["func"]) for activity in self.document["method"])
 
 
-SELF_HEALING = frozenset({"pods.replaced"})
+SELF_HEALING = frozenset({"pods.replaced", "slices.published"})
 """Undo names whose fault heals by itself: an experiment that arms only these may have no rollbacks."""

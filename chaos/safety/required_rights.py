@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from chaos.cluster import injector, namespaces
 from chaos.cluster.rights import Right
 from chaos.ledger.bounds import WORKLOAD_KINDS
+from chaos.ledger.undos.slices import SLICES
 from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan, Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts, canary_namespace
@@ -59,6 +60,9 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
                 yield from (f"delete pods in {namespace}" for namespace in sorted(inside))
             case "node.cleared":
                 yield from ("patch nodes", "patch nodes/status")
+            case "slices.published":
+                yield f"delete {SLICES}"
+                yield from (f"delete pods in {target.namespace}" for target in plan.targets if target.kind == "pods")
             case "workload.env":
                 yield f"patch {DAEMON_SETS}"
 

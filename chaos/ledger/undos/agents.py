@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
@@ -52,16 +53,12 @@ class AgentRestarted:
         Unless the devices say otherwise: a plugin that was started while the fault was there knows of it as well.
         """
         blind = bool(args.allocatable) and bool(_devices_differ(args, read(cluster, "nodes", args.node)))
-        answer = accepted(
-            cluster.request("GET", cluster.path("pods", args.namespace), query={"labelSelector": args.selector}), "list agent's pods"
-        )
-        for pod in answer.json().get("items") or ():
-            here = field(pod, "spec", "nodeName") == args.node and _made_by(args.owner_uid, pod)
-            learned = here and (_configured(args, pod) or (blind and _ready(pod)))
-            if (uid_of(pod) in args.uids or learned) and not field(pod, "metadata", "deletionTimestamp"):
-                deleted = cluster.delete("pods", str(pod["metadata"]["name"]), args.namespace, uid=uid_of(pod))
-                if deleted.status not in (404, 409):
-                    accepted(deleted, f"delete pod {pod['metadata']['name']}")
+
+        def saw(pod: Json) -> bool:
+            here = field(pod, "spec", "nodeName") == args.node and made_by(args.owner_uid, pod)
+            return uid_of(pod) in args.uids or (here and (_configured(args, pod) or (blind and _ready(pod))))
+
+        delete_pods(cluster, args.namespace, args.selector, saw)
 
     def verify(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> str:
         """Empty once new pods are Ready on the node, and its devices are as they were."""
@@ -81,6 +78,16 @@ class AgentRestarted:
         return f"pods {args.namespace}/{args.owner} on {args.node}", kubectl(*words, namespace=args.namespace)
 
 
+def delete_pods(cluster: Cluster, namespace: str, selector: str, wanted: Callable[[Json], bool]) -> None:
+    """Delete the pods that are ``wanted``, of those that the selector finds. Raises ApiTrouble."""
+    answer = accepted(cluster.request("GET", cluster.path("pods", namespace), query={"labelSelector": selector}), "list agent's pods")
+    for pod in answer.json().get("items") or ():
+        if wanted(pod) and not field(pod, "metadata", "deletionTimestamp"):
+            deleted = cluster.delete("pods", str(pod["metadata"]["name"]), namespace, uid=uid_of(pod))
+            if deleted.status not in (404, 409):
+                accepted(deleted, f"delete pod {pod['metadata']['name']}")
+
+
 def _pods_differ(args: RestartedArgs, pods: list[Json]) -> str:
     here = [pod for pod in pods if field(pod, "spec", "nodeName") == args.node]
     if any(uid_of(pod) in args.uids for pod in here):
@@ -91,7 +98,7 @@ def _pods_differ(args: RestartedArgs, pods: list[Json]) -> str:
     return "" if ready else f"no pod of {args.owner} is Ready on {args.node}"
 
 
-def _made_by(uid: str, pod: Json) -> bool:
+def made_by(uid: str, pod: Json) -> bool:
     """Whether a pod is the agent's: its controller is the one of that UID, and nobody else who uses the same labels."""
     refs = field(pod, "metadata", "ownerReferences") or ()
     return bool(uid) and any(ref.get("uid") == uid for ref in refs if ref.get("controller") is True)

@@ -85,6 +85,8 @@ def _claimed(reading: Reading) -> Allocations:
     """As claims are allocated: the API holds the books, no reader is needed. ``inventory`` is what slices publish for the targets."""
     view, plan = View.at(reading), reading.plan
     known, claims = published_devices(view), view.select(CLAIMS)
+    told: dict[tuple[str, str, str], PublishedDevice] = reading.memory.setdefault("allocations.devices", {})
+    told.update(known)  # a claim outlives the slice that told its devices' identities
     pods, users = {}, Counter(uid_of(claim) for pod in _settled(reading) for claim in claims_of(pod, claims))
     for pod in _settled(reading):
         own = claims_of(pod, claims)
@@ -93,7 +95,7 @@ def _claimed(reading: Reading) -> Allocations:
             name=name_of(pod),
             node=node_of(pod),
             requested={_claim_name(claim): requested_count(claim) for claim in own},
-            ids={_claim_name(claim): [_id(known, one) for one in allocated_devices(claim)] for claim in own},
+            ids={_claim_name(claim): [_id(told, one) for one in allocated_devices(claim)] for claim in own},
             seen=_seen(view, pod),
         )
     inventory: dict[str, dict[str, list[str]]] = {}
@@ -105,7 +107,7 @@ def _claimed(reading: Reading) -> Allocations:
 
 
 def _id(known: dict[tuple[str, str, str], PublishedDevice], key: tuple[str, str, str]) -> str:
-    """What containers call a device. Raises :class:`NoData` while no slice publishes it: then nobody tells."""
+    """What containers call a device. Raises :class:`NoData` when no slice has published it: then nobody tells."""
     if key not in known:
         raise NoData(f"no ResourceSlice publishes {'/'.join(key)}")
     return known[key].id

@@ -9,7 +9,8 @@ from chaos.model.plan_facts import canary_namespace
 from chaos.observe import dra_inventory
 from chaos.observe.dra_inventory import CLAIMS, SLICES
 from chaos.observe.sample import Reading
-from chaos.observe.view import View, dig, full_name, items_of, name_of, text_of
+from chaos.observe.signals.pods import canaries
+from chaos.observe.view import View, dig, full_name, items_of, name_of, node_of, phase_of, text_of, uid_of
 
 
 def allocations(reading: Reading) -> JsonValue:
@@ -46,4 +47,37 @@ def devices(reading: Reading) -> JsonValue:
     return sorted(found)
 
 
-SIGNALS = {"claims.allocated": allocations, "claims.held": held, "slices.devices": devices}
+def waiting(reading: Reading) -> JsonValue:
+    """Names of the experiment's pods that are bound, may use claims that were allocated, and have not started: nobody prepares these."""
+    view = View.at(reading)
+    claims = [claim for claim in view.select(CLAIMS, canary_namespace(reading.plan)) if dig(claim, "status", "allocation")]
+    bound = [pod for pod in canaries(reading) if node_of(pod) and phase_of(pod) == "Pending"]
+    return sorted(name_of(pod) for pod in bound if dra_inventory.claims_of(pod, claims))
+
+
+def moved(reading: Reading) -> JsonValue:
+    """Names of the experiment's claims that were given other devices than they were seen with before; sorted."""
+    first: dict[str, list[str]] = reading.memory.setdefault("claims.first", {})
+    found = set()
+    for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan)):
+        given = sorted("/".join(one) for one in dra_inventory.allocated_devices(claim))
+        if given and first.setdefault(uid_of(claim), given) != given:
+            found.add(name_of(claim))
+    return sorted(found)
+
+
+def slice_uids(reading: Reading) -> JsonValue:
+    """UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew."""
+    specs = [(uid_of(item), dig(item, "spec")) for item in View.at(reading).select(SLICES)]
+    ours = [(uid, spec) for uid, spec in specs if text_of(spec.get("driver")) == dra_inventory.DRIVER]
+    return sorted(uid for uid, spec in ours if text_of(spec.get("nodeName")) in reading.plan.nodes)
+
+
+SIGNALS = {
+    "claims.allocated": allocations,
+    "claims.held": held,
+    "claims.waiting": waiting,
+    "claims.moved": moved,
+    "slices.devices": devices,
+    "slices.uids": slice_uids,
+}

@@ -107,6 +107,11 @@ def canary_uids(reading: Reading) -> JsonValue:
     return {name_of(pod): _state(pod) for pod in canaries(reading, WORKER)}
 
 
+def canary_restarts(reading: Reading) -> JsonValue:
+    """How often containers of workers were started again."""
+    return sum(restarts_of(pod) for pod in canaries(reading, WORKER))
+
+
 def canary_nodes(reading: Reading) -> JsonValue:
     """Nodes that live workers are bound to, sorted, one entry per pod."""
     return sorted(node_of(pod) for pod in canaries(reading, WORKER) if live(pod) and node_of(pod))
@@ -211,6 +216,7 @@ SIGNALS = {
     "pods.device.health": device_health,
     "canaries.running": running,
     "canaries.uids": canary_uids,
+    "canaries.restarts": canary_restarts,
     "canaries.nodes": canary_nodes,
     "canaries.progress": progress,
     "canaries.stalled": stalled,

@@ -204,7 +204,56 @@ def test_an_allocation_of_a_device_that_no_slice_publishes_is_no_data() -> None:
         ledger(world(claim("x", "a", 0, users=("x",)), pods=[claiming("x", "a")], slices=[]))
 
 
-@pytest.mark.parametrize("name", ["claims.held", "claims.allocated", "slices.devices", "allocations", "pods.uids"])
+def test_a_device_keeps_the_identity_that_a_lost_slice_told() -> None:
+    pods, held = [claiming("x", "a")], claim("x", "a", 0, users=("x",))
+    read = Read(world(held, pods=pods), plan(facts=CLAIMED))
+    value("allocations", world(held, pods=pods), read)
+    read.memory["allocations.first"] = {"uid-x": 0.0}
+    told = value("allocations", world(), read.again(world(held, slices=[], pods=pods)))
+    assert told["pods"]["uid-x"]["ids"] == {f"{RESOURCE}:team/x": ["GPU-a-0"]}
+    assert told["inventory"] == {}
+
+
+def own_claim(name: str, *devices: int, users: tuple[str, ...] = ()) -> Json:
+    made = claim(name, "a", *devices, users=users)
+    made["metadata"]["namespace"] = CANARIES
+    return made
+
+
+def test_a_pod_waits_once_its_claim_is_allocated_for_it_and_until_it_starts() -> None:
+    bound = [claiming("w", "a", canary_pod, phase="Pending"), claiming("v", "", canary_pod, phase="Pending")]
+    started = [claiming("w", "a", canary_pod)]
+    given, unallocated = own_claim("w", 0, users=("w",)), own_claim("w", users=("w",))
+    unallocated["status"].pop("allocation")
+    assert value("claims.waiting", world(given, pods=bound)) == ["w"]
+    assert value("claims.waiting", world(given, pods=started)) == []
+    assert value("claims.waiting", world(unallocated, pods=bound)) == []
+    assert value("claims.waiting", world(own_claim("w", 0, users=("another",)), pods=bound)) == []
+
+
+def test_a_claim_that_is_given_another_device_has_moved_and_one_that_is_released_has_not() -> None:
+    read = Read(world(own_claim("w", 0)), plan(facts=CLAIMED))
+    assert value("claims.moved", world(), read) == []
+    assert value("claims.moved", world(), read.again(world(own_claim("w")))) == []
+    assert value("claims.moved", world(), read.again(world(own_claim("w", 1)))) == ["w"]
+    assert value("claims.moved", world(), read.again(world(own_claim("w", 0)))) == []
+
+
+def test_slices_that_are_published_anew_are_other_ones() -> None:
+    old, new, network = resource_slice("a"), resource_slice("a", generation=2), resource_slice("a", driver="dra.net")
+    for item in (old, new, network):
+        item["metadata"]["uid"] = f"uid-{item['metadata']['name']}"
+    assert value("slices.uids", world(slices=[old, network, resource_slice("b")])) == ["uid-a-gpu.nvidia.com-1"]
+    assert value("slices.uids", world(slices=[new])) == ["uid-a-gpu.nvidia.com-2"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("claims.held", "claims.allocated", "claims.waiting", "claims.moved", "slices.devices", "slices.uids", "allocations"),
+        *("pods.uids", "canaries.restarts"),
+    ],
+)
 @pytest.mark.parametrize("hostile", [{}, {"spec": None}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}])
 def test_signals_of_claims_stand_hostile_objects(name: str, hostile: Json) -> None:
     """Half-written objects give a value or no data; they never raise anything else."""
