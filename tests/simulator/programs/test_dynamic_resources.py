@@ -13,7 +13,7 @@ import pytest
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
-from fixtures.simulator.dra.devices import API_VERSION, CLAIMS, FINALIZER, SLICES
+from fixtures.simulator.dra.devices import API_VERSION, CLAIMS, CLASSES, FINALIZER, SLICES
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 
@@ -312,3 +312,43 @@ def test_a_cluster_without_a_driver_does_not_bind_pods_with_claims() -> None:
                 await cluster.client.get(f"{CLAIMS}/none")
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def asking(name: str, resource: str, count: int, **spec: Any) -> Json:
+    made = pod(name, LISTS, spec=spec)
+    made["spec"]["containers"][0]["resources"] = {"limits": {resource: str(count)}, "requests": {resource: str(count)}}
+    return made
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+def test_the_scheduler_claims_what_a_pod_asks_for_as_an_extended_resource(resource: str) -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.client.patch(f"{CLASSES}/gpu.nvidia.com", {"spec": {"extendedResourceName": "nvidia.com/gpu"}})
+        await cluster.start(asking("p", resource, 2))
+        seen = await devices_seen(cluster, "p")
+        assert sorted(seen) == sorted(gpu.uuid for gpu in cluster.hosts["a"].hardware.gpus)
+        told = (await cluster.client.get(f"{PODS}/p"))["status"]["extendedResourceClaimStatus"]
+        (mapping,) = told["requestMappings"]
+        assert (mapping["containerName"], mapping["resourceName"]) == ("probe", resource)
+        claim = await cluster.client.get(f"{OWN_CLAIMS}/{told['resourceClaimName']}")
+        assert claim["metadata"]["generateName"] == "p-extended-resources-"
+        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+        (wanted,) = claim["spec"]["devices"]["requests"]
+        assert (wanted["name"], wanted["exactly"]["count"]) == (mapping["requestName"], 2)
+        await cluster.start(asking("q", resource, 1))
+        waits = await cluster.until(f"{PODS}/q", lambda obj: obj["status"].get("conditions"))
+        assert "cannot allocate all claims" in waits["status"]["conditions"][0]["message"]
+        await cluster.client.delete(f"{PODS}/p")
+        await cluster.gone(f"{OWN_CLAIMS}/{told['resourceClaimName']}")
+        assert len(await devices_seen(cluster, "q")) == 1
+
+    run(body)
+
+
+def test_a_resource_that_no_class_maps_stays_insufficient() -> None:
+    async def body(cluster: SmallCluster) -> None:
+        await cluster.start(asking("p", "nvidia.com/gpu", 1))
+        waits = await cluster.until(f"{PODS}/p", lambda obj: obj["status"].get("conditions"))
+        assert "Insufficient nvidia.com/gpu" in waits["status"]["conditions"][0]["message"]
+
+    run(body)
