@@ -21,8 +21,9 @@ PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Free units of one device resource on one node. ``shared``: several units may stand for one device.
 
-    Devices that are claimed have their DeviceClass as a resource name (:data:`fixtures.probes.claims.BY_CLASS`), a driver, and the
-    product that it publishes.
+    Devices that DRA offers have a DeviceClass, a driver, and the product that it publishes. ``resource`` says how a probe asks for
+    them: the extended resource that the class names, else the class by its name as a resource
+    (:data:`fixtures.probes.claims.BY_CLASS`), which a probe pod asks for with a claim.
     """
 
     node: Node
@@ -30,8 +31,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     free: int
     capacity: int
     shared: bool
+    device_class: str = ""
     driver: str = ""
     product: str = ""
+
+    @property
+    def way(self) -> str:
+        """The way in which a probe asks for the devices, in words."""
+        if not self.device_class:
+            return f"extended resource {self.resource} of the node"
+        if self.resource.startswith(BY_CLASS):
+            return f"ResourceClaim of DeviceClass {self.device_class}"
+        return f"extended resource {self.resource} by DRA (DeviceClass {self.device_class})"
 
     @property
     def device_type(self) -> tuple[str, ...]:
@@ -77,13 +88,24 @@ def places_of(scope: Scope, node: Node) -> list[Place]:
         for resource, count in sorted(scope.device_allocatable(node).items())
         if count > 0
     ]
-    return found or [_claimed(node, item) for item in claimable(scope, node)]
+    return found or [_claimed(scope, node, item) for item in claimable(scope, node)]
 
 
-def _claimed(node: Node, item: Claimable) -> Place:
+def asked_by(scope: Scope, device_class: str) -> str:
+    """The name by which a probe asks for devices of a DeviceClass: as pods of the cluster's users would.
+
+    An extended resource is what the class's author offers beside claims. Where another class serves that name, a claim is left.
+    """
+    known = scope.claims.classes.get(device_class)
+    extended = known.extended_resource if known is not None else ""
+    return extended if extended and scope.claims.serving[extended] == device_class else f"{BY_CLASS}{device_class}"
+
+
+def _claimed(scope: Scope, node: Node, item: Claimable) -> Place:
     return Place(
         node=node,
-        resource=f"{BY_CLASS}{item.device_class}",
+        resource=asked_by(scope, item.device_class),
+        device_class=item.device_class,
         free=item.free,
         capacity=item.capacity,
         shared=item.shared,
@@ -99,12 +121,9 @@ def why_unlistable(place: Place) -> str:
     return "" if can_be_listed(place.resource) else f"devices are seen with nvidia-smi, and it offers {place.resource}"
 
 
-def usable_places(scope: Scope, *, claims: bool = True) -> list[Place]:
-    """Every device resource of every usable node, free or not: most free first, then by node and resource.
-
-    ``claims`` is False for whoever does arithmetic over resources of nodes, which those of claims are not.
-    """
-    found = [place for node in scope.usable_nodes for place in places_of(scope, node) if claims or not place.driver]
+def usable_places(scope: Scope) -> list[Place]:
+    """Every device resource of every usable node, free or not: most free first, then by node and resource."""
+    found = [place for node in scope.usable_nodes for place in places_of(scope, node)]
     return sorted(found, key=lambda place: (-place.free, place.node.name, place.resource))
 
 

@@ -72,6 +72,23 @@ class Claims:
         return "" if listing.collected else f"{key} were not read"
 
     @cached_property
+    def serving(self) -> dict[str, str]:
+        """The DeviceClass that serves an extended resource, by the resource's name: of two the newer, of equally old ones the first."""
+        by_name = sorted(self.classes.values(), key=lambda known: known.name, reverse=True)
+        return {
+            known.extended_resource: known.name for known in sorted(by_name, key=lambda known: known.created) if known.extended_resource
+        }
+
+    def class_behind(self, resource: str) -> str:
+        """The DeviceClass of an extended resource, by either of its names; empty for a resource that no class serves.
+
+        Facts: docs/facts/dra.md#extended-resources-by-claim.
+        """
+        if resource.startswith(BY_CLASS):
+            return resource.removeprefix(BY_CLASS)
+        return self.serving.get(resource, "")
+
+    @cached_property
     def _mapped(self) -> dict[str, DeviceDemand]:
         found: dict[str, DeviceDemand] = {}
         for known in self.classes.values():

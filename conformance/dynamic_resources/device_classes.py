@@ -38,6 +38,7 @@ class DeviceClass(msgspec.Struct, frozen=True):
     drivers: tuple[str, ...]
     extended_resource: str = ""
     selectors: int = 0
+    created: str = ""
 
     def selects(self, driver: str, device: SliceDevice) -> bool | None:
         """Whether the class chooses a device; None when its selectors are more than comparisons."""
@@ -55,6 +56,7 @@ def device_class(item: Json) -> DeviceClass:
         drivers=tuple(dict.fromkeys(name for name in (*drivers_of(expressions), *opaque) if name)),
         extended_resource=text_of(spec.get("extendedResourceName")),
         selectors=len(sequence(spec.get("selectors"))),
+        created=text_of(mapping(item.get("metadata")).get("creationTimestamp")),
     )
 
 

@@ -27,10 +27,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     unit: int
     slots: int
+    way: str = ""
+    by_dra: bool = False
 
     def __str__(self) -> str:
         names = ", ".join(node.name for node in self.nodes)
-        return f"{self.slots} pods of {self.unit} {self.resource} fit on {names}"
+        return f"{self.slots} pods of {self.unit} {self.resource} fit on {names}" + (f"; asked by {self.way}" if self.way else "")
 
 
 def make_plan(scope: Scope) -> Plan:
@@ -40,7 +42,7 @@ def make_plan(scope: Scope) -> Plan:
         NotApplicable: no device, or shared ones only, whose replicas are no capacity of their own.
         Inconclusive: too little is free for a gang of two.
     """
-    found = usable_places(scope, claims=False)
+    found = usable_places(scope)
     if not found:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
     exclusive = [place for place in found if not place.shared and not foreign_taints(scope, place.node)]
@@ -60,11 +62,13 @@ def _candidates(places: list[Place]) -> Iterator[Plan]:
         free = [place for place in places if place.resource == resource and place.free > 0]
         for first, second in pairwise(free):  # most free first
             if first.free < 2 * second.free:
-                yield Plan(nodes=(first.node, second.node), resource=resource, unit=second.free, slots=2)
+                nodes = (first.node, second.node)
+                yield Plan(nodes=nodes, resource=resource, unit=second.free, slots=2, way=first.way, by_dra=bool(first.device_class))
                 break
         if free and free[0].free > 1:
-            unit = free[0].free // 2
-            yield Plan(nodes=(free[0].node,), resource=resource, unit=unit, slots=free[0].free // unit)
+            unit, by_dra = free[0].free // 2, bool(free[0].device_class)
+            slots = free[0].free // unit
+            yield Plan(nodes=(free[0].node,), resource=resource, unit=unit, slots=slots, way=free[0].way, by_dra=by_dra)
 
 
 def gang_of(scope: Scope, plan: Plan, name: str, size: int) -> Gang:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.devices.claimable import could_choose
 from conformance.devices.free_devices import Place, usable_places
-from conformance.outputs.events import Unschedulable, parse_unschedulable
+from conformance.dynamic_resources.claims import Request
+from conformance.outputs.events import ReasonKind, Unschedulable, parse_unschedulable
 from conformance.outputs.unreadable import Unreadable
 from conformance.probes.node_sampling import choose_places
 from conformance.probes.pending import absence_seconds
@@ -22,6 +24,7 @@ from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subj
 
 REASON = "FailedScheduling"
 SOURCE = "events of the pod"
+NO_DEVICES = "cannot allocate"
 
 
 class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,16 +36,18 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
     condition: str
     messages: tuple[str, ...]
     window: float
+    way: str = ""
+    by_dra: bool = False  # no resource of the node is short: the scheduler speaks of claims
     obstacle: str = ""  # why no scheduler was asked: the pod is gone, or a gate of others holds it
 
 
 def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """OBS-06: one more device than the largest node has is asked for; the control asks for one and must be scheduled."""
-    places = usable_places(scope, claims=False)
+    places = usable_places(scope)
     if not places:
         raise NotApplicable("NoUsableDevice", "no Ready, schedulable node offers a device")
     place = choose_places(scope, places)[0]
-    impossible = 1 + max(scope.device_allocatable(node).get(place.resource, 0) for node in scope.accelerator_nodes)
+    impossible = 1 + most_on_a_node(scope, place)
     seconds = _control(scope, workspace, place)
     window = absence_seconds(scope, seconds)
     name, namespace = "obs-06-impossible", workspace.namespace()
@@ -51,13 +56,15 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         messages: tuple[str, ...] = ()
         for objects in observation.until(time.monotonic() + window):
             messages = scheduling_messages(objects)
-            if any(names_reason(message, place.resource) for message in messages):
+            if any(names_reason(message, place.resource, by_dra=bool(place.device_class)) for message in messages):
                 break
     state = workspace.wait([name], lambda pods: pods[0] if pods else None, scope.policy.probes.start_seconds)
     condition = state.condition("PodScheduled") if state is not None else None
     seen = Unplaced(
         asked=impossible,
         resource=place.resource,
+        way=place.way,
+        by_dra=bool(place.device_class),
         node=state.spec.node_name if state is not None else "",
         condition=f"{condition.status}/{condition.reason}: {condition.message}" if condition is not None else "",
         messages=messages,
@@ -65,6 +72,15 @@ def probe_unplaced(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         obstacle="the probe pod was deleted by someone else" if state is None else disturbance(state),
     )
     yield judge_unplaced(Subject("Pod", name, namespace), seen)
+
+
+def most_on_a_node(scope: Scope, place: Place) -> int:
+    """The most devices that one node has of what a place offers, held and tainted ones too."""
+    by_plugin = max(scope.device_allocatable(node).get(place.resource, 0) for node in scope.accelerator_nodes)
+    if not place.device_class:
+        return by_plugin
+    wanted = Request(name="", device_class=place.device_class, count=1, expressions=(), admin=False)
+    return max(by_plugin, *(could_choose(scope, drivers, wanted) for drivers in scope.dra_inventory.values()))
 
 
 def _control(scope: Scope, workspace: Workspace, place: Place) -> float:
@@ -111,16 +127,22 @@ def _parsed(message: str) -> Unschedulable | None:
         return None
 
 
-def names_reason(message: str, resource: str) -> bool:
-    """Whether a message says that nodes are short of this very resource."""
+def names_reason(message: str, resource: str, *, by_dra: bool = False) -> bool:
+    """Whether a message says that nodes are short of this very resource, or of devices for claims where DRA serves it."""
     parsed = _parsed(message)
-    return parsed is not None and resource in parsed.insufficient
+    return parsed is not None and (resource in parsed.insufficient or (by_dra and bool(short_of_claims(parsed))))
+
+
+def short_of_claims(message: Unschedulable) -> int:
+    """Nodes of which the scheduler says that they lack devices for a pod's claims (docs/facts/dra.md#extended-resources-by-claim)."""
+    return sum(reason.count or 1 for reason in message.about(ReasonKind.DRA) if NO_DEVICES in reason.text)
 
 
 def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
     """OBS-06: an event is there, can be read, and names the resource that is short."""
-    expected = f"{REASON} naming Insufficient {seen.resource} within {seen.window:.1f} s"
-    asked = f"{seen.asked} {seen.resource}"
+    wanted = f'"{NO_DEVICES} all claims"' if seen.by_dra else f"Insufficient {seen.resource}"
+    expected = f"{REASON} naming {wanted} within {seen.window:.1f} s"
+    asked = f"{seen.asked} {seen.resource} (by {seen.way})" if seen.by_dra else f"{seen.asked} {seen.resource}"
     if seen.node:
         return undecided(
             subject,
@@ -140,11 +162,12 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
         )
     for text in seen.messages:
         parsed = _parsed(text)
-        if parsed is not None and seen.resource in parsed.insufficient:
-            nodes = f"{parsed.insufficient[seen.resource]} of {parsed.total if parsed.total is not None else 'all'} nodes"
+        if parsed is not None and names_reason(text, seen.resource, by_dra=seen.by_dra):
+            short = parsed.insufficient.get(seen.resource) or short_of_claims(parsed)
+            nodes = f"{short} of {parsed.total if parsed.total is not None else 'all'} nodes"
             return ok(
                 subject,
-                observed=f"Insufficient {seen.resource} on {nodes}: {text}"[:600],
+                observed=f"{asked}: {wanted} on {nodes}: {text}"[:600],
                 expected=expected,
                 source=SOURCE,
             )

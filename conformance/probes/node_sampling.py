@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from conformance.devices.availability import busy, foreign_taints, without_devices
 from conformance.devices.free_devices import Place, places_of
 from conformance.scope.scope import Scope, matches, subject
@@ -96,7 +98,7 @@ def one_per_node(
     found: dict[str, list[PlaceFinding]] = {}
     try:
         for place, finding in asked:
-            found.setdefault(place.node.name, []).append((place, finding))
+            found.setdefault(place.node.name, []).append((place, asked_through(place, finding)))
     except (ApiTrouble, Inconclusive):
         yield from (_merged(items[0][0].node, [finding for _, finding in items]) for items in found.values())
         raise
@@ -104,6 +106,11 @@ def one_per_node(
     for node in nodes:
         findings = [finding for _, finding in found.get(node.name, ())]
         yield _merged(node, findings) if findings else rest(node, reached)
+
+
+def asked_through(place: Place, finding: Finding) -> Finding:
+    """The finding, whose source says in which way the probe asked for devices."""
+    return msgspec.structs.replace(finding, source=f"{finding.source}; asked by {place.way}" if finding.source else f"asked by {place.way}")
 
 
 def _merged(node: Node, findings: Sequence[Finding]) -> Finding:

@@ -161,7 +161,7 @@ def in_turn(gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Json]]:
 
 def start_pod(workspace: Workspace, pod: Json) -> Json:
     """Create a pod in the run's namespace; the pod as the API returned it."""
-    return workspace.create("pods", pod, workspace.namespace())
+    return workspace.create_pod(pod)
 
 
 def delete_pods(workspace: Workspace, uids: Mapping[str, str]) -> None:
