@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from conformance.devices.claimable import claimable
+from conformance.devices.free_devices import asked_by
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, ok, undecided
@@ -31,30 +31,24 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[tuple[str, str], ...] = ()
 
 
-def device_resource(scope: Scope) -> str:
-    """A device resource that a node advertises, the commonest one. Raises :class:`NotApplicable` when there is none."""
+def counted_resource(scope: Scope) -> str:
+    """The name by which most devices are asked for: of nodes, else of DeviceClasses. Raises :class:`NotApplicable` when there is none."""
     counts: dict[str, int] = {}
     for node in scope.accelerator_nodes:
         for name, count in {**scope.device_capacity(node), **scope.device_allocatable(node)}.items():
             counts[name] = counts.get(name, 0) + count
-    offered = {name: count for name, count in counts.items() if count}
+    offered = {name: count for name, count in counts.items() if count} or _of_classes(scope)
     if not offered:
         raise NotApplicable("NoDeviceResource", "no node advertises a device resource")
     return min(offered, key=lambda name: (-offered[name], name))
 
 
-def counted_resource(scope: Scope) -> str:
-    """The same, or the commonest DeviceClass by its name as a resource. Raises :class:`NotApplicable` when there is neither."""
-    try:
-        return device_resource(scope)
-    except NotApplicable:
-        counts: dict[str, int] = {}
-        for node in scope.accelerator_nodes:
-            for item in claimable(scope, node):
-                counts[item.device_class] = counts.get(item.device_class, 0) + item.capacity
-        if not counts:
-            raise
-        return BY_CLASS + min(counts, key=lambda name: (-counts[name], name))
+def _of_classes(scope: Scope) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for item in (item for node in scope.accelerator_nodes for item in claimable(scope, node)):
+        name = asked_by(scope, item.device_class)
+        counts[name] = counts.get(name, 0) + item.capacity
+    return counts
 
 
 def cases(resource: str) -> list[Case]:
@@ -89,7 +83,7 @@ def ask_quantities(workspace: Workspace, scope: Scope) -> list[tuple[Case, Answe
     """Put every case to the API server."""
     namespace = workspace.namespace()
     return [
-        (case, workspace.ask("pods", pod_of(scope, case, index), namespace)) for index, case in enumerate(cases(device_resource(scope)))
+        (case, workspace.ask("pods", pod_of(scope, case, index), namespace)) for index, case in enumerate(cases(counted_resource(scope)))
     ]
 
 

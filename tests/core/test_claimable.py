@@ -109,3 +109,33 @@ def test_rights_to_claim_are_needed_only_where_devices_are_published() -> None:
     needs = Needs(reads={}, writes={"create resource.k8s.io/resourceclaimtemplates": ["ISO-01"]})
     assert rights(needs, a_scope(nodes=[a_node()]).snapshot) == []
     assert rights(needs, a_scope(nodes=[NODE], resourceslices=[a_slice("gpu-0")]).snapshot)
+
+
+def dated(known: Json, created: str) -> Json:
+    return {**known, "metadata": {**known["metadata"], "creationTimestamp": created}}
+
+
+def test_a_probe_asks_by_the_extended_resource_that_a_class_names_and_says_so() -> None:
+    (place,) = places([a_slice("gpu-0", devices=2)], deviceclasses=[a_class(extended="nvidia.com/gpu")])
+    assert (place.resource, place.free, place.capacity) == ("nvidia.com/gpu", 2, 2)
+    assert place.way == "extended resource nvidia.com/gpu by DRA (DeviceClass gpu.nvidia.com)"
+    (place,) = places([a_slice("gpu-0", devices=2)])
+    assert place.way == "ResourceClaim of DeviceClass gpu.nvidia.com"
+
+
+def test_of_two_classes_of_one_extended_resource_the_newer_one_serves_it() -> None:
+    old = dated(a_class("old", extended="nvidia.com/gpu"), "2026-01-01T00:00:00Z")
+    new = dated(a_class("new", "other.example.com", extended="nvidia.com/gpu"), "2026-02-01T00:00:00Z")
+    (place,) = places([a_slice("gpu-0", devices=2)], deviceclasses=[old, new])
+    assert place.resource == "deviceclass.resource.kubernetes.io/old"
+    scope = a_scope(nodes=[NODE], deviceclasses=[old, new])
+    assert scope.claims.class_behind("nvidia.com/gpu") == "new"
+    assert scope.claims.class_behind("deviceclass.resource.kubernetes.io/old") == "old"
+    assert scope.claims.class_behind("nvidia.com/mig-1g.5gb") == ""
+
+
+def test_a_node_that_offers_the_resource_itself_is_asked_for_it() -> None:
+    nodes = [a_node("gpu-0")]
+    scope = a_scope(nodes=nodes, resourceslices=[a_slice("gpu-0", devices=2)], deviceclasses=[a_class(extended="nvidia.com/gpu")])
+    (place,) = places_of(scope, scope.accelerator_nodes[0])
+    assert (place.capacity, place.way) == (8, "extended resource nvidia.com/gpu of the node")

@@ -14,7 +14,7 @@ from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
 from conformance.policy.model import Policy
 from conformance.psa.probes import probe_nonroot, probe_refusal
 from conformance.req.claim_probe import ask_claims, judge_claims
-from conformance.req.quantity_probe import counted_resource
+from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
@@ -29,9 +29,9 @@ PACE = {"probes": {"windowSeconds": 0.5, "startSeconds": 20.0}}
 RUN = "claims"
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scope, Workspace]]:
-    embedded = EmbeddedCluster.start("dra", tmp_path_factory.mktemp("embedded"))
+@pytest.fixture(scope="module", params=["dra", "dra-extended"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scope, Workspace]]:
+    embedded = EmbeddedCluster.start(request.param, tmp_path_factory.mktemp("embedded"))
     try:
         cluster = Cluster.from_kubeconfig(Path(embedded.kubeconfig))
         snapshot = collect(cluster, ["nodes", "pods", "namespaces", SLICES, CLASSES, CLAIMS, TEMPLATES], version=cluster.probe())
@@ -63,7 +63,7 @@ def test_a_claimed_device_is_judged_like_any_other(target: tuple[Scope, Workspac
 def test_a_quota_on_claimed_devices_is_enforced(target: tuple[Scope, Workspace]) -> None:
     scope, workspace = target
     seen = ask_quota(workspace, scope)
-    assert seen.resource == "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+    assert seen.resource in ("nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com")
     assert outcomes(judge_quota(seen)) == {Outcome.OK}
     workspace.clear()
 
@@ -71,6 +71,9 @@ def test_a_quota_on_claimed_devices_is_enforced(target: tuple[Scope, Workspace])
 def test_malformed_claims_are_refused_by_name(target: tuple[Scope, Workspace]) -> None:
     scope, workspace = target
     resource = counted_resource(scope)
-    found = list(judge_claims(resource, ask_claims(workspace, resource)))
+    if resource == "nvidia.com/gpu":
+        found = list(judge_quantities(ask_quantities(workspace, scope)))
+    else:
+        found = list(judge_claims(resource, ask_claims(workspace, resource)))
     assert [finding.outcome for finding in found] == [Outcome.OK] * 5
     workspace.clear()

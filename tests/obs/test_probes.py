@@ -68,3 +68,21 @@ def test_no_message_breaks_the_reader(text: str) -> None:
 def test_without_a_scheduler_that_was_asked_a_missing_event_proves_nothing(obstacle: str) -> None:
     assert judge_unplaced(SUBJECT, msgspec.structs.replace(seen(), obstacle=obstacle)).outcome is Outcome.UNDECIDED
     assert judge_unplaced(SUBJECT, msgspec.structs.replace(seen(TEXT), obstacle=obstacle)).outcome is Outcome.OK
+
+
+def by_dra(*messages: str) -> Unplaced:
+    return msgspec.structs.replace(seen(*messages), way="ResourceClaim of DeviceClass gpu.nvidia.com", by_dra=True)
+
+
+def test_an_event_about_claims_names_the_reason_where_dra_offers_the_devices() -> None:
+    text = "0/5 nodes are available: 3 cannot allocate all claims, 2 node(s) had untolerated taint(s)."
+    finding = judge_unplaced(SUBJECT, by_dra(text))
+    assert finding.outcome is Outcome.OK
+    assert "3 of 5 nodes" in finding.observed
+    assert "ResourceClaim of DeviceClass gpu.nvidia.com" in finding.observed
+    assert judge_unplaced(SUBJECT, seen(text)).outcome is Outcome.BAD  # a node's own resource is short, and the event does not say so
+
+
+def test_an_event_about_other_trouble_with_claims_does_not_name_the_reason() -> None:
+    text = "0/5 nodes are available: 5 node(s) resourceclaim not available on the node."
+    assert judge_unplaced(SUBJECT, by_dra(text)).outcome is Outcome.BAD

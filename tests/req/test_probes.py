@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, device_resource, judge_quantities, pod_of
+from conformance.req.quantity_probe import CONTROL, COPIED, Case, cases, counted_resource, judge_quantities, pod_of
 from conformance.req.quota_probe import QUOTA, QuotaOutcome, judge_quota, quota_of
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
@@ -90,9 +90,9 @@ def test_the_pods_differ_in_the_device_alone() -> None:
 
 def test_the_commonest_advertised_resource_is_asked() -> None:
     nodes = [a_node("a", gpus=2), a_node("b", gpus=7, resource="nvidia.com/mig-1g.10gb")]
-    assert device_resource(a_scope(nodes=nodes)) == "nvidia.com/mig-1g.10gb"
+    assert counted_resource(a_scope(nodes=nodes)) == "nvidia.com/mig-1g.10gb"
     with pytest.raises(NotApplicable):
-        device_resource(a_scope(nodes=[a_cpu_node()]))
+        counted_resource(a_scope(nodes=[a_cpu_node()]))
 
 
 # -- REQ-07
