@@ -56,7 +56,7 @@ incidents: $(STAMP) ## judge public incidents, each written from its reports int
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench
 
-local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.35 for the minor before)
+local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.37 or 1.35 for another minor)
 	@$(BIN)/python -m fixtures.localcluster.install.build $(ARGS)
 
 fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED, LOCAL=1.35)

@@ -175,7 +175,7 @@ def _group(system: str, gang: Gang, namespace: str) -> None:
         body = Volcano().group(gang, own_priority_class())
         create(VOLCANO_GROUPS, {**body, "apiVersion": _version(VOLCANO_GROUPS)}, namespace)
     elif system == "native":
-        create(NATIVE_GROUPS, {**Native().group(gang), "apiVersion": _version(NATIVE_GROUPS)}, namespace)
+        create(NATIVE_GROUPS, {**Native().group(gang, own_priority_class()), "apiVersion": _version(NATIVE_GROUPS)}, namespace)
     elif system != "kueue":
         raise ActivityFailed(f"system: expected volcano, kueue or native, got {system!r}")
 

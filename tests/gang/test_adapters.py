@@ -183,7 +183,7 @@ def test_an_adapter_that_the_suite_does_not_have_is_undecided() -> None:
 def test_a_native_gang_is_a_group_and_pods_that_name_it() -> None:
     assert Native().guarantee(scope_of())[0] is Guarantee.PLACEMENT
     gang = Gang(name="g", pods=(POD, POD, POD))
-    assert Native().group(gang)["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    assert Native().group(gang, "low")["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "low"}
     assert native.member(POD, "g")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
 
 

@@ -50,15 +50,16 @@ class Native:
 
     def submit(self, workspace: Workspace, *gangs: Gang) -> None:
         """PodGroups first. An API server without the feature gate drops ``schedulingGroup`` silently, which the reading back finds."""
-        self._grouped.submit(workspace, gangs, self.group, member)
+        priority = workspace.priority_class()
+        self._grouped.submit(workspace, gangs, lambda gang: self.group(gang, priority), member)
 
-    def group(self, gang: Gang) -> Json:
-        """The PodGroup of a gang."""
+    def group(self, gang: Gang, priority: str) -> Json:
+        """The PodGroup of a gang. Since 1.37 the scheduler places no group whose pods have another priority than the group itself."""
         return {
             "apiVersion": f"scheduling.k8s.io/{self._version}",
             "kind": "PodGroup",
             "metadata": {"name": gang.name, "labels": {GANG_LABEL: gang.name}},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": gang.size}}},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": gang.size}}, "priorityClassName": priority},
         }
 
     def release(self, workspace: Workspace, gang: Gang) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.localcluster.control_plane.components import gates
 from fixtures.localcluster.install.build import flags
 from fixtures.localcluster.install.release import (
     COMPONENTS,
@@ -19,9 +20,9 @@ from fixtures.localcluster.install.release import (
 )
 
 
-def test_the_newest_minor_and_the_one_before_are_pinned() -> None:
-    assert minors() == ["1.36", "1.35"]
-    assert minors()[0] == DEFAULT_MINOR
+def test_the_newest_minor_and_two_before_are_pinned() -> None:
+    assert minors() == ["1.37", "1.36", "1.35"]
+    assert DEFAULT_MINOR in minors()
 
 
 @pytest.mark.parametrize("minor", ["1.36", "v1.36", "1.36.3", " 1.36 "])
@@ -33,12 +34,12 @@ def test_a_minor_is_named_in_several_ways(minor: str) -> None:
 def test_an_unknown_minor_is_one_line_that_says_what_there_is(minor: str) -> None:
     with pytest.raises(UnknownMinor) as error:
         release(minor)
-    assert "1.36, 1.35" in str(error.value)
+    assert "1.37, 1.36, 1.35" in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 200
 
 
-@pytest.mark.parametrize("minor", ["1.36", "1.35"])
+@pytest.mark.parametrize("minor", ["1.37", "1.36", "1.35"])
 def test_every_staging_module_has_the_release_of_its_kubernetes(minor: str) -> None:
     """k8s.io/kubernetes v1.N.P goes with its staging modules at v0.N.P, and with no other.
 
@@ -47,11 +48,26 @@ def test_every_staging_module_has_the_release_of_its_kubernetes(minor: str) -> N
     pinned = release(minor)
     text = (pinned.folder / "go.mod").read_text()
     replaced = re.findall(r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", text, re.MULTILINE)
-    assert len(replaced) == {"1.36": 33, "1.35": 31}[minor]
+    assert len(replaced) == {"1.37": 33, "1.36": 33, "1.35": 31}[minor]
     assert {version for _, _, version in replaced} == {pinned.version.replace("v1.", "v0.")}
     assert all(module == target for module, target, _ in replaced)
     assert all(f"\t{pinned.package(name)}\n" in text.partition("tool (")[2].partition(")")[0] for name in COMPONENTS)
     assert (pinned.folder / "go.sum").is_file()
+
+
+@pytest.mark.parametrize(
+    ("version", "given"),
+    [
+        ("v1.38.0", ["--feature-gates", "GenericWorkload=true"]),
+        ("v1.37.2", ["--feature-gates", "GenericWorkload=true"]),
+        ("v1.36.3", ["--feature-gates", "GenericWorkload=true,GangScheduling=true"]),
+        ("v1.35.4", ["--feature-gates", "GenericWorkload=true,GangScheduling=true"]),
+        ("v1.34.1", []),
+    ],
+)
+def test_a_component_gets_the_gang_gates_that_its_minor_knows(version: str, given: list[str]) -> None:
+    """Kubernetes 1.37 has no gate GangScheduling: a component that is given one ends at once."""
+    assert gates(version) == given
 
 
 def test_the_build_stamps_the_version_that_clients_look_at() -> None:
