@@ -9,7 +9,7 @@ import msgspec
 from conformance.dynamic_resources.claims import Request
 from conformance.dynamic_resources.device_classes import selects
 from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
-from conformance.scope.scope import Scope
+from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
 
 
@@ -54,6 +54,16 @@ def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Requ
     """How many devices of a node a request could get at most, taken and tainted ones included. The request's class must exist."""
     expressions = (*scope.claims.classes[request.device_class].expressions, *request.expressions)
     return sum(selects(expressions, item.driver, device.body) is not False for item in drivers for device in item.devices)
+
+
+def units_of(scope: Scope, node: Node, resource: str) -> int:
+    """Units of a resource that a node can allocate; where it has none of its own, devices of the DeviceClass that serves the resource."""
+    own = whole(node.status.allocatable.get(resource))
+    name = scope.claims.class_behind(resource)
+    if own or name not in scope.claims.classes:
+        return own
+    wanted = Request(name=resource, device_class=name, count=1, expressions=(), admin=False)
+    return could_choose(scope, scope.dra_inventory.get(node.name, ()), wanted)
 
 
 def _by_class(scope: Scope, item: DriverInventory) -> Iterator[tuple[str, list[InventoryDevice]]]:

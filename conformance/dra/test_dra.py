@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from conformance.dra.extended_resources import check_extended
 from conformance.dra.selector_probe import ask_selectors, not_asked
 from conformance.dra.served import check_served
 from conformance.requirement import requirement
@@ -19,3 +20,9 @@ def test_the_api_for_claims_is_served_and_classes_compile(
 ) -> None:
     """The API for claims is served in its newest version, and DeviceClasses exist with selectors that compile."""
     judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("cluster")) if may_ask else not_asked))
+
+
+@requirement("DRA-10")
+def test_extended_resources_of_classes_have_devices(judge: Evidence, scope: Scope) -> None:
+    """An extended resource that a DeviceClass serves has devices, and each pod that asks for it holds as many."""
+    judge(check_extended(scope))

@@ -71,6 +71,10 @@ class Claims:
             return f"{key} could not be listed: {listing.message or listing.trouble}"
         return "" if listing.collected else f"{key} were not read"
 
+    def claim(self, namespace: str, name: str) -> Json | None:
+        """A ResourceClaim; None where there is none of that name."""
+        return self._claims.get((namespace, name))
+
     @cached_property
     def serving(self) -> dict[str, str]:
         """The DeviceClass that serves an extended resource, by the resource's name: of two the newer, of equally old ones the first."""

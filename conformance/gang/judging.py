@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from conformance.gang.plan import Plan
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 SOURCE = "pod.spec.nodeName at every event"
@@ -20,6 +21,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     spread: float | None
     trace: str
     missing: int = 0  # members that somebody removed while they were watched
+    without_devices: tuple[str, ...] = ()  # members that are bound while no claim holds devices for them
 
     @property
     def whole(self) -> bool:
@@ -42,6 +44,10 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
     expected = f"all {attempt.size} bound ({plan})"
     spread = f", PodScheduled within {attempt.spread:g} s of each other" if attempt.spread is not None else ""
     observed = f"{attempt.bound} of {attempt.size} bound after {attempt.seconds:.1f} s{spread}; {attempt.trace}"
+    if attempt.without_devices:
+        names = listed(attempt.without_devices, 3)
+        message = f"{names} of the gang are bound, and no claim holds devices for them: the scheduler ignores claims, so they never start"
+        return bad(subject, observed=observed, expected=f"{expected}, with their claims allocated", source=SOURCE, message=message)
     if attempt.whole:
         return ok(subject, observed=observed, expected=expected, source=SOURCE)
     if control is not None and not control.whole:

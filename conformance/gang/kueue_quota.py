@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.devices.claimable import units_of
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
 from conformance.gang.kueue_objects import name_of, objects_of, units
-from conformance.scope.scope import Scope, matches, whole
+from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text.sentences import listed
@@ -52,7 +53,7 @@ def _nominal(scope: Scope) -> dict[tuple[str, str], dict[str, int]]:
             for flavor in mappings(group.get("flavors")):
                 for item in mappings(flavor.get("resources")):
                     resource, amount = str(item.get("name")), units(item.get("nominalQuota"))
-                    if scope.is_device(resource) and amount:
+                    if scope.names_device(resource) and amount:
                         found.setdefault((str(flavor.get("name")), resource), {})[name_of(queue)] = amount
     return found
 
@@ -61,4 +62,4 @@ def _offered(scope: Scope, flavor: Json, resource: str) -> tuple[int, int]:
     """Allocatable units on the nodes that a flavor selects, cordoned ones included, and how many nodes those are."""
     wanted = {str(key): str(value) for key, value in mapping(flavor, "spec", "nodeLabels").items()}
     nodes = [node for node in scope.accelerator_nodes if wanted.items() <= node.metadata.label.items()]
-    return sum(whole(node.status.allocatable.get(resource)) for node in nodes), len(nodes)
+    return sum(units_of(scope, node, resource) for node in nodes), len(nodes)

@@ -56,7 +56,7 @@ def _holding(scope: Scope, item: Json) -> _Workload | None:
     )
     if workload.holds("Finished") or not (workload.holds("QuotaReserved") or workload.holds("Admitted")):
         return None
-    return workload if any(scope.is_device(resource) for resource in reserved(item)) else None
+    return workload if any(scope.names_device(resource) for resource in reserved(item)) else None
 
 
 def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Finding:
@@ -108,7 +108,7 @@ def _elsewhere(workload: Json) -> str:
 
 
 def _lost(scope: Scope, workload: _Workload) -> str:
-    amounts = ", ".join(f"{count} {name}" for name, count in sorted(reserved(workload.item).items()) if scope.is_device(name))
+    amounts = ", ".join(f"{count} {name}" for name, count in sorted(reserved(workload.item).items()) if scope.names_device(name))
     return f"{amounts} of ClusterQueue {mapping(workload.item, 'status', 'admission').get('clusterQueue')} are lost to all others"
 
 
@@ -149,7 +149,7 @@ def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
     said: dict[tuple[str, str], int] = {}
     for flavor in mappings(status.get("flavorsReservation")):
         for item in mappings(flavor.get("resources")):
-            if scope.is_device(str(item.get("name"))):
+            if scope.names_device(str(item.get("name"))):
                 said[str(flavor.get("name")), str(item.get("name"))] = units(item.get("total"))
     if not said:
         return

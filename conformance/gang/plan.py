@@ -73,7 +73,7 @@ def _candidates(places: list[Place]) -> Iterator[Plan]:
 
 def gang_of(scope: Scope, plan: Plan, name: str, size: int) -> Gang:
     """A gang of plain pods, confined to the plan's nodes. Adapters add their marks."""
-    return Gang(name=name, pods=tuple(_pod(scope, plan, name, index) for index in range(size)))
+    return Gang(name=name, pods=tuple(_pod(scope, plan, name, index) for index in range(size)), by_dra=plan.by_dra)
 
 
 def _pod(scope: Scope, plan: Plan, gang: str, index: int) -> Json:

@@ -9,6 +9,7 @@ import msgspec
 
 from conformance.gang.adapters import Adapter, Gang, Guarantee, chosen
 from conformance.gang.adapters.base import await_gone, delete_pods, start_pod
+from conformance.gang.claimed import claims_there, without_devices
 from conformance.gang.judging import Attempt, Competition, judge_competition, judge_fit, judge_misfit
 from conformance.gang.plan import Plan, gang_of, make_plan
 from conformance.gang.watching import BoundWatch, is_bound
@@ -57,6 +58,8 @@ def probe_fit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) 
     attempt = _attempt(scope, workspace, adapter, gang)
     adapter.release(workspace, gang)
     control = None
+    if not attempt.bound:
+        _require_claims(scope, workspace, adapter, plan)
     if not attempt.whole:
         control = _without_gang(scope, workspace, gang_of(scope, plan, f"gang-02-{adapter.name}-plain", plan.slots), plan.slots)
     yield judge_fit(Subject("GangScheduler", adapter.name), plan, attempt, control)
@@ -70,14 +73,33 @@ def _attempt(scope: Scope, workspace: Workspace, adapter: Adapter, gang: Gang) -
         adapter.submit(workspace, gang)
         if bound.until(scope.policy.probes.start_seconds, lambda counts: counts[0] > 0):
             bound.until(_rest_seconds(scope), lambda counts: counts[0] == gang.size)
+        seconds = time.monotonic() - began
+        members = [observation.objects.get(f"{workspace.namespace()}/{name}", {}) for name in gang.names] if gang.by_dra else []
         return Attempt(
             size=gang.size,
             bound=bound.now[0],
             most=bound.most[0],
-            seconds=time.monotonic() - began,
+            seconds=seconds,
             spread=bound.spread(),
             trace=bound.text,
+            without_devices=tuple(without_devices(filter(is_bound, members), claims_there(workspace))) if members else (),
         )
+
+
+def _require_claims(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> None:
+    """Nothing of a gang was bound: the scheduler may know no claims. Raises :class:`Inconclusive` where it does not serve one pod."""
+    if not plan.by_dra:
+        return
+    alone = gang_of(scope, plan, f"{adapter.name}-one", 1)
+    single = _attempt(scope, workspace, adapter, alone)
+    adapter.release(workspace, alone)
+    if not single.whole or single.without_devices:
+        raise Inconclusive("ClaimsNotServed", _no_claims(adapter, plan, single))
+
+
+def _no_claims(adapter: Adapter, plan: Plan, single: Attempt) -> str:
+    outcome = "was bound without devices" if single.without_devices else f"was not bound ({single.trace})"
+    return f"{adapter.name} gives no devices to one pod alone, which {outcome}: does it serve claims? {plan}"
 
 
 def _rest_seconds(scope: Scope) -> float:
@@ -158,6 +180,8 @@ def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) ->
     alone = gang_of(scope, plan, f"{name}-alone", 1)
     single = _attempt(scope, workspace, adapter, alone)
     adapter.release(workspace, alone)
+    if plan.by_dra and (not single.whole or single.without_devices):
+        raise Inconclusive("ClaimsNotServed", _no_claims(adapter, plan, single))
     if not single.whole:
         raise Inconclusive("PositiveControlFailed", f"one pod alone of the same shape was not bound ({single.trace}); {plan}")
 
@@ -258,5 +282,7 @@ def probe_competition(scope: Scope, workspace: Workspace, adapter: Adapter, plan
     if not any(first) or (started and not followed):
         for gang in pair:
             adapter.release(workspace, gang)
+        if not any(first):
+            _require_claims(scope, workspace, adapter, plan)
         control = _without_gang(scope, workspace, gang_of(scope, plan, f"gang-04-{adapter.name}-plain", size), size)
     yield judge_competition(Subject("GangScheduler", adapter.name), plan, seen, control)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.devices.claimable import units_of
 from conformance.gang.adapters.volcano import DEFAULT_QUEUE, GROUPS, QUEUES
 from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, units
 from conformance.scope.ages import ask_again, newest, words
 from conformance.scope.gang_marks import volcano_group
-from conformance.scope.scope import Scope, whole
+from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
@@ -30,7 +31,7 @@ def judge_open(scope: Scope, now: float) -> Iterator[Finding]:
     }
     for group in objects_of(scope, GROUPS):
         spec, meta = mapping(group, "spec"), mapping(group, "metadata")
-        asks = any(scope.is_device(str(name)) for name in mapping(spec, "minResources"))
+        asks = any(scope.names_device(str(name)) for name in mapping(spec, "minResources"))
         if mapping(group, "status").get("phase") != "Completed" and (asks or (meta.get("namespace"), name_of(group)) in with_devices):
             groups.setdefault(str(spec.get("queue") or DEFAULT_QUEUE), []).append(group)
     for name, own in sorted(groups.items()):
@@ -94,9 +95,9 @@ def judge_promised(scope: Scope) -> Iterator[Finding]:
     """GANG-09: one finding per device resource that queues guarantee, and one per queue whose capability has devices."""
     total: dict[str, int] = {}
     for node in scope.accelerator_nodes:
-        for resource, amount in node.status.allocatable.items():
-            if scope.is_device(resource):
-                total[resource] = total.get(resource, 0) + whole(amount)
+        for resource in {*node.status.allocatable, *scope.claims.serving}:
+            if scope.names_device(resource):
+                total[resource] = total.get(resource, 0) + units_of(scope, node, resource)
     guaranteed: dict[str, dict[str, int]] = {}
     queues = objects_of(scope, QUEUES)
     parents = {str(mapping(queue, "spec").get("parent") or "") for queue in queues}
@@ -125,4 +126,4 @@ def judge_promised(scope: Scope) -> Iterator[Finding]:
 
 
 def _devices(scope: Scope, amounts: Json) -> list[tuple[str, int]]:
-    return [(str(name), number) for name, amount in amounts.items() if scope.is_device(str(name)) and (number := units(amount))]
+    return [(str(name), number) for name, amount in amounts.items() if scope.names_device(str(name)) and (number := units(amount))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
+from conformance.devices.claimable import units_of
 from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem, scheduler_amounts
 from conformance.req.claims import check_claims_can_be_met, check_given_once
@@ -15,6 +16,7 @@ from conformance.scope.template import Template, unread
 from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
+from fixtures.probes.claims import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
@@ -27,7 +29,7 @@ def check_whole_devices(scope: Scope) -> Iterator[Finding]:
         if template.trouble:
             yield unread(template)
             continue
-        devices = [(place, container) for place, container in containers(template.spec) if requested_amounts(container, scope.is_device)]
+        devices = [(place, container) for place, container in containers(template.spec) if requested_amounts(container, scope.names_device)]
         if devices:
             yield _whole_devices(scope, template, devices)
 
@@ -49,14 +51,14 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
     problems = [
         f"{place} {text}"
         for place, container in devices
-        for name, (request, limit) in requested_amounts(container, scope.is_device).items()
+        for name, (request, limit) in requested_amounts(container, scope.names_device).items()
         if (text := problem(name, request, limit))
     ]
     loose = template.partial and template.key not in WORKLOAD_KEYS
     unlimited = all(
         limit is None
         for _, container in devices
-        for name, (request, limit) in requested_amounts(container, scope.is_device).items()
+        for name, (request, limit) in requested_amounts(container, scope.names_device).items()
         if problem(name, request, limit)
     )
     if problems and loose and (unlimited or not template.certain):
@@ -71,7 +73,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
             source=source,
             message=f"{listed(problems, 3)}, so {consequence}",
         )
-    amounts = held(template.spec, scope.is_device)
+    amounts = held(template.spec, scope.names_device)
     observed = ", ".join(f"{name} {count}" for name, count in sorted(amounts.items()))
     return ok(template.place, observed=observed, expected=expected, source=source)
 
@@ -101,11 +103,7 @@ def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int
     total = sum(count for _, count in holders)
     offered = whole(node.status.allocatable.get(name))
     if not offered and by_claim:  # the kubelet keeps a 0 of the plugin that was there before
-        return not_judged(
-            place,
-            message=f"a DeviceClass maps {name} to claims: its {total} units are allocated by DRA",
-            source=source,
-        )
+        return _of_slices(scope, node, name, total)
     if total <= offered:
         return ok(place, observed=f"{total} of {offered} held", expected=f"at most {offered}", source=source)
     ordered = sorted(holders, key=lambda item: (-item[1], item[0].name))
@@ -116,6 +114,21 @@ def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int
         message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; nobody took too many ({holding})"
         return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
     message = f"bound pods hold {total} {name} and the node can allocate {offered}: {holding}; some of them fail when the kubelet restarts"
+    return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
+
+
+def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
+    """A resource that the node has none of and that a DeviceClass serves: pods hold no more than the node's slices have of the class."""
+    place, source = Subject("Node", f"{node.name} {name}"), "requests of bound pods, resourceslice.spec.devices"
+    served = f"DeviceClass {scope.claims.class_behind(name)} serves {name}"
+    if not units_of(scope, node, name):
+        return not_judged(
+            place, message=f"{served}: its {total} units are allocated by DRA, and it selects no device of the node now", source=source
+        )
+    offered = units_of(scope, node, name)
+    if total <= offered:
+        return ok(place, observed=f"{total} of {offered} held, by DRA", expected=f"at most {offered}", source=source)
+    message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of them hold no device"
     return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
 
 
@@ -211,6 +224,9 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         for name, demand in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
             if demand.devices:
                 claimants.setdefault(name, []).append(template)
+        for name in {name for _, container in containers(template.spec) for name in requested_amounts(container, _names_class)}:
+            if scope.claims.by_resource(name).devices:
+                claimants.setdefault(scope.claims.class_behind(name), []).append(template)
     if not users and not claimants:
         raise NotApplicable("NoDeviceRequests", "no template and no pod asks for a device")
     accelerators = scope.policy.accelerators
@@ -222,6 +238,10 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
         drivers = scope.claims.classes[name].drivers if name in scope.claims.classes else ()
         own = [name] if scope.policy.requests.approved else [*drivers]
         yield _approved(Subject("DeviceClass", name), using, any(matches(one, by_driver) for one in own), by_driver, "claims of pods")
+
+
+def _names_class(resource: str) -> bool:
+    return resource.startswith(BY_CLASS)
 
 
 def _approved(place: Subject, using: list[Template], good: bool, approved: Sequence[str], source: str) -> Finding:

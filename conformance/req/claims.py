@@ -8,7 +8,7 @@ from conformance.devices.claimable import could_choose
 from conformance.dynamic_resources.claims import Holder, Request
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import CLASSES, SLICES, DeviceId, DriverInventory, InventoryDevice
-from conformance.scope.scope import Scope, subject
+from conformance.scope.scope import Scope, held_by, subject, whole
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Pod
 from fixtures.probes.claims import CLAIMS
@@ -111,7 +111,7 @@ def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
     if not scope.snapshot.served(SLICES):
         return
     for pod in scope.snapshot.pods:
-        if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp or not pod.spec.resource_claims:
+        if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp or not (pod.spec.resource_claims or _by_name(scope, pod)):
             continue
         demand = scope.device_demand_of(pod)
         if demand.devices or demand.unknown:
@@ -120,7 +120,7 @@ def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
 
 def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
     place, expected = subject(pod), "a DeviceClass that exists and a node with as many of its devices"
-    wanted: list[list[Request]] = []
+    wanted = [[way] for way in _by_name(scope, pod)]
     for entry in pod.spec.resource_claims or ():
         found = scope.claims.requests_of(entry, pod.namespace, pod.status.resource_claim_statuses or ())
         if found is None:
@@ -139,6 +139,16 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
             message = f"{listed(list(dict.fromkeys(problems)), 3)}: it will stay Pending for ever"
             return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
     return ok(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}")
+
+
+def _by_name(scope: Scope, pod: Pod) -> list[Request]:
+    """What a pod asks of DeviceClasses by extended resources that no node has of its own."""
+    found = []
+    for resource, count in sorted(held_by(pod.spec, lambda name: bool(scope.claims.class_behind(name))).items()):
+        if count and not any(whole(node.status.capacity.get(resource)) for node in scope.snapshot.nodes):
+            name = scope.claims.class_behind(resource)
+            found.append(Request(name=resource, device_class=name, count=count, expressions=(), admin=False))
+    return found
 
 
 def _words(ways: Sequence[Request]) -> str:

@@ -140,6 +140,10 @@ class Scope:
             known = self._devices[resource] = matches(resource, policy.resources) and not matches(resource, policy.no_devices)
         return known
 
+    def names_device(self, resource: str) -> bool:
+        """Whether a resource name is a device's: by the policy, or by the DeviceClass that serves it."""
+        return self.is_device(resource) or self.claims.by_resource(resource).devices
+
     def is_accelerator_driver(self, driver: str) -> bool:
         """Whether a DRA driver's devices are accelerators by the policy."""
         return matches(driver, self.policy.accelerators.drivers)
@@ -286,7 +290,7 @@ class Scope:
 
         Facts: docs/facts/admission.md#tolerations-of-extended-resources.
         """
-        return matches(key, self.policy.fence.taint_keys) or self.is_device(key)
+        return matches(key, self.policy.fence.taint_keys) or self.names_device(key)
 
     @cached_property
     def unfenced_box(self) -> str:

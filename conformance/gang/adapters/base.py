@@ -49,6 +49,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     pods: tuple[Json, ...]
+    by_dra: bool = False
+    """Whether its devices come with claims, of which no node's capacity tells."""
 
     @property
     def size(self) -> int:

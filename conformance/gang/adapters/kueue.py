@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 
 from conformance.gang.adapters.base import (
     GANG_LABEL,
@@ -21,6 +22,8 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.text import yaml_text
 from fixtures.text.yaml_text import NotYaml
@@ -97,7 +100,7 @@ class Kueue:
         self._version = scope.snapshot.versions.get(WORKLOADS, self._version)
         api, name = f"{GROUP}/{self._version}", f"gpu-conformance-{workspace.run_id}"
         self._topology = self._topology_of(scope)
-        nominal = [*PLENTY.items(), (resource, str(quota))]
+        nominal = [*PLENTY.items(), (self.counted_as(scope, resource), str(quota))]
         flavor: Json = {"topologyName": self._topology, "nodeLabels": self._topology_labels(scope)} if self._topology else {}
         workspace.create(FLAVORS, {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
         group: Json = {
@@ -109,6 +112,24 @@ class Kueue:
         local: Json = {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": QUEUE}, "spec": {"clusterQueue": name}}
         workspace.create(LOCAL_QUEUES, local, workspace.namespace())
         self._queue = name
+
+    @staticmethod
+    def counted_as(scope: Scope, resource: str) -> str:
+        """The name in a quota of what pods ask for. Raises :class:`Inconclusive` where Kueue counts no claims of the DeviceClass.
+
+        Facts: docs/facts/gangs.md#claims-of-gangs.
+        """
+        if not resource.startswith(BY_CLASS):
+            return resource
+        device_class = resource.removeprefix(BY_CLASS)
+        for _, document in configurations(scope):
+            for item in mappings(mapping(document, "resources").get("deviceClassMappings")):
+                if device_class in sequence(item.get("deviceClassNames")):
+                    return text_of(item.get("name"))
+        message = (
+            f"no configuration of Kueue maps DeviceClass {device_class} to a quota (resources.deviceClassMappings): it counts no claims"
+        )
+        raise Inconclusive("ClaimsNotCounted", message)
 
     def _topology_labels(self, scope: Scope) -> Json:
         for item in scope.snapshot.objects(FLAVORS):
@@ -210,12 +231,8 @@ def is_active(queue: Json) -> bool:
     return any(item.get("type") == "Active" and item.get("status") == "True" for item in conditions)
 
 
-def pods_ready_timeout(scope: Scope) -> float | None:
-    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read.
-
-    Raises :class:`Inconclusive` when several configurations of the platform say different things.
-    """
-    found: dict[float | None, str] = {}
+def configurations(scope: Scope) -> Iterator[tuple[str, Json]]:
+    """Configurations of Kueue in ConfigMaps of the platform, each with the ConfigMap's name."""
     for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
         text = (config.data or {}).get(CONFIGURATION)
         if text is None or "kueue" not in text or not scope.platform_workloads.admits(config.namespace):
@@ -224,11 +241,21 @@ def pods_ready_timeout(scope: Scope) -> float | None:
             document = yaml_text.load(text)
         except NotYaml:
             continue
-        section = document.get("waitForPodsReady") if isinstance(document, dict) else None
+        yield f"{config.namespace}/{config.name}", document if isinstance(document, dict) else {}
+
+
+def pods_ready_timeout(scope: Scope) -> float | None:
+    """Seconds of ``waitForPodsReady.timeout`` in Kueue's configuration; None when it is off or not to be read.
+
+    Raises :class:`Inconclusive` when several configurations of the platform say different things.
+    """
+    found: dict[float | None, str] = {}
+    for name, document in configurations(scope):
+        section = document.get("waitForPodsReady")
         seconds = None
         if isinstance(section, dict) and section.get("enable", True) is True:
             seconds = seconds_of(section.get("timeout"))
-        found.setdefault(seconds, f"{config.namespace}/{config.name}")
+        found.setdefault(seconds, name)
     if len(found) > 1:
         raise Inconclusive("TwoCandidates", f"ConfigMaps {' and '.join(sorted(found.values()))} configure Kueue differently")
     return next(iter(found), None)
