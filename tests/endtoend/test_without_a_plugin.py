@@ -1,0 +1,36 @@
+"""On clusters whose devices DRA offers as many requirements judge as with a device plugin, but for those that docs/dra.md lists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.endtoend.runs import ROOT, run_suite
+
+_ROW = re.compile(r"\| ([A-Z]+-\d\d) \| [^|]+ \| (both|`[a-z-]+`) \|")
+
+
+def listed(scenario: str) -> set[str]:
+    """Requirements that the page says a scenario leaves out."""
+    text = (ROOT / "docs/dra.md").read_text().partition("## What a cluster without a device plugin leaves unjudged")[2]
+    return {id_ for id_, where in _ROW.findall(text.partition("\n## ")[0]) if where.strip("`") in ("both", scenario)}
+
+
+def judged(folder: Path, scenario: str) -> frozenset[str]:
+    done = run_suite(folder, "--simulate", scenario)
+    assert done.report is not None, done.output
+    return frozenset(result.id for result in done.report.results if result.judged)
+
+
+@pytest.fixture(scope="module")
+def by_plugin(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    return judged(tmp_path_factory.mktemp("healthy"), "healthy")
+
+
+@pytest.mark.parametrize("scenario", ["dra", "dra-extended"])
+def test_as_many_requirements_judge_without_a_device_plugin(tmp_path: Path, by_plugin: frozenset[str], scenario: str) -> None:
+    by_dra = judged(tmp_path, scenario)
+    assert by_plugin - by_dra == listed(scenario)
+    assert len(by_dra) >= len(by_plugin) - len(listed(scenario)), (sorted(by_plugin), sorted(by_dra))
