@@ -21,6 +21,7 @@ COMMANDS = {
     "simulate": ("conformance.cli.simulate", "serve the simulated cluster and print a kubeconfig"),
     "matrix": ("conformance.cli.matrix", "prove that each defect turns exactly its requirements red"),
     "diff": ("conformance.cli.reports", "compare two reports"),
+    "gate": ("conformance.cli.reports", "may an upgrade stay? Compare the reports before and after it"),
     "report": ("conformance.cli.reports", "write the views of a report again"),
     "docs": ("conformance.cli.pages", "write the generated pages of docs/: requirements, policy, schema"),
     "chaos": ("chaos.surface.cli", "break a cluster on purpose and put it back: plan, run, halt, recover, status"),

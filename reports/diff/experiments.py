@@ -68,6 +68,11 @@ def render(changes: list[Change]) -> list[str]:
     return lines
 
 
+def sentence(change: Change) -> str:
+    """``recovery is slower: A3 … (passed -> passed): 4.0 s -> 31.2 s``."""
+    return f"{change.bucket.value}: {_line(change)}"
+
+
 def _compare(old: ChaosResult, new: ChaosResult) -> Iterator[Change]:
     bucket = _bucket(old.verdict, new.verdict)
     if bucket:

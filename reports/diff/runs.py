@@ -13,11 +13,13 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_judged
 from fixtures.verdict.record import Level, Report, Result, Verdict
 from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
+from reports.diff.replaced_nodes import Replaced, renamed, replaced_nodes
 from reports.safe_text import NAME_LIMIT, one_line
 
 
@@ -69,11 +71,14 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     new: Side
     changes: list[Change]
     experiments: list[experiments.Change] = []
+    replaced: list[Replaced] = []
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
         return [change for change in self.changes if change.bucket is bucket]
 
+
+MAX_NODES_NAMED = 5
 
 _BAD = (Verdict.FAILED, Verdict.WARNED)
 _UNSURE = (Verdict.INCONCLUSIVE, Verdict.ERROR)
@@ -87,15 +92,23 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
     before = {result.id: result for result in old.results}
     after = {result.id: result for result in new.results}
     changes: list[Change] = []
+    replaced = replaced_nodes(old, new)
     for result in after.values():
         known = before.get(result.id)
-        changes += _compare(known, result) if known else [_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict)]
+        if known is None:
+            changes.append(_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict))
+        else:
+            changes += _compare(renamed(known, result, replaced), result)
     for result in before.values():
         if result.id not in after:
             lost = coverage.left_out(result, new)
             changes.append(_lost(result, lost) if lost else _whole(Bucket.REQUIREMENT_REMOVED, result, old=result.verdict))
     return Difference(
-        old=_side(old, old_chaos), new=_side(new, new_chaos), changes=changes, experiments=experiments.compare(old_chaos, new_chaos)
+        old=_side(old, old_chaos),
+        new=_side(new, new_chaos),
+        changes=changes,
+        experiments=experiments.compare(old_chaos, new_chaos),
+        replaced=replaced,
     )
 
 
@@ -135,6 +148,9 @@ def render(difference: Difference) -> str:
         lines.append("NOTE: the cluster UIDs differ; these may be two different clusters.")
     if difference.old.target != difference.new.target:
         lines.append("NOTE: the kinds of target differ.")
+    for kind in difference.replaced:
+        gone, fresh = (listed((one_line(name, NAME_LIMIT) for name in names), MAX_NODES_NAMED) for names in (kind.gone, kind.new))
+        lines.append(f"NOTE: nodes were replaced by others of their kind: {gone} -> {fresh}.")
     for bucket in Bucket:
         changes = difference.of(bucket)
         if changes:

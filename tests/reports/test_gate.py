@@ -1,0 +1,200 @@
+"""``gpu-conformance gate BEFORE AFTER``: what may stay after an upgrade, and what nobody can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import reports as cli
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, Result, Verdict
+from reports.diff import gate, runs
+from reports.diff.gate import Budget, GateCode
+from reports.folder import write_all
+from tests.reports.chaos_samples import chaos, experiment
+from tests.reports.sample_report import HOSTILE, report, result, subject
+
+OK, BAD = Verdict.PASSED, Verdict.FAILED
+H100 = {"nvidia.com/gpu": "8"}
+
+
+def row(node: str, product: str = "H100", capacity: dict[str, str] | None = None) -> InventoryRow:
+    return InventoryRow(node=node, product=product, capacity=H100 if capacity is None else capacity)
+
+
+def a_run(nodes: dict[str, Verdict], *, inventory: list[InventoryRow] | None = None, id_: str = "ADV-01") -> Report:
+    """A run that judged one requirement over nodes."""
+    verdict = BAD if BAD in nodes.values() else OK
+    made = report([result(id_, verdict, [subject(name, one, kind="Node") for name, one in nodes.items()])])
+    made.inventory = [row(name) for name in nodes] if inventory is None else inventory
+    made.target.cluster_uid = "uid-1"
+    made.verdict, made.exit_code = verdict, int(verdict is BAD)
+    return made
+
+
+def decided(before: Report, after: Report, budget: Budget | None = None) -> gate.Decision:
+    return gate.decide(before, after, runs.compare(before, after), budget or Budget())
+
+
+def buckets(before: Report, after: Report) -> list[tuple[str, str]]:
+    return [(change.bucket.value, change.subject) for change in runs.compare(before, after).changes]
+
+
+# -- the decision -------------------------------------------------------------------------------------
+
+
+def test_the_gate_is_open_when_nothing_is_worse_even_if_something_still_fails() -> None:
+    same = a_run({"a": BAD, "b": OK})
+    decision = decided(same, same)
+    assert (decision.code, decision.reasons) == (GateCode.OPEN, [])
+    text = gate.render(decision)
+    assert "still failing (1)" in text
+    assert text.endswith("GATE OPEN: nothing is worse than before; exit code 0\n")
+
+
+def test_a_new_failure_closes_the_gate() -> None:
+    decision = decided(a_run({"a": OK, "b": OK}), a_run({"a": OK, "b": BAD}))
+    assert decision.code is GateCode.WORSE
+    assert decision.reasons[0].startswith("new failure: ADV-01 MUST Node b")
+
+
+def test_a_run_that_was_cut_short_is_never_green() -> None:
+    good = a_run({"a": OK})
+    for code in (2, 3, 5):
+        cut = a_run({"a": OK})
+        cut.exit_code = code
+        assert decided(good, cut).code is GateCode.NOT_KNOWN
+        assert decided(cut, good).code is GateCode.NOT_KNOWN
+    silent = a_run({"a": OK})
+    missing = NotJudged(id="NET-01", title="t", area="NET", level=Level.MUST, cause=Cause.CUT_SHORT, because="the run ended")
+    silent.scope = Coverage(requirements=2, judged=1, not_judged=[missing])
+    assert decided(good, silent).code is GateCode.NOT_KNOWN
+
+
+def test_what_a_run_had_to_judge_and_did_not_closes_the_gate() -> None:
+    good, short = a_run({"a": OK}), a_run({"a": OK})
+    short.scope = Coverage(requirements=2, judged=1, shortfalls=["NET was not judged"])
+    decision = decided(good, short)
+    assert (decision.code, decision.reasons) == (GateCode.NOT_KNOWN, ["the later run did not judge what it had to: NET was not judged"])
+
+
+def test_waiver_problems_and_residue_close_the_gate_and_residue_comes_first() -> None:
+    good, waived = a_run({"a": OK}), a_run({"a": OK})
+    waived.waiver_problems = ["waiver 1, ADV-01: expired"]
+    assert decided(good, waived).code is GateCode.WORSE
+    waived.residue = ["pod x/y"]
+    decision = decided(good, waived)
+    assert decision.code is GateCode.RESIDUE
+    assert decision.reasons == ["the later run left something behind: pod x/y", "waivers: waiver 1, ADV-01: expired"]
+
+
+def test_a_budget_bounds_what_need_not_be_judged() -> None:
+    before, after = a_run({"a": OK}), a_run({"a": OK})
+    silent = result("NET-01", Verdict.NOT_APPLICABLE, [])
+    unsure = result("NET-02", Verdict.INCONCLUSIVE, [], level=Level.SHOULD)
+    for made in (before, after):
+        made.results += [silent, unsure]
+    assert decided(before, after).code is GateCode.OPEN
+    assert decided(before, after, Budget(min_judged=1, max_inconclusive=1, max_not_applicable=1)).code is GateCode.OPEN
+    tight = decided(before, after, Budget(min_judged=2, max_inconclusive=0, max_not_applicable=0))
+    assert tight.code is GateCode.NOT_KNOWN
+    assert tight.reasons == [
+        "1 requirements were judged, and --min-judged asks for 2",
+        "1 requirements are inconclusive, and --max-inconclusive allows 0",
+        "1 requirements are not applicable, and --max-not-applicable allows 0",
+    ]
+
+
+def test_a_recovery_slower_than_both_uncertainties_closes_the_gate() -> None:
+    def recovered(seconds: float) -> ChaosReport:
+        return chaos(experiment(recovery_seconds=seconds, recovery_uncertainty=0.5))
+
+    def decided_over(old: ChaosReport, new: ChaosReport) -> gate.Decision:
+        run = a_run({"a": OK})
+        return gate.decide(run, run, runs.compare(run, run, old, new), Budget())
+
+    slower = decided_over(recovered(4), recovered(9))
+    assert slower.code is GateCode.WORSE
+    assert slower.reasons[0].startswith("recovery is slower: A1")
+    assert decided_over(recovered(4), recovered(4.9)).code is GateCode.OPEN
+    assert decided_over(recovered(9), recovered(4)).code is GateCode.OPEN
+
+
+# -- nodes that were replaced -------------------------------------------------------------------------
+
+
+def test_a_fault_on_the_machine_that_replaced_a_faulty_one_is_no_new_fault() -> None:
+    assert buckets(a_run({"old-1": BAD, "old-2": OK}), a_run({"new-1": OK, "new-2": BAD})) == [("still failing", "Node new-2")]
+
+
+def test_a_second_fault_among_replaced_machines_is_new() -> None:
+    before, after = a_run({"old-1": BAD, "old-2": OK}), a_run({"new-1": BAD, "new-2": BAD})
+    assert sorted(buckets(before, after)) == [("new failure", "Node new-2"), ("still failing", "Node new-1")]
+
+
+def test_machines_of_another_kind_stand_for_nobody() -> None:
+    before = a_run({"old": BAD})
+    after = a_run({"new": BAD}, inventory=[row("new", "H200")])
+    assert ("new failure", "Node new") in buckets(before, after)
+
+
+def test_a_machine_that_is_gone_without_another_in_its_place_is_no_longer_judged() -> None:
+    before, after = a_run({"a": OK, "b": OK, "c": OK}), a_run({"a": OK, "d": OK})
+    assert [bucket for bucket, _ in buckets(before, after)] == ["no longer judged"]
+    assert "nodes were replaced by others of their kind: b, c -> d" in runs.render(runs.compare(before, after))
+
+
+def test_a_node_that_stays_keeps_its_own_verdict() -> None:
+    before, after = a_run({"a": BAD, "b": OK}), a_run({"a": OK, "b": BAD})
+    assert sorted(buckets(before, after)) == [("fixed", "Node a"), ("new failure", "Node b")]
+
+
+def test_hostile_names_cannot_move_the_terminal() -> None:
+    before, after = a_run({HOSTILE["ansi"]: BAD}), a_run({HOSTILE["newlines"]: BAD})
+    text = gate.render(decided(before, after))
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+# -- the command --------------------------------------------------------------------------------------
+
+
+def saved(folder: Path, made: Report) -> str:
+    folder.mkdir()
+    write_all(made, folder, None)
+    return str(folder)
+
+
+def test_the_command_ends_with_the_gates_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = saved(tmp_path / "good", a_run({"a": OK})), saved(tmp_path / "bad", a_run({"a": BAD}))
+    assert cli.main(["gate", good, good]) == 0
+    assert cli.main(["gate", good, bad]) == 1
+    assert cli.main(["gate", bad, good]) == 0
+    assert cli.main(["gate", good, good, "--min-judged", "2"]) == 10
+    assert "GATE CLOSED" in capsys.readouterr().out
+
+
+def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = a_run({"a": OK})
+    other.target.cluster_uid = "uid-2"
+    paths = [saved(tmp_path / "one", a_run({"a": OK})), saved(tmp_path / "two", other)]
+    assert cli.main(["gate", *paths]) == 4
+    assert "two clusters" in capsys.readouterr().err
+    assert cli.main(["gate", *paths, "--another-cluster"]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["a"], ["a", "b", "--min-judged", "-1"], ["a", "b", "--max-inconclusive", "many"], ["none", "none"]])
+def test_a_wrong_use_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = cli.main(["gate", *arguments])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    assert code == 4
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_results_without_nodes_are_compared_as_before() -> None:
+    made: Result = result("REQ-01", BAD, [subject("x", BAD, kind="Pod", namespace="t")])
+    before, after = report([made]), report([made])
+    assert buckets(before, after) == [("still failing", "Pod t/x")]
