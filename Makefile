@@ -32,7 +32,7 @@ setup: $(STAMP) ## prepare the locked environment only
 conformance: $(STAMP) ## judge the embedded simulated cluster, scenario showcase (ARGS="--kubeconfig FILE" for a live one)
 	@$(BIN)/python -m pytest conformance $(TARGET) $(ARGS)
 
-conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (make local first; ARGS="--simulate mig-mixed", LOCAL=1.35)
+conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (make local first; ARGS="--simulate mig-mixed", LOCAL=1.36)
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) --simulate healthy $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
@@ -56,13 +56,13 @@ incidents: $(STAMP) ## judge public incidents, each written from its reports int
 bench: $(STAMP) ## compare reading 1,000 nodes and 10,000 pods with kubectl; writes out/bench.json
 	@$(BIN)/python -m tests.bench.bench
 
-local: $(STAMP) ## build etcd and Kubernetes 1.36 from pinned Go modules into the cache (ARGS=1.37 or 1.35 for another minor)
+local: $(STAMP) ## build etcd and Kubernetes 1.37 from pinned Go modules into the cache (ARGS=1.36 or 1.35 for another minor)
 	@$(BIN)/python -m fixtures.localcluster.install.build $(ARGS)
 
-fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,000 requests; writes out/fidelity.json (ARGS=SEED, LOCAL=1.35)
-	@$(BIN)/python -m tests.simulator.fidelity 2000 $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
+fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,500 requests; writes out/fidelity.json (ARGS=SEED, LOCAL=1.36)
+	@$(BIN)/python -m tests.simulator.fidelity 2500 $(ARGS) $(if $(LOCAL),--minor $(LOCAL))
 
-matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.35, ARGS="--only NAME")
+matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.36, ARGS="--only NAME")
 	@$(BIN)/python -m tests.simulator.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
 
 rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)

@@ -1,4 +1,4 @@
-"""What a real kube-apiserver v1.36.3 says of bad metadata and missing accounts, read off it by tests/simulator/fidelity."""
+"""What a real kube-apiserver v1.37.2 says of bad metadata and missing accounts, read off it by tests/simulator/fidelity."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_keys_of_annotations_and_labels(key: str, problems: list[str]) -> None:
 @pytest.mark.parametrize(
     ("owner", "found"),
     [
-        ({"apiVersion": "a/b/c"}, ['apiVersion: Invalid value: "a/b/c": version must not be empty']),
-        ({"apiVersion": ""}, ['apiVersion: Invalid value: "": version must not be empty']),
+        ({"apiVersion": "a/b/c"}, ['apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>']),
+        ({"apiVersion": ""}, ["apiVersion: Required value: must not be empty"]),
         (
             {"kind": "", "name": "", "uid": ""},
-            [f'{field}: Invalid value: "": must not be empty' for field in ("kind", "name", "uid")],
+            [f"{field}: Required value: must not be empty" for field in ("kind", "name", "uid")],
         ),
     ],
 )
-def test_owners_are_named_without_an_index(owner: Json, found: list[str]) -> None:
+def test_owners_are_named_with_their_index(owner: Json, found: list[str]) -> None:
     good = {"apiVersion": "apps/v1", "kind": "Pod", "name": "x", "uid": "u"}
-    assert causes({"ownerReferences": [{**good, **owner}]}) == [f"metadata.ownerReferences.{cause}" for cause in found]
+    assert causes({"ownerReferences": [{**good, **owner}]}) == [f"metadata.ownerReferences[0].{cause}" for cause in found]
 
 
 def test_finalizers_are_qualified_or_kubernetes_own() -> None:

@@ -59,7 +59,7 @@ def node(web: Web) -> str:
 def test_reading(kubectl: Kubectl, web: Web, node: str) -> None:
     web.post(PODS, pod("free", labels={"app": "one"}))
     web.post(PODS, pod("bound", node=node))
-    assert kubectl("version").stdout.splitlines()[-1] == "Server Version: v1.36.3+simulated"
+    assert kubectl("version").stdout.splitlines()[-1] == "Server Version: v1.37.2+simulated"
     assert kubectl("get", "nodes").stdout.splitlines()[1].split()[:3] == ["gpu-0", "Ready", "worker"]
     assert "CONTAINER-RUNTIME" in kubectl("get", "no", "-o", "wide").stdout
     assert [line.split()[:2] for line in kubectl("get", "pods", "-A").stdout.splitlines()[1:]] == [

@@ -20,7 +20,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 def test_version_says_that_it_is_simulated(web: Web) -> None:
     body = web.get("/version").body
-    assert (body["gitVersion"], body["major"], body["minor"]) == ("v1.36.3+simulated", "1", "36")
+    assert (body["gitVersion"], body["major"], body["minor"]) == ("v1.37.2+simulated", "1", "37")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])

@@ -78,8 +78,8 @@ def shape(one: Difference) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.fidelity", description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("count", nargs="?", type=int, default=2000, help="how many requests")
+    parser.add_argument("count", nargs="?", type=int, default=2500, help="how many requests")
     parser.add_argument("seed", nargs="?", type=int, default=1, help="which requests")
-    parser.add_argument("--minor", help="Kubernetes minor, 1.36 or 1.35")
+    parser.add_argument("--minor", help="Kubernetes minor, 1.37, 1.36 or 1.35")
     options = parser.parse_args()
     raise SystemExit(main(options.count, options.seed, options.minor))

@@ -13,13 +13,14 @@ import msgspec
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.install.release import version_key
 from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.admission import chain
 from tests.served import served
 from tests.simulator.fidelity.binding import Compared, as_views
 from tests.simulator.fidelity.comparing import BINDING, Difference, View, difference, view
 from tests.simulator.fidelity.generating import NAMESPACES, Request, requests
-from tests.simulator.fidelity.known import reason_of
+from tests.simulator.fidelity.known import WORDED_SINCE, older_reason, reason_of
 
 
 class Comparison(msgspec.Struct, kw_only=True):
@@ -57,7 +58,10 @@ def compare_servers(count: int, first: int = 1, binaries: Binaries | None = None
         with served(Path(folder), admissions=chain()) as (simulated, _):
             for cluster in (real, simulated):
                 prepare(cluster)
-            return compare(requests(count, first), real, simulated, plane.version)
+            asked = [one for one in requests(count, first) if one.key == "pods" or version_key(plane.version)[:2] >= WORDED_SINCE]
+            found = compare(asked, real, simulated, plane.version)
+            add_discovery(found, real, simulated)
+            return found
 
 
 def compare(asked: Iterable[Request], real: Cluster, simulated: Cluster, version: str) -> Comparison:
@@ -77,7 +81,7 @@ def compare(asked: Iterable[Request], real: Cluster, simulated: Cluster, version
                     body=request.body,
                     real=one,
                     simulated=other,
-                    known=reason_of(request.body, one, other),
+                    known=reason_of(request.body, one, other, version),
                 )
             )
     return result
@@ -91,8 +95,48 @@ def add_binding(result: Comparison, compared: Iterable[Compared]) -> None:
         if aspect := difference(real, simulated):
             namespace = one.pod["metadata"]["namespace"]
             result.differences.append(
-                Difference(kind="binding", aspect=aspect, namespace=namespace, body=one.pod, real=real, simulated=simulated)
+                Difference(
+                    kind="binding",
+                    aspect=aspect,
+                    namespace=namespace,
+                    body=one.pod,
+                    real=real,
+                    simulated=simulated,
+                    known=older_reason(one.pod, real, simulated, result.version),
+                )
             )
+
+
+def add_discovery(result: Comparison, real: Cluster, simulated: Cluster) -> None:
+    """Count the kinds that the simulated server announces, as kind ``discovery``: the real one must announce all that it announces.
+
+    It may announce fewer verbs (no ``deletecollection``): what it does not announce it answers with 405.
+    """
+    there, here = announced(real), announced(simulated)
+    for place, told in here.items():
+        result.compared["discovery"] += 1
+        known = there.get(place, {})
+        known = {**known, "verbs": [verb for verb in known.get("verbs", ()) if verb in told["verbs"]]}
+        if told != known:
+            one, other = (
+                View(status=200, reason=str(said), causes=[], violations="", warnings=[], message="", object={}) for said in (known, told)
+            )
+            body: dict[str, Any] = {"metadata": {"name": place}, "spec": {}}
+            result.differences.append(Difference(kind="discovery", aspect="reason", namespace="", body=body, real=one, simulated=other))
+
+
+def announced(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Path of each kind, in the preferred version of its group → kind, scope, verbs, short names and categories. No subresources."""
+    groups = [one["preferredVersion"]["groupVersion"] for one in cluster.request("GET", "/apis").json()["groups"]]
+    return {
+        f"{path}/{one['name']}": {
+            **{name: one.get(name) for name in ("kind", "singularName", "namespaced")},
+            **{name: sorted(one.get(name) or ()) for name in ("verbs", "shortNames", "categories")},
+        }
+        for path in ("/api/v1", *(f"/apis/{group}" for group in groups))
+        for one in cluster.request("GET", path).json()["resources"]
+        if "/" not in one["name"]
+    }
 
 
 def prepare(cluster: Cluster) -> None:

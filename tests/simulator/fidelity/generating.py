@@ -1,4 +1,4 @@
-"""Requests that both API servers are asked: valid and invalid pods, drawn by hypothesis, the same for every run of a seed."""
+"""Requests that both API servers are asked: valid and invalid pods and devices, drawn by hypothesis, the same for every run of a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.simulator.fidelity import parts
+from tests.simulator.fidelity import devices, parts
 
 Json = dict[str, Any]
 
@@ -20,11 +20,13 @@ NAMESPACES: dict[str, dict[str, str]] = {
     OPEN: {},
     BASELINE: {"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "restricted"},
     RESTRICTED: {"pod-security.kubernetes.io/enforce": "restricted"},
+    devices.ADMIN: {"resource.kubernetes.io/admin-access": "true"},
 }
+_OF_PODS = (BASELINE, OPEN, RESTRICTED)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One object to create, as a dry run."""
+    """One object to create, as a dry run. ``namespace`` is empty for kinds of the cluster."""
 
     kind: str
     namespace: str
@@ -41,7 +43,7 @@ def pod(spec: Json, metadata: Json | None = None) -> Json:
 @st.composite
 def _pods(draw: st.DrawFn, kind: str) -> Request:
     body = pod(*draw(parts.PARTS[kind]))
-    namespaces = {"security": sorted(NAMESPACES), "standards": [BASELINE, RESTRICTED]}.get(kind, [OPEN])
+    namespaces = {"security": _OF_PODS, "standards": [BASELINE, RESTRICTED]}.get(kind, [OPEN])
     return Request(kind=kind, namespace=draw(st.sampled_from(namespaces)), body=body)
 
 
@@ -54,12 +56,19 @@ def _mixed(draw: st.DrawFn) -> Request:
         more, meta = draw(parts.PARTS[kind])
         spec |= more
         metadata |= meta
-    return Request(kind="mixed", namespace=draw(st.sampled_from(sorted(NAMESPACES))), body=pod(spec, metadata))
+    return Request(kind="mixed", namespace=draw(st.sampled_from(_OF_PODS)), body=pod(spec, metadata))
+
+
+@st.composite
+def _devices(draw: st.DrawFn, kind: str) -> Request:
+    plural, bodies = devices.BODIES[kind]
+    namespace = draw(st.sampled_from([OPEN, OPEN, devices.ADMIN])) if kind in devices.NAMESPACED else ""
+    return Request(kind=kind, namespace=namespace, body=draw(bodies), key=f"{devices.GROUP}/{plural}")
 
 
 def requests(count: int, first: int = 1) -> list[Request]:
     """At least ``count`` different requests, about as many of each kind as there are, for the seed ``first``."""
-    kinds = [*sorted(parts.PARTS), "mixed"]
+    kinds = [*sorted(parts.PARTS), "mixed", *sorted(devices.BODIES)]
     found: dict[bytes, Request] = {}
     turn = 0
     while len(found) < count:  # kinds with few values repeat themselves: what is missing is drawn again from all
@@ -72,7 +81,7 @@ def requests(count: int, first: int = 1) -> list[Request]:
 
 
 def _drawn(kind: str, count: int, number: int) -> list[Request]:
-    strategy = _mixed() if kind == "mixed" else _pods(kind)
+    strategy = _mixed() if kind == "mixed" else _devices(kind) if kind in devices.BODIES else _pods(kind)
     found: list[Request] = []
 
     @seed(number)

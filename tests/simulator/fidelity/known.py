@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fixtures.localcluster.install.release import version_key
 from tests.simulator.fidelity.comparing import View
 
 Json = dict[str, Any]
@@ -38,24 +40,65 @@ RULES: Mapping[str, Rule] = {
     ),
 }
 
+WORDED_SINCE = (1, 37)
+"""The minor that the simulated cluster answers as."""
 
-def reason_of(body: Json, real: View, simulated: View) -> str:
-    """Why a difference is known; empty when it is not."""
-    return next((reason for reason, applies in RULES.items() if applies(body, real, simulated)), "")
+
+def _worded_otherwise(_body: Json, real: View, simulated: View) -> bool:
+    """The same causes but for repetitions, for the index of an owner and for where ``shareProcessNamespace`` is said to stand."""
+    return real.status == simulated.status == 422 and _places(real) == _places(simulated)
+
+
+def _places(answer: View) -> set[str]:
+    fields = {re.sub(r"ownerReferences\[\d+\]", "ownerReferences", field) for _, field in answer.causes}
+    return {field.replace("securityContext.shareProcess", "shareProcess") for field in fields}
+
+
+OLDER: Mapping[str, Rule] = {
+    "causes that an API server before 1.37 repeats or names with another path: the pod is refused on both sides for the same fields": (
+        _worded_otherwise
+    ),
+    "words about claims that a scheduler before 1.37 puts before those about preemption: requirements read both": (
+        lambda _body, real, simulated: (
+            real.status == simulated.status
+            and real.causes == simulated.causes
+            and real.reason.replace("no new claims to deallocate, ", "") == simulated.reason
+        )
+    ),
+}
+"""Rules for servers of the minors before 1.37 only."""
+
+
+def reason_of(body: Json, real: View, simulated: View, version: str) -> str:
+    """Why a difference from a server of that version is known; empty when it is not."""
+    return _first(RULES, body, real, simulated) or older_reason(body, real, simulated, version)
+
+
+def older_reason(body: Json, real: View, simulated: View, version: str) -> str:
+    """The same of what only minors before 1.37 do."""
+    return _first(OLDER, body, real, simulated) if version_key(version)[:2] < WORDED_SINCE else ""
+
+
+def _first(rules: Mapping[str, Rule], body: Json, real: View, simulated: View) -> str:
+    return next((reason for reason, applies in rules.items() if applies(body, real, simulated)), "")
 
 
 def page() -> str:
     """``docs/fidelity.md``."""
-    rows = [f"- {what[:1].upper()}{what[1:]}: {why}." for what, _, why in (reason.partition(": ") for reason in RULES)]
+    rows = [f"- {what[:1].upper()}{what[1:]}: {why}." for what, _, why in (reason.partition(": ") for reason in (*RULES, *OLDER))]
     return f"{HEAD}\n{chr(10).join(rows)}\n"
 
 
 HEAD = """# Where the simulated API server differs from a real one
 
-`make fidelity` sends the same 2,000 or more requests that create a pod, valid and invalid, to a real API server (the local control
-plane) and to the simulated one. It compares status code, reason, the causes' field paths, Pod Security violations and warnings.
+`make fidelity` sends the same 2,500 or more requests, valid and invalid, to a real API server (the local control plane) and to the
+simulated one. They create pods, ResourceSlices, ResourceClaims, their templates, DeviceClasses and DeviceTaintRules. It compares status
+code, reason, the causes' field paths, Pod Security violations and warnings. It also compares what both servers say in discovery of the
+kinds that the simulated one serves, and where both schedulers bind the same pods.
 It prints the agreement by kind of request and fails on a difference that is not in this list. `differences` in `out/fidelity.json` holds
-every request that was answered differently, and the known reason if there is one. `LOCAL=1.35` takes the minor before.
+every request that was answered differently, and the known reason if there is one. The simulated cluster answers as Kubernetes 1.37.
+`LOCAL=1.36` and `LOCAL=1.35` compare it with an older server, with pods only: before 1.37, DeviceTaintRules have no version `v1` and the
+rules about devices are others.
 [fidelity-verdicts.md](fidelity-verdicts.md) compares the suite's verdicts on both clusters.
 
 Known differences, and why each changes no verdict (generated from `tests/simulator/fidelity/known.py`; a test keeps it up to date):

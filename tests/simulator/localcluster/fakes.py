@@ -15,7 +15,7 @@ def fake_component(path: Path, version: str) -> Path:
     return path
 
 
-def fake_set(folder: Path, version: str = "v1.36.3", names: tuple[str, ...] = COMPONENTS) -> Path:
+def fake_set(folder: Path, version: str = "v1.37.2", names: tuple[str, ...] = COMPONENTS) -> Path:
     """A folder of programs that state a version."""
     for name in names:
         fake_component(folder / name, version)

@@ -95,7 +95,7 @@ def plan(names: Sequence[str], *, apart: bool) -> list[Pack]:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.localcluster.matrix", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--minor", default=None, help="Kubernetes minor, 1.36 or 1.35")
+    parser.add_argument("--minor", default=None, help="Kubernetes minor, 1.37, 1.36 or 1.35")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="scenarios and defects; default: all")
     parser.add_argument("--json", metavar="FILE", type=Path, default=OUT, help="write the rows there")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each with a control plane of its own")

@@ -19,7 +19,7 @@ build*)
   while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; [ "$1" = -ldflags ] && stamps=$2; shift; done
   echo "$1" >> {folder}/built
   case "$1" in
-  *etcd*) states=v3.6.8;;
+  *etcd*) states=v3.7.0;;
   *) states=$(echo "$stamps" | sed 's/.*gitVersion=\\([^ ]*\\).*/\\1/');;
   esac
   case "$1" in *{fails}) echo "go: downloading x"; echo "{fails}: no space left on device" >&2; exit 1;; esac
@@ -44,25 +44,25 @@ def install_go(machine: Path, version: str = "go1.26.8", fails: str = "-nothing"
 
 
 def pinned_folder() -> tuple[Release, Path]:
-    pinned = release("1.36")
+    pinned = release("1.37")
     return pinned, cache_folder(pinned.version)
 
 
 def test_everything_is_built_into_the_cache_and_said(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install_go(machine)
-    assert main(["1.36"]) == 0
-    folder = machine / "cache/gpu-conformance/kubernetes-1.36.3"
+    assert main(["1.37"]) == 0
+    folder = machine / "cache/gpu-conformance/kubernetes-1.37.2"
     assert sorted(path.name for path in folder.iterdir()) == sorted(COMPONENTS)
     said = capsys.readouterr().out
-    assert "[2/4] kube-apiserver v1.36.3 …" in said
-    assert said.splitlines()[-1] == f"Kubernetes v1.36.3 is built: {folder}"
+    assert "[2/4] kube-apiserver v1.37.2 …" in said
+    assert said.splitlines()[-1] == f"Kubernetes v1.37.2 is built: {folder}"
     assert main([]) == 0
     assert len((machine / "built").read_text().splitlines()) == 4, "a second run builds nothing"
 
 
 def test_an_interrupted_build_goes_on_where_it_was(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install_go(machine, fails="kube-scheduler")
-    assert main(["1.36"]) == 1
+    assert main(["1.37"]) == 1
     error = capsys.readouterr().err
     assert "kube-scheduler: go build ended with exit status 1" in error
     assert "no space left on device" in error
@@ -90,20 +90,20 @@ def test_a_machine_without_go_gets_one_line(machine: Path, capsys: pytest.Captur
     assert main([]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "Go is missing: Kubernetes v1.36.3 needs Go 1.26.0 or later" in error
+    assert "Go is missing: Kubernetes v1.37.2 needs Go 1.26.0 or later" in error
     assert "$GPU_CONFORMANCE_LOCAL_BIN" in error
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
 def test_an_old_go_gets_one_line(machine: Path, version: str) -> None:
     install_go(machine, version=version)
-    with pytest.raises(BuildError, match=r"^Go is too old: Kubernetes v1\.36\.3 needs Go 1\.26\.0 or later, .*$"):
-        find_go(release("1.36"))
+    with pytest.raises(BuildError, match=r"^Go is too old: Kubernetes v1\.37\.2 needs Go 1\.26\.0 or later, .*$"):
+        find_go(release("1.37"))
 
 
 def test_a_newer_go_will_do(machine: Path) -> None:
     install_go(machine, version="go1.27rc1")
-    assert find_go(release("1.36")) == str(machine / "go/go")
+    assert find_go(release("1.37")) == str(machine / "go/go")
 
 
 def test_too_little_disk_is_said_before_anything_is_built(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_what_the_caches_hold_already_is_not_asked_for_again(machine: Path, monk
     check_disk(str(machine / "go/go"), machine / "cache")
 
 
-@pytest.mark.parametrize("arguments", [["1.20"], ["1.36", "1.35"]])
+@pytest.mark.parametrize("arguments", [["1.20"], ["1.37", "1.35"]])
 def test_wrong_arguments_are_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 4
     assert capsys.readouterr().err.count("\n") == 1

@@ -148,7 +148,7 @@ def test_a_run_killed_while_it_starts_leaves_nothing(binaries: Binaries, running
 
 def test_a_component_that_fails_is_named_and_nothing_is_left(running: Running, tmp_path: Path) -> None:
     folder = fake_set(tmp_path / "bin")
-    with pytest.raises(LocalClusterError, match=r"^local control plane of \S+ v1\.36\.3: kube-apiserver ended with exit status 0; its"):
-        ControlPlane.start("1.36", tmp_path / "run", folder, running=running)
+    with pytest.raises(LocalClusterError, match=r"^local control plane of \S+ v1\.37\.2: kube-apiserver ended with exit status 0; its"):
+        ControlPlane.start("1.37", tmp_path / "run", folder, running=running)
     assert list(running.folder.iterdir()) == []
     assert not (tmp_path / "run/control-plane").exists()

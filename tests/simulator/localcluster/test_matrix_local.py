@@ -109,10 +109,10 @@ def test_figures_count_what_was_compared_and_nothing_else() -> None:
     two = compared("a", "b", embedded={"INV-01": Verdict.FAILED}, real={"INV-01": Verdict.PASSED})
     absent = Row(simulate="", names=("c",), cannot_exist="because")
     silent = Row(simulate="", names=("d",), trouble="no record")
-    matrix = LocalMatrix.of("v1.36.3", [same, two, absent, silent])
+    matrix = LocalMatrix.of("v1.37.2", [same, two, absent, silent])
     assert (matrix.rows, matrix.cannot_exist, matrix.compared, matrix.equal, matrix.known, matrix.unknown) == (3, 1, 2, 1, 0, 2)
     assert figures(matrix) == (
-        "Kubernetes v1.36.3: 3 rows compared, 1 cannot exist; 2 verdicts compared, 1 equal, 0 differ for a known reason, 2 unknown"
+        "Kubernetes v1.37.2: 3 rows compared, 1 cannot exist; 2 verdicts compared, 1 equal, 0 differ for a known reason, 2 unknown"
     )
     assert [line(row) for row in (absent, silent)] == ["cannot exist: because", "NOT JUDGED: no record"]
 
@@ -157,6 +157,6 @@ def test_defects_that_exclude_each_other_are_judged_apart(monkeypatch: pytest.Mo
     monkeypatch.setattr("tests.simulator.localcluster.rows.record", told)
     pack = Pack(scenario="healthy", defects=("psa-namespace-without-labels", "ops-image-latest", "psa-root-init-container-in-template"))
     assert "replaces them" in refusal(pack.spec), "nothing refuses the new pods of a namespace without level"
-    rows = judge(pack, "1.36", tmp_path)
+    rows = judge(pack, "1.37", tmp_path)
     assert [row.names for row in rows] == [("psa-namespace-without-labels",), ("ops-image-latest", "psa-root-init-container-in-template")]
     assert sorted(set(asked)) == sorted(row.simulate for row in rows)

@@ -41,7 +41,7 @@ def test_an_untolerated_taint_is_named_and_the_event_says_the_same() -> None:
             waiting = await cluster.until(f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("reason") == "Unschedulable")
             message = condition(waiting, "PodScheduled")["message"]
             assert message == (
-                "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate, "
+                "0/2 nodes are available: 2 node(s) had untolerated taint(s). "
                 "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
             )
             events, _ = await cluster.client.list("/api/v1/namespaces/default/events")

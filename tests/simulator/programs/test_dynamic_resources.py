@@ -168,7 +168,7 @@ def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> Non
         await cluster.start(claiming("late"))
         waits = await cluster.until(f"{PODS}/late", lambda obj: obj["status"].get("conditions"))
         assert waits["status"]["conditions"][0]["message"] == (
-            "0/1 nodes are available: 1 cannot allocate all claims. no new claims to deallocate, preemption: "
+            "0/1 nodes are available: 1 cannot allocate all claims. preemption: "
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
         await cluster.client.delete(f"{PODS}/p")

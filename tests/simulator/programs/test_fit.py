@@ -96,7 +96,7 @@ def test_reasons_are_counted_by_node_and_sorted_as_text() -> None:
     result = fit(pod(requests={GPU: "1"}, nodeSelector={"pool": "y"}), nodes)
     assert result.message.startswith(
         "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, "
-        "2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/4 nodes are available: 4 "
+        "2 node(s) didn't match Pod's node affinity/selector. preemption: 0/4 nodes are available: 4 "
     )
 
 

@@ -254,11 +254,11 @@ def test_tenants_are_restricted_and_satisfy_it(name: str) -> None:
         labels = namespaces[tenant.namespace]
         for mode in ("enforce", "audit", "warn"):
             assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
-            assert labels[f"pod-security.kubernetes.io/{mode}-version"] == "v1.36"
+            assert labels[f"pod-security.kubernetes.io/{mode}-version"] == "v1.37"
         for item in objects(name):
             if item["metadata"].get("namespace") == tenant.namespace:
                 for template in templates(item):
-                    assert evaluate(template["spec"], {}, Level.RESTRICTED, "v1.36") == [], item["metadata"]["name"]
+                    assert evaluate(template["spec"], {}, Level.RESTRICTED, "v1.37") == [], item["metadata"]["name"]
                     judged += 1
     assert judged > 0
 

@@ -90,7 +90,7 @@ def test_what_the_plugin_needs(healthy: EmbeddedCluster) -> None:
 @needs_kubectl
 def test_kubectl_lists_nodes_and_pods(healthy: EmbeddedCluster) -> None:
     text = kubectl(healthy, "get", "nodes,pods", "-A")
-    assert re.search(r"node/h100-0 +Ready +<none> +30d +v1\.36\.3", text)
+    assert re.search(r"node/h100-0 +Ready +<none> +30d +v1\.37\.2", text)
     assert re.search(r"gpu-operator +pod/nvidia-device-plugin-daemonset-\w+ +1/1 +Running +0 +8d", text)
     assert re.search(r"gpu-operator +pod/nvidia-cuda-validator-\w+ +0/1 +Completed", text)
 
