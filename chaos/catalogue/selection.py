@@ -90,4 +90,4 @@ def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
-AREAS = ("adv", "fence", "gang", "inv", "iso", "mig", "net", "obs", "ops", "psa", "req", "share")
+AREAS = ("adv", "dra", "fence", "gang", "inv", "iso", "mig", "net", "obs", "ops", "psa", "req", "share")

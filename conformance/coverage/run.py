@@ -9,7 +9,6 @@ import msgspec
 
 from conformance.catalogue import Catalogue
 from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
-from conformance.coverage.missing_areas import missing_areas
 from conformance.coverage.shortfalls import Floor, shortfalls
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
@@ -44,7 +43,6 @@ def coverage_of_run(
         if unjudged_devices.is_whole(found):
             sentences.append(_as_read(unjudged_devices.accelerators(scope, results)))
             sentences.append(_as_read(unjudged_devices.probes(scope, found, catalogue, access)))
-            sentences.append(_as_read(_missing_areas(scope, catalogue)))
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(sentences)]))
         found.notes = [
             *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),
@@ -60,9 +58,3 @@ def _as_read(sentences: Iterable[str]) -> Iterator[str]:
         yield from sentences
     except (Inconclusive, NotApplicable) as error:
         yield error.message
-
-
-def _missing_areas(scope: Scope, catalogue: Catalogue) -> Iterator[str]:
-    """What the cluster has and the catalogue has no requirement for."""
-    if scope.snapshot.served("nodes") and not scope.snapshot.listing("nodes").trouble:
-        yield from missing_areas(scope, {one.area for one in catalogue.by_id.values()})

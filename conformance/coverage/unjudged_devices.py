@@ -1,7 +1,7 @@
 """Accelerators of the cluster that no requirement judged, and kinds that every cluster has and a snapshot lacks.
 
-An accelerator is known here by the device resource that a node offers. It was judged when a requirement about devices has a yes or
-a no of a node that offers it. Devices that only claims reach are :mod:`conformance.coverage.missing_areas`'s.
+An accelerator is known here by the device resource that a node offers, or by the driver that publishes it for claims. It was judged
+when a requirement about devices has a yes or a no of a node that offers it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from conformance.scope.scope import Scope, matches, whole
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 
-DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO")
-"""Areas that judge devices by the resources that nodes offer."""
+DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO", "DRA")
+"""Areas that judge the devices that nodes offer."""
 
 COMMON = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
 """Kinds of which every cluster with accelerators has objects: a snapshot without one was not taken whole."""
@@ -43,9 +43,9 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
             "whether devices are offered by claim was not read"
         )
     devices = _judged_nodes(results, DEVICE_AREAS)
-    for resource, names in sorted(_by_resource(scope).items()):
+    for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items())):
         if devices is not None and not names & devices:
-            yield f"no requirement judged {resource}, which {listed(sorted(names))} offers"
+            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers"
 
 
 def unknown_resources(scope: Scope) -> Iterator[str]:
@@ -68,6 +68,16 @@ def _by_resource(scope: Scope) -> dict[str, set[str]]:
         for resource, count in scope.device_capacity(node).items():
             if count > 0:
                 found.setdefault(resource, set()).add(node.name)
+    return found
+
+
+def _by_driver(scope: Scope) -> dict[str, set[str]]:
+    """Devices that only claims reach, by driver, with the accelerator nodes that offer them."""
+    found: dict[str, set[str]] = {}
+    for node in scope.accelerator_nodes:
+        if not any(scope.device_capacity(node).values()):
+            for item in scope.dra_inventory.get(node.name, ()):
+                found.setdefault(f"the devices of {item.driver}", set()).add(node.name)
     return found
 
 

@@ -13,6 +13,7 @@ from conformance.scope.scope import Scope
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
 from tests.builders import a_cpu_node, a_namespace, a_node, a_policy, a_scope
+from tests.dra import a_slice
 from tests.reports.sample_report import result, subject
 
 CATALOGUE = load_catalogue()
@@ -63,6 +64,19 @@ def test_a_subject_that_was_not_judged_judges_no_device() -> None:
 def test_subjects_that_the_record_does_not_keep_are_not_called_unjudged() -> None:
     scope = a_scope(nodes=[a_node("gpu-0"), a_node("tpu-0", resource="google.com/tpu")])
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0", subjects_omitted=900)) == []
+
+
+def test_devices_that_only_claims_reach_are_named_by_their_driver_until_a_requirement_judges_them() -> None:
+    claimed = a_node("gpu-1", gpus=0)
+    scope = a_scope(nodes=[a_node("gpu-0"), claimed, a_cpu_node()], resourceslices=[a_slice("gpu-1"), a_slice("gpu-0")])
+    by_plugin = one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")
+    assert about_accelerators(scope, by_plugin) == ["no requirement judged the devices of gpu.nvidia.com, which gpu-1 offers"]
+    assert about_accelerators(scope, by_plugin, one_per_node("DRA-02", "gpu-1 gpu.nvidia.com")) == []
+
+
+def test_a_network_device_behind_claims_is_no_accelerator() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0")], resourceslices=[a_slice("gpu-0", "dra.net", [{"name": "eth0"}])])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
 
 
 def test_without_slices_nobody_knows_what_a_node_without_device_resources_offers() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
-from conformance.coverage.missing_areas import missing_areas
+from conformance.coverage.unjudged_devices import accelerators
 from conformance.devices.free_devices import usable_places
 from conformance.fence.checks import check_aimed, check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
@@ -104,7 +104,7 @@ def test_every_check_ends_on_malformed_objects(kind: str) -> None:
             except NotApplicable:
                 continue
         assert usable_places(scope)
-        assert list(missing_areas(scope, set()))
+        assert list(accelerators(scope, []))
 
 
 def test_claims_of_pods_may_be_anything() -> None:
