@@ -11,6 +11,7 @@ from conformance.dynamic_resources.device_classes import selects
 from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.probes.claims import BY_CLASS
 
 
 class Claimable(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,17 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
                     )
                 )
     return sorted(found, key=lambda one: one.device_class)
+
+
+def commonest_class(scope: Scope) -> str:
+    """The DeviceClass that selects the most accelerators, free or not, else any that is for them; empty where there is none."""
+    counts: dict[str, int] = {}
+    for node in scope.accelerator_nodes:
+        for item in claimable(scope, node):
+            counts[item.device_class] = counts.get(item.device_class, 0) + item.capacity
+    if not counts:
+        counts = {name: 0 for name in scope.claims.classes if scope.claims.by_resource(f"{BY_CLASS}{name}").devices}
+    return min(counts, key=lambda name: (-counts[name], name), default="")
 
 
 def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> int:

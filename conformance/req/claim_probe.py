@@ -9,7 +9,7 @@ import msgspec
 from conformance.req.quantity_probe import CONTROL, Refusal, refusal
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok
 
@@ -44,7 +44,7 @@ def claim_cases(device_class: str, field: str) -> list[ClaimCase]:
 
 def ask_claims(workspace: Workspace, resource: str) -> list[tuple[ClaimCase, Answer]]:
     """Put every case to the API server. ``resource`` is a DeviceClass by its name as a resource."""
-    namespace, version = workspace.namespace(), workspace.cluster.path(CLAIMS).split("/")[3]
+    namespace, version = workspace.namespace(), api_version(workspace.cluster.path(CLAIMS))
     field = "spec.devices.requests[0]" + ("" if version == "v1beta1" else ".exactly")
     found = []
     for index, case in enumerate(claim_cases(resource.removeprefix(BY_CLASS), field)):

@@ -12,7 +12,7 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+from fixtures.probes.claims import BY_CLASS, CLAIMS, api_version, claim_of
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, Subject, bad, ok, undecided
@@ -91,7 +91,7 @@ def _may_be_late(answer: Answer) -> bool:
 def _ask(workspace: Workspace, scope: Scope, namespace: str, resource: str, count: int) -> Answer:
     probes = scope.policy.probes
     if resource.startswith(BY_CLASS):
-        return workspace.ask(CLAIMS, claim_of(resource, count, workspace.cluster.path(CLAIMS).split("/")[3]), namespace)
+        return workspace.ask(CLAIMS, claim_of(resource, count, api_version(workspace.cluster.path(CLAIMS))), namespace)
     shape = PodShape(
         name=f"quota-{count}", image=probes.cpu_image, script="true", resources={resource: count}, run_as_user=probes.run_as_user
     )

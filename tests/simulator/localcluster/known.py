@@ -45,6 +45,10 @@ CANNOT_EXIST: dict[str, Absent] = {
         why="the API server's validation is compiled in: no configuration turns it off",
         shown_by="REQ-01 passes only with the real server's 422, and `make fidelity` compares thousands of its answers",
     ),
+    "dra-admin-access-everywhere": Absent(
+        why="the API server's check of admin access is compiled in, and its feature gate is locked",
+        shown_by="DRA-08 passes only with the real server's refusal; `dra-tenant-labelled-for-admin-access` is red on both",
+    ),
     "inv-may-not-create-namespaces": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
     "inv-may-not-list-pods": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
 }

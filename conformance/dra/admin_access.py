@@ -1,0 +1,140 @@
+"""DRA-08: whether admin access to devices is refused outside the namespaces that are labelled for it.
+
+A claim with admin access gets devices that others hold. Facts: docs/facts/dra.md#admin-access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.devices.claimable import commonest_class
+from conformance.scope.scope import Scope, subject
+from fixtures.cluster.client import Answer
+from fixtures.kubernetes.untyped import mapping, sequence
+from fixtures.probes.claims import CLAIMS, TEMPLATES, api_version, claim_of, template_of
+from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, bad, not_judged, ok, undecided
+
+LABEL = "resource.kubernetes.io/admin-access"
+TURNED_ON = "true"
+"""The one value of the label that the API server takes for a yes."""
+
+_SOURCE = "answer to a server-side dry-run"
+_KINDS = {CLAIMS: "ResourceClaim", TEMPLATES: "ResourceClaimTemplate"}
+_SERVER_TROUBLE = frozenset({401, 408, 409, 429})
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server answered for one kind. ``inside`` is None where no labelled namespace could be made: ``without`` says why."""
+
+    key: str
+    plain: Answer
+    outside: Answer
+    inside: Answer | None
+    without: str = ""
+    labelled_by_others: bool = False  # the namespace that the suite made without the label has it
+
+
+def ask_admin_access(workspace: Workspace, scope: Scope) -> list[Asked]:
+    """Ask for a claim and a template, each three times: plain, with admin access, and with admin access in a labelled namespace.
+
+    Raises :class:`NotApplicable` where no DeviceClass offers accelerators.
+    """
+    device_class = commonest_class(scope)
+    if not device_class:
+        raise NotApplicable("NoDeviceClass", "no DeviceClass selects an accelerator, so nobody can claim one")
+    outside = workspace.namespace()
+    inside, without = "", ""
+    try:
+        inside = workspace.namespace(suffix="admin", labels={LABEL: TURNED_ON})
+    except Inconclusive as refusal:
+        without = refusal.message
+    labels = mapping(mapping(workspace.cluster.find("namespaces", outside)).get("metadata")).get("labels")
+    return [
+        Asked(
+            key=key,
+            plain=_ask(workspace, key, device_class, outside, admin=False),
+            outside=_ask(workspace, key, device_class, outside, admin=True),
+            inside=_ask(workspace, key, device_class, inside, admin=True) if inside else None,
+            without=without,
+            labelled_by_others=mapping(labels).get(LABEL) == TURNED_ON,
+        )
+        for key in _KINDS
+    ]
+
+
+def _ask(workspace: Workspace, key: str, device_class: str, namespace: str, *, admin: bool) -> Answer:
+    more = {"adminAccess": True} if admin else {}
+    claim = claim_of(device_class, 1, api_version(workspace.cluster.path(key)), name="admin-access", **more)
+    return workspace.ask(key, template_of(claim, {}) if key == TEMPLATES else claim, namespace)
+
+
+def judge_admin_access(asked: list[Asked]) -> Iterator[Finding]:
+    """Two findings per kind: the refusal, and its control in a labelled namespace.
+
+    Raises :class:`NotApplicable` where the API server does not know admin access, :class:`Inconclusive` where it refuses a plain claim.
+    """
+    for one in asked:
+        if not one.plain.ok:
+            text = f"a {_KINDS[one.key]} without admin access is refused too: {one.plain.status} {one.plain.message[:300]}"
+            raise Inconclusive("PositiveControlFailed", text)
+    if all(one.inside is not None and one.inside.ok and not granted(one.inside, one.key) for one in asked) and not any(
+        granted(one.outside, one.key) for one in asked
+    ):
+        text = "the API server leaves adminAccess out of every claim: the feature is off, and nobody gets admin access"
+        raise NotApplicable("AdminAccessOff", text)
+    for one in asked:
+        yield _refusal(one)
+        yield _control(one)
+
+
+def _refusal(one: Asked) -> Finding:
+    place = Subject("Request", f"{_KINDS[one.key]} with adminAccess in a namespace without the label")
+    expected = f"refused: the namespace lacks {LABEL}={TURNED_ON}"
+    answer = one.outside
+    if answer.ok and not granted(answer, one.key):
+        return ok(place, observed="accepted, and adminAccess was left out", expected=expected, source=_SOURCE)
+    if answer.ok:
+        cause = f"; the namespace has {LABEL}={TURNED_ON}, which the suite did not set" if one.labelled_by_others else ""
+        message = f"whoever may create claims gets devices that others hold, and can read what is on them{cause}"
+        return bad(place, observed=f"{answer.status} accepted", expected=expected, source=_SOURCE, message=message)
+    if answer.status >= 500 or answer.status in _SERVER_TROUBLE:
+        message = f"the API server did not decide: {answer.status} {answer.reason}: {answer.message[:300]}"
+        return undecided(place, message=message, source=_SOURCE)
+    return ok(place, observed=f"{answer.status} {answer.reason}: {answer.message[:200]}", expected=expected, source=_SOURCE)
+
+
+def _control(one: Asked) -> Finding:
+    place = Subject("Request", f"{_KINDS[one.key]} with adminAccess in a namespace with the label")
+    if one.inside is None:
+        return not_judged(place, message=f"no namespace with {LABEL}={TURNED_ON} could be made: {one.without}", source=_SOURCE)
+    if not one.inside.ok:
+        message = f"refused with the label too, by a rule of this cluster: {one.inside.status} {one.inside.message[:300]}"
+        return not_judged(place, message=message, source=_SOURCE)
+    return ok(place, observed=f"{one.inside.status} accepted", expected="accepted", source=_SOURCE)
+
+
+def granted(answer: Answer, key: str) -> bool:
+    """Whether an accepted claim or template still asks for admin access in the server's answer."""
+    if not answer.ok:
+        return False
+    spec = mapping(answer.json().get("spec"))
+    inner = mapping(spec.get("spec")) if key == TEMPLATES else spec
+    requests = [mapping(item) for item in sequence(mapping(inner.get("devices")).get("requests"))]
+    return any(mapping(item.get("exactly", item)).get("adminAccess") is True for item in requests)
+
+
+def check_labelled_tenants(scope: Scope) -> Iterator[Finding]:
+    """One finding per tenant namespace: it is not labelled for admin access."""
+    for namespace in scope.snapshot.namespaces:
+        if not scope.is_tenant(namespace.name):
+            continue
+        value = namespace.metadata.label.get(LABEL)
+        observed, expected = f"{LABEL}={value}" if value is not None else "no such label", f"not {LABEL}={TURNED_ON}"
+        if value == TURNED_ON:
+            message = "its users can claim devices of every other tenant with adminAccess: true, beside the pods that hold them"
+            yield bad(subject(namespace), observed=observed, expected=expected, source="namespace labels", message=message)
+        else:
+            yield ok(subject(namespace), observed=observed, expected=expected, source="namespace labels")
