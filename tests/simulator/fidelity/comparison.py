@@ -122,7 +122,10 @@ def add_discovery(result: Comparison, real: Cluster, simulated: Cluster) -> None
                 View(status=200, reason=str(said), causes=[], violations="", warnings=[], message="", object={}) for said in (known, told)
             )
             body: dict[str, Any] = {"metadata": {"name": place}, "spec": {}}
-            result.differences.append(Difference(kind="discovery", aspect="reason", namespace="", body=body, real=one, simulated=other))
+            reason = older_reason(body, one, other, result.version)
+            result.differences.append(
+                Difference(kind="discovery", aspect="reason", namespace="", body=body, real=one, simulated=other, known=reason)
+            )
 
 
 def announced(cluster: Cluster) -> dict[str, dict[str, Any]]:

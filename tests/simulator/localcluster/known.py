@@ -132,7 +132,7 @@ etcd, kube-apiserver, kube-controller-manager and kube-scheduler with the same s
 each requirement and fails on a difference that is not on this page. It prints one line for each run, then how many rows and verdicts
 were compared and how many were equal, and writes `out/local-matrix.json`. To save time, defects of one scenario share a run if they turn
 different requirements red and the embedded cluster shows that none hides another. `ARGS=--single` gives each defect its own run,
-`ARGS="--only NAME"` picks some, `LOCAL=1.35` takes the minor before.
+`ARGS="--only NAME"` picks some, `LOCAL=1.36` or `LOCAL=1.35` takes an older minor.
 
 Real controllers would repair many defects, so these are applied where the controllers keep them
 (`fixtures/localcluster/seed/derived.py`). If a defect changes pods, the template of their controller changes too. A Pod Security level
