@@ -59,7 +59,9 @@ OLDER: Mapping[str, Rule] = {
         _worded_otherwise
     ),
     "DeviceTaintRules in a version that is new in 1.37: the suite reads them in the version that discovery shows": (
-        lambda body, _real, simulated: body["metadata"]["name"].endswith("/devicetaintrules") and "DeviceTaintRule" in simulated.reason
+        lambda body, _real, simulated: (
+            str(body["metadata"].get("name")).endswith("/devicetaintrules") and "DeviceTaintRule" in simulated.reason
+        )
     ),
     "words about claims that a scheduler before 1.37 puts before those about preemption: requirements read both": (
         lambda _body, real, simulated: (

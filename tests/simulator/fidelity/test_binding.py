@@ -43,7 +43,7 @@ def test_failures_are_told_alike(compared: list[Compared]) -> None:
 
 
 def test_a_pod_that_may_go_anywhere_may_differ_in_its_node_and_in_nothing_else() -> None:
-    comparison = Comparison(version="v1.36.3", compared=Counter(), differences=[])
+    comparison = Comparison(version="v1.37.2", compared=Counter(), differences=[])
     pod = {"metadata": {"namespace": "binding"}, "spec": {}}
     short = Outcome("", 2, (("Insufficient cpu", 2),), "preemption: none")
     add_binding(

@@ -13,7 +13,7 @@ from tests.simulator.fidelity.comparing import View, apart, difference
 from tests.simulator.fidelity.comparison import Comparison, compare_servers
 from tests.simulator.fidelity.devices import BODIES
 from tests.simulator.fidelity.generating import BASELINE, RESTRICTED, requests
-from tests.simulator.fidelity.known import RULES, page
+from tests.simulator.fidelity.known import RULES, older_reason, page
 from tests.simulator.fidelity.parts import PARTS
 
 COUNT = int(os.environ.get("GPU_CONFORMANCE_FIDELITY") or 600)
@@ -87,3 +87,14 @@ def test_the_page_lists_what_is_known_and_says_why() -> None:
 
 def test_where_objects_differ() -> None:
     assert apart({"a": [1, {"b": 2}], "c": {}}, {"a": [1, {"b": 3}]}) == [".a[1].b: 2 | 3", ".c: {} | '<absent>'"]
+
+
+def test_only_servers_before_the_simulated_minor_may_word_causes_otherwise() -> None:
+    def answer(reason: str, *causes: tuple[str, str]) -> View:
+        return View(status=422, reason=reason, causes=list(causes), violations="", warnings=[], message=reason, object={})
+
+    owner = ("FieldValueInvalid", "metadata.ownerReferences.uid"), ("FieldValueRequired", "metadata.ownerReferences[0].uid")
+    body = {"metadata": {}, "spec": {}}
+    assert older_reason(body, answer("Invalid", owner[0], owner[0]), answer("Invalid", owner[1]), "v1.36.3")
+    assert not older_reason(body, answer("Invalid", owner[0]), answer("Invalid", owner[1]), "v1.37.2")
+    assert not older_reason(body, answer("Invalid", ("FieldValueInvalid", "spec.a")), answer("Invalid", owner[1]), "v1.36.3")
