@@ -28,6 +28,10 @@ WITHIN = (
 """Kinds that are created and deleted in the account's own namespaces alone; those that no namespace holds have such names themselves."""
 
 
+_ONE_DEVICE = " && ".join(f"has(object.spec.deviceSelector{part})" for part in ("", ".driver", ".pool", ".device"))
+"""A DeviceTaintRule without a name taints all devices of its pool, driver or cluster."""
+
+
 def documents() -> list[dict[str, Any]]:
     """The policy and its binding."""
     own, scoped = namespaces.SHARED, [key.rpartition("/")[2] for key in CLUSTER_SCOPED_KEYS]
@@ -48,7 +52,12 @@ def documents() -> list[dict[str, Any]]:
                 "expression": f"variables.place == '{own}' || variables.place.startsWith('{own}-')",
                 "message": f"experiments create and delete in namespaces of their own: {own}-*",
                 "reason": "Forbidden",
-            }
+            },
+            {
+                "expression": f"request.resource.resource != 'devicetaintrules' || request.operation == 'DELETE' || ({_ONE_DEVICE})",
+                "message": "experiments taint one device, named by driver, pool and device",
+                "reason": "Forbidden",
+            },
         ],
     }
     version, meta = "admissionregistration.k8s.io/v1", {"name": NAME}

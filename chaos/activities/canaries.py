@@ -13,7 +13,7 @@ from chaos.model.plan_facts import CANARY_LABEL, canary_namespace
 from chaos.observe.dra_inventory import CLAIMS
 from chaos.observe.sample import NoData
 from chaos.observe.signals.allocations import KNOWN_SECONDS
-from chaos.observe.signals.pods import WORKER, beat_in, uuids_in
+from chaos.observe.signals.pods import VICTIM, WORKER, beat_in, uuids_in
 from chaos.observe.view import View, is_ready, labels_of, name_of, node_of, phase_of
 from fixtures.kubernetes.models import Json
 
@@ -108,6 +108,23 @@ def start_latecomer(name: str = "latecomer", devices: int = 1, node: str = "targ
     _claim_for(name, devices, namespace)
     created = create("pods", canary_pods.worker(current().plan, plan_facts(), name, devices=devices, node=_place(node)), namespace, grace=0)
     return {"name": name, "uid": created["metadata"]["uid"], "devices": devices}
+
+
+def start_victim(name: str = "victim", node: str = "target") -> dict[str, Any]:
+    """Start a pod that holds a device as a worker does, and that the fault is for: no worker is counted with it. Waits until it runs."""
+    namespace = own_namespace()
+    _claim_for(name, 1, namespace)
+    create("pods", canary_pods.worker(current().plan, plan_facts(), name, node=_place(node), role=VICTIM), namespace, grace=0)
+
+    def ready() -> dict[str, Any] | None:
+        view = View.of(current().cluster)
+        pod = view.find("pods", name, namespace)
+        return _started(view, pod) if pod else None
+
+    started: dict[str, Any] | None = poll(ready, seconds("start"))
+    if not started:
+        raise ActivityFailed(f"{name} did not start within {seconds('start'):g} s")
+    return started
 
 
 def start_sharers(name: str = "sharer", count: int = 2, node: str = "target") -> list[dict[str, Any]]:

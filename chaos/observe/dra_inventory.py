@@ -12,6 +12,7 @@ from fixtures.kubernetes.models import Json
 
 CLAIMS = "resource.k8s.io/resourceclaims"
 SLICES = "resource.k8s.io/resourceslices"
+TAINT_RULES = "resource.k8s.io/devicetaintrules"
 API_VERSION = "resource.k8s.io/v1"
 
 COMPONENT = "dra-plugin"
@@ -45,6 +46,7 @@ def published_devices(view: View) -> dict[tuple[str, str, str], PublishedDevice]
     newest: dict[str, int] = {}
     for item in slices:
         newest[item.pool] = max(newest.get(item.pool, item.generation), item.generation)
+    rules = tainting_rules(view)
     return {
         (item.driver, item.pool, device.name): PublishedDevice(
             driver=item.driver,
@@ -52,7 +54,7 @@ def published_devices(view: View) -> dict[tuple[str, str, str], PublishedDevice]
             name=device.name,
             node=item.node,
             uuid=device.attribute("uuid"),
-            tainted=bool(device.taints),
+            tainted=bool(device.taints) or any(covers(rule, (item.driver, item.pool, device.name)) for rule in rules),
         )
         for item in slices
         for device in item.devices
@@ -60,13 +62,31 @@ def published_devices(view: View) -> dict[tuple[str, str, str], PublishedDevice]
     }
 
 
-def allocated_devices(claim: Json) -> list[tuple[str, str, str]]:
-    """Driver, pool and name of the devices that a claim holds; admin access holds none (docs/facts/dra.md#admin-access)."""
+def tainting_rules(view: View) -> list[Json]:
+    """DeviceTaintRules that keep devices from new claims; none where they are not served. Raises :class:`NoData`."""
+    if not view.serves(TAINT_RULES):
+        return []
+    return [rule for rule in view.select(TAINT_RULES) if dig(rule, "spec", "taint").get("effect") in ("NoSchedule", "NoExecute")]
+
+
+def covers(rule: Json, device: tuple[str, str, str]) -> bool:
+    """Whether a rule selects a device (docs/facts/dra.md#device-taint-rules): what its selector leaves out matches any."""
+    if not isinstance(dig(rule, "spec").get("deviceSelector"), dict):
+        return False
+    chosen = dig(rule, "spec", "deviceSelector")
+    return all(chosen.get(key) in (None, own) for key, own in zip(("driver", "pool", "device"), device, strict=True))
+
+
+def allocated_devices(claim: Json, *, admin: bool = False) -> list[tuple[str, str, str]]:
+    """Driver, pool and name of the devices that a claim holds; admin access holds none (docs/facts/dra.md#admin-access).
+
+    ``admin``: those that it uses with admin access as well.
+    """
     results = items_of(dig(claim, "status", "allocation", "devices").get("results"))
     return [
         (text_of(result.get("driver")), text_of(result.get("pool")), text_of(result.get("device")))
         for result in results
-        if result.get("adminAccess") is not True
+        if admin or result.get("adminAccess") is not True
     ]
 
 

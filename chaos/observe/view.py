@@ -40,9 +40,16 @@ class View:
     ``before`` is the view that was looked at last: what reads as it did then is that very object, so nobody may change one.
     """
 
-    def __init__(self, fetch: Callable[[str], bytes], path: Callable[..., str], before: View | None = None) -> None:
+    def __init__(
+        self,
+        fetch: Callable[[str], bytes],
+        path: Callable[..., str],
+        before: View | None = None,
+        serves: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         self._fetch = fetch
         self._path = path
+        self.serves = serves
         self._lists: dict[str, list[Json]] = {}
         self._objects: dict[bytes, Any] = {}
         self._known = before._objects if before is not None else {}
@@ -63,14 +70,17 @@ class View:
                 bodies[path] = answer.body
             return bodies[path]
 
-        return cls(fetch, cluster.path)
+        return cls(fetch, cluster.path, serves=cluster.serves)
 
     @classmethod
     def at(cls, reading: Reading) -> View:
         """The view of a sample's reading: one for all of its signals."""
-        kept = reading.memory.get(_MEMORY)
+        kept, cluster = reading.memory.get(_MEMORY), reading.cluster
         if kept is None or kept[0] is not reading:
-            kept = reading.memory[_MEMORY] = (reading, cls(reading.text, reading.cluster.path, kept[1] if kept else None))
+            kept = reading.memory[_MEMORY] = (
+                reading,
+                cls(reading.text, cluster.path, kept[1] if kept else None, cluster.serves),
+            )
         view: View = kept[1]
         return view
 

@@ -73,6 +73,8 @@ def make_plan(
             raise TargetUnclear("ComponentUnclear", doubt)
         if reason := found.missing(extension.needs + (extension.live_needs if target_kind is TargetKind.LIVE else ())):
             raise NotApplicable("ComponentAbsent", reason)
+        if "taint_device" in experiment.functions and not cluster.announced(dra_inventory.TAINT_RULES):
+            raise NotApplicable("NotServed", "the API server serves no DeviceTaintRules")
         wanted = _wanted(extension.target)
         planning = _planning_view(view, found, plan_facts(view, found, policy), wanted, node)
         planning.cordoned = needs_cordoned(extension.level, target_kind, cordons=extension.cordons)

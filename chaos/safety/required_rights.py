@@ -12,6 +12,7 @@ from chaos.model.experiment import Experiment
 from chaos.model.plan import Plan, Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts, canary_namespace
 from chaos.observe.components import DAEMON_SETS, DETECTORS
+from chaos.observe.dra_inventory import TAINT_RULES
 from chaos.safety.gate_reading import READS
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
@@ -47,6 +48,8 @@ def _acting(experiment: Experiment, plan: Plan) -> Iterator[str]:
     for verb, target in writes(experiment, plan):
         yield f"{verb} {target.kind}" + (f" in {target.namespace}" if target.namespace else "")
     yield from workload_rights(experiment, plan)
+    if "taint_device" in experiment.functions:
+        yield from (f"{verb} {TAINT_RULES}" for verb in ("list", "create", "delete"))
     if "drain" in experiment.functions:
         yield f"create pods/eviction in {canary_namespace(plan)}"
     inside = {found.namespace for found in restarted_agents(experiment, plan)}

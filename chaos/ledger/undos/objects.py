@@ -35,6 +35,7 @@ CREATED = (
     "kueue.x-k8s.io/localqueues",
     "kueue.x-k8s.io/resourceflavors",
     "resource.k8s.io/resourceclaims",
+    "resource.k8s.io/devicetaintrules",
 )
 """Kinds that experiments may create."""
 

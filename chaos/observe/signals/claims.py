@@ -66,6 +66,18 @@ def moved(reading: Reading) -> JsonValue:
     return sorted(found)
 
 
+def released(reading: Reading) -> JsonValue:
+    """Names of the experiment's claims that hold nothing and that nobody may use, sorted."""
+    states = [(name_of(claim), dig(claim, "status")) for claim in View.at(reading).select(CLAIMS, canary_namespace(reading.plan))]
+    return sorted(name for name, status in states if not status.get("allocation") and not status.get("reservedFor"))
+
+
+def tainted(reading: Reading) -> JsonValue:
+    """Devices of the target nodes that are tainted, by their slice or by a DeviceTaintRule, as ``pool/device``, sorted."""
+    known = dra_inventory.published_devices(View.at(reading))
+    return sorted(f"{one.pool}/{one.name}" for one in known.values() if one.node in reading.plan.nodes and one.tainted)
+
+
 def slice_uids(reading: Reading) -> JsonValue:
     """UIDs of the GPU driver's ResourceSlices for the target nodes, sorted: others once they were published anew."""
     specs = [(uid_of(item), dig(item, "spec")) for item in View.at(reading).select(SLICES)]
@@ -78,6 +90,8 @@ SIGNALS = {
     "claims.held": held,
     "claims.waiting": waiting,
     "claims.moved": moved,
+    "claims.released": released,
     "slices.devices": devices,
+    "devices.tainted": tainted,
     "slices.uids": slice_uids,
 }

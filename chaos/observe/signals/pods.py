@@ -32,8 +32,11 @@ from fixtures.verdict.record import TargetKind
 
 _BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)
 _UUID = re.compile(r"\(UUID: ([A-Za-z0-9-]{1,80})\)")
-WORKER, PROBE = "worker", "probe"
-"""Roles of canaries: a worker holds its devices for the whole experiment, a probe asks whether a pod can start now."""
+WORKER, PROBE, VICTIM = "worker", "probe", "victim"
+"""Roles of canaries: a worker holds its devices for the whole experiment, a probe asks whether a pod can start now, a victim holds the
+
+device that the fault is about.
+"""
 
 
 def uids(reading: Reading) -> JsonValue:
@@ -105,6 +108,22 @@ def running(reading: Reading) -> JsonValue:
 def canary_uids(reading: Reading) -> JsonValue:
     """``{name: "uid restarts phase"}`` of the workers."""
     return {name_of(pod): _state(pod) for pod in canaries(reading, WORKER)}
+
+
+def victim(reading: Reading) -> JsonValue:
+    """``uid restarts phase`` of the victim; empty when it is gone."""
+    return next((_state(pod) for pod in canaries(reading, VICTIM)), "")
+
+
+def others_here(reading: Reading) -> JsonValue:
+    """As ``pods.uids``, without the experiment's own pods."""
+    own = (reading.plan.namespace, canary_namespace(reading.plan))
+    return {full_name(pod): _state(pod) for pod in holding(reading) if namespace_of(pod) not in own}
+
+
+def unbound(reading: Reading) -> JsonValue:
+    """Names of the experiment's pods that no scheduler has placed, sorted."""
+    return sorted(name_of(pod) for pod in canaries(reading) if live(pod) and not node_of(pod))
 
 
 def canary_restarts(reading: Reading) -> JsonValue:
@@ -217,6 +236,9 @@ SIGNALS = {
     "canaries.running": running,
     "canaries.uids": canary_uids,
     "canaries.restarts": canary_restarts,
+    "canaries.unbound": unbound,
+    "canaries.victim": victim,
+    "pods.strangers": others_here,
     "canaries.nodes": canary_nodes,
     "canaries.progress": progress,
     "canaries.stalled": stalled,

@@ -25,7 +25,7 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Target, TargetKind, Verdict
 
 SCENARIO = "resilience"
-ELSEWHERE = dict.fromkeys(("A14", "A14b", "A14c"), "dra")
+ELSEWHERE = dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra")
 """Experiments whose component is in no cluster together with a device plugin, and where it is."""
 
 EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}

@@ -82,6 +82,9 @@ class World:
     def path(key: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
         return "|".join((key, namespace, name, subresource))
 
+    def serves(self, key: str) -> bool:
+        return key in self.lists or not key.endswith("/devicetaintrules")
+
     def fetch(self, path: str) -> bytes:
         for part, text in self.texts.items():
             if part in path:
@@ -102,7 +105,7 @@ class World:
         return msgspec.json.encode({"kind": f"{kind_of(key)}List", "items": items})
 
     def view(self) -> View:
-        return View(self.fetch, self.path)
+        return View(self.fetch, self.path, serves=self.serves)
 
 
 class Read:

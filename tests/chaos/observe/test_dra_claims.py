@@ -247,11 +247,62 @@ def test_slices_that_are_published_anew_are_other_ones() -> None:
     assert value("slices.uids", world(slices=[new])) == ["uid-a-gpu.nvidia.com-2"]
 
 
+def rule(effect: str = "NoSchedule", **selector: str) -> Json:
+    return {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": effect}}}
+
+
+def with_rules(*rules: Json, pods: list[Json] | None = None) -> World:
+    found = world(pods=pods)
+    found.lists[dra_inventory.TAINT_RULES] = list(rules)
+    return found
+
+
+def test_a_rule_taints_what_its_selector_covers_and_only_with_a_hard_effect() -> None:
+    one = {"driver": "gpu.nvidia.com", "pool": "a", "device": "gpu-1"}
+    assert value("devices.tainted", with_rules(rule(**one), rule(device="gpu-3", effect="None"))) == ["a/gpu-1"]
+    assert len(value("devices.tainted", with_rules(rule(effect="NoExecute")))) == 4
+    assert value("devices.tainted", with_rules({"metadata": {"name": "r"}, "spec": {"taint": {"effect": "NoSchedule"}}})) == []
+    assert value("devices.tainted", world()) == []  # the API is not served
+
+
+def test_a_node_whose_device_a_rule_taints_is_no_target() -> None:
+    rules = [rule(pool=name, device="gpu-0") for name in ("a", "b", "c")]
+    with pytest.raises(PlanRefused, match="devices that are not allocatable"):
+        choose_daemon_pod(field(with_rules(*rules, pods=plugins("a", "b", "c")), free=2))
+
+
+def test_a_device_that_is_used_with_admin_access_is_used_but_not_held() -> None:
+    watched = claim("monitor", "a", 0)
+    watched["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    assert dra_inventory.allocated_devices(watched) == []
+    assert dra_inventory.allocated_devices(watched, admin=True) == [("gpu.nvidia.com", "a", "gpu-0")]
+
+
+def test_a_claim_is_released_once_nothing_is_allocated_and_nobody_may_use_it() -> None:
+    free = own_claim("free")
+    free["status"] = {}
+    assert value("claims.released", world(free, own_claim("w", 0, users=("w",)))) == ["free"]
+
+
+def test_a_victim_is_no_worker_and_no_stranger() -> None:
+    pods = [
+        claiming("v", "a", canary_pod, role="victim"),
+        claiming("w", "a", canary_pod),
+        claiming("x", "a"),
+        claiming("u", "", canary_pod),
+    ]
+    found = world(pods=pods)
+    assert value("canaries.victim", found).startswith("uid-v ")
+    assert set(value("canaries.uids", found)) == {"w", "u"}
+    assert set(value("pods.strangers", found)) == {"team/x"}
+    assert value("canaries.unbound", found) == ["u"]
+
+
 @pytest.mark.parametrize(
     "name",
     [
         *("claims.held", "claims.allocated", "claims.waiting", "claims.moved", "slices.devices", "slices.uids", "allocations"),
-        *("pods.uids", "canaries.restarts"),
+        *("pods.uids", "canaries.restarts", "claims.released", "devices.tainted", "canaries.victim", "canaries.unbound", "pods.strangers"),
     ],
 )
 @pytest.mark.parametrize("hostile", [{}, {"spec": None}, {"spec": {"pool": 3, "devices": "x"}}, {"status": {"allocation": [1]}}])

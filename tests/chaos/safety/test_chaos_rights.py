@@ -175,3 +175,10 @@ def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
     planned = plan(facts=PlanFacts(components={"device-plugin": found}))
     for one in load_all():
         assert restarted_agents(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id
+
+
+def test_the_account_taints_one_named_device_at_a_time() -> None:
+    policy = next(document for document in documents() if document["kind"] == "ValidatingAdmissionPolicy")
+    (rule,) = [one["expression"] for one in policy["spec"]["validations"] if "devicetaintrules" in one["expression"]]
+    assert all(f"has(object.spec.deviceSelector{part})" in rule for part in ("", ".driver", ".pool", ".device"))
+    assert "devicetaintrules" in policy["spec"]["variables"][0]["expression"]

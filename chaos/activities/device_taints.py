@@ -1,0 +1,87 @@
+"""Taints of claimed devices by DeviceTaintRules: what a health monitor or an administrator sets, and takes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.act import canary_pods
+from chaos.activities.base import create, current, own_namespace, plan_facts
+from chaos.model.ledger_lines import PREPARATION
+from chaos.model.plan_facts import CANARIES, canary_namespace
+from chaos.observe.dra_inventory import CLAIMS, TAINT_RULES, PublishedDevice, allocated_devices, published_devices, tainting_rules
+from chaos.observe.view import View, full_name, name_of
+from fixtures.kubernetes.models import Json
+
+TAINT_KEY = "gpu-conformance.io/chaos"
+CONTENDER = "contender"
+VICTIM = "victim"
+HELD, FREE = "held", "free"
+
+
+def taint_device(effect: str, device: str) -> dict[str, Any]:
+    """Taint one device of the target node: the one that the victim holds (``held``), or the last one that nobody does (``free``).
+
+    The rule names driver, pool and device: one with less would taint others too. Raises ActivityFailed where somebody else uses the
+    device, with admin access or without: a NoExecute taint would evict that pod.
+    """
+    acting = current()
+    view = View.of(acting.cluster)
+    chosen = _held(view) if device == HELD else _free(view)
+    rule: Json = {
+        "apiVersion": "/".join(acting.cluster.path(TAINT_RULES).split("/")[2:4]),
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": acting.plan.namespace + ("" if device == HELD else CANARIES)},
+        "spec": {
+            "deviceSelector": {"driver": chosen.driver, "pool": chosen.pool, "device": chosen.name},
+            "taint": {"key": TAINT_KEY, "value": acting.plan.run_id, "effect": effect},
+        },
+    }
+    create(TAINT_RULES, rule, preparation=False)
+    return {"device": f"{chosen.driver}/{chosen.pool}/{chosen.name}", "effect": effect}
+
+
+def start_contender() -> dict[str, Any]:
+    """Create a worker that claims the very device that the experiment's last rule taints. It is not waited for: it has to stay Pending."""
+    acting = current()
+    view = View.of(acting.cluster)
+    rules = [rule for rule in tainting_rules(view) if name_of(rule) in (acting.plan.namespace, canary_namespace(acting.plan))]
+    if not rules:
+        raise ActivityFailed("no rule of this experiment taints a device that could be claimed")
+    chosen = max(rules, key=name_of)["spec"]["deviceSelector"]
+    known = published_devices(view).get((chosen["driver"], chosen["pool"], chosen["device"]))
+    if known is None or not known.uuid:
+        raise ActivityFailed(f"{chosen['device']} has no UUID by which it alone could be claimed")
+    namespace = own_namespace()
+    body = canary_pods.claim(plan_facts(), CONTENDER, 1)
+    expression = f"device.attributes['{known.driver}'].uuid == '{known.uuid}'"
+    body["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    create(CLAIMS, body, namespace)
+    pod = canary_pods.worker(acting.plan, plan_facts(), CONTENDER, node=acting.plan.nodes[0])
+    made = create("pods", pod, namespace, grace=0)
+    return {"name": CONTENDER, "uid": made["metadata"]["uid"], "device": known.id, PREPARATION: True}
+
+
+def _held(view: View) -> PublishedDevice:
+    """The device of the victim's claim, which nobody else may use."""
+    victim = f"{canary_namespace(current().plan)}/{VICTIM}"
+    claims = view.select(CLAIMS)
+    devices = [key for claim in claims if full_name(claim) == victim for key in allocated_devices(claim)]
+    known = published_devices(view)
+    if len(devices) != 1 or devices[0] not in known:
+        raise ActivityFailed("the victim holds no published device")
+    others = [full_name(claim) for claim in claims if devices[0] in allocated_devices(claim, admin=True) and full_name(claim) != victim]
+    if others:
+        raise ActivityFailed(f"{'/'.join(devices[0])} is used by claim {others[0]} too, whose pods a taint would reach")
+    return known[devices[0]]
+
+
+def _free(view: View) -> PublishedDevice:
+    """The last device of the target node that no claim names."""
+    taken = {device for claim in view.select(CLAIMS) for device in allocated_devices(claim, admin=True)}
+    known = published_devices(view)
+    free = sorted(key for key, one in known.items() if one.node in current().plan.nodes and not one.tainted and key not in taken)
+    if not free:
+        raise ActivityFailed("no device of the target node is free")
+    return known[free[-1]]
