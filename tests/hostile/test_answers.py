@@ -175,27 +175,75 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
         assert owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
+LABELLED = {**an_object("Pod", "p"), "metadata": {**an_object("Pod", "p")["metadata"], "labels": {"a": "b", "c": "d"}}}
+
+
+@pytest.mark.parametrize(
+    ("query", "good"),
+    [
+        ({"labelSelector": "a=b"}, True),
+        ({"labelSelector": "a==b, c"}, True),
+        ({"labelSelector": "a=b,c=d", "fieldSelector": "metadata.name=p"}, True),
+        ({"labelSelector": "a!=x,c in (d)"}, True),
+        ({"fieldSelector": "spec.nodeName=n"}, True),
+        ({"labelSelector": "a=x"}, False),
+        ({"labelSelector": "a=b,e"}, False),
+        ({"fieldSelector": "metadata.name=q"}, False),
+    ],
+    ids=str,
+)
+def test_a_list_that_drops_the_selector_is_no_answer(tmp_path: Path, query: dict[str, str], good: bool) -> None:
+    """A gateway that caches by path, or strips queries, gives everybody's objects for one's own."""
+    with lying(tmp_path, every(said(a_list("Pod", LABELLED)))) as (cluster, _):
+        if good:
+            assert cluster.request("GET", "/api/v1/pods", query=query).json()["items"] == [LABELLED]
+        else:
+            with pytest.raises(ApiTrouble, match="a list that holds an object"):
+                cluster.request("GET", "/api/v1/pods", query=query)
+
+
+def test_an_object_that_a_list_holds_twice_is_not_two(tmp_path: Path) -> None:
+    pod, other = an_object("Pod", "p"), an_object("Pod", "p", namespace="other")
+    with lying(tmp_path, every(said(a_list("Pod", pod, other, pod)))) as (cluster, _):
+        with pytest.raises(ApiTrouble, match="twice"):
+            cluster.request("GET", "/api/v1/pods")
+    with lying(tmp_path, every(said(a_list("Pod", pod, other)))) as (cluster, _):
+        assert len(cluster.request("GET", "/api/v1/pods").json()["items"]) == 2
+
+
+@pytest.mark.parametrize("code", [203, 204, 206, 207, 226])
+def test_a_good_status_that_no_api_server_has_is_none(tmp_path: Path, code: int) -> None:
+    """206 is a part of a body, and 203 a body that a proxy has changed, though both may be whole JSON."""
+    with lying(tmp_path, every(said(a_list("Pod", an_object("Pod", "p")), code))) as (cluster, _):
+        with pytest.raises(ApiTrouble) as caught:
+            cluster.request("GET", "/api/v1/pods")
+        assert caught.value.code == "Unreadable"
+        with pytest.raises(ApiTrouble):
+            cluster.page("/api/v1/pods", "")
+
+
 def test_what_was_created_under_a_lie_is_looked_up_and_removed(tmp_path: Path) -> None:
-    created: list[str] = []
+    created: list[dict[str, Any]] = []
 
     def answers(asked: Asked) -> Said:
         if asked.path == access.PATH:
             return said({**asked.body, "metadata": {}, "status": {"allowed": True}}, 201)
         if asked.method == "POST":
-            created.append(asked.body["metadata"]["name"])
+            made = an_object("ConfigMap", asked.body["metadata"]["name"])
+            created.append({**made, "metadata": {**made["metadata"], "labels": asked.body["metadata"]["labels"]}})
             return Said(SIGN_IN)
         if asked.method == "DELETE":
             created.clear()
             return said({"kind": "Status", "apiVersion": "v1", "status": "Success"})
         if asked.query.get("watch"):
             return Said(b"")
-        return said(a_list("ConfigMap", *(an_object("ConfigMap", name) for name in created)))
+        return said(a_list("ConfigMap", *created))
 
     with lying(tmp_path, answers) as (cluster, _):
         workspace = Workspace(cluster, "20261121-105310-4f2a")
         with pytest.raises(ApiTrouble):
             workspace.try_create("configmaps", {"metadata": {"name": "c"}}, "default")
-        assert created == ["c"]
+        assert [made["metadata"]["name"] for made in created] == ["c"]
         workspace.clear()
         assert created == []
         assert workspace.residue == []

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,67 @@ def test_odd_heads_are_no_crash(tmp_path: Path, headers: dict[str, str]) -> None
         assert all(len(text) <= limits.MESSAGE_CHARACTERS for text in answer.warnings)
 
 
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"X-a: b\r\n"),
+        (_CHUNKED + b"5;", b"a" * 1000),
+        (_CHUNKED + b"-5\r\nabc\r\n0\r\n\r\n", b""),
+        (_CHUNKED + b"zz\r\nabc", b""),
+        (_CHUNKED + b"f" * 3000 + b"\r\nabc", b""),
+        (b"HTTP/1.1 -200 OK\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 500\r\n\r\n{}", b""),
+        (b"HTTP/1.1 200 OK\r\n", b"X: a\r\n" * 100),
+        (b"<html>hello</html>", b""),
+    ],
+    ids=[
+        "100 for ever",
+        "trailers for ever",
+        "a chunk's head for ever",
+        "a negative chunk",
+        "no number",
+        "a huge chunk",
+        "a negative status",
+        "two lengths",
+        "heads for ever",
+        "no head",
+    ],
+)
+def test_bytes_that_are_no_http_are_trouble(tmp_path: Path, first: bytes, then: bytes) -> None:
+    with talking(first, then) as port:
+        cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
+        with pytest.raises(ApiTrouble):
+            cluster.request("GET", "/api/v1/pods", attempts=2, seconds=2)
+
+
+@contextmanager
+def talking(first: bytes, then: bytes) -> Iterator[int]:
+    """The port of a server that says something to whoever asks, and goes on saying something else."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    threading.Thread(target=talk, args=(connection,), daemon=True).start()
+
+        def talk(connection: socket.socket) -> None:
+            with suppress(OSError), connection:
+                connection.recv(65536)
+                connection.sendall(first)
+                while then:
+                    connection.sendall(then)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
     with lying(tmp_path, every(Said(b"", 307, {"Location": "/api/v1/pods?again=true"}))) as (cluster, asked):
         with pytest.raises(ApiTrouble, match="redirect"):
@@ -245,10 +307,15 @@ def refused(snapshot: Any) -> str:
     return caught.value.code
 
 
+def page_of(number: int, period: int) -> Said:
+    """A page with a pod of its own, and one of ``period`` tokens."""
+    return said(a_list("Pod", an_object("Pod", f"p{number}"), token=f"t{number % period}"))
+
+
 @pytest.mark.parametrize("period", [1, 2, 5])
 def test_a_continue_token_that_comes_again_ends_the_list(tmp_path: Path, period: int) -> None:
     numbers = itertools.count()
-    snapshot, asked = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers) % period}")))
+    snapshot, asked = read_pods(tmp_path, lambda request: page_of(next(numbers), period))
     assert refused(snapshot) == "Endless"
     assert len(asked) <= period + 4
 
@@ -257,8 +324,16 @@ def test_a_continue_token_that_comes_again_ends_the_list(tmp_path: Path, period:
 def test_a_list_of_ever_new_pages_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float) -> None:
     monkeypatch.setattr(limits, name, value)
     numbers = itertools.count()
-    snapshot, _ = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers)}")))
+    snapshot, _ = read_pods(tmp_path, lambda request: page_of(next(numbers), 1_000_000))
     assert refused(snapshot) == "TooLarge"
+
+
+def test_the_same_page_under_ever_new_tokens_is_no_list(tmp_path: Path) -> None:
+    """Whoever drops the query of a request gives the first page for each."""
+    numbers = itertools.count()
+    snapshot, asked = read_pods(tmp_path, lambda request: said(a_list("Pod", an_object("Pod", "p"), token=f"t{next(numbers)}")))
+    assert refused(snapshot) == "Unreadable"
+    assert len(asked) <= 6
 
 
 # -- watches ---------------------------------------------------------------------------------------------
