@@ -117,6 +117,8 @@ class LeaseKeeper:
         if answer.status == 409:
             raise LeaseRefused(f"another run has just taken the Lease {self._space}/{NAME}; one run acts on a cluster at a time")
         taken = parse_lease(accepted(answer, "take the Lease").json())
+        if taken.identity != self._me:
+            raise ApiTrouble("NotKept", f"the Lease {self._space}/{NAME} came back with another holder: {taken.identity or 'nobody'}")
         self._version, self._uid = taken.version, taken.uid
 
     # -- keeping ---------------------------------------------------------------------------------------

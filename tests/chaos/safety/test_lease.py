@@ -21,7 +21,8 @@ from chaos.model.errors import Aborted, LeaseRefused
 from chaos.model.ledger_lines import State
 from chaos.safety.lease import HALT, KEY, NAME, Holder, halt, must_hold, read_lease
 from chaos.safety.lease_keeper import LeaseKeeper
-from fixtures.cluster.client import Cluster
+from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, namespace, soon, world
@@ -120,10 +121,10 @@ def test_of_runs_that_start_at_once_one_gets_it(tmp_path: Path) -> None:
         got[0].lease.release()
 
 
-@pytest.mark.parametrize("age", [1, 14, -5])
+@pytest.mark.parametrize("age", [1, 300, -5])
 def test_another_machines_fresh_lease_is_respected(tmp_path: Path, age: float) -> None:
     with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", age)
+        held_by(cluster, "other-host/1/pid:[1]/run", age, seconds=600)
         with pytest.raises(LeaseRefused, match="other-host"):
             Run(cluster).lease.acquire()
 
@@ -331,6 +332,30 @@ def test_an_expired_hold_is_none_for_who_acts(tmp_path: Path) -> None:
         with pytest.raises(Aborted, match="no longer renewed"):
             must_hold(cluster, RUN)
         assert status(cluster).expired
+
+
+def test_a_halt_that_did_not_stay_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook, or a stale copy of the object, may answer 200 with a Lease as it was before."""
+    with world(tmp_path) as (cluster, _), running(cluster):
+        asked = cluster.patch
+
+        def stripped(key: str, name: str, patch: object, namespace: str = "", subresource: str = "") -> Answer:
+            assert isinstance(patch, dict)
+            kept = {name: part for name, part in patch.items() if name != "metadata"}
+            return asked(key, name, {**kept, "metadata": {"labels": {"kept": "yes"}}}, namespace, subresource)
+
+        monkeypatch.setattr(cluster, "patch", stripped)
+        with pytest.raises(ApiTrouble, match="came back without the annotation"):
+            halt(cluster)
+
+
+def test_a_lease_that_came_back_with_another_holder_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "", 3600)
+        asked = cluster.patch
+        monkeypatch.setattr(cluster, "patch", lambda key, name, patch, *rest: asked(key, name, {"metadata": {"labels": {"a": "b"}}}, *rest))
+        with pytest.raises(ApiTrouble, match="another holder"):
+            Run(cluster).lease.acquire()
 
 
 def test_a_lease_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
