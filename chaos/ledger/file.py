@@ -17,8 +17,11 @@ import msgspec
 from chaos.model.errors import LedgerError
 from chaos.model.ledger_lines import Entry, Line, Origin, State, decode, digest, encode, now
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.system import private_files
 
 MODE = 0o600
+MAX_BYTES = 64 << 20
+"""Of a ledger's file, which has a few kilobytes."""
 
 
 class Mirroring(Protocol):
@@ -113,7 +116,7 @@ class Ledger:
     def open(cls, path: Path, mirror: Mirroring | None = None, vouching: Vouching | None = None) -> Ledger:
         """A ledger that is there. A torn last line is left out. Raises :class:`LedgerError` for anything else that cannot be read."""
         try:
-            content = path.read_bytes()
+            content = private_files.read_own(path, MAX_BYTES)  # what is checked is what is believed: a path may change in between
         except OSError as error:
             raise LedgerError(f"ledger {path}: {error.strerror or error}") from error
         lines, kept = parse(content, str(path))
