@@ -9,6 +9,7 @@ from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
 from conformance.inv.peer_agreement import check_peers
 from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
+from conformance.inv.skew import check_skew
 from conformance.node_states.field_writes import fields_of
 from conformance.requirement import Needs, requirement
 from conformance.scope.scope import Scope
@@ -36,6 +37,12 @@ def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, 
     """The account that runs the suite has every right that the selected requirements need."""
     judge(check_rights(ask_rights(cluster, rights(needs, snapshot))))
     judge(check_custom_kinds(snapshot, needs))
+
+
+@requirement("INV-05")
+def test_kubelets_control_plane_and_drivers_go_together(judge: Evidence, scope: Scope) -> None:
+    """Kubelets, control plane and drivers of accelerator nodes are of versions that go together."""
+    judge(check_skew(scope))
 
 
 @requirement("INV-06")

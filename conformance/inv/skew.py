@@ -1,0 +1,80 @@
+"""INV-05: kubelets, control plane and drivers of accelerator nodes go together. Pure.
+
+Facts: docs/facts/kubernetes-versions.md#skew, docs/facts/dra.md#versions-of-drivers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from conformance.scope.kubernetes_version import least_server_minor, minor_of, server_minor
+from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+
+_OLDER_BY = 3
+_DRA_MINOR = 34
+_DRA_DRIVER = 580
+_NVIDIA = "gpu.nvidia.com"
+_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")
+_MAJOR = re.compile(r"(\d{1,4})(?:\D|\Z)")
+
+
+def check_skew(scope: Scope) -> Iterator[Finding]:
+    """One finding per accelerator node."""
+    for node in scope.accelerator_nodes:
+        yield _judge(scope, node)
+
+
+def _judge(scope: Scope, node: Node) -> Finding:
+    text = node.status.node_info.kubelet_version
+    kubelet, server, least = minor_of(text), server_minor(scope), least_server_minor(scope)
+    drivers = scope.dra_inventory.get(node.name, [])
+    expected = "a kubelet not newer than the API server and at most three minor versions older" + (
+        f"; for DRA Kubernetes 1.{_DRA_MINOR} or newer" if drivers else ""
+    )
+    observed = f"kubelet {text[:60] or 'unknown'}, API server {scope.snapshot.version[:60] or 'unknown'}"
+    if kubelet is None:
+        return undecided(subject(node), message=f"its kubelet's version is not known: {text[:60] or 'none'}", source="status.nodeInfo")
+    problems = []
+    if server is not None and kubelet > server:
+        problems.append(f"its kubelet 1.{kubelet} is newer than the API server 1.{server}")
+    if least is not None and kubelet < least - _OLDER_BY:
+        problems.append(f"its kubelet 1.{kubelet} is more than {_OLDER_BY} minor versions older than the API server 1.{least}")
+    if drivers and kubelet < _DRA_MINOR:
+        names = listed([item.driver for item in drivers])
+        problems.append(
+            f"it offers devices of {names} through DRA, which is stable from Kubernetes 1.{_DRA_MINOR} on, and runs 1.{kubelet}"
+        )
+    unknown = ""
+    if any(item.driver == _NVIDIA and any(device.body.type != "vfio" for device in item.devices) for item in drivers):
+        version = _driver(scope, node)
+        major = _MAJOR.match(version)
+        observed += f", driver {version[:40] or 'unknown'}"
+        expected += f" and NVIDIA driver {_DRA_DRIVER} or newer"
+        if major is None:
+            unknown = "neither its slices nor its labels tell the version of the NVIDIA driver"
+        elif int(major[1]) < _DRA_DRIVER:
+            problems.append(f"its NVIDIA driver is {version[:40]}, and devices through DRA need {_DRA_DRIVER} or newer")
+    source = "status.nodeInfo, ResourceSlices, node labels"
+    if problems:
+        return bad(subject(node), observed=observed, expected=expected, source=source, message=listed(problems, 4))
+    if unknown:
+        return undecided(subject(node), message=unknown, source=source)
+    return ok(subject(node), observed=observed, expected=expected, source=source)
+
+
+def _driver(scope: Scope, node: Node) -> str:
+    """The oldest version that the node's slices name, else the one of its labels."""
+    found = {
+        version
+        for item in scope.dra_inventory.get(node.name, [])
+        if item.driver == _NVIDIA
+        for device in item.devices
+        if (version := device.body.attribute("driverVersion")) and _MAJOR.match(version)
+    }
+    if found:
+        return min(found, key=lambda version: [int(part) for part in re.findall(r"\d{1,9}", version)])
+    return next((value for key in _LABELS if (value := node.metadata.label.get(key, ""))), "")

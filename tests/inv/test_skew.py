@@ -1,0 +1,66 @@
+"""INV-05: versions of kubelets, API server and drivers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from conformance.inv.skew import check_skew
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node, NodeInfo
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_node, a_scope
+from tests.dra import a_device, a_slice, by_name
+
+
+def at(kubelet: str, **labels: str) -> Node:
+    node = a_node("gpu-0", labels={key.replace("__", "/"): value for key, value in labels.items()})
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, node_info=NodeInfo(kubelet_version=kubelet)))
+
+
+def judged(node: Node, server: str = "v1.36.3", slices: list[Json] | None = None) -> Outcome:
+    scope = a_scope(nodes=[node], resourceslices=slices or [])
+    listings = [scope.snapshot.listing(key) for key in ("nodes", "resource.k8s.io/resourceslices", "resource.k8s.io/devicetaintrules")]
+    return by_name(check_skew(Scope(Snapshot(listings, taken_at=0, version=server), scope.policy)))["gpu-0"]
+
+
+@pytest.mark.parametrize(("kubelet", "server", "outcome"), [
+    ("v1.36.3", "v1.36.3", Outcome.OK),
+    ("v1.33.9-gke.1200", "v1.36.3-gke.100", Outcome.OK),
+    ("v1.32.9", "v1.36.3", Outcome.BAD),
+    ("v1.37.0", "v1.36.3", Outcome.BAD),
+    ("v1.31.0", "", Outcome.OK),  # a snapshot that does not tell the server's
+    ("", "v1.36.3", Outcome.UNDECIDED),
+    ("unknown", "v1.36.3", Outcome.UNDECIDED),
+])  # fmt: skip
+def test_kubelets_keep_the_skew(kubelet: str, server: str, outcome: Outcome) -> None:
+    assert judged(at(kubelet), server) is outcome
+
+
+def a_published(version: str) -> list[Json]:
+    device = a_device("gpu-0")
+    device["attributes"] |= {"driverVersion": {"version": version}} if version else {}
+    return [a_slice("gpu-0", devices=[device])]
+
+
+@pytest.mark.parametrize(("kubelet", "version", "outcome"), [
+    ("v1.36.3", "580.95.5", Outcome.OK),
+    ("v1.36.3", "590.1.0", Outcome.OK),
+    ("v1.36.3", "570.86.15", Outcome.BAD),
+    ("v1.33.9", "580.95.5", Outcome.BAD),
+    ("v1.36.3", "", Outcome.UNDECIDED),
+    ("v1.36.3", "unknown", Outcome.UNDECIDED),
+])  # fmt: skip
+def test_nodes_that_offer_devices_by_claim_need_more(kubelet: str, version: str, outcome: Outcome) -> None:
+    assert judged(at(kubelet), slices=a_published(version)) is outcome
+
+
+def test_labels_tell_the_driver_where_slices_do_not() -> None:
+    assert judged(at("v1.36.3", **{"nvidia.com__cuda.driver.major": "570"}), slices=a_published("")) is Outcome.BAD
+
+
+def test_other_vendors_drivers_have_no_floor_here() -> None:
+    amd = a_device("gpu-0")
+    amd["attributes"] |= {"driverVersion": {"version": "6.12.12"}}
+    assert judged(at("v1.36.3"), slices=[a_slice("gpu-0", "gpu.amd.com", [amd])]) is Outcome.OK
