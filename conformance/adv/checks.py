@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.adv.dra_devices import Machines, check_count, check_published, check_untainted
+from conformance.adv.dra_devices import check_published, check_untainted
 from conformance.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
 from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
 from conformance.devices.plugin_pods import why_none_allocatable
@@ -124,12 +124,11 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
 
 def check_arithmetic(scope: Scope) -> Iterator[Finding]:
     """Per accelerator node and resource: capacity == physical devices × units per device, and the sources of "physical" agree."""
-    machines = Machines(scope)
     for node in scope.accelerator_nodes:
-        yield from _arithmetic(scope, node, scope.dra_inventory.get(node.name, []), machines)
+        yield from _arithmetic(scope, node, scope.dra_inventory.get(node.name, []))
 
 
-def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory], machines: Machines) -> Iterator[Finding]:
+def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) -> Iterator[Finding]:
     labels, capacity = node.metadata.label, scope.device_capacity(node)
     sources = physical_counts(node, scope.policy, through_dra)
     offered = {name: count for name, count in capacity.items() if count > 0}
@@ -137,7 +136,9 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory], ma
         yield _split_arithmetic(scope, node, through_dra, offered)
         return
     if through_dra and not offered:
-        yield from check_count(scope, node, through_dra, machines)
+        yield not_judged(
+            subject(node), message="no device plugin offers a device here: DRA-03 counts what its driver publishes", source=SLICES
+        )
         return
     if not offered and (reason := why_none_offered(scope, node, through_dra)):
         yield not_judged(subject(node), message=reason, source="node labels, ResourceSlices")

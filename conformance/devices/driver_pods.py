@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
+from conformance.scope.agents import is_ready
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.sentences import listed
 
 _REGISTRY = "/plugins_registry"
 _STORAGE = re.compile(r"(?i)(?:\A|[^a-z])csi(?:\Z|[^a-z])")
@@ -31,3 +35,85 @@ def kubelet_plugins(scope: Scope) -> list[Pod]:
 
 def _kubelet_plugins(scope: Scope) -> list[Pod]:
     return [pod for pod in scope.snapshot.listing("pods").items if not pod.finished and is_kubelet_plugin(pod.spec)]
+
+
+_GENERIC = frozenset(["com", "io", "net", "org", "dev", "k8s", "x", "sigs", "dra", "driver", "kubernetes"])
+"""Words of drivers' names that tell no driver from another."""
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a driver's pod on a node: that it is Ready, what is wrong, or why nobody can tell."""
+
+    observed: str = ""
+    problem: str = ""
+    unsure: str = ""
+
+
+class DriverPods:
+    """Pods of DRA drivers by driver and node.
+
+    A driver's pods are those of the owner (a DaemonSet) whose kubelet plugins run on nodes for which the driver publishes. Where several
+    owners do, words of the driver's name tell; where these do not, all of them count.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._owners: dict[tuple[str, str], dict[str, list[Pod]]] = {}
+        self._words: dict[tuple[str, str], str] = {}
+        for pod in kubelet_plugins(scope):
+            owner = pod.controller
+            key = (pod.namespace, owner.name if owner is not None and owner.kind == "DaemonSet" else "")
+            self._owners.setdefault(key, {}).setdefault(pod.spec.node_name, []).append(pod)
+            self._words.setdefault(key, _text(key, pod.spec))
+        for item in scope.snapshot.listing("apps/daemonsets").items:
+            if is_kubelet_plugin(item.spec.template.spec):
+                key = (item.namespace, item.name)
+                self._owners.setdefault(key, {})
+                self._words.setdefault(key, _text(key, item.spec.template.spec))
+        self._nodes: dict[str, set[str]] = {}
+        for entry in scope.slices.every:
+            self._nodes.setdefault(entry.driver, set()).update({entry.node, *(device.node for device in entry.devices)} - {""})
+        self._chosen: dict[str, list[tuple[str, str]]] = {}
+
+    def owners(self, driver: str) -> list[tuple[str, str]]:
+        """Namespaces and names of the DaemonSets that may serve a driver; empty where none looks like it."""
+        if driver not in self._chosen:
+            words = set(re.split(r"[^a-z0-9]+", driver.lower())) - _GENERIC - {""}
+            scores = {key: sum(word in text for word in words) for key, text in self._words.items()}
+            near = {key: bool(self._nodes.get(driver, set()) & self._owners[key].keys()) for key in scores}
+            named = [key for key, score in scores.items() if score]
+            choice = [key for key in named if scores[key] == max(scores.values())] or [key for key in scores if near[key]]
+            self._chosen[driver] = sorted(choice)
+        return self._chosen[driver]
+
+    def nodes_of(self, driver: str) -> set[str]:
+        """Nodes with a pod of the driver."""
+        return {node for key in self.owners(driver) for node in self._owners[key]} - {""}
+
+    def of(self, driver: str, node: str) -> Pod | None:
+        """The driver's pod on a node, a Ready one if there is."""
+        pods = [pod for key in self.owners(driver) for pod in self._owners[key].get(node, ())]
+        return next((pod for pod in pods if is_ready(pod)), pods[0] if pods else None)
+
+    def state(self, driver: str, node: str) -> PodState:
+        """What is known of the driver's pod on a node."""
+        listing = self._scope.snapshot.listing("pods")
+        if listing.trouble or not listing.collected:
+            return PodState(unsure=f"whether a pod of {driver} runs on {node} is not known: pods were not read")
+        owners = self.owners(driver)
+        if not owners:
+            return PodState(unsure=f"no pod or DaemonSet looks like a kubelet plugin of {driver}: whether it still runs is not known")
+        pod = self.of(driver, node)
+        names = listed([f"{namespace}/{name}" for namespace, name in owners])
+        if pod is None:
+            return PodState(problem=f"no pod of {driver} ({names}) runs on {node}: new claims are bound there and their pods never start")
+        if is_ready(pod):
+            return PodState(observed=f"{pod.namespace}/{pod.name} Ready")
+        what = "being deleted" if pod.metadata.deletion_timestamp else "not Ready"
+        message = f"{pod.namespace}/{pod.name}, the pod of {driver} on {node}, is {what}: new claims are bound there and their pods wait"
+        return PodState(problem=message)
+
+
+def _text(key: tuple[str, str], spec: PodSpec) -> str:
+    parts = [*key, *(word for one in spec.containers for word in (one.name, one.image.partition("@")[0].partition(":")[0]))]
+    return " ".join(parts).lower()

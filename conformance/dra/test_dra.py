@@ -7,11 +7,18 @@ from functools import partial
 import pytest
 
 from conformance.dra.admin_access import ask_admin_access, check_labelled_tenants, judge_admin_access
+from conformance.dra.allocations import check_allocations
+from conformance.dra.devices import check_devices
+from conformance.dra.domains import check_domains
 from conformance.dra.extended_resources import check_extended
+from conformance.dra.pools import check_pools
+from conformance.dra.reservations import check_reserved
 from conformance.dra.selector_probe import ask_selectors, not_asked
 from conformance.dra.served import check_served
+from conformance.dra.taints import check_taints
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
+from conformance.scope.settling import unless_settling
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Evidence
 
@@ -24,6 +31,30 @@ def test_the_api_for_claims_is_served_and_classes_compile(
     judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("cluster")) if may_ask else not_asked))
 
 
+@requirement("DRA-02")
+def test_every_pool_is_complete_and_its_driver_alive(judge: Evidence, scope: Scope) -> None:
+    """Every pool of devices is complete, and a pod of its driver lives on its node."""
+    judge(unless_settling(scope, check_pools(scope)))
+
+
+@requirement("DRA-03")
+def test_published_devices_are_those_that_exist(judge: Evidence, scope: Scope) -> None:
+    """Nodes publish the devices that they have, each once, with the attributes of its peers."""
+    judge(unless_settling(scope, check_devices(scope)))
+
+
+@requirement("DRA-04")
+def test_no_device_taint_is_stale(judge: Evidence, scope: Scope, now: float) -> None:
+    """No taint of a device is stale, and no claim is given a device after it was tainted."""
+    judge(check_taints(scope, now))
+
+
+@requirement("DRA-07")
+def test_claims_are_reserved_for_pods_that_exist(judge: Evidence, scope: Scope, now: float) -> None:
+    """Allocated claims are reserved for pods that exist, and are released after them."""
+    judge(check_reserved(scope, now))
+
+
 @requirement("DRA-08")
 def test_admin_access_is_refused_outside_labelled_namespaces(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """Admin access to devices is refused outside namespaces labelled for it, and no tenant's namespace is."""
@@ -31,7 +62,19 @@ def test_admin_access_is_refused_outside_labelled_namespaces(judge: Evidence, sc
     judge(check_labelled_tenants(scope))
 
 
+@requirement("DRA-09")
+def test_compute_domains_are_ready(judge: Evidence, scope: Scope, now: float) -> None:
+    """ComputeDomains are Ready, and their nodes are those of their NVLink clique."""
+    judge(check_domains(scope, now))
+
+
 @requirement("DRA-10")
 def test_extended_resources_of_classes_have_devices(judge: Evidence, scope: Scope) -> None:
     """An extended resource that a DeviceClass serves has devices, and each pod that asks for it holds as many."""
     judge(check_extended(scope))
+
+
+@requirement("DRA-11")
+def test_allocated_devices_exist_and_are_given_once(judge: Evidence, scope: Scope, now: float) -> None:
+    """Allocated claims name devices that exist, and no device is in two claims that do not share it."""
+    judge(check_allocations(scope, now))

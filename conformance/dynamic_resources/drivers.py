@@ -35,8 +35,8 @@ _OTHER_ATTRIBUTES = _words(
     "eswitchmode cpuid cpuids coreid coretype numcpus smtenabled cachel3id hugetlb pagesize hugepagesize"
 )
 _OTHER_CAPACITY = _words("cpu cpus dra.cpu/cpu storage bandwidth ingressbandwidth egressbandwidth")
-_PRODUCT = _words("productname product model modelname architecture family generation cudacomputecapability chip devicemodel tpugen")
-_IDENTITY = _words("uuid serial serialnumber deviceid pciaddr pciaddress pcibusid")
+PRODUCT = _words("productname product model modelname architecture family generation cudacomputecapability chip devicemodel tpugen")
+IDENTITY = _words("uuid serial serialnumber deviceid pciaddr pciaddress pcibusid")
 _SPLIT = re.compile(r"[.\-_/]+")
 
 NO_DEVICE_TYPES = frozenset({"channel", "daemon"})
@@ -69,6 +69,6 @@ def shape_of(device: SliceDevice) -> DriverKind:
         return DriverKind.ACCELERATOR
     if words & _OTHER_TYPES or names & _OTHER_ATTRIBUTES or amounts & _OTHER_CAPACITY:
         return DriverKind.OTHER
-    if names & _PRODUCT and (names & _IDENTITY or "memory" in amounts):
+    if names & PRODUCT and (names & IDENTITY or "memory" in amounts):
         return DriverKind.ACCELERATOR
     return DriverKind.UNKNOWN

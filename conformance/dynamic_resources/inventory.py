@@ -7,16 +7,15 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
 from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind, kind_of
 from conformance.outputs import resource_slice
-from conformance.outputs.resource_slice import DeviceTaint, Slice, SliceDevice
+from conformance.outputs.resource_slice import DeviceTaint, Slice, SliceDevice, device_taint
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 SLICES = "resource.k8s.io/resourceslices"
 CLASSES = "resource.k8s.io/deviceclasses"
@@ -91,14 +90,14 @@ def _identity(device: SliceDevice) -> str:
 
 
 class Slices:
-    """All ResourceSlices of a cluster, with the taints of DeviceTaintRules."""
+    """All ResourceSlices of a cluster (``every``), and the DeviceTaintRules that taint their devices (``rules``)."""
 
     def __init__(self, slices: Iterable[Json], rules: Iterable[Json], named: Callable[[str], bool]) -> None:
-        self._slices = resource_slice.slices_of({**item, "kind": "ResourceSlice"} for item in slices if isinstance(item, dict))
-        self._rules = [rule for item in rules if (rule := _rule(item))]
+        self.every = resource_slice.slices_of({**item, "kind": "ResourceSlice"} for item in slices if isinstance(item, dict))
+        self.rules = [rule for item in rules if isinstance(item, dict) and (rule := taint_rule(item))]
         self._named = named
         self._devices: dict[str, list[SliceDevice]] = {}
-        for entry in self._slices:
+        for entry in self.every:
             self._devices.setdefault(entry.driver, []).extend(entry.devices)
         self._kinds: dict[str, DriverKind] = {}
 
@@ -108,18 +107,25 @@ class Slices:
             self._kinds[driver] = kind_of(driver, self._devices.get(driver, ()), self._named)
         return self._kinds[driver]
 
+    def newest(self) -> dict[tuple[str, str], list[Slice]]:
+        """Slices of the newest generation of every pool, by driver and pool, in order of name."""
+        pools: dict[tuple[str, str], list[Slice]] = {}
+        for entry in self.every:
+            pools.setdefault((entry.driver, entry.pool), []).append(entry)
+        found = {}
+        for identity, members in sorted(pools.items()):
+            newest = max(entry.generation for entry in members)
+            found[identity] = [entry for entry in members if entry.generation == newest]
+        return found
+
     def by_node(self) -> dict[str, list[DriverInventory]]:
         """What drivers of accelerators publish for each node, also where it is no device at all."""
-        pools: dict[tuple[str, str], list[Slice]] = {}
-        for entry in self._slices:
-            if self.kind_of(entry.driver) is DriverKind.ACCELERATOR:
-                pools.setdefault((entry.driver, entry.pool), []).append(entry)
         found: dict[tuple[str, str], tuple[list[InventoryDevice], list[str]]] = {}
-        for (driver, pool), members in sorted(pools.items()):
-            newest = max(entry.generation for entry in members)
-            live = [entry for entry in members if entry.generation == newest]
+        for (driver, pool), live in self.newest().items():
+            if self.kind_of(driver) is not DriverKind.ACCELERATOR:
+                continue
             wanted = max(entry.expected_slices for entry in live)
-            lacking = f"pool {pool}: {len(live)} of {wanted} slices of generation {newest}" if len(live) != wanted else ""
+            lacking = f"pool {pool}: {len(live)} of {wanted} slices of generation {live[0].generation}" if len(live) != wanted else ""
             for entry in live:
                 for node in {entry.node, *(device.node for device in entry.devices)} - {""}:
                     devices, incomplete = found.setdefault((node, driver), ([], []))
@@ -136,31 +142,43 @@ class Slices:
         return table
 
     def _device(self, identity: DeviceId, body: SliceDevice, offered: bool) -> InventoryDevice:
-        taint = body.tainted or next((taint for wanted, taint in self._rules if _covers(wanted, identity)), "")
+        taint = body.tainted or next((f"{rule.taint} (DeviceTaintRule)" for rule in self.rules if rule.covers(identity)), "")
         return InventoryDevice(identity, body, offered, taint)
 
 
-def _rule(item: object) -> tuple[tuple[str | None, str | None, str | None], str] | None:
-    """What a DeviceTaintRule selects (None: any) and its hard taint; None where it has none or selects by what is not read here."""
-    spec = mapping(mapping(item).get("spec"))
+def is_incomplete(slices: Collection[Slice]) -> bool:
+    """Whether the newest generation of a pool lacks slices, or has more than it says."""
+    return len(slices) != max(entry.expected_slices for entry in slices)
+
+
+class TaintRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A DeviceTaintRule with a hard taint. ``wanted`` is driver, pool and device, None for any; ``manager`` wrote it, if known."""
+
+    name: str
+    taint: DeviceTaint
+    wanted: tuple[str | None, str | None, str | None]
+    created: str = ""
+    manager: str = ""
+
+    def covers(self, identity: DeviceId) -> bool:
+        """Whether it taints a device."""
+        return all(one is None or one == other for one, other in zip(self.wanted, identity, strict=True))
+
+
+def taint_rule(item: Json) -> TaintRule | None:
+    """A DeviceTaintRule; None where it has no hard taint, selects nothing, or selects by what is not read here."""
+    spec, meta = mapping(item.get("spec")), mapping(item.get("metadata"))
     if not isinstance(spec.get("deviceSelector"), dict):
         return None  # without a selector it matches nothing, with an empty one everything
-    raw, chosen = mapping(spec.get("taint")), mapping(spec.get("deviceSelector"))
-    taint = DeviceTaint(*(text_of(raw.get(key)) for key in ("key", "value", "effect")))
+    taint, chosen = device_taint(mapping(spec.get("taint"))), mapping(spec.get("deviceSelector"))
     if not taint.hard or set(chosen) - {"driver", "pool", "device"}:
         return None
     wanted = [text_of(chosen[key]) if chosen.get(key) else None for key in ("driver", "pool", "device")]
-    return (wanted[0], wanted[1], wanted[2]), f"{taint} (DeviceTaintRule)"
-
-
-def _covers(wanted: tuple[str | None, str | None, str | None], identity: DeviceId) -> bool:
-    return all(one is None or one == other for one, other in zip(wanted, identity, strict=True))
-
-
-def published_twice(published: DriverInventory) -> list[str]:
-    """Names that are published more than once for the node: a device that the scheduler takes for two."""
-    names = Counter(device.id for device in published.devices)
-    uuids = Counter(uuid for device in published.devices if device.body.type in ("gpu", "") and (uuid := device.body.attribute("uuid")))
-    return [f"device {name[2]} {count} times" for name, count in sorted(names.items()) if count > 1] + [
-        f"UUID {uuid} {count} times" for uuid, count in sorted(uuids.items()) if count > 1
-    ]
+    managers = [text_of(entry.get("manager")) for entry in map(mapping, sequence(meta.get("managedFields")))]
+    return TaintRule(
+        name=text_of(meta.get("name")),
+        taint=taint,
+        wanted=(wanted[0], wanted[1], wanted[2]),
+        created=text_of(meta.get("creationTimestamp")),
+        manager=next((name for name in managers if name), ""),
+    )

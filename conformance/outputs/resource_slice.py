@@ -19,11 +19,12 @@ from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 
 class DeviceTaint(msgspec.Struct, frozen=True):
-    """A taint of a device; the effect is NoSchedule, NoExecute or None (which informs only)."""
+    """A taint of a device; the effect is NoSchedule, NoExecute or None (which informs only). ``added`` is RFC 3339 or empty."""
 
     key: str
     value: str
     effect: str
+    added: str = ""
 
     @property
     def hard(self) -> bool:
@@ -170,13 +171,18 @@ def _device(entry: Json) -> SliceDevice:
     return SliceDevice(
         name=text_of(entry.get("name")),
         attributes=attributes,
-        taints=tuple(DeviceTaint(text_of(item.get("key")), text_of(item.get("value")), text_of(item.get("effect"))) for item in taints),
+        taints=tuple(map(device_taint, taints)),
         # v1alpha3 wrote the quantity alone
         capacity={name: text_of(value.get("value") if isinstance(value, dict) else value) for name, value in amounts.items()},
         counters=tuple(text_of(mapping(item).get("counterSet")) for item in sequence(body.get("consumesCounters"))),
         shareable=body.get("allowMultipleAllocations") is True,
         node=text_of(body.get("nodeName")) or _only_node(body.get("nodeSelector")),
     )
+
+
+def device_taint(item: Json) -> DeviceTaint:
+    """One taint of a device or of a DeviceTaintRule."""
+    return DeviceTaint(*(text_of(item.get(key)) for key in ("key", "value", "effect", "timeAdded")))
 
 
 def _only_node(selector: object) -> str:

@@ -28,6 +28,7 @@ NONE = "none"
 ORDER = (
     "gpu-operator",
     "dra",
+    "gb200",
     "amd",
     "intel",
     "neuron",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from conformance.devices.claimable import units_of
 from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem, scheduler_amounts
-from conformance.req.claims import check_claims_can_be_met, check_given_once
+from conformance.req.claims import check_claims_can_be_met
 from conformance.scope.node_affinity import admits, selects
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
@@ -82,8 +82,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
 
 
 def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
-    """One finding per node and extended resource that it offers or that pods hold there, and per node and DRA driver."""
-    yield from check_given_once(scope)
+    """One finding per node and extended resource that it offers or that pods hold there."""
     by_claim, by_scheduler = mapped_to_dra(scope), scheduler_amounts(scope)
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := held(pod.spec))]

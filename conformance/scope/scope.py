@@ -178,22 +178,23 @@ class Scope:
     # -- dynamic resource allocation -------------------------------------------------------------------
 
     @cached_property
-    def _slices(self) -> Slices:
+    def slices(self) -> Slices:
+        """All ResourceSlices, with DeviceTaintRules."""
         return Slices(self.snapshot.listing(SLICES).objects, self.snapshot.listing(TAINT_RULES).objects, self.is_accelerator_driver)
 
     def kind_of(self, driver: str) -> DriverKind:
         """What a DRA driver serves."""
-        return self._slices.kind_of(driver)
+        return self.slices.kind_of(driver)
 
     @cached_property
     def claims(self) -> Claims:
         """Claims, followed to the drivers behind them."""
-        return Claims(self.snapshot, self._slices)
+        return Claims(self.snapshot, self.slices)
 
     @cached_property
     def dra_drivers(self) -> dict[str, list[DriverInventory]]:
         """What DRA drivers of accelerators publish, by node, nothing included. Empty where ResourceSlices were not read."""
-        return self._slices.by_node()
+        return self.slices.by_node()
 
     @cached_property
     def dra_inventory(self) -> dict[str, list[DriverInventory]]:

@@ -1,4 +1,4 @@
-"""ADV-01 to 03 where devices are offered through DRA: incomplete, classless, tainted, lost, and what only looks like it."""
+"""ADV-01, ADV-02 and DRA-03 where devices are offered through DRA: incomplete, classless, tainted, lost, and what only looks like it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic
+from conformance.adv.checks import check_advertised, check_allocatable
+from conformance.dra.devices import check_devices
 from conformance.inv.agreement import check_agreement
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json, Node
@@ -24,9 +25,9 @@ def a_dra_node(name: str = "gpu-0", **labels: str) -> Node:
 
 
 def judged(slices: list[Json], *, nodes: list[Node] | None = None, policy: Policy | None = None, **items: Any) -> dict[str, str]:
-    """Verdicts of ADV-01 to 03 by their last digit."""
+    """Verdicts of ADV-01, ADV-02 and DRA-03 by their last digit."""
     scope = a_scope(policy, **{"nodes": nodes or [a_dra_node()], "resourceslices": slices, "deviceclasses": [a_class()], **items})
-    checks = {"1": check_advertised, "2": check_allocatable, "3": check_arithmetic}
+    checks = {"1": check_advertised, "2": check_allocatable, "3": check_devices}
     return {number: verdict(check(scope)) for number, check in checks.items()}
 
 
@@ -39,11 +40,8 @@ def test_a_whole_pool_with_its_class_is_advertised() -> None:
 @pytest.mark.parametrize(
     ("slices", "classes"),
     [
-        ([a_slice("gpu-0", devices=4, slices=2)], [a_class()]),
-        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, generation=2, slices=2)], [a_class()]),
         ([a_slice("gpu-0", devices=0)], [a_class()]),
         ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=0, generation=2)], [a_class()]),
-        ([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, pool="second", slices=3)], [a_class()]),
         ([a_slice("gpu-0", devices=4)], []),
         ([a_slice("gpu-0", devices=4)], [a_class("net", "dra.net")]),
         ([a_slice("gpu-0", devices=4)], [a_class("mig", expression="device.attributes['gpu.nvidia.com'].type == 'mig'")]),
@@ -52,6 +50,11 @@ def test_a_whole_pool_with_its_class_is_advertised() -> None:
 )
 def test_devices_that_no_claim_can_get_are_not_advertised(slices: list[Json], classes: list[Json]) -> None:
     assert judged(slices, deviceclasses=classes)["1"] == "failed"
+
+
+def test_an_incomplete_pool_is_another_requirement_s() -> None:
+    assert judged([a_slice("gpu-0", devices=4, slices=2)])["1"] == "not_applicable"
+    assert judged([a_slice("gpu-0", devices=4), a_slice("gpu-0", devices=4, generation=2, slices=2)])["1"] == "not_applicable"
 
 
 def test_devices_that_only_a_missing_class_would_choose_are_lost() -> None:
@@ -155,7 +158,7 @@ def test_machines_of_one_kind_have_the_same_devices(labels: dict[str, str], expe
     nodes = [a_dra_node(f"gpu-{index}", **labels) for index in range(3)]
     slices = [a_slice("gpu-0", devices=1), a_slice("gpu-1", devices=1), a_slice("gpu-2", devices=4)]
     scope = a_scope(nodes=nodes, resourceslices=slices, deviceclasses=[a_class()])
-    assert outcomes(check_arithmetic(scope)) == expected
+    assert {name: one for name, one in outcomes(check_devices(scope)).items() if name in expected} == expected
 
 
 @pytest.mark.parametrize("count", [("label", "nvidia.com__gpu.count"), ("cloud", "cloud.google.com__gke-accelerator-count")])
@@ -166,7 +169,8 @@ def test_machines_of_any_size_are_believed_what_their_labels_count(count: tuple[
 
 
 def test_one_machine_that_nobody_counts_is_not_judged() -> None:
-    assert judged([a_slice("gpu-0", devices=3)])["3"] == "not_applicable"
+    scope = a_scope(nodes=[a_dra_node()], resourceslices=[a_slice("gpu-0", devices=3)])
+    assert outcomes(check_devices(scope)) == {"gpu-0 devices": "not_judged", "gpu-0 gpu.nvidia.com": "ok"}
 
 
 def test_one_device_in_several_shapes_counts_once() -> None:

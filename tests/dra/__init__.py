@@ -21,6 +21,13 @@ def a_device(name: str, *, driver: str = DRIVER, taints: Sequence[Mapping[str, s
     return {**found, "taints": [dict(taint) for taint in taints]} if taints else found
 
 
+def _whole(node: str, index: int) -> Json:
+    """A device with an identity of its own in the cluster."""
+    found = a_device(f"gpu-{index}")
+    found["attributes"]["uuid"] = {"string": f"GPU-{node}-{index}"}
+    return found
+
+
 def a_slice(
     node: str,
     driver: str = DRIVER,
@@ -32,7 +39,7 @@ def a_slice(
     name: str = "",
 ) -> Json:
     """A ResourceSlice; a number of devices means so many whole H100."""
-    every = [a_device(f"gpu-{index}") for index in range(devices)] if isinstance(devices, int) else list(devices)
+    every = [_whole(node, index) for index in range(devices)] if isinstance(devices, int) else list(devices)
     return {
         "metadata": {"name": name or f"{node}-{driver}-{generation}"},
         "spec": {

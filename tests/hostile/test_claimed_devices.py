@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +12,17 @@ import pytest
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
 from conformance.coverage.unjudged_devices import accelerators
 from conformance.devices.free_devices import usable_places
+from conformance.dra.allocations import check_allocations
+from conformance.dra.devices import check_devices
+from conformance.dra.pools import check_pools
+from conformance.dra.reservations import check_reserved
+from conformance.dra.selector_probe import not_asked
+from conformance.dra.served import check_served
+from conformance.dra.taints import check_taints
 from conformance.fence.checks import check_aimed, check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
+from conformance.inv.skew import check_skew
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
 from conformance.scope.scope import Scope
@@ -36,6 +45,13 @@ CHECKS: tuple[Callable[[Scope], Iterable[Finding]], ...] = (
     check_not_overcommitted,
     check_can_be_offered,
     check_approved_names,
+    check_pools,
+    check_devices,
+    check_skew,
+    partial(check_taints, now=0.0),
+    partial(check_reserved, now=0.0),
+    partial(check_allocations, now=0.0),
+    partial(check_served, compiles=not_asked),
 )
 WILD: tuple[object, ...] = (None, True, -1, 10**40, "", "\x00", [], [[]], {}, {"": {}}, [None], ["x"], [{"name": 7}], {"a": [{"b": None}]})
 

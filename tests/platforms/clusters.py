@@ -595,12 +595,12 @@ def _slice(where: str, driver: str, devices: list[Json]) -> Json:
     }
 
 
-def _gpu(index: int, product: str, architecture: str, memory: str) -> Json:
+def _gpu(index: int, product: str, architecture: str, memory: str, tray: int = 0) -> Json:
     return {
         "name": f"gpu-{index}",
         "attributes": {
             "type": {"string": "gpu"},
-            "uuid": {"string": f"GPU-0000000{index}-0000-0000-0000-000000000000"},
+            "uuid": {"string": f"GPU-0000000{index}-0000-0000-0000-00000000000{tray}"},
             "productName": {"string": product},
             "architecture": {"string": architecture},
             "driverVersion": {"version": "580.95.5"},
@@ -645,6 +645,7 @@ def gb200_imex() -> Cluster:
             names,
             image="nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
             select={PRESENT: "true"},
+            mounts={"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"},
         ),
         definition("computedomains", "resource.nvidia.com", "ComputeDomain", "Namespaced"),
     ]
@@ -661,7 +662,7 @@ def gb200_imex() -> Cluster:
     ]
     return Cluster(
         objects=[*base(), *nodes, *operator("gpu-operator", names), *slices, *classes, *stack, namespace("research"), *jobs],
-        presets=["gpu-operator", "dra"],
+        presets=["gpu-operator", "dra", "gb200"],
     )
 
 
@@ -670,7 +671,9 @@ def dra_only() -> Cluster:
     driver, names = "gpu.nvidia.com", ["b200-0", "b200-1"]
     labels = {NFD: "true", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-B200"}
     nodes = [node(name, None, labels, ["nvidia.com/gpu:NoSchedule"]) for name in names]
-    slices = [_slice(name, driver, [_gpu(n, "NVIDIA B200", "Blackwell", "183359Mi") for n in range(2)]) for name in names]
+    slices = [
+        _slice(name, driver, [_gpu(n, "NVIDIA B200", "Blackwell", "183359Mi", tray) for n in range(2)]) for tray, name in enumerate(names)
+    ]
     space = "nvidia-dra-driver-gpu"
     stack = [
         namespace(space, "privileged"),
@@ -680,6 +683,7 @@ def dra_only() -> Cluster:
             names,
             image="nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
             select={PRESENT: "true"},
+            mounts={"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"},
         ),
     ]
     claim = {

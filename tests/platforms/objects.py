@@ -150,11 +150,14 @@ def daemonset(
     select: Mapping[str, str],
     tolerations: Sequence[str] = ("*",),
     owner: Json | None = None,
+    mounts: Mapping[str, str] | None = None,
     **more: Any,
 ) -> list[Json]:
-    """An agent that is rolled out, with its pods."""
+    """An agent that is rolled out, with its pods. ``mounts`` are folders of the host by the name of their volume."""
     made = container(name, image=image, **more)
-    body = {"containers": [made], "nodeSelector": dict(select), "tolerations": [toleration(text) for text in tolerations]}
+    body: Json = {"containers": [made], "nodeSelector": dict(select), "tolerations": [toleration(text) for text in tolerations]}
+    if mounts:
+        body["volumes"] = [{"name": volume, "hostPath": {"path": path}} for volume, path in mounts.items()]
     selector = {"app": name}
     own = meta(name, space, generation=1, labels=selector)
     if owner:
@@ -167,9 +170,10 @@ def daemonset(
         "spec": {"selector": {"matchLabels": selector}, "template": {"metadata": {"labels": selector}, "spec": body}},
         "status": {**dict.fromkeys(numbers, len(nodes)), "observedGeneration": 1, "numberMisscheduled": 0},
     }
+    volumes = {"volumes": body["volumes"]} if mounts else {}
     by = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": own["uid"]}
     pods = [
-        pod(f"{name}-{index}", space, where, made, owner=by, labels=selector, tolerations=tolerations, nodeSelector=dict(select))
+        pod(f"{name}-{index}", space, where, made, owner=by, labels=selector, tolerations=tolerations, nodeSelector=dict(select), **volumes)
         for index, where in enumerate(nodes)
     ]
     return [item, *pods]

@@ -1,0 +1,112 @@
+"""DRA-03: what drivers publish is what there is: the right number, each device once, described like its peers. Pure.
+
+Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from conformance.dra.counts import Machines, check_count
+from conformance.dynamic_resources.drivers import IDENTITY, PRODUCT
+from conformance.dynamic_resources.inventory import SLICES, DriverInventory, InventoryDevice
+from conformance.outputs.resource_slice import SliceDevice
+from conformance.scope.scope import Scope
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, advised, bad, ok
+
+_NEEDED = IDENTITY | PRODUCT | {"memory"}
+"""Names of attributes and capacity by which claims and agents choose or recognise a device."""
+
+
+def check_devices(scope: Scope) -> Iterator[Finding]:
+    """Per node that offers devices through DRA only: their number; per node and driver: each device once, and complete."""
+    machines, twice, peers = Machines(scope), _twice(scope), _Peers(scope)
+    for node in scope.accelerator_nodes:
+        drivers = scope.dra_inventory.get(node.name, [])
+        if drivers and not any(scope.device_capacity(node).values()):
+            yield from check_count(scope, node, drivers, machines)
+        for item in drivers:
+            yield _judge(Subject("Node", f"{node.name} {item.driver}"), item, twice, peers)
+
+
+def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding:
+    observed, expected = f"{len(item.devices)} devices", "each device once, with the attributes that its peers have"
+    doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device) if (text := twice.get(key))))
+    names = Counter(device.id for device in item.devices)
+    doubled += [f"device {name[2]} is published {count} times" for name, count in sorted(names.items()) if count > 1]
+    lacking = [(device, sorted(missing)) for device in item.devices if (missing := peers.lacking(device))]
+    needed = [
+        f"{device.id[2]} lacks {listed(keys)}"
+        for device, missing in lacking
+        if (keys := [key for key in missing if _plain(key) in _NEEDED])
+    ]
+    if doubled:
+        message = f"{listed(doubled, 3)}: one device is given to several pods"
+        return bad(place, observed=observed, expected=expected, source=SLICES, message=message)
+    if needed:
+        message = f"{listed(needed, 3)}, which its peers have: claims that choose by it pass the device over"
+        return bad(place, observed=observed, expected=expected, source=SLICES, message=message)
+    if lacking:
+        message = f"{listed([f'{device.id[2]} lacks {listed(missing)}' for device, missing in lacking], 3)}, which its peers have"
+        return advised(place, observed=observed, expected=expected, source=SLICES, message=message)
+    return ok(place, observed=observed, expected=expected, source=SLICES)
+
+
+def _twice(scope: Scope) -> dict[str, str]:
+    """Identities that several devices of the cluster have, each with a clause that says where."""
+    found: dict[str, list[str]] = {}
+    for node, drivers in sorted(scope.dra_inventory.items()):
+        for device in (device for item in drivers for device in item.devices):
+            for key in _identities(device, node):
+                found.setdefault(key, []).append(f"{node}/{device.id[2]}")
+    return {
+        key: f"{key.partition(' ')[0]} {key.rpartition(' ')[2]} is published as {listed(where, 4)}"
+        for key, where in found.items()
+        if len(set(where)) > 1
+    }
+
+
+def _identities(device: InventoryDevice, node: str = "") -> Iterator[str]:
+    """What only this device may have: its UUID in the cluster, its PCI address on its node. Parts and shapes share their device's."""
+    body, driver = device.body, device.id[0]
+    if body.counters or body.shareable:
+        return
+    if uuid := body.attribute("uuid"):
+        yield f"UUID {driver} {body.type} {uuid}"
+    address = body.attribute("pciBusID") or body.attribute("pcieBusID") or body.attribute("pciAddress") or body.attribute("pciAddr")
+    if address and not device.is_part:
+        yield f"PCI-address {driver} {body.type} {node or device.id[1]}/{address}"
+
+
+class _Peers:
+    """Attributes and capacity by what devices are alike in: driver, type, product and version of the driver."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._names: dict[tuple[str, ...], Counter[str]] = {}
+        self._count: Counter[tuple[str, ...]] = Counter()
+        for drivers in scope.dra_inventory.values():
+            for device in (device for item in drivers for device in item.devices):
+                key = _alike(device)
+                self._count[key] += 1
+                self._names.setdefault(key, Counter()).update(_described(device.body))
+
+    def lacking(self, device: InventoryDevice) -> set[str]:
+        """What more than half of its peers have and the device has not."""
+        key = _alike(device)
+        common = {name for name, count in self._names[key].items() if count >= 2 and 2 * count > self._count[key]}
+        return common - _described(device.body)
+
+
+def _alike(device: InventoryDevice) -> tuple[str, ...]:
+    body = device.body
+    return device.id[0], body.type, body.attribute("driverVersion")
+
+
+def _described(body: SliceDevice) -> set[str]:
+    return {name for name, value in (*body.attributes.items(), *body.capacity.items()) if value}
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("/")[2].lower()

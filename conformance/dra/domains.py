@@ -1,0 +1,101 @@
+"""DRA-09: ComputeDomains are Ready, and their nodes are those of the NVLink clique, each with its IMEX daemon. Pure.
+
+Facts: docs/facts/dra.md#compute-domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.node_states.ages import ask_again, duration, moment
+from conformance.scope.agents import is_ready
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+
+DOMAINS = "resource.nvidia.com/computedomains"
+_OF_DOMAIN = "resource.nvidia.com/computeDomain"
+_CLIQUE = "nvidia.com/gpu.clique"
+_SOURCE = "status of the ComputeDomain, node labels, pods of IMEX daemons"
+_EXPECTED = "Ready, every member a node of the clique that its label names, with a Ready IMEX daemon"
+
+
+def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per ComputeDomain."""
+    domains = scope.snapshot.objects(DOMAINS)
+    if not domains:
+        raise NotApplicable("NoComputeDomain", "no ComputeDomain exists")
+    pods: dict[str, list[Pod]] = {}
+    for pod in scope.snapshot.pods:
+        owner = pod.controller
+        if owner is not None and owner.kind == "DaemonSet" and not pod.finished and (uid := pod.metadata.label.get(_OF_DOMAIN)):
+            pods.setdefault(uid, []).append(pod)
+    for domain in sorted(domains, key=lambda item: str(_place(item))):
+        yield _judge(scope, domain, pods.get(text_of(mapping(domain.get("metadata")).get("uid")), []), now)
+
+
+def _place(domain: Json) -> Subject:
+    meta = mapping(domain.get("metadata"))
+    return Subject("ComputeDomain", text_of(meta.get("name")), text_of(meta.get("namespace")))
+
+
+def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Finding:
+    place, meta, status = _place(domain), mapping(domain.get("metadata")), mapping(domain.get("status"))
+    members = {name: item for item in mappings(status.get("nodes")) if (name := text_of(item.get("name")))}
+    uid = text_of(meta.get("uid"))
+    labelled = {node.name: node for node in scope.snapshot.nodes if uid and node.metadata.label.get(_OF_DOMAIN) == uid}
+    state = text_of(status.get("status"))
+    observed = f"{state or 'no status'}, {len(members)} members" + (f", {len(daemons)} IMEX daemons" if daemons else "")
+    if not members and not labelled and state != "Ready":
+        return not_judged(place, message="no node has joined it, because no pod of it runs", source=_SOURCE)
+    problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
+    missing = [name for name in sorted(labelled) if name not in members]
+    problems += [f"{listed(missing)} belongs to it by label and has not joined"] if missing else []
+    if state == "Ready" and not members:
+        problems.append("it is Ready and has no member")
+    wanted = mapping(domain.get("spec")).get("numNodes")
+    if isinstance(wanted, int) and len(members) < wanted:
+        problems.append(f"{len(members)} of {wanted} nodes have joined")
+    if state != "Ready":
+        joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
+        problems.insert(0, f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""))
+    if not problems:
+        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+    said, limit = listed(problems, 4), scope.policy.requests.start_minutes * 60
+    begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
+    if begun is not None and now - begun < limit:
+        return undecided(
+            place, message=f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}", source=_SOURCE
+        )
+    message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _times(status: Json) -> Iterator[object]:
+    yield from (item.get("lastTransitionTime") for item in mappings(status.get("conditions")))
+
+
+def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) -> Iterator[str]:
+    for name, item in sorted(members.items()):
+        node = scope.snapshot.node_by_name.get(name)
+        if node is None:
+            yield f"its member {name} is no node of the cluster"
+            continue
+        label, clique = node.metadata.label.get(_CLIQUE, ""), text_of(item.get("cliqueID"))
+        if (label and "cliqueID" in item and clique != label) or (clique and not label):
+            yield f"its member {name} says clique {clique or 'none'}, and the node's label {_CLIQUE} says {label or 'nothing'}"
+        if text_of(item.get("status")) not in ("Ready", ""):
+            yield f"its member {name} is {text_of(item.get('status'))}"
+        if labelled and name not in labelled:
+            yield f"its member {name} has no label {_OF_DOMAIN} of it"
+
+
+def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[str]:
+    ready = {pod.spec.node_name for pod in daemons if is_ready(pod)}
+    for pod in sorted(daemons, key=lambda pod: pod.name):
+        if pod.spec.node_name not in ready:
+            yield f"its IMEX daemon {pod.namespace}/{pod.name} on {pod.spec.node_name or 'no node'} is not Ready"
+    if daemons and (without := sorted(set(labelled) - {pod.spec.node_name for pod in daemons})):
+        yield f"no IMEX daemon runs on {listed(without)}"

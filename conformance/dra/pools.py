@@ -1,0 +1,87 @@
+"""DRA-02: pools are complete, their names unique, their nodes there, and a pod of their driver lives on the node. Pure.
+
+Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#kubelet-plugins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from conformance.devices.driver_pods import DriverPods
+from conformance.dynamic_resources.drivers import DriverKind
+from conformance.dynamic_resources.inventory import SLICES, is_incomplete
+from conformance.outputs.resource_slice import Slice
+from conformance.scope.agents import is_ready
+from conformance.scope.scope import Scope
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+
+_EXPECTED = "a complete pool, names once, a node that exists, a Ready pod of its driver there"
+
+
+def check_pools(scope: Scope) -> Iterator[Finding]:
+    """One finding per pool of a driver of accelerators, and of other drivers on accelerator nodes; one per node that its driver forgot."""
+    pods = DriverPods(scope)
+    own = {node.name for node in scope.accelerator_nodes}
+    published: dict[str, set[str]] = {}
+    for (driver, pool), slices in scope.slices.newest().items():
+        nodes = sorted({node for entry in slices for node in (entry.node, *(device.node for device in entry.devices)) if node})
+        published.setdefault(driver, set()).update(nodes)
+        if scope.kind_of(driver) is DriverKind.ACCELERATOR or own & set(nodes):
+            yield _judge(scope, driver, pool, slices, nodes, pods)
+    yield from _forgotten(scope, published, pods)
+
+
+def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes: Sequence[str], pods: DriverPods) -> Finding:
+    kind = "Node" if len(nodes) == 1 else "Pool"
+    name = (
+        f"{nodes[0]} {driver}" if len(nodes) == 1 and pool == nodes[0] else f"{nodes[0] if kind == 'Node' else ''} {driver}/{pool}".strip()
+    )
+    place = Subject(kind, name)
+    count, wanted, generation = len(slices), max(entry.expected_slices for entry in slices), slices[0].generation
+    observed = f"{count} of {wanted} slices of generation {generation}, {sum(len(entry.devices) for entry in slices)} devices"
+    if unread := next((entry.incomplete for entry in slices if entry.incomplete), ""):
+        return undecided(place, message=f"pool {pool} cannot be read whole: {unread}", source=SLICES)
+    problems = []
+    if is_incomplete(slices):
+        problems.append(f"pool {pool} has {count} of {wanted} slices of generation {generation}: nothing of it is allocated")
+    names = Counter(device.name for entry in slices for device in entry.devices)
+    if twice := sorted(name for name, times in names.items() if times > 1):
+        problems.append(f"pool {pool} has {listed(twice)} more than once: one device is given to several pods")
+    known = scope.snapshot.node_by_name
+    if lost := [node for node in nodes if node not in known]:
+        problems.append(f"its node {listed(lost)} does not exist")
+    unsure = ""
+    for node in (node for node in nodes if node in known):
+        if not known[node].ready:
+            if not problems:
+                return not_judged(place, message=f"node {node} is NotReady (INV-02), so its driver cannot be judged", source=SLICES)
+            continue
+        state = pods.state(driver, node)
+        problems += [state.problem] if state.problem else []
+        unsure = unsure or state.unsure
+        observed += f"; {state.observed}" if state.observed else ""
+    if problems:
+        return bad(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4))
+    if unsure:
+        return undecided(place, message=unsure, source="pods")
+    return ok(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods")
+
+
+def _forgotten(scope: Scope, published: dict[str, set[str]], pods: DriverPods) -> Iterator[Finding]:
+    """Nodes where a Ready pod of a driver publishes nothing, although the same DaemonSet publishes for that driver on other nodes."""
+    for driver, nodes in sorted(published.items()):
+        if scope.kind_of(driver) is DriverKind.ACCELERATOR:
+            continue  # INV-01
+        for node in sorted(pods.nodes_of(driver) - nodes):
+            here = scope.snapshot.node_by_name.get(node)
+            if here is None or not here.ready or node not in scope.dra_inventory:
+                continue
+            pod = pods.of(driver, node)
+            if pod is not None and is_ready(pod):
+                message = (
+                    f"{pod.namespace}/{pod.name} runs there and publishes no slice of {driver}, as it does on {listed(sorted(nodes), 3)}"
+                )
+                expected = f"a ResourceSlice of {driver}"
+                yield bad(Subject("Node", f"{node} {driver}"), observed="no slice", expected=expected, source=SLICES, message=message)

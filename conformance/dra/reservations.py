@@ -1,0 +1,78 @@
+"""DRA-07: claims hold devices for pods that exist, and give them back. Pure.
+
+Facts: docs/facts/dra.md#release-of-claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.dra.claim_objects import allocated, just_changed, place_of
+from conformance.dynamic_resources.claims import results_of
+from conformance.node_states.ages import duration, moment
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.probes.claims import CLAIMS
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, bad, ok, undecided
+
+_SOURCE = "status.reservedFor of ResourceClaims, pods"
+_EXPECTED = "reserved for pods that exist, by UID, and released after"
+
+
+def check_reserved(scope: Scope, now: float) -> Iterator[Finding]:
+    """One finding per allocated claim of accelerators. Raises where the list of claims or pods could not be read."""
+    scope.snapshot.items(CLAIMS)
+    pods = {(pod.namespace, pod.name): pod for pod in scope.snapshot.pods}
+    users = {key for pod in pods.values() if not pod.finished for key in _used(pod)}
+    for claim in allocated(scope):
+        yield _reserved(scope, claim, pods, users, now)
+
+
+def _used(pod: Pod) -> Iterator[tuple[str, str]]:
+    entries = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
+    yield from ((pod.namespace, name) for entry in entries if (name := text_of(entry.get("resourceClaimName"))))
+
+
+def _reserved(scope: Scope, claim: Json, pods: dict[tuple[str, str], Pod], users: set[tuple[str, str]], now: float) -> Finding:
+    place = place_of(claim)
+    consumers = mappings(mapping(claim.get("status")).get("reservedFor"))
+    others = [text_of(item.get("resource")) for item in consumers if text_of(item.get("resource")) != "pods"]
+    held = listed([f"{text_of(result.get('pool'))}/{text_of(result.get('device'))}" for result in results_of(claim)], 4)
+    names = listed([text_of(item.get("name")) for item in consumers], 4)
+    problems = [text for item in consumers if text_of(item.get("resource")) == "pods" and (text := _gone(item, pods, place.namespace))]
+    if not consumers and (place.namespace, place.name) not in users:
+        problems.append("it is reserved for nobody, and no pod names it")
+    if (age := _deleted_for(claim, now)) > scope.policy.requests.end_minutes * 60:
+        problems.append(f"it was deleted {duration(age)} ago and still holds them")
+    observed = f"holds {held}; reserved for {names or 'nobody'}"
+    if not problems:
+        if others:
+            message = f"it is reserved for {names} ({listed(sorted(set(others)))}), and only reservations for pods are judged"
+            return undecided(place, message=message, source=_SOURCE)
+        return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
+    if recent := just_changed(claim, now):
+        return undecided(place, message=f"{listed(problems, 3)}; {recent}", source=_SOURCE)
+    message = f"{listed(problems, 3)}: {held} of {_drivers(claim)} stay taken and no other claim gets them"
+    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _gone(consumer: Json, pods: dict[tuple[str, str], Pod], namespace: str) -> str:
+    """Why a reservation for a pod is left over, or empty."""
+    name, uid = text_of(consumer.get("name")), text_of(consumer.get("uid"))
+    pod = pods.get((namespace, name))
+    if pod is None:
+        return f"it is reserved for pod {name}, which does not exist"
+    if uid and pod.metadata.uid and pod.metadata.uid != uid:
+        return f"it is reserved for an earlier pod {name} (UID {uid}; the pod of that name now has {pod.metadata.uid})"
+    return f"it is reserved for pod {name}, which is {pod.status.phase}" if pod.finished else ""
+
+
+def _deleted_for(claim: Json, now: float) -> float:
+    at = moment(mapping(claim.get("metadata")).get("deletionTimestamp"))
+    return 0.0 if at is None else now - at
+
+
+def _drivers(claim: Json) -> str:
+    return ", ".join(sorted({text_of(result.get("driver")) for result in results_of(claim)}))

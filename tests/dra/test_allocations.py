@@ -1,0 +1,117 @@
+"""DRA-11: devices that are given twice or gone while held, and shares that are no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.allocations import check_allocations
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_cpu_node, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice
+
+NOW = 1_790_000_000.0
+SHARED = a_device("gpu-0", allowMultipleAllocations=True)
+NODE = "gpu-0 gpu.nvidia.com"
+
+
+def scope_of(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> Scope:
+    own = {"resourceslices": slices or [a_slice("gpu-0", devices=2)], "resourceclaims": claims, "deviceclasses": [a_class()]}
+    return a_scope(nodes=[a_cpu_node("gpu-0")], **{**own, **items})
+
+
+def given(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> dict[str, str]:
+    return {one.subject.name: str(one.outcome) for one in check_allocations(scope_of(claims, slices, **items), NOW)}
+
+
+@pytest.mark.parametrize(
+    ("second", "device", "outcome"),
+    [
+        ({}, a_device("gpu-0"), "bad"),
+        ({"adminAccess": True}, a_device("gpu-0"), "ok"),
+        ({"device_name": "gpu-1"}, a_device("gpu-0"), "ok"),
+        ({"pool": "other"}, a_device("gpu-0"), "ok"),
+        ({}, SHARED, "ok"),
+        ({"shareID": "s-2"}, a_device("gpu-0"), "bad"),  # the other claim has it alone
+    ],
+)
+def test_a_device_belongs_to_one_claim_unless_it_is_shared(second: Json, device: Json, outcome: str) -> None:
+    more = dict(second)
+    name = more.pop("device_name", "gpu-0")
+    claims = [a_claim("a", device="gpu-0"), a_claim("b", device=name, **more)]
+    unnamed = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    slices = [a_slice("gpu-0", devices=[device, a_device("gpu-1")]), a_slice("gpu-0", devices=[unnamed], pool="other")]
+    assert given(claims, slices)[NODE] == outcome
+
+
+@pytest.mark.parametrize(("amounts", "outcome"), [(("40Gi", "39Gi"), "ok"), (("40Gi", "41Gi"), "bad")])
+def test_shares_fit_the_capacity_of_their_device(amounts: tuple[str, str], outcome: str) -> None:
+    claims = [
+        a_claim(name, device="gpu-0", shareID=name, consumedCapacity={"memory": amount}) for name, amount in zip("ab", amounts, strict=True)
+    ]
+    assert given(claims, [a_slice("gpu-0", devices=[{**SHARED, "capacity": {"memory": {"value": "80Gi"}}}])])[NODE] == outcome
+
+
+@pytest.mark.parametrize(
+    ("held", "outcome"),
+    [
+        (("gpu-0", "mig-0"), "bad"),
+        (("gpu-0", "vfio-0"), "bad"),
+        (("mig-0", "mig-1"), "ok"),
+        (("gpu-0", "mig-2"), "ok"),
+    ],
+)
+def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: str) -> None:
+    def part(name: str, parent: str) -> Json:
+        return {"name": name, "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": parent}}}
+
+    shape = {"name": "vfio-0", "attributes": {"type": {"string": "vfio"}, "uuid": {"string": "GPU-gpu-0"}}}
+    devices = [a_device("gpu-0"), part("mig-0", "GPU-gpu-0"), part("mig-1", "GPU-gpu-0"), part("mig-2", "GPU-gpu-1"), shape]
+    claims = [a_claim(f"c-{name}", device=name) for name in held]
+    assert given(claims, [a_slice("gpu-0", devices=devices)])[NODE] == outcome
+
+
+def test_one_claim_with_the_same_device_twice_is_a_fault() -> None:
+    claim = a_claim("a", device="gpu-0")
+    claim["status"]["allocation"]["devices"]["results"] *= 2
+    assert given([claim])[NODE] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("slices", "found"),
+    [
+        ([a_slice("gpu-0", devices=1)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
+        ([a_slice("gpu-0", devices=2), a_slice("gpu-0", devices=1, generation=2)], {"gpu.nvidia.com/gpu-0/gpu-1": "bad"}),
+        ([a_slice("gpu-0", devices=1, slices=2)], {"gpu.nvidia.com/gpu-0/gpu-1": "undecided"}),  # the rest of the pool may have it
+        ([a_slice("gpu-0", devices=2)], {}),
+    ],
+)
+def test_a_held_device_that_is_gone_is_found(slices: list[Json], found: dict[str, str]) -> None:
+    names = given([a_claim("a", device="gpu-1")], slices)
+    assert {name: outcome for name, outcome in names.items() if name != NODE} == found
+
+
+def test_devices_of_a_network_are_not_judged() -> None:
+    claims = [a_claim("a", "dra.net", device="eth0"), a_claim("b", "dra.net", device="eth0")]
+    assert given(claims) == {NODE: "ok"}
+
+
+def test_claims_that_were_not_read_decide_nothing() -> None:
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
+    assert [one.outcome for one in check_allocations(scope, NOW)] == [Outcome.UNDECIDED]
+
+
+def test_a_claim_that_changed_a_moment_ago_is_undecided() -> None:
+    claim = a_claim("a", device="gpu-7")
+    claim["metadata"]["creationTimestamp"] = "2026-09-21T14:13:00Z"
+    assert given([claim])["gpu.nvidia.com/gpu-0/gpu-7"] == "undecided"
+
+
+def test_a_device_that_many_nodes_reach_is_published() -> None:
+    remote = a_slice("gpu-0", devices=[a_device("gpu-9")], pool="rack")
+    del remote["spec"]["nodeName"]
+    remote["spec"]["allNodes"] = True
+    assert given([a_claim("a", device="gpu-9", pool="rack")], [a_slice("gpu-0"), remote]) == {NODE: "ok"}

@@ -1,0 +1,78 @@
+"""DRA-03: devices that are published twice, or without what their peers have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.devices import check_devices
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_cpu_node, a_scope
+from tests.dra import a_device, a_slice, by_name, messages
+
+NODE = "gpu-0 gpu.nvidia.com"
+PCI = "resource.kubernetes.io/pciBusID"
+
+
+def device(name: str, *without: str, **attributes: str) -> Json:
+    found = a_device(name)
+    found["attributes"] |= {PCI if key == "pci" else key: {"string": value} for key, value in attributes.items()}
+    for key in without:
+        found["attributes"].pop(key, None)
+        found["capacity"].pop(key, None)
+    return found
+
+
+def judged(*devices: Json, others: list[Json] | None = None) -> dict[str, Outcome]:
+    scope = a_scope(
+        nodes=[a_cpu_node("gpu-0"), a_cpu_node("gpu-1")], resourceslices=[a_slice("gpu-0", devices=list(devices)), *(others or [])]
+    )
+    return by_name(check_devices(scope))
+
+
+@pytest.mark.parametrize(("second", "outcome"), [
+    (device("gpu-1"), Outcome.OK),
+    (device("gpu-1", uuid="GPU-gpu-0"), Outcome.BAD),
+    (device("gpu-1", pci="0000:1b:00.0"), Outcome.BAD),
+    (device("gpu-1", pci="0000:2a:00.0"), Outcome.OK),
+    ({**device("gpu-1", uuid="GPU-gpu-0"), "consumesCounters": [{"counterSet": "gpu-0"}]}, Outcome.OK),  # partitions share theirs
+    (device("vfio-0", type="vfio", uuid="GPU-gpu-0", pci="0000:1b:00.0"), Outcome.OK),  # another shape of the device
+    (device("mig-0", type="mig", uuid="MIG-1", pci="0000:1b:00.0"), Outcome.OK),
+])  # fmt: skip
+def test_a_device_is_published_once(second: Json, outcome: Outcome) -> None:
+    assert judged(device("gpu-0", pci="0000:1b:00.0"), second)[NODE] is outcome
+
+
+def test_a_uuid_is_one_device_of_the_cluster_and_an_address_one_of_its_node() -> None:
+    same = judged(device("gpu-0"), others=[a_slice("gpu-1", devices=[device("gpu-0")])])
+    assert same == {**same, NODE: Outcome.BAD, "gpu-1 gpu.nvidia.com": Outcome.BAD}
+    address = [device("gpu-0", uuid="GPU-a", pci="0000:1b:00.0"), device("gpu-0", uuid="GPU-b", pci="0000:1b:00.0")]
+    assert judged(address[0], others=[a_slice("gpu-1", devices=[address[1]])])[NODE] is Outcome.OK
+
+
+@pytest.mark.parametrize(("lacking", "outcome"), [
+    ("productName", Outcome.BAD), ("memory", Outcome.BAD), ("uuid", Outcome.BAD), ("brand", Outcome.ADVISED),
+])  # fmt: skip
+def test_a_device_has_what_its_peers_have(lacking: str, outcome: Outcome) -> None:
+    peers = [device(f"gpu-{index}", brand="x") for index in range(3)]
+    assert judged(*peers, device("gpu-3", lacking, **({} if lacking == "brand" else {"brand": "x"})))[NODE] is outcome
+
+
+def test_another_driver_version_and_another_type_are_no_peers() -> None:
+    old = device("gpu-9", "brand", driverVersion="570.1.0")
+    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}}
+    assert judged(device("gpu-0", brand="x"), device("gpu-1", brand="x"), device("gpu-2", brand="x"), old, part)[NODE] is Outcome.OK
+
+
+def test_a_doubled_name_is_told() -> None:
+    scope = a_scope(
+        nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0", devices=[device("gpu-0"), device("gpu-0", uuid="GPU-x")])]
+    )
+    assert "device gpu-0 is published 2 times" in messages(check_devices(scope))
+
+
+def test_attributes_of_any_type_do_no_harm() -> None:
+    odd: Any = {"name": "gpu-0", "attributes": {"uuid": None, "type": {"strings": ["a"]}, "x": 3}, "capacity": []}
+    assert judged(odd)[NODE] is Outcome.OK

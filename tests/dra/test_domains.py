@@ -1,0 +1,76 @@
+"""DRA-09: ComputeDomains, their members, cliques and IMEX daemons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.domains import check_domains
+from fixtures.kubernetes.models import Json, Node, Pod
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from tests.builders import a_node, a_pod, a_scope
+
+NOW = 1_790_000_000.0
+UID, CLIQUE, OF = "uid-d", "c1.0", "resource.nvidia.com/computeDomain"
+
+
+def a_domain(
+    status: str = "Ready", members: tuple[str, ...] = ("gpu-0", "gpu-1"), created: str = "2026-09-01T00:00:00Z", **more: Any
+) -> Json:
+    nodes = [{"name": name, "status": "Ready", "cliqueID": CLIQUE, **more} for name in members]
+    return {
+        "metadata": {"name": "d", "namespace": "team-a", "uid": UID, "creationTimestamp": created},
+        "spec": {"numNodes": 2},
+        "status": {"status": status, "nodes": nodes},
+    }
+
+
+def member(name: str, clique: str = CLIQUE) -> Node:
+    return a_node(name, labels={OF: UID, "nvidia.com/gpu.clique": clique})
+
+
+def a_daemon(node: str, *, ready: bool = True) -> Pod:
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    return a_pod(f"daemon-{node}", "dra", node=node, owner="DaemonSet/daemon", labels={OF: UID}, status=status)
+
+
+def judged(domain: Json, *, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> Finding:
+    scope = a_scope(nodes=nodes or [member("gpu-0"), member("gpu-1")], pods=pods or [], computedomains=[domain])
+    (finding,) = check_domains(scope, NOW)
+    return finding
+
+
+def test_a_ready_domain_of_one_clique_is_fine() -> None:
+    assert judged(a_domain()).outcome is Outcome.OK
+    assert judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1")]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("finding", "word"), [
+    (judged(a_domain("NotReady")), "NotReady although all its nodes are Ready"),
+    (judged(a_domain("")), "without a status"),
+    (judged(a_domain(members=("gpu-0",))), "gpu-1 belongs to it by label and has not joined"),
+    (judged(a_domain("NotReady", members=())), "gpu-0, gpu-1 belongs to it"),
+    (judged(a_domain(), nodes=[member("gpu-0"), member("gpu-1", "c2.0")]), "says clique c1.0, and the node's label"),
+    (judged(a_domain(cliqueID="")), "says clique none"),
+    (judged(a_domain(status="NotReady") | {"status": {"status": "NotReady", "nodes": []}}, nodes=[member("gpu-0")]), "NotReady"),
+    (judged(a_domain(members=("gpu-0", "gpu-1", "gpu-9"))), "gpu-9 is no node"),
+    (judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1", ready=False)]), "daemon-gpu-1 on gpu-1 is not Ready"),
+    (judged(a_domain(), pods=[a_daemon("gpu-0")]), "no IMEX daemon runs on gpu-1"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_domain_is_told(finding: Finding, word: str) -> None:
+    assert finding.outcome is Outcome.BAD
+    assert word in finding.message
+
+
+def test_a_domain_that_nobody_uses_is_not_judged() -> None:
+    assert judged(a_domain("NotReady", members=()), nodes=[a_node()]).outcome is Outcome.NOT_JUDGED
+
+
+def test_a_young_domain_is_undecided() -> None:
+    assert judged(a_domain("NotReady", created="2026-09-21T14:10:00Z")).outcome is Outcome.UNDECIDED
+
+
+def test_a_cluster_without_domains_has_nothing_to_judge() -> None:
+    with pytest.raises(NotApplicable):
+        list(check_domains(a_scope(nodes=[]), NOW))

@@ -1,0 +1,95 @@
+"""DRA-02: pools, their nodes and the pods of their drivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.pools import check_pools
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_cpu_node, a_node, a_pod, a_scope
+from tests.dra import a_device, a_slice, by_name, messages
+
+REGISTRY = [{"name": "registry", "hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}]
+NODE = "gpu-0 gpu.nvidia.com"
+
+
+def a_driver(node: str = "gpu-0", *, ready: bool = True, owner: str = "nvidia-dra-driver-gpu-kubelet-plugin", **more: Any) -> Pod:
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    return a_pod(f"{owner}-{node}", "dra", node=node, owner=f"DaemonSet/{owner}", status=status, volumes=REGISTRY, **more)
+
+
+def judged(slices: list[Json], pods: list[Pod] | None = None, **items: Any) -> dict[str, Outcome]:
+    nodes = [a_cpu_node("gpu-0"), a_cpu_node("gpu-1")]
+    given = {"nodes": nodes, "resourceslices": slices, "pods": [a_driver()] if pods is None else pods, **items}
+    return by_name(check_pools(a_scope(**given)))
+
+
+@pytest.mark.parametrize(("slices", "outcome"), [
+    ([a_slice("gpu-0", devices=2)], Outcome.OK),
+    ([a_slice("gpu-0", slices=2)], Outcome.BAD),
+    ([a_slice("gpu-0", slices=2, generation=1, name="old"), a_slice("gpu-0", generation=2)], Outcome.OK),
+    ([a_slice("gpu-0", generation=1, name="old"), a_slice("gpu-0", generation=2, slices=2)], Outcome.BAD),
+    ([a_slice("gpu-0", name="a"), a_slice("gpu-0", name="b")], Outcome.BAD),
+    ([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-0")])], Outcome.BAD),
+])  # fmt: skip
+def test_the_newest_generation_is_complete_and_its_names_unique(slices: list[Json], outcome: Outcome) -> None:
+    assert judged(slices)[NODE] is outcome
+
+
+@pytest.mark.parametrize(("pods", "outcome"), [
+    ([a_driver()], Outcome.OK),
+    ([a_driver(ready=False)], Outcome.BAD),
+    ([a_driver("gpu-1")], Outcome.BAD),  # it runs on another node only
+    ([a_driver(phase="Failed")], Outcome.UNDECIDED),
+    ([], Outcome.UNDECIDED),  # a driver may be a service of the host
+    ([a_driver(owner="ebs-csi-node", serviceAccountName="x")], Outcome.UNDECIDED),
+    ([a_driver(owner="dranet"), a_driver(ready=False)], Outcome.BAD),  # another driver's pod lives there
+    ([a_driver(owner="dranet", ready=False), a_driver()], Outcome.OK),
+    ([a_driver(ready=False), a_driver(owner="nvidia-dra-driver-gpu-kubelet-plugin")], Outcome.OK),  # one that is being replaced
+])  # fmt: skip
+def test_a_pod_of_the_driver_lives_on_the_node(pods: list[Pod], outcome: Outcome) -> None:
+    if any("csi" in pod.name for pod in pods):
+        storage = {"hostPath": {"path": "/var/lib/kubelet/plugins/ebs.csi.aws.com"}}
+        pods = [a_pod("ebs-csi-node-x", "kube-system", node="gpu-0", volumes=[*REGISTRY, storage])]
+    assert judged([a_slice("gpu-0")], pods)[NODE] is outcome
+
+
+def test_a_driver_of_any_name_is_found_by_the_nodes_it_serves() -> None:
+    pods = [a_driver(owner="acme-agent"), a_driver("gpu-1", owner="acme-agent", ready=False)]
+    slices = [a_slice("gpu-0", "accel.example.org"), a_slice("gpu-1", "accel.example.org")]
+    found = judged(slices, pods)
+    assert found == {"gpu-0 accel.example.org": Outcome.OK, "gpu-1 accel.example.org": Outcome.BAD}
+
+
+def test_a_slice_of_a_node_that_is_gone_is_found() -> None:
+    findings = list(check_pools(a_scope(nodes=[a_cpu_node("gpu-1")], resourceslices=[a_slice("gpu-0")], pods=[a_driver("gpu-1")])))
+    assert findings[0].outcome is Outcome.BAD
+    assert "node gpu-0 does not exist" in messages(findings)
+
+
+def test_a_node_that_is_not_ready_is_another_requirement_s() -> None:
+    assert judged([a_slice("gpu-0")], [], nodes=[a_cpu_node("gpu-0", ready=False)])[NODE] is Outcome.NOT_JUDGED
+
+
+def test_a_network_driver_counts_beside_accelerators_only() -> None:
+    eth: Json = {"name": "eth0", "attributes": {"ifName": {"string": "eth0"}}}
+    lonely, beside = a_slice("gpu-1", "dra.net", [eth], slices=3), a_slice("gpu-0", "dra.net", [eth], slices=3)
+    found = judged([a_slice("gpu-0"), lonely, beside])
+    assert found["gpu-0 dra.net"] is Outcome.BAD
+    assert "gpu-1 dra.net" not in found
+
+
+def test_a_driver_that_lost_the_slice_of_one_node_is_found() -> None:
+    channel: Json = {"name": "channel-0", "attributes": {"type": {"string": "channel"}}}
+    slices = [a_slice("gpu-0"), a_slice("gpu-1"), a_slice("gpu-0", "compute-domain.nvidia.com", [channel])]
+    found = judged(slices, [a_driver(), a_driver("gpu-1")])
+    assert found["gpu-1 compute-domain.nvidia.com"] is Outcome.BAD
+    assert found["gpu-0 compute-domain.nvidia.com"] is Outcome.OK
+
+
+def test_pods_that_were_not_read_decide_nothing() -> None:
+    scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0")], trouble={"pods": "Forbidden"})
+    assert by_name(check_pools(scope))[NODE] is Outcome.UNDECIDED

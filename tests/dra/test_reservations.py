@@ -1,0 +1,83 @@
+"""DRA-07: who a claim is reserved for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.reservations import check_reserved
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from tests.builders import a_pod, a_scope
+from tests.dra import a_claim, a_slice
+
+NOW = 1_790_000_000.0  # 2026-09-21T14:13:20Z
+OLD, FRESH = "2026-09-20T00:00:00Z", "2026-09-21T14:13:00Z"
+UID = "uid-team-a-train-0"
+
+
+def reserved(name: str = "train-0", uid: str = UID, created: str = OLD, **meta: Any) -> Json:
+    claim = a_claim("c", device="gpu-0")
+    claim["metadata"] |= {"creationTimestamp": created, **meta}
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": uid}] if name else []
+    return claim
+
+
+def judged(claim: Json, **items: Any) -> Finding:
+    given = {"pods": [a_pod("train-0", node="gpu-0")], "resourceslices": [a_slice("gpu-0")], **items}
+    (finding,) = check_reserved(a_scope(resourceclaims=[claim], **given), NOW)
+    return finding
+
+
+def test_a_claim_of_a_living_pod_is_fine() -> None:
+    assert judged(reserved()).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("claim", "word"), [
+    (reserved("gone"), "pod gone, which does not exist"),
+    (reserved(uid="uid-of-yesterday"), "an earlier pod train-0"),
+    (reserved(""), "reserved for nobody"),
+    (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 hours ago"),
+])  # fmt: skip
+def test_a_claim_that_holds_for_nobody_is_found(claim: Json, word: str) -> None:
+    finding = judged(claim)
+    assert finding.outcome is Outcome.BAD
+    assert word in finding.message
+
+
+def test_a_pod_that_has_ended_holds_nothing() -> None:
+    assert judged(reserved(), pods=[a_pod("train-0", node="gpu-0", phase="Succeeded")]).outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize("changed", [
+    {"created": FRESH},
+    {"managedFields": [{"manager": "kube-scheduler", "time": FRESH}]},
+    {"deletionTimestamp": FRESH},
+])  # fmt: skip
+def test_a_claim_that_changed_a_moment_ago_is_undecided(changed: Json) -> None:
+    finding = judged(reserved("gone", **changed))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "ask again" in finding.message
+
+
+def test_a_claim_that_a_pod_names_waits_for_its_reservation() -> None:
+    pod = a_pod("train-0", resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
+    assert judged(reserved(""), pods=[pod]).outcome is Outcome.OK
+
+
+def test_a_pod_group_is_not_taken_for_a_missing_pod() -> None:
+    claim = reserved()
+    claim["status"]["reservedFor"] = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}]
+    assert judged(claim).outcome is Outcome.UNDECIDED
+
+
+def test_network_claims_and_claims_without_devices_are_left_out() -> None:
+    eth = a_claim("net", "dra.net", device="eth0")
+    assert list(check_reserved(a_scope(pods=[], resourceclaims=[eth, a_claim("waits")]), NOW)) == []
+
+
+def test_pods_that_were_not_read_decide_nothing() -> None:
+    scope = a_scope(resourceclaims=[reserved("gone")], resourceslices=[a_slice("gpu-0")], trouble={"pods": "Forbidden"})
+    with pytest.raises(Inconclusive):
+        list(check_reserved(scope, NOW))

@@ -1,0 +1,89 @@
+"""DRA-04: taints of devices, their age, who set them, and claims that got the device all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.dra.taints import check_taints
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_cpu_node, a_scope
+from tests.dra import a_claim, a_device, a_slice
+
+NOW = 1_790_000_000.0
+WEEK_AGO, HOUR_AGO = "2026-09-14T14:13:20Z", "2026-09-21T13:13:20Z"
+
+
+def a_taint(added: str = WEEK_AGO, effect: str = "NoSchedule", key: str = "gpu.nvidia.com/xid", value: str = "48") -> Json:
+    return {"key": key, "value": value, "effect": effect, "timeAdded": added} if added else {"key": key, "effect": effect}
+
+
+def judged(taint: Json | None = None, **items: Any) -> Finding:
+    devices = [a_device("gpu-0", taints=[taint] if taint else ()), a_device("gpu-1")]
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0", devices=devices)], **items)
+    return next(one for one in check_taints(scope, NOW) if one.subject.kind == "Node")
+
+
+@pytest.mark.parametrize(("taint", "outcome"), [
+    (None, Outcome.OK),
+    (a_taint(), Outcome.BAD),
+    (a_taint(effect="NoExecute"), Outcome.BAD),
+    (a_taint(HOUR_AGO), Outcome.OK),
+    (a_taint(effect="None"), Outcome.OK),
+    (a_taint(""), Outcome.UNDECIDED),
+    (a_taint("yesterday"), Outcome.UNDECIDED),
+])  # fmt: skip
+def test_a_taint_is_stale_by_its_age(taint: Json | None, outcome: Outcome) -> None:
+    assert judged(taint).outcome is outcome
+
+
+def test_a_stale_taint_is_told_with_cause_owner_and_age() -> None:
+    message = judged(a_taint()).message
+    assert "gpu-0 has gpu.nvidia.com/xid=48:NoSchedule, set by the driver gpu.nvidia.com 7 days ago" in message
+
+
+def a_rule(key: str, name: str = "rule-1", created: str = WEEK_AGO, **spec: Any) -> Json:
+    chosen = {"deviceSelector": {"pool": "gpu-0", "device": "gpu-1"}, "taint": {"key": key, "effect": "NoSchedule"}, **spec}
+    fields = [{"manager": "nvsentinel", "time": created}]
+    return {"metadata": {"name": name, "creationTimestamp": created, "managedFields": fields}, "spec": chosen}
+
+
+@pytest.mark.parametrize(("rule", "outcome"), [
+    (a_rule("example.com/maintenance"), Outcome.BAD),
+    (a_rule("example.com/maintenance", created=HOUR_AGO), Outcome.OK),
+    (a_rule("example.com/dedicated"), Outcome.OK),  # who reserves devices means it
+    (a_rule("example.com/taken", name="h100-quarantine"), Outcome.BAD),
+])  # fmt: skip
+def test_a_rule_may_reserve_devices_for_ever_but_not_repair_them(rule: Json, outcome: Outcome) -> None:
+    finding = judged(devicetaintrules=[rule])
+    assert finding.outcome is outcome
+    assert "written by nvsentinel" in finding.observed
+
+
+def test_a_rule_without_a_selector_is_told() -> None:
+    rule = a_rule("example.com/all")
+    del rule["spec"]["deviceSelector"]
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], devicetaintrules=[rule])
+    assert [one.outcome for one in check_taints(scope, NOW)] == [Outcome.OK, Outcome.ADVISED]
+
+
+@pytest.mark.parametrize(("created", "result", "outcome"), [
+    ("2026-09-21T14:00:00Z", {}, Outcome.BAD),
+    ("2026-09-21T12:00:00Z", {}, Outcome.OK),  # it had the device before
+    ("2026-09-21T13:14:00Z", {}, Outcome.OK),  # clocks differ
+    ("2026-09-21T14:00:00Z", {"tolerations": [{"operator": "Exists"}]}, Outcome.OK),
+    ("2026-09-21T14:00:00Z", {"tolerations": [{"key": "other", "operator": "Exists"}]}, Outcome.BAD),
+])  # fmt: skip
+def test_no_claim_is_given_a_device_after_it_was_tainted(created: str, result: Json, outcome: Outcome) -> None:
+    claim = a_claim("late", device="gpu-0", **result)
+    claim["metadata"]["creationTimestamp"] = created
+    assert judged(a_taint(HOUR_AGO), resourceclaims=[claim]).outcome is outcome
+
+
+def test_the_moment_of_the_allocation_tells_where_the_claim_is_older() -> None:
+    claim = a_claim("old", device="gpu-0")
+    claim["metadata"]["creationTimestamp"] = WEEK_AGO
+    claim["status"]["allocation"]["allocationTimestamp"] = "2026-09-21T14:00:00Z"
+    assert "team-a/old was given gpu-0" in judged(a_taint(HOUR_AGO), resourceclaims=[claim]).message
