@@ -78,13 +78,20 @@ class DriverPods:
     def owners(self, driver: str) -> list[tuple[str, str]]:
         """Namespaces and names of the DaemonSets that may serve a driver; empty where none looks like it."""
         if driver not in self._chosen:
-            words = set(re.split(r"[^a-z0-9]+", driver.lower())) - _GENERIC - {""}
-            scores = {key: sum(word in text for word in words) for key, text in self._words.items()}
-            near = {key: bool(self._nodes.get(driver, set()) & self._owners[key].keys()) for key in scores}
-            named = [key for key, score in scores.items() if score]
-            choice = [key for key in named if scores[key] == max(scores.values())] or [key for key in scores if near[key]]
-            self._chosen[driver] = sorted(choice)
+            scores = self._scores(driver)
+            best = max(scores.values(), default=0)
+            named = [key for key, score in scores.items() if score and score == best]
+            self._chosen[driver] = sorted(named or self._near(driver))
         return self._chosen[driver]
+
+    def _scores(self, driver: str) -> dict[tuple[str, str], int]:
+        words = set(re.split(r"[^a-z0-9]+", driver.lower())) - _GENERIC - {""}
+        return {key: sum(word in text for word in words) for key, text in self._words.items()}
+
+    def _near(self, driver: str) -> list[tuple[str, str]]:
+        """Owners whose pods run where the driver publishes, without those that another driver's name names."""
+        others = {key for other in self._nodes if other != driver for key, score in self._scores(other).items() if score}
+        return [key for key, pods in self._owners.items() if key not in others and self._nodes.get(driver, set()) & pods.keys()]
 
     def nodes_of(self, driver: str) -> set[str]:
         """Nodes with a pod of the driver."""

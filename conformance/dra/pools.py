@@ -64,6 +64,8 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
         observed += f"; {state.observed}" if state.observed else ""
     if problems:
         return bad(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4))
+    if unsure and scope.kind_of(driver) is DriverKind.OTHER:
+        return not_judged(place, message=unsure, source="pods")
     if unsure:
         return undecided(place, message=unsure, source="pods")
     return ok(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods")

@@ -93,3 +93,12 @@ def test_a_driver_that_lost_the_slice_of_one_node_is_found() -> None:
 def test_pods_that_were_not_read_decide_nothing() -> None:
     scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0")], trouble={"pods": "Forbidden"})
     assert by_name(check_pools(scope))[NODE] is Outcome.UNDECIDED
+
+
+def test_a_network_driver_is_not_looked_for_in_another_driver_s_pods() -> None:
+    eth: Json = {"name": "eth0", "attributes": {"ifName": {"string": "eth0"}}}
+    slices = [a_slice("gpu-0"), a_slice("gpu-1"), a_slice("gpu-0", "dra.net", [eth])]
+    found = judged(slices, [a_driver(), a_driver("gpu-1")])
+    assert found["gpu-0 dra.net"] is Outcome.NOT_JUDGED
+    assert "gpu-1 dra.net" not in found  # NVIDIA's pod has nothing to publish for it
+    assert judged(slices, [a_driver(), a_driver("gpu-1"), a_driver(owner="dranet", ready=False)])["gpu-0 dra.net"] is Outcome.BAD
