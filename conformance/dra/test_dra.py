@@ -8,6 +8,7 @@ import pytest
 
 from conformance.dra.admin_access import ask_admin_access, check_labelled_tenants, judge_admin_access
 from conformance.dra.allocations import check_allocations
+from conformance.dra.claim_life import probe_claims
 from conformance.dra.devices import check_devices
 from conformance.dra.domains import check_domains
 from conformance.dra.extended_resources import check_extended
@@ -47,6 +48,12 @@ def test_published_devices_are_those_that_exist(judge: Evidence, scope: Scope) -
 def test_no_device_taint_is_stale(judge: Evidence, scope: Scope, now: float) -> None:
     """No taint of a device is stale, and no claim is given a device after it was tainted."""
     judge(check_taints(scope, now))
+
+
+@requirement("DRA-05", devices=1)
+def test_a_claim_is_allocated_prepared_seen_and_released(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """A claim of a template is allocated, prepared and released, and its pod sees the allocated device."""
+    judge(probe_claims(scope, workspace))
 
 
 @requirement("DRA-07")

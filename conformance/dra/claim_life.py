@@ -1,0 +1,187 @@
+"""DRA-05: one claim from its template to its release, and the device that its pod saw.
+
+Facts: docs/facts/dra.md#claims.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from conformance.devices.free_devices import Place, usable_places, why_unlistable
+from conformance.dynamic_resources.claims import results_of
+from conformance.outputs.resource_slice import SliceDevice
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
+from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
+from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
+from conformance.scope.scope import Scope
+from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.ownership import owned
+from fixtures.probes.claims import BY_CLASS, CLAIMS
+from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome, bad, ok, undecided
+
+RELEASE_SECONDS = 60.0
+"""How long a claim may stay allocated after its pod was deleted; Kubernetes takes about a second."""
+
+_SOURCE = "ResourceClaim, ResourceSlice, nvidia-smi -L in the container"
+_EXPECTED = "allocated, reserved for the pod, prepared, the same UUID in slice and container, released"
+_NOT_PREPARED = "FailedPrepareDynamicResources"
+
+DeviceName = tuple[str, str, str]
+"""Driver, pool and device."""
+
+
+class ClaimLife(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a probe's claim. ``claim`` is as it was beside its pod; None: nobody made it.
+
+    ``unlistable`` says why the pod cannot list its devices. ``unprepared`` is the kubelet's own complaint. ``kept`` says how the claim
+    was still allocated at the deadline, ``lingers`` whether its pod was still there then.
+    """
+
+    ran: ProbeResult
+    pod_uid: str
+    claim: Json | None
+    unlistable: str = ""
+    unprepared: str = ""
+    kept: bool = False
+    lingers: bool = False
+
+
+def probe_claims(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
+    """One finding for every accelerator node. Raises :class:`NotApplicable` where nothing can be claimed."""
+    places = [place for place in usable_places(scope) if place.device_class]
+    if not places:
+        raise NotApplicable("NoClaimedDevice", "no Ready, schedulable node offers a device to claims")
+    devices = published(scope)
+
+    def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
+        for place, life in _live(scope, workspace, batch):
+            yield place, judge_life(life, devices)
+
+    yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, places), 1, ask), _not_claimed)
+
+
+def published(scope: Scope) -> dict[DeviceName, SliceDevice]:
+    """Devices of the newest generation of every pool."""
+    return {device.id: device.body for items in scope.dra_inventory.values() for item in items for device in item.devices}
+
+
+def _not_claimed(place: Place) -> str:
+    return "" if place.device_class else f"{place.resource} comes from a device plugin, not from claims"
+
+
+def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) -> Iterator[tuple[Place, ClaimLife]]:
+    places = {f"dra-05-{number}": place for number, place in batch}
+    pods = [
+        pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={f"{BY_CLASS}{place.device_class}": 1}) for name, place in places.items()
+    ]
+    ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
+    namespace, cluster = workspace.namespace(), workspace.cluster
+    uids = {name: text_of(mapping(cluster.find("pods", name, namespace), "metadata").get("uid")) for name in places}
+    claims = {owner: item for item in owned.labelled(cluster, CLAIMS, workspace.run_id) if (owner := _owner(item))}
+    unprepared = {name: _unprepared(workspace, uids[name]) if ran[name].trouble else "" for name in places}
+    for name, uid in uids.items():
+        if uid:
+            owned.ask_deletion(cluster, "pods", name, namespace, uid)
+    seconds = min(RELEASE_SECONDS, scope.policy.probes.start_seconds)
+    kept = _kept(workspace, {text_of(mapping(item, "metadata").get("uid")) for item in claims.values()}, seconds)
+    for name, place in places.items():
+        claim = claims.get(uids[name])
+        still = claim is not None and text_of(mapping(claim, "metadata").get("uid")) in kept
+        there = mapping(cluster.find("pods", name, namespace), "metadata").get("uid") if still else None
+        yield (
+            place,
+            ClaimLife(
+                ran=ran[name],
+                pod_uid=uids[name],
+                claim=claim,
+                unlistable=why_unlistable(place),
+                unprepared=unprepared[name],
+                kept=still,
+                lingers=there == uids[name] if there else False,
+            ),
+        )
+
+
+def _owner(claim: Json) -> str:
+    """UID of the pod that a claim was made for."""
+    owners = mappings(mapping(claim, "metadata").get("ownerReferences"))
+    return next((text_of(item.get("uid")) for item in owners if item.get("kind") == "Pod"), "")
+
+
+def _unprepared(workspace: Workspace, uid: str) -> str:
+    """What the kubelet says of a pod's claims that it cannot prepare, or empty."""
+    path = workspace.cluster.path("events", workspace.namespace())
+    answer = workspace.cluster.request("GET", path, query={"fieldSelector": f"involvedObject.uid={uid}"})
+    items = mappings(answer.json().get("items")) if answer.ok else []
+    return next((text_of(item.get("message"))[:300] for item in items if item.get("reason") == _NOT_PREPARED), "")
+
+
+def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
+    """Which of the claims are still allocated when the time is up."""
+    left = set(uids)
+    selector = f"{owned.RUN_LABEL}={workspace.run_id}"
+    with Observation(workspace.cluster, CLAIMS, workspace.namespace(), labels=selector) as observation:
+        for objects in observation.until(time.monotonic() + seconds):
+            left = {text_of(mapping(item, "metadata").get("uid")) for item in objects.values() if results_of(item)} & uids
+            if not left:
+                break
+    return left
+
+
+def judge_life(life: ClaimLife, devices: Mapping[DeviceName, SliceDevice]) -> Finding:
+    """What is wrong first, then what nobody could tell."""
+    place, why = life.ran.subject, life.ran.trouble
+    results = results_of(life.claim or {})
+    names = [(text_of(item.get("driver")), text_of(item.get("pool")), text_of(item.get("device"))) for item in results]
+    observed = f"{', '.join('/'.join(name) for name in names) or 'no device'} on node {life.ran.node or 'none'}"
+
+    def wrong(message: str) -> Finding:
+        return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+    if not life.pod_uid:
+        return undecided(place, message="somebody deleted the pod while it was watched", source=_SOURCE)
+    if life.claim is None:
+        return wrong(f"nobody made a claim of the pod's template: is the resource claim controller running? ({why})")
+    if not results:
+        return undecided(place, message=f"its claim got no device, which another pod may have taken meanwhile: {why}", source=_SOURCE)
+    if life.unprepared:
+        return wrong(f"the device was allocated, and the kubelet could not prepare it: {life.unprepared}")
+    users = [text_of(item.get("uid")) for item in mappings(mapping(life.claim, "status").get("reservedFor"))]
+    if life.pod_uid not in users:
+        return wrong(f"the claim is reserved for {', '.join(users) or 'nobody'}, not for its pod {life.pod_uid}")
+    if why:
+        return undecided(place, message=f"the device was allocated, and the pod did not run: {why}", source=_SOURCE)
+    seen = _compared(life, names, devices)
+    if isinstance(seen, Finding) and (seen.outcome is Outcome.BAD or not life.kept):
+        return seen
+    if life.kept and not life.lingers:
+        return wrong(f"its pod is gone, and the claim still holds the device after {RELEASE_SECONDS:g} s: nobody else gets it")
+    if life.kept:
+        return undecided(place, message="its pod hangs in its deletion, so that nobody could see the claim released", source=_SOURCE)
+    return ok(place, observed=f"{observed}, {seen}, released", expected=_EXPECTED, source=_SOURCE)
+
+
+def _compared(life: ClaimLife, names: list[DeviceName], devices: Mapping[DeviceName, SliceDevice]) -> Finding | str:
+    """The UUID that slice and container agree on; else what is wrong, or why nobody can tell."""
+    place = life.ran.subject
+    if life.unlistable:
+        return undecided(place, message=f"allocated and prepared; what the container got is not known: {life.unlistable}", source=_SOURCE)
+    sight = visible_to(life.ran)
+    if not isinstance(sight, VisibleDevices):
+        return undecided(place, message=sight, source=_SOURCE)
+    if missing := [name for name in names if name not in devices or not devices[name].attribute("uuid")]:
+        message = f"the slices that were read have no UUID of {'/'.join(missing[0])}, so there is nothing to compare with {sight.text}"
+        return undecided(place, message=message, source=_SOURCE)
+    if not sight.uuids and (sight.failures or sight.exit_code):
+        return undecided(place, message=f"nvidia-smi does not work in the pod: {sight.text}", source=_SOURCE)
+    wanted = {devices[name].attribute("uuid") for name in names}
+    if wanted != set(sight.uuids):
+        message = f"the claim was allocated {', '.join(sorted(wanted))}, and the container {sight.text}: it uses what others may be given"
+        return bad(place, observed=sight.text, expected=_EXPECTED, source=_SOURCE, message=message)
+    return f"UUID {', '.join(sorted(wanted))} in slice and container"

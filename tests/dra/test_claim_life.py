@@ -1,0 +1,100 @@
+"""DRA-05: what became of a claim, step by step, and what nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.dra.claim_life import ClaimLife, judge_life, published
+from conformance.probes.running import ProbeResult
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.findings import Finding, Outcome, Subject
+from tests.builders import a_cpu_node, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice
+
+OTHER = "GPU-8a0cb40d-f2e8-2199-64b0-000000000007"
+UUID = "GPU-8a0cb40d-f2e8-2199-64b0-000000000001"
+POD = "pod-uid"
+
+
+def log(*uuids: str, smi: str | None = None) -> str:
+    listed = smi if smi is not None else "\n".join(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: {uuid})" for index, uuid in enumerate(uuids))
+    return f"## uid\n1000\n## smi\n{listed}\n## dev\nnull\nnvidia0\n## end\n"
+
+
+def a_life(text: str = log(UUID), *, trouble: str = "", users: tuple[str, ...] = (POD,), device: str = "gpu-0", **more: Any) -> ClaimLife:
+    claim = a_claim("c", device=device)
+    claim.setdefault("status", {})["reservedFor"] = [{"resource": "pods", "name": "p", "uid": uid} for uid in users]
+    ran = ProbeResult(subject=Subject("Pod", "p", "ns"), node="gpu-0", logs={"probe": text}, trouble=trouble)
+    return ClaimLife(**{"ran": ran, "pod_uid": POD, "claim": claim, **more})
+
+
+def judged(life: ClaimLife, device: Json | None = None) -> Finding:
+    own = a_device("gpu-0")
+    own["attributes"]["uuid"] = {"string": UUID}
+    slices = [a_slice("gpu-0", devices=[device or own])]
+    return judge_life(life, published(a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=slices, deviceclasses=[a_class()])))
+
+
+def test_a_claim_that_went_through_all_steps_conforms() -> None:
+    finding = judged(a_life())
+    assert finding.outcome is Outcome.OK
+    assert f"UUID {UUID} in slice and container, released" in finding.observed
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (a_life(claim=None, trouble="Pending"), "nobody made a claim"),
+        (a_life(users=()), "reserved for nobody"),
+        (a_life(users=("of an earlier pod",)), "reserved for of an earlier pod, not for its pod"),
+        (a_life(trouble="Pending", unprepared="DRA driver gpu.nvidia.com is not registered"), "could not prepare it: DRA driver"),
+        (a_life(log(OTHER)), "it uses what others may be given"),
+        (a_life(log(UUID, OTHER)), "it uses what others may be given"),
+        (a_life(log(smi="")), "sees no device"),
+        (a_life(kept=True), "still holds the device"),
+        (a_life(kept=True, unlistable="no nvidia-smi"), "still holds the device"),
+    ],
+)
+def test_each_step_can_fail(life: ClaimLife, words: str) -> None:
+    finding = judged(life)
+    assert finding.outcome is Outcome.BAD
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (a_life(pod_uid=""), "somebody deleted the pod"),
+        (a_life(device="", users=(), trouble="Pending; Unschedulable: cannot allocate all claims"), "another pod may have taken"),
+        (a_life(trouble="Pending; container probe waiting: ErrImagePull"), "did not run"),
+        (a_life(unlistable="devices are seen with nvidia-smi, and it offers those of gpu.amd.com"), "gpu.amd.com"),
+        (a_life("cut"), "could not be read"),
+        (a_life(log(smi="No devices found.")), "nvidia-smi does not work"),
+        (a_life(log(smi="sh: nvidia-smi: not found\nexit=127")), "nvidia-smi does not work"),
+        (a_life(kept=True, lingers=True), "hangs in its deletion"),
+        (a_life(device="gpu-9"), "no UUID of gpu.nvidia.com/gpu-0/gpu-9"),
+    ],
+)
+def test_what_nobody_could_see_is_undecided(life: ClaimLife, words: str) -> None:
+    finding = judged(life)
+    assert finding.outcome is Outcome.UNDECIDED
+    assert words in finding.message
+
+
+def test_a_driver_without_uuids_leaves_nothing_to_compare() -> None:
+    assert judged(a_life(), {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}).outcome is Outcome.UNDECIDED
+
+
+_KEYS = ["status", "allocation", "devices", "results", "reservedFor", "uid", "driver"]
+_WILD = st.recursive(st.none() | st.text(max_size=4), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(_KEYS), inner))
+
+
+@given(_WILD, st.text(max_size=40))
+def test_a_wild_claim_never_conforms(claim: Any, text: str) -> None:
+    life = msgspec.structs.replace(a_life(text), claim=claim if isinstance(claim, dict) else {})
+    assert judged(life).outcome in (Outcome.BAD, Outcome.UNDECIDED)
