@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from chaos.catalogue.selection import load_all
+from chaos.ledger.bounds import Terms
 from chaos.ledger.undos import slices as module
+from chaos.ledger.undos.objects import AbsentArgs
 from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished, offered
+from chaos.ledger.undos.taints import NodeTaints
+from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
-from tests.chaos.ledger.simulated_cluster import Json, daemon_pod, soon, world
+from tests.chaos.ledger.simulated_cluster import RUN, Json, daemon_pod, ledger, node, soon, world
 
 DRIVER = "gpu.nvidia.com"
 PLUGIN = {"namespace": "gpu-operator", "owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
@@ -77,3 +82,23 @@ def test_what_offers_nothing_is_not_deleted_and_nobody_is_restarted_without_an_o
         SlicesPublished().args(DRIVER, "gpu-1", [published("half", "gpu-0", count=2)], PLUGIN)
     with pytest.raises(ValueError, match="owner"):
         PublishedArgs(driver=DRIVER, node="gpu-1", devices=("gpu-1/gpu-0",), **{**PLUGIN, "owner_uid": ""})
+
+
+def test_an_entry_about_slices_of_a_node_that_is_not_planned_is_refused(tmp_path: Path) -> None:
+    wiping = next(one for one in load_all() if one.id == "A14c")
+    terms = Terms.of([wiping], Policy()).planned("A14c", ["gpu-1"])
+    book, undo = ledger(tmp_path, experiment="A14c"), SlicesPublished()
+    here = undo.args(DRIVER, "gpu-1", [published("a", "gpu-0")], PLUGIN)
+    elsewhere = undo.args(DRIVER, "gpu-2", [published("a", "gpu-0", node="gpu-2")], PLUGIN)
+    assert terms.outside(book.draft("slices.published", here)) == ""
+    assert "node gpu-2, which is not in its plan" in terms.outside(book.draft("slices.published", elsewhere))
+    assert "not an undo of experiment" in terms.outside(book.draft("node.taints", NodeTaints().args(node("gpu-1"))))
+
+
+def test_a_rule_is_taken_back_under_the_names_of_its_run_only(tmp_path: Path) -> None:
+    tainting = next(one for one in load_all() if one.id == "D8")
+    terms, book = Terms.of([tainting], Policy()), ledger(tmp_path, experiment="D8")
+    for name, wrong in ((f"gpu-conformance-chaos-{RUN}", ""), ("gpu-conformance-chaos-other", "which is not its run's")):
+        args = AbsentArgs(key="resource.k8s.io/devicetaintrules", name=name, run_id=RUN)
+        said = terms.outside(book.draft("object.absent", args))
+        assert said == "" if not wrong else wrong in said
