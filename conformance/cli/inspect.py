@@ -17,6 +17,7 @@ from tabulate import tabulate
 from conformance.cli.arguments import Parser
 from conformance.cli.inspect_node import inspect_node
 from conformance.outputs.captured_bytes import decoded
+from conformance.outputs.inspect_claims import inspect_resource_claims
 from conformance.outputs.inspect_cluster import (
     inspect_events,
     inspect_podgroup,
@@ -45,6 +46,7 @@ KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "node": inspect_node,
     "events": inspect_events,
     "resourceslice": inspect_resource_slices,
+    "resourceclaim": inspect_resource_claims,
     "podgroup": inspect_podgroup,
     "pods": inspect_pods,
     "psa-rejection": inspect_psa_rejection,

@@ -12,6 +12,7 @@ _JUDGED: tuple[tuple[str, str], ...] = (
     ("psa-rejection", r"violates PodSecurity \""),
     ("api-refusal", r"^The [A-Z]\w+ \"[^\"]+\" is invalid:"),
     ("resourceslice", r"\"?kind\"?: \"?ResourceSlice\b"),
+    ("resourceclaim", r"\"?kind\"?: \"?ResourceClaim\b"),
     ("podgroup", r"\"?kind\"?: \"?PodGroup\b"),
     ("nccl-tests", r"#\s*(?:size|bytes)\s+count\s.*busbw|# Avg bus bandwidth|# Collective test starting: |# nThread \d+ nGpus|\"alg_bw\":"),
     ("nccl-log", r"NCCL (?:INFO|WARN) "),

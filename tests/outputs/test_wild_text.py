@@ -25,6 +25,7 @@ CORPUS = {
     "node": ["node-describe"],
     "events": ["events-get"],
     "resourceslice": ["slices.yaml"],
+    "resourceclaim": ["slices.yaml"],
     "podgroup": ["podgroup.yaml"],
     "psa-rejection": ["psa-rejection"],
     "kernel-log": ["kernel"],

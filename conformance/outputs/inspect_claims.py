@@ -1,0 +1,65 @@
+"""``resourceclaim``: what ResourceClaims captured as text hold, and for whom. Pods are not in the text: whether they live is not judged.
+
+Facts: docs/facts/dra.md#claims, docs/facts/dra.md#release-of-claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.outputs.inspection import Inspection, InspectionFinding, Judged
+from conformance.outputs.unreadable import Unreadable
+from conformance.outputs.yaml_text import load_objects
+from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.sentences import listed
+
+_KIND = "resourceclaim"
+
+
+def inspect_resource_claims(text: str) -> Inspection:
+    """Devices that several claims hold alone are bad; what waits, or is left over, is undecidable. Raises ``Unreadable``."""
+    claims = [item for item in load_objects(text) if item.get("kind") == "ResourceClaim"]
+    if not claims:
+        raise Unreadable("no ResourceClaim found")
+    states = [InspectionFinding(_name(claim), Judged.UNDECIDABLE, words) for claim in claims if (words := _unsettled(claim))]
+    twice = [
+        InspectionFinding(device, Judged.BAD, f"it is given to {listed(names)}, which do not share it") for device, names in _twice(claims)
+    ]
+    devices = sum(len(_results(claim)) for claim in claims)
+    facts: dict[str, object] = {"claims": len(claims), "allocated": sum(bool(_results(claim)) for claim in claims), "devices": devices}
+    if twice:
+        return Inspection(_KIND, Judged.BAD, "GIVEN_TWICE", f"{twice[0].subject}: {twice[0].message}", facts, [*twice, *states])
+    if states:
+        return Inspection(_KIND, Judged.UNDECIDABLE, "UNSETTLED", f"{states[0].subject}: {states[0].message}", facts, states)
+    return Inspection(
+        _KIND, Judged.GOOD, "ALLOCATED", f"{len(claims)} claims hold {devices} devices, each reserved for somebody", facts, []
+    )
+
+
+def _name(claim: Json) -> str:
+    meta = mapping(claim.get("metadata"))
+    return "/".join(part for part in (text_of(meta.get("namespace")), text_of(meta.get("name"))) if part) or "a claim"
+
+
+def _results(claim: Json) -> list[Json]:
+    return mappings(mapping(claim.get("status"), "allocation", "devices").get("results"))
+
+
+def _unsettled(claim: Json) -> str:
+    deleted = text_of(mapping(claim.get("metadata")).get("deletionTimestamp"))
+    if not _results(claim):
+        return "it has no device yet"
+    if deleted:
+        return f"it was deleted at {deleted[:40]} and still holds devices"
+    return "" if mapping(claim.get("status")).get("reservedFor") else "it holds devices and is reserved for nobody"
+
+
+def _twice(claims: list[Json]) -> Iterator[tuple[str, list[str]]]:
+    holders: dict[str, list[str]] = {}
+    for claim in claims:
+        for result in _results(claim):
+            if result.get("adminAccess") is not True and not result.get("shareID") and not result.get("consumedCapacity"):
+                device = "/".join(text_of(result.get(key)) for key in ("driver", "pool", "device"))
+                holders.setdefault(device, []).append(_name(claim))
+    yield from ((device, names) for device, names in sorted(holders.items()) if len(names) > 1)
