@@ -30,11 +30,9 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
 
     A device belongs to the first class by name of those that choose the fewest devices: the class made for it.
     """
-    held = set(scope.claims.holders)
     found = []
     for item in scope.dra_inventory.get(node.name, ()):
-        sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}
-        free = {device.id for device in item.devices if device.id not in held and not sets & set(_counters(device))}
+        free = {device.id for device in _unheld(scope, item)}
         for name, devices in _by_class(scope, item):
             usable = [device for device in devices if device.allocatable and device.body.type != "vfio"]  # for virtual machines
             if usable:
@@ -60,6 +58,17 @@ def commonest_class(scope: Scope) -> str:
     if not counts:
         counts = {name: 0 for name in scope.claims.classes if scope.claims.by_resource(f"{BY_CLASS}{name}").devices}
     return min(counts, key=lambda name: (-counts[name], name), default="")
+
+
+def free_devices(scope: Scope, item: DriverInventory) -> list[InventoryDevice]:
+    """Devices of a driver on a node that nobody holds, that have no hard taint, and whose pool is complete."""
+    return [device for device in _unheld(scope, item) if device.allocatable]
+
+
+def _unheld(scope: Scope, item: DriverInventory) -> list[InventoryDevice]:
+    held = scope.claims.holders
+    sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}
+    return [device for device in item.devices if device.id not in held and not sets & set(_counters(device))]
 
 
 def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> int:

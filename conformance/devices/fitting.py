@@ -1,14 +1,15 @@
-"""Whether a pod fits onto a node, by this suite's own arithmetic: labels, taints, and what bound pods leave of every resource.
+"""Whether a pod fits onto a node, by this suite's own arithmetic: labels, taints, what bound pods leave of every resource, free devices.
 
-What only a scheduler can tell is named and never guessed: other pods' places, volumes, host ports, claims
+What only a scheduler can tell is named and never guessed: other pods' places, volumes, host ports
 (docs/facts/scheduling-messages.md#what-a-scheduler-weighs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
 from conformance.scope.ages import newest
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
@@ -72,6 +73,9 @@ def _peak(total: Amounts, other: Mapping[str, Fraction]) -> None:
         total[name] = max(total.get(name, Fraction(0)), amount)
 
 
+_NO_WISHES = Wishes()
+
+
 class Room:
     """What is left of a node. ``free_since``: when something last made room there, as far as the cluster still shows it."""
 
@@ -82,6 +86,7 @@ class Room:
         self._left.setdefault("pods", Fraction(110))
         for pod in pods:
             self.take(requests_of(pod.spec))
+        self.devices: list[FreeDevice] = []
 
     def left(self, resource: str) -> int:
         """Whole units of a resource that are left."""
@@ -118,9 +123,12 @@ class Rooms:
             if pod.finished and pod.spec.node_name:
                 self._ended.setdefault(pod.spec.node_name, []).append(pod)
 
-    def admitting(self, spec: PodSpec) -> Iterator[Room]:
-        """Rooms of nodes that a pod's selector, affinity and tolerations let it onto, in order of name."""
-        wanted = frozenset(self._scope.devices_of(spec).items())
+    def admitting(self, spec: PodSpec, by_dra: Collection[str] = ()) -> Iterator[Room]:
+        """Rooms of nodes that a pod's selector, affinity and tolerations let it onto, in order of name.
+
+        ``by_dra`` are extended resources that no node has of its own.
+        """
+        wanted = frozenset((name, count) for name, count in self._scope.devices_of(spec).items() if name not in by_dra)
         if wanted not in self._candidates:  # of a thousand full nodes none is looked at twice
             free = self._scope.free
             self._candidates[wanted] = [node for node in self._nodes if all(free(node, name) >= count for name, count in wanted)]
@@ -134,30 +142,36 @@ class Rooms:
             if node.name == name:
                 self._room(node).take(requests_of(spec))
 
-    def place(self, spec: PodSpec) -> Room | None:
-        """Put a pod where it fits, and say where; None where it fits nowhere."""
-        wanted = requests_of(spec)
-        room = next((room for room in self.admitting(spec) if room.holds(wanted)), None)
-        if room is not None:
-            room.take(wanted)
-        return room
+    def place(self, spec: PodSpec, wishes: Wishes = _NO_WISHES) -> Room | None:
+        """Put a pod where it fits, and say where; None where it fits nowhere. ``wishes`` is what it asks for by DRA."""
+        wanted = {name: amount for name, amount in requests_of(spec).items() if name not in wishes.resources}
+        for room in self.admitting(spec, wishes.resources):
+            devices = chosen(self._scope, room.devices, wishes.requests) if wishes.requests else []
+            if devices is not None and room.holds(wanted):
+                room.take(wanted)
+                room.devices = [item for item in room.devices if item not in devices]
+                return room
+        return None
 
-    def place_all(self, specs: list[PodSpec]) -> list[Room]:
+    def place_all(self, pods: Sequence[tuple[PodSpec, Wishes]]) -> list[Room]:
         """Put all of some pods, or none: the places of all, in order, or nothing."""
-        placed: list[tuple[Room, PodSpec]] = []
-        for spec in specs:
-            room = self.place(spec)
+        placed: list[tuple[Room, PodSpec, Wishes]] = []
+        before = {name: list(room.devices) for name, room in self._made.items()}
+        for spec, wishes in pods:
+            room = self.place(spec, wishes)
             if room is None:
-                for taken, other in placed:
-                    taken.give_back(requests_of(other))
+                for taken, other, own in placed:
+                    taken.give_back({name: amount for name, amount in requests_of(other).items() if name not in own.resources})
+                    taken.devices = before.get(taken.node.name) or free_on(self._scope, taken.node)
                 return []
-            placed.append((room, spec))
-        return [room for room, _ in placed]
+            placed.append((room, spec, wishes))
+        return [room for room, _, _ in placed]
 
     def _room(self, node: Node) -> Room:
         if node.name not in self._made:
             bound = self._scope.snapshot.pods_by_node.get(node.name, ())
             self._made[node.name] = Room(node, bound, self._free_since(node))
+            self._made[node.name].devices = free_on(self._scope, node)
         return self._made[node.name]
 
     def _free_since(self, node: Node) -> float | None:
@@ -190,6 +204,4 @@ def beyond(spec: PodSpec) -> list[str]:
         found.append("persistent volumes")
     if any(mapping(port).get("hostPort") for container in spec.every_container() for port in container.ports or ()):
         found.append("host ports")
-    if spec.resource_claims:
-        found.append("resource claims")
     return found

@@ -114,6 +114,15 @@ class Claims:
             unknown = unknown or found.unknown
         return DeviceDemand(False, unknown)
 
+    def spec_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> Json | str:
+        """``spec`` of the claim that an entry of ``resourceClaims`` stands for, or why it is not known."""
+        return self._spec_of(entry, namespace, _names(made))
+
+    def claim_behind(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> Json | None:
+        """The claim that an entry of ``resourceClaims`` names or that was made for it; None while there is none."""
+        name = text_of(entry.get("resourceClaimName")) or _names(made).get(text_of(entry.get("name")), "")
+        return self._claims.get((namespace, name))
+
     def requests_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> list[list[Request]] | None:
         """Requests of one entry of ``resourceClaims``, each with its alternatives; None where claim or template is not there."""
         found = self._spec_of(entry, namespace, _names(made))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
 from conformance.scope.ages import ask_again, words
 from conformance.scope.gang_marks import KUEUE_QUEUE
@@ -91,7 +92,7 @@ def _over(obj: Json) -> bool:
 
 
 def _wants_devices(scope: Scope, template: Template) -> bool:
-    return any(scope.devices_of(template.spec).values())
+    return scope.device_demand(template.spec, template.namespace, template.claims).devices
 
 
 def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now: float, rooms: Rooms) -> Finding:
@@ -103,8 +104,11 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now
     said = _said(obj, events)
     if _QUOTA.search(said):
         return not_judged(place, message=f"its quota or queue holds it back: {said}", source=_SOURCE)
-    asked = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(template.spec).items()))
-    room = rooms.place(template.spec)
+    wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
+    if wishes.beyond:
+        return not_judged(place, message=f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}", source=_SOURCE)
+    asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
+    room = rooms.place(template.spec, wishes)
     if room is None:
         return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
     created = unix(text_of(mapping(obj, "metadata").get("creationTimestamp")))

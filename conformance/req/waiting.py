@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from conformance.devices.claim_fit import Wishes, changed_at, wishes_of
 from conformance.devices.fitting import Room, Rooms, beyond
-from conformance.devices.requests import mapped_to_dra
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.pending_groups import Group, pending_groups
@@ -31,25 +31,26 @@ _QUOTA = re.compile(r"\bquota|queue resource|over.{0,12}limit|not ?admitted", re
 
 def check_waiting(scope: Scope, now: float, still: Still | None = None) -> Iterator[Finding]:
     """One finding per pending device pod, or per group of pods that must be placed together: no free devices fit, or it is young."""
-    rooms, events, by_claim = Rooms(scope, now), scope.pod_events, mapped_to_dra(scope)
+    rooms, events = Rooms(scope, now), scope.pod_events
     groups = pending_groups(scope)
     for group in groups:
         for pod in group.pods:
             if pod.status.nominated_node_name:
                 rooms.reserve(pod.status.nominated_node_name, pod.spec)
     for group in groups:
-        yield _judge(scope, group, now, rooms, events, by_claim, still)
+        yield _judge(scope, group, now, rooms, events, still)
 
 
-def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEvents, by_claim: set[str], still: Still | None) -> Finding:
-    if reason := _left_out(scope, group, by_claim):
+def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEvents, still: Still | None) -> Finding:
+    wishes = [wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses) for pod in group.pods]
+    if reason := _left_out(scope, group, wishes):
         return not_judged(group.subject, message=reason, source=_SOURCE)
-    asked = _amounts(scope, group)
-    places = rooms.place_all([pod.spec for pod in group.pods])
+    asked = _amounts(scope, group, wishes)
+    places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, wishes, strict=True)])
     if not places:
         return ok(group.subject, observed=f"{asked}: no free devices fit it", expected=_EXPECTED, source=_SOURCE)
     said = _said(group, events)
-    if reason := _explained(group, said):
+    if reason := _explained(group, wishes, said):
         return not_judged(group.subject, message=reason, source="condition PodScheduled, events")
     if reason := _not_understood(group):
         return undecided(group.subject, message=reason, source="condition PodScheduled")
@@ -59,53 +60,63 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     if age < limit:
         judge = undecided if said else not_judged  # one of which nobody complains is just being placed
         return judge(group.subject, message=f"devices that fit it are free, and it waits {ask_again(age, limit)}", source=_SOURCE)
-    free_since = max((room.free_since for room in places if room.free_since is not None), default=None)
+    since = [room.free_since for room in places]
+    since += [changed_at(scope, room.node, own.requests) for room, own in zip(places, wishes, strict=True) if own.requests]
+    free_since = max((moment for moment in since if moment is not None), default=None)
     if free_since is not None and now - free_since < limit:
         message = f"{places[0].node.name} has had room for it {ask_again(now - free_since, limit)}"
         return undecided(group.subject, message=message, source="ends of pods, conditions of nodes")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
         return ok(group.subject, observed=f"{asked}: {changed}", expected=_EXPECTED, source="the cluster, asked again")
-    return _bad(scope, group, places, nodes, age, said)
+    return _bad(scope, group, wishes, places, nodes, age, said)
 
 
-def _bad(scope: Scope, group: Group, places: Sequence[Room], nodes: list[str], age: float, said: str) -> Finding:
-    devices = sorted(scope.devices_of(group.pods[0].spec))
+def _bad(scope: Scope, group: Group, wishes: Sequence[Wishes], places: Sequence[Room], nodes: list[str], age: float, said: str) -> Finding:
+    own = _own_amounts(scope, group.pods[0], wishes[0])
+    by_dra = wishes[0].amounts
+    devices = sorted({*own, *by_dra})
     # the rooms have the pods in them already, so that what is free is what is left and what these pods take
-    free = {name: places[0].left(name) + sum(scope.devices_of(pod.spec).get(name, 0) for pod in group.pods) for name in devices}
+    free = {
+        name: places[0].left(name) + sum(_own_amounts(scope, pod, wish).get(name, 0) for pod, wish in zip(group.pods, wishes, strict=True))
+        for name in own
+    }
+    free |= {name: len(places[0].devices) + sum(wish.amounts.get(name, 0) for wish in wishes) for name in by_dra}
     what = ", ".join(f"{count} {name}" for name, count in free.items()) if len(nodes) == 1 else listed(devices)
     where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
     who = group.pods[0].spec.scheduler_name or "default-scheduler"
     reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
     message = f"it has waited for {words(age)} although {where} {what} free, and fits: {reason}"
-    observed = f"{_amounts(scope, group)}, pending for {words(age)}; {where} {what} free"
+    observed = f"{_amounts(scope, group, wishes)}, pending for {words(age)}; {where} {what} free"
     return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
 
 
-def _left_out(scope: Scope, group: Group, by_claim: set[str]) -> str:
+def _left_out(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
     """Why a group is not judged here, or empty."""
     if any(pod.spec.scheduling_gates for pod in group.pods):
         gates = [str(gate.get("name")) for pod in group.pods for gate in pod.spec.scheduling_gates or ()]
         return f"a scheduling gate holds it back: {listed(dict.fromkeys(gates), 3)}"
     if group.missing:
         return f"{group.missing} more of its pods would have to exist before it can be placed"
-    if any(pod.spec.resource_claims or set(scope.devices_of(pod.spec)) & by_claim for pod in group.pods):
-        return "it claims its devices, and which claims can be met is not judged here"
-    if not all(scope.devices_of(pod.spec) for pod in group.pods):
-        return "its devices are claims of a DeviceClass by name, and which claims can be met is not judged here"
-    return ""
+    return next((f"which of its claims can be met only its scheduler can weigh: {own.beyond}" for own in wishes if own.beyond), "")
 
 
-def _explained(group: Group, said: str) -> str:
+def _own_amounts(scope: Scope, pod: Pod, wishes: Wishes) -> dict[str, int]:
+    """Devices that a pod asks for of what nodes have themselves."""
+    return {name: count for name, count in scope.devices_of(pod.spec).items() if name not in wishes.resources}
+
+
+def _explained(group: Group, wishes: Sequence[Wishes], said: str) -> str:
     """Why a scheduler may rightly leave a group although devices are free, or empty: reasons that the arithmetic does not weigh."""
     if _QUOTA.search(said):
         return f"its quota or queue holds it back, says the scheduler: {said}"
-    for pod in group.pods:
+    for pod, asked in zip(group.pods, wishes, strict=True):
         message = unschedulable(pod)
-        if message and (other := [reason.text for reason in message.reasons if reason.kind in _NOT_WEIGHED]):
+        not_weighed = _NOT_WEIGHED - {ReasonKind.DRA} if asked.requests else _NOT_WEIGHED
+        if message and (other := [reason.text for reason in message.reasons if reason.kind in not_weighed]):
             return f"its scheduler names another reason than devices: {quoted(listed(other, 3))}"
-        if message is None and (wishes := beyond(pod.spec)):
-            return f"it has {listed(wishes)}, which only its scheduler can weigh"
+        if message is None and (others := beyond(pod.spec)):
+            return f"it has {listed(others)}, which only its scheduler can weigh"
     return ""
 
 
@@ -129,10 +140,10 @@ def _said(group: Group, events: PodEvents) -> str:
     return ""
 
 
-def _amounts(scope: Scope, group: Group) -> str:
+def _amounts(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
     total: dict[str, int] = {}
-    for pod in group.pods:
-        for name, count in scope.devices_of(pod.spec).items():
+    for pod, own in zip(group.pods, wishes, strict=True):
+        for name, count in {**_own_amounts(scope, pod, own), **own.amounts}.items():
             total[name] = total.get(name, 0) + count
     amounts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
     return f"{len(group.pods)} pods ask for {amounts}" if len(group.pods) > 1 else f"it asks for {amounts}"

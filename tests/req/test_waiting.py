@@ -17,7 +17,8 @@ from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, Outcome
-from tests.builders import a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, by_name, created, messages
 
 TOLERATES = "nvidia.com/gpu:NoSchedule"
@@ -145,10 +146,78 @@ def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(w
     assert outcome(pod) is Outcome.BAD
 
 
-def test_gates_and_claims_are_left_out() -> None:
+def test_gates_are_left_out() -> None:
     assert outcome(a_waiting_pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])) is Outcome.NOT_JUDGED
-    classes = [{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}]
-    assert outcome(a_waiting_pod(), deviceclasses=classes) is Outcome.NOT_JUDGED
+
+
+def test_where_the_node_has_the_resource_itself_a_class_of_that_name_changes_nothing() -> None:
+    assert outcome(a_waiting_pod(), deviceclasses=[a_class(extended="nvidia.com/gpu")]) is Outcome.BAD
+
+
+CANNOT = "0/1 nodes are available: 1 cannot allocate all claims."
+
+
+def by_dra(pod: Pod, *, devices: Any = 2, extended: str = "", template: Json | None = None, **items: Any) -> list[Finding]:
+    """One node with devices in its slice; pods that claim do so by a template named ``one``."""
+    known = {
+        "resourceslices": [a_slice("gpu-0", devices=devices)],
+        "deviceclasses": [a_class(extended=extended)],
+        "resourceclaimtemplates": [template or a_template("one")],
+        **items,
+    }
+    return judged(pod, nodes=[aged(a_cpu_node("gpu-0"))], **known)
+
+
+def claiming(**more: Any) -> Pod:
+    return a_waiting_pod(devices=0, resourceClaims=[{"name": "d", "resourceClaimTemplateName": "one"}], **more)
+
+
+def test_a_pod_that_claims_devices_waits_beside_free_ones() -> None:
+    findings = by_dra(claiming(said=CANNOT))
+    assert by_name(findings) == {"train-0": Outcome.BAD}
+    assert "gpu-0 has 2 devices of gpu.nvidia.com free" in messages(findings)
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+def test_a_pod_that_asks_for_an_extended_resource_of_a_class_waits_beside_free_devices(resource: str) -> None:
+    findings = by_dra(a_waiting_pod(devices={resource: 1}, said=CANNOT), extended="nvidia.com/gpu")
+    assert by_name(findings) == {"train-0": Outcome.BAD}
+    assert f"2 {resource} free" in messages(findings)
+    assert by_name(by_dra(a_waiting_pod(devices={resource: 3}, said=CANNOT), extended="nvidia.com/gpu")) == {"train-0": Outcome.OK}
+
+
+def test_devices_that_are_held_tainted_or_not_selected_are_not_free_for_a_claim() -> None:
+    held = [a_claim(f"c{index}", device=f"gpu-{index}") for index in range(2)]
+    assert by_name(by_dra(claiming(said=CANNOT), resourceclaims=held)) == {"train-0": Outcome.OK}
+    lost = [a_device("gpu-0", taints=[{"key": "gpu.nvidia.com/xid", "effect": "NoSchedule"}])]
+    assert by_name(by_dra(claiming(said=CANNOT), devices=lost)) == {"train-0": Outcome.OK}
+    mig = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'")
+    assert by_name(by_dra(claiming(said=CANNOT), deviceclasses=[mig])) == {"train-0": Outcome.OK}
+    strange = a_class(expression="device.driver == 'gpu.nvidia.com' && has(device.attributes)")
+    assert by_name(by_dra(claiming(said=CANNOT), deviceclasses=[strange])) == {"train-0": Outcome.OK}  # nothing is certain to match
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}]}},
+        {"devices": {"requests": [{"name": "d", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.nvidia.com"}]}]}},
+        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com", "capacity": {"requests": {}}}}]}},
+        {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com"}}], "constraints": [{}]}},
+    ],
+    ids=["all", "alternatives", "capacity", "constraints"],
+)
+def test_claims_that_only_a_scheduler_can_weigh_are_not_judged(spec: Json) -> None:
+    template = {"metadata": {"name": "one", "namespace": "team-a"}, "spec": {"spec": spec}}
+    findings = by_dra(claiming(said=CANNOT), template=template)
+    assert Outcome.BAD not in by_name(findings).values()
+    assert Outcome.OK not in by_name(findings).values()
+
+
+def test_slices_that_were_written_a_moment_ago_leave_time_to_the_scheduler() -> None:
+    item = a_slice("gpu-0", devices=2)
+    item["metadata"]["managedFields"] = [{"manager": "gpu-kubelet-plugin", "time": ago(MINUTE)}]
+    assert by_name(by_dra(claiming(said=CANNOT), resourceslices=[item])) == {"train-0": Outcome.UNDECIDED}
 
 
 def test_a_young_pod_is_just_being_placed_unless_somebody_complains() -> None:
