@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.catalogue import Catalogue
+from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
 from conformance.plugin.verdict import fail
 from conformance.policy.waivers import Waiver, WaiverError, WaiverFile, read_waiver_file
@@ -20,10 +20,17 @@ def read_waivers(options: Options, catalogue: Catalogue, started: float) -> Waiv
     """The file that ``--waivers`` names; no waivers without the option. Raises :class:`pytest.UsageError` with one line."""
     if not options.waivers:
         return WaiverFile()
+    path = Path(options.waivers).expanduser()
     try:
-        return read_waiver_file(Path(options.waivers).expanduser(), catalogue, started)
+        file = read_waiver_file(path, started)
     except WaiverError as error:
         raise pytest.UsageError(f"--waivers {error}") from None
+    for number, waiver in file.numbered():
+        try:
+            catalogue.get(waiver.requirement)
+        except CatalogueError as error:
+            raise pytest.UsageError(f"--waivers {path}: waiver {number}: {error}") from None
+    return file
 
 
 def account_for_waivers(file: WaiverFile, report: Report) -> None:

@@ -14,7 +14,6 @@ from typing import Annotated
 
 import msgspec
 
-from conformance.catalogue import Catalogue, CatalogueError
 from fixtures.text import yaml_text
 from fixtures.text.yaml_text import NotYaml
 from fixtures.verdict.findings import WAIVABLE, Finding, Outcome
@@ -59,8 +58,11 @@ class _Document(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     waivers: tuple[Waiver, ...]
 
 
-def read_waiver_file(path: Path, catalogue: Catalogue, started: float) -> WaiverFile:
-    """The waivers of a file, for a run that began at ``started`` (Unix seconds). Raises :class:`WaiverError`."""
+def read_waiver_file(path: Path, started: float) -> WaiverFile:
+    """The waivers of a file, for a run that began at ``started`` (Unix seconds). Raises :class:`WaiverError`.
+
+    Whether the catalogue has the requirements is for the reader to check: the policy's room does not know it.
+    """
     try:
         document = yaml_text.load(path.read_text(encoding="utf-8"), most=MAX_FILE_BYTES)
     except OSError as error:
@@ -75,11 +77,6 @@ def read_waiver_file(path: Path, catalogue: Catalogue, started: float) -> Waiver
         raise WaiverError(f"{path}: {' '.join(str(error).split())[:300]}") from None
     if len(waivers) > MAX_WAIVERS:
         raise WaiverError(f"{path}: {len(waivers)} waivers, and at most {MAX_WAIVERS} are read")
-    for number, waiver in enumerate(waivers, start=1):
-        try:
-            catalogue.get(waiver.requirement)
-        except CatalogueError as error:
-            raise WaiverError(f"{path}: waiver {number}: {error}") from None
     return WaiverFile(waivers=waivers, today=datetime.fromtimestamp(started, UTC).date())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, denial, evaluate
 from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.simulator.fidelity.comparing import View, apart, difference
@@ -94,7 +95,7 @@ def test_only_servers_before_the_simulated_minor_may_word_causes_otherwise() -> 
         return View(status=422, reason=reason, causes=list(causes), violations="", warnings=[], message=reason, object={})
 
     owner = ("FieldValueInvalid", "metadata.ownerReferences.uid"), ("FieldValueRequired", "metadata.ownerReferences[0].uid")
-    body = {"metadata": {}, "spec": {}}
+    body: Json = {"metadata": {}, "spec": {}}
     assert older_reason(body, answer("Invalid", owner[0], owner[0]), answer("Invalid", owner[1]), "v1.36.3")
     assert not older_reason(body, answer("Invalid", owner[0]), answer("Invalid", owner[1]), "v1.37.2")
     assert not older_reason(body, answer("Invalid", ("FieldValueInvalid", "spec.a")), answer("Invalid", owner[1]), "v1.36.3")
