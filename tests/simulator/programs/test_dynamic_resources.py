@@ -191,6 +191,7 @@ def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> Non
 )
 def test_what_is_not_understood_is_never_allocated(spec: Json) -> None:
     async def body(cluster: SmallCluster) -> None:
+        await cluster.client.patch("/api/v1/namespaces/default", {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
         await cluster.client.create(TEMPLATES, template("odd", spec))
         await cluster.start(claiming("p", "odd"))
         assert "1 cannot allocate all claims" in await told(cluster, "p", "FailedScheduling")

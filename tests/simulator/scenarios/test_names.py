@@ -63,7 +63,7 @@ def test_pods_of_any_scenario_may_take_long_to_start() -> None:
     ("spec", "words"),
     [
         ("helthy", "unknown scenario 'helthy'; did you mean 'healthy'?"),
-        ("", "unknown scenario ''; known: "),
+        ("", "unknown scenario ''; see: gpu-conformance simulate --list"),
         ("healthy,untainted-nod", "unknown defect 'untainted-nod'; did you mean 'untainted-node'?"),
         ("healthy,", "an empty defect name in 'healthy,'"),
         ("healthy,untainted-node,untainted-node", "defect 'untainted-node' is named twice"),
