@@ -36,6 +36,7 @@ SIMULATED_PACE: Json = {"probes": {"windowSeconds": 1.0, "startSeconds": 30.0}}
 
 LOCAL_PACE: Json = {
     "accelerators": {"newNodeMinutes": 0},
+    "nodes": {"heldHours": 0},
     "operators": {"rolloutMinutes": 0},
     "probes": {"windowSeconds": 2.0, "startSeconds": 60.0},
 }

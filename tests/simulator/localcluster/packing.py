@@ -71,7 +71,13 @@ def _apart(one: Defect, other: Defect) -> bool:
         return False
     if set(one.trips) & set(other.trips) or one.behaviour.keys() & other.behaviour.keys() or one.policy.keys() & other.policy.keys():
         return False
+    if (_changes(one, "taints") and _changes(other, "tolerations")) or (_changes(one, "tolerations") and _changes(other, "taints")):
+        return False  # real controllers place their pods by both
     return not any(_same(mine.target, theirs.target) for mine in one.changes for theirs in other.changes)
+
+
+def _changes(defect: Defect, field: str) -> bool:
+    return any(f'"{field}"' in text or f"/{field}" in text for change in defect.changes for text in [msgspec.json.encode(change).decode()])
 
 
 def _loads_fabric(defect: Defect) -> bool:

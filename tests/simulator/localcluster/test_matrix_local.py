@@ -139,6 +139,11 @@ def test_defects_share_a_run_only_if_each_shows() -> None:
     ]
 
 
+def test_taints_and_tolerations_do_not_change_in_one_run() -> None:
+    together = packed(["fence-plugin-without-toleration", "fence-prefer-no-schedule", "ops-image-latest"])
+    assert [pack.defects for pack in together] == [("fence-plugin-without-toleration", "ops-image-latest"), ("fence-prefer-no-schedule",)]
+
+
 def test_a_run_in_which_one_defect_hides_another_is_not_taken() -> None:
     pack = Pack(scenario="healthy", defects=("ops-image-latest", "psa-root-cuda-pod"))
     red = dict.fromkeys(pack.trips, Verdict.FAILED)
