@@ -49,6 +49,10 @@ CANNOT_EXIST: dict[str, Absent] = {
         why="the API server's check of admin access is compiled in, and its feature gate is locked",
         shown_by="DRA-08 passes only with the real server's refusal; `dra-tenant-labelled-for-admin-access` is red on both",
     ),
+    "dra-selector-does-not-compile": Absent(
+        why="the API server compiles each selector that is written; only one from before an upgrade or a downgrade can be there",
+        shown_by="DRA-01 is red on both for `dra-class-of-policy-missing`",
+    ),
     "inv-may-not-create-namespaces": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
     "inv-may-not-list-pods": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
 }

@@ -126,6 +126,14 @@ def test_a_refusal_names_the_defect(monkeypatch: pytest.MonkeyPatch) -> None:
         parse("ops-image-latest")
 
 
+def test_a_class_that_pods_claim_by_goes_once_they_are_bound() -> None:
+    derived = objects_of(*parse("adv-claimed-class-deleted"))
+    (removed,) = derived.late_removals
+    assert (removed["kind"], removed["metadata"]["name"]) == ("DeviceClass", "gpu.nvidia.com")
+    assert removed in derived.objects
+    assert objects_of(*parse("dra")).late_removals == []
+
+
 def test_every_defect_can_be_had_or_is_of_a_program_that_is_real_here() -> None:
     refused = {}
     for name in defect_names():
