@@ -249,6 +249,14 @@ def test_what_was_created_under_a_lie_is_looked_up_and_removed(tmp_path: Path) -
         assert workspace.residue == []
 
 
+def test_a_status_is_no_log(tmp_path: Path) -> None:
+    success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    with lying(tmp_path, every(said(success))) as (cluster, _), pytest.raises(ApiTrouble, match="a Status instead of text"):
+        cluster.logs("default", "p")
+    with lying(tmp_path, every(Said(b"{}\nStatus\n"))) as (cluster, _):
+        assert cluster.logs("default", "p") == "{}\nStatus\n"
+
+
 def test_a_page_is_no_log(tmp_path: Path) -> None:
     with lying(tmp_path, every(Said(SIGN_IN, headers={"Content-Type": "text/html; charset=utf-8"}))) as (cluster, _):
         with pytest.raises(ApiTrouble, match="page"):
