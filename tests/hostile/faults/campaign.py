@@ -16,7 +16,7 @@ from fixtures.cluster.discovery import discover
 from fixtures.cluster.kinds import KINDS
 from fixtures.ownership import owned
 from fixtures.simulator.process.embedded import EmbeddedCluster
-from fixtures.verdict.record import Report, Verdict
+from fixtures.verdict.record import Level, Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.hostile.faults.plans import Ordeal
 from tests.hostile.faults.proxy import through
@@ -105,12 +105,24 @@ def wrong(done: Finished, expected: Report, left: list[str]) -> Iterator[str]:
     missing = before.keys() - {result.id for result in report.results}
     if missing and done.code not in (USAGE, INCONCLUSIVE, RESIDUE):
         yield f"wrong verdict: {', '.join(sorted(missing))} are not in the report"
-    if report.exit_code == 0 and _verdicts(report) != before:
-        yield "wrong verdict: conformant, although something could not be judged"
+    if report.exit_code == 0:
+        yield from _passed_over(report, before)
     if left and not report.residue:
         yield f"unreported residue: {', '.join(left)}"
     if left and done.code != RESIDUE:
         yield f"unreported residue: exit code {done.code} with {', '.join(left)}"
+
+
+def _passed_over(report: Report, before: Mapping[str, Verdict]) -> Iterator[str]:
+    """What a conformant run may not leave undecided: a MUST at all, a SHOULD without saying so (docs/scope.md)."""
+    named = {one.id for one in report.scope.not_judged} if report.scope else set()
+    for result in report.results:
+        if result.verdict is before.get(result.id):
+            continue
+        if result.level is Level.MUST:
+            yield f"wrong verdict: conformant, although {result.id} could not be judged"
+        elif result.id not in named:
+            yield f"wrong verdict: conformant, and {result.id} is not named among what was not judged"
 
 
 def left_behind(cluster: Cluster) -> list[str]:
