@@ -24,7 +24,9 @@ ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
 HEALTHY = Behaviour()
 
 
-@pytest.mark.parametrize("switch", ["validatesQuantities", "evictionIgnoresBudget", "evictionIgnoresTolerationSeconds"])
+@pytest.mark.parametrize(
+    "switch", ["validatesQuantities", "guardsAdminAccess", "evictionIgnoresBudget", "evictionIgnoresTolerationSeconds"]
+)
 def test_what_no_configuration_breaks_is_refused(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Defect(name="made", description="", scenario="healthy", trips=["REQ-01"], behaviour={switch: True})
     monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))
