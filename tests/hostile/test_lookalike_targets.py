@@ -147,7 +147,7 @@ class Served:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.path = world.path
+        self.path, self.serves = world.path, world.serves
 
     def request(self, method: str, path: str, **more: Any) -> Any:
         try:

@@ -22,6 +22,7 @@ from fixtures.simulator.builder import build, hardware_of
 from fixtures.simulator.config.hardware import Sharing
 from fixtures.simulator.config.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
 from fixtures.simulator.dra.claims import claim_names
+from fixtures.simulator.dra.devices import DRIVER
 from fixtures.simulator.pods.amounts import thousandths
 from fixtures.simulator.pods.taints import untolerated
 
@@ -35,6 +36,11 @@ def objects(name: str) -> list[Json]:
 
 def of_kind(name: str, kind: str) -> list[Json]:
     return [item for item in objects(name) if item["kind"] == kind]
+
+
+def by_claim(name: str) -> bool:
+    """Whether the scenario offers its devices through a DRA driver."""
+    return "dra" in load_scenario(name).addons
 
 
 def tenant_pods(name: str) -> list[Json]:
@@ -200,9 +206,10 @@ def test_device_resources_are_what_the_hardware_gives(name: str) -> None:
 def test_labels_and_capacity_of_gpu_nodes_agree_by_the_plugin_s_arithmetic(name: str) -> None:
     for node in of_kind(name, "Node"):
         labels, status = node["metadata"]["labels"], node["status"]
-        if name.startswith("dra"):  # no plugin: what the labels count is in the node's slice and not in its capacity
+        if by_claim(name):  # no plugin: what the labels count is in the node's slice and not in its capacity
             count = labels.get("nvidia.com/gpu.count", "0")
-            slices = [item["spec"] for item in of_kind(name, "ResourceSlice") if item["spec"]["nodeName"] == node["metadata"]["name"]]
+            specs = [item["spec"] for item in of_kind(name, "ResourceSlice")]
+            slices = [spec for spec in specs if (spec["driver"], spec["nodeName"]) == (DRIVER, node["metadata"]["name"])]
             assert sum(len(spec["devices"]) for spec in slices) == int(count)
             continue
         assert inconsistencies(labels, status["capacity"], status["allocatable"]) == [], node["metadata"]["name"]
@@ -273,7 +280,7 @@ def test_every_accelerator_node_has_every_agent(name: str) -> None:
         "nvidia": ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),
         "amd": ("default-device-plugin", "default-node-labeller", "default-metrics-exporter"),
     }[vendor]
-    if name.startswith("dra"):
+    if by_claim(name):
         agents = ("nvidia-dra-driver-gpu-kubelet-plugin", *agents[1:])
     nodes = [node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.gpus]
     assert nodes
