@@ -14,10 +14,11 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import Kind
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.cluster.watch import Observation
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.snapshot.collect import collect
 from fixtures.verdict.findings import Inconclusive
 from tests.served import kubeconfig, served
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 
 def a_node(name: str) -> dict[str, Any]:
@@ -89,11 +90,12 @@ def test_a_name_that_is_taken_is_an_answer_at_once(tmp_path: Path) -> None:
         assert cluster.requests().by_verb_and_resource["create configmaps"] == 1
 
 
-def test_retry_after_is_waited_out(tmp_path: Path) -> None:
+def test_retry_after_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("fixtures.cluster.client._pause", pauses.append)
     with served(tmp_path, [a_node("n")], [Trouble("list", "nodes", 429, 1, 1)]) as (cluster, _):
-        started = time.monotonic()
         assert len(collect(cluster, ["nodes"], version="").nodes) == 1
-        assert time.monotonic() - started >= 1
+    assert pauses == [1.0]
 
 
 @pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (403, "Forbidden")])
@@ -187,7 +189,7 @@ def test_a_watch_sees_changes_and_survives_a_drop(tmp_path: Path) -> None:
         seen: list[int] = []
         with Observation(cluster, "configmaps", "default") as observation:
             created = 0
-            for objects in observation.until(time.monotonic() + 10):
+            for objects in observation.until(time.monotonic() + PATIENCE):
                 seen.append(len(objects))
                 if created < 3 and len(objects) == created:
                     created += 1
@@ -202,7 +204,7 @@ def test_a_watch_ends_at_its_deadline(tmp_path: Path) -> None:
         started = time.monotonic()
         states = list(observation.until(started + 0.4))
         assert states == [{}]
-        assert 0.3 < time.monotonic() - started < 3
+        assert time.monotonic() - started > 0.3
 
 
 def test_a_refused_watch_is_trouble(tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_an_absence_is_not_concluded_from_a_dead_watch(tmp_path: Path) -> None:
         seen = [sorted(objects) for objects in observation.until(time.monotonic() + 0.2)]
         assert seen == [[], ["default/unseen"]]
         assert cluster.create("configmaps", a_configmap("later"), namespace="default").ok
-        again = next(objects for objects in observation.until(time.monotonic() + 5) if len(objects) == 2)
+        again = next(objects for objects in observation.until(time.monotonic() + PATIENCE) if len(objects) == 2)
         assert sorted(again) == ["default/later", "default/unseen"]
 
 
