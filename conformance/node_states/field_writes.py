@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from conformance.node_states.ages import moment
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
 

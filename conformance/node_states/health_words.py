@@ -6,19 +6,21 @@ Facts: docs/facts/device-health.md#node-conditions, docs/facts/device-health.md#
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
-from conformance.node_states.ages import UNKNOWN, Since, moment, said
 from conformance.node_states.polarity import Health, Reading, read_condition, words_of
+from conformance.node_states.since import UNKNOWN, Since, said
 from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.times import moment
 
 _HEALTH_LABEL = re.compile(r"(?i)(?:\A|[/._-])(?:gpu|host|node|accelerator|device)[-_./]?health(?:[-_.]?(?:status|state))?\Z")
 _GPU_STATE = re.compile(r"metricsexporter\.amd\.com\.gpu\.\d{1,3}\.state")
 _FAULT_LABEL = re.compile(r"oci\.oraclecloud\.com/host\.fault\.[\w.-]{1,60}")
 _NVSENTINEL = "dgxc.nvidia.com/nvsentinel-state"
 _LIKELY = ("health", "host.fault", ".gpu.", "nvsentinel")
-"""Words of which such a key has one: most nodes have a hundred labels, and fleets a thousand nodes."""
+"""Words of which such a key has one."""
 
 _FINE_VALUES = frozenset({"healthy", "ok", "good", "true", "passed", "schedulable", "normal", "up", "online"})
 _FAULT_VALUES = frozenset({"unhealthy", "degraded", "failed", "failure", "faulty", "fault", "bad", "critical", "false", "error", "down"})
@@ -46,12 +48,16 @@ def health_words(node: Node) -> list[Word]:
         if reading.health is not Health.OTHER:
             since = Since(latest=moment(condition.last_transition_time), source=f"condition {said(condition.type, 80)}")
             found.append(Word(text=words_of(condition), reading=reading, since=since, source="node.status.conditions"))
-    likely = [key for key in node.metadata.label if any(word in key.lower() for word in _LIKELY)]
-    for key in sorted(likely):
+    for key in sorted(filter(_is_likely, node.metadata.label)):
         value = node.metadata.label[key]
         if (health := _label(key, value)) is not Health.OTHER:
             found.append(Word(text=f"label {key}={value}", reading=Reading(health, True), source="node labels"))
     return found
+
+
+@lru_cache(maxsize=4096)  # most nodes have a hundred labels, and those of a fleet have the same keys
+def _is_likely(key: str) -> bool:
+    return any(word in key.lower() for word in _LIKELY)
 
 
 def _label(key: str, value: str) -> Health:

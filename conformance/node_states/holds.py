@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from conformance.node_states.ages import UNKNOWN, Since, moment, said
 from conformance.node_states.field_writes import MERGED, SPEC_TAINTS, SPEC_UNSCHEDULABLE, last_write
+from conformance.node_states.since import UNKNOWN, Since, said
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.kubernetes.times import moment
 
 HARD = ("NoSchedule", "NoExecute")
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

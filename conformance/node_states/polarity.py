@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.node_states.ages import said
+from conformance.node_states.since import said
 from conformance.outputs.xid import XidClass, lookup
 from fixtures.kubernetes.models import Condition, Node
 
