@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 import pytest
@@ -76,6 +77,19 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
     reads: dict[str, list[str]]
     writes: dict[str, list[str]]
+
+
+def needs_of(requirements: Iterable[Requirement], ceiling: Access) -> Needs:
+    """What the requirements within a run's access do to the cluster: resource keys and verbs to the ids that need them."""
+    reads: dict[str, list[str]] = {}
+    writes: dict[str, list[str]] = {}
+    for one in requirements:
+        if one.access.rank <= ceiling.rank:
+            for key in one.lists:
+                reads.setdefault(key, []).append(one.id)
+            for right in one.writes:
+                writes.setdefault(right, []).append(one.id)
+    return Needs(reads=reads, writes=writes)
 
 
 def requirement(id_: str, *, devices: int | None = None) -> pytest.MarkDecorator:

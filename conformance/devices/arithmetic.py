@@ -11,7 +11,7 @@ import msgspec
 
 from conformance.devices.physical import PhysicalCount, number
 from conformance.outputs import mig_geometry
-from conformance.outputs.node_labels import advertisement, capacity_inconsistencies, expectations
+from conformance.outputs.node_labels import NodeAdvertisement, capacity_inconsistencies, expectations
 
 GKE = "cloud.google.com/gke-"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -71,13 +71,12 @@ def gke_terms(labels: Mapping[str, str], capacity: Mapping[str, int]) -> list[Te
     return [Term(resource="nvidia.com/gpu", observed=observed, expected=expected, formula=formula, source="labels cloud.google.com/gke-*")]
 
 
-def label_terms(labels: Mapping[str, str], capacity: Mapping[str, int]) -> Iterator[Term]:
+def label_terms(view: NodeAdvertisement) -> Iterator[Term]:
     """By the labels of GPU Feature Discovery: one term per resource that they predict or that the node advertises."""
-    text = {name: str(units) for name, units in capacity.items()}
-    view = advertisement(labels)
+    capacity, predicted = view.capacity, expectations(view)
     entries = {entry.advertised_as: entry for entry in (view.gpu, *view.mig)}
-    problems = {item.what.removeprefix("capacity "): item for item in capacity_inconsistencies(labels, text)}
-    for resource, units in expectations(labels).items():
+    problems = {item.what.removeprefix("capacity "): item for item in capacity_inconsistencies(view)}
+    for resource, units in predicted.items():
         observed = capacity.get(resource, 0)
         problem = problems.pop(resource, None)
         entry = entries.get(resource)
@@ -96,7 +95,7 @@ def label_terms(labels: Mapping[str, str], capacity: Mapping[str, int]) -> Itera
             resource=resource, observed=observed, expected=None, formula=problem.expected, source="node labels", problem=problem.source
         )
     whole = view.gpu.advertised_as
-    if view.strategy == "mixed" and whole not in expectations(labels) and whole not in problems and capacity.get(whole, 0):
+    if view.strategy == "mixed" and whole not in predicted and whole not in problems and capacity.get(whole, 0):
         formula = f"whole devices of {view.gpu.count} {TIMES} {view.gpu.factor}"
         yield Term(
             resource=whole, observed=capacity[whole], expected=None, formula=formula, source="labels nvidia.com/gpu.count, mig-*.count"

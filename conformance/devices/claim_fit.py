@@ -15,9 +15,9 @@ from conformance.dynamic_resources.claims import Request, requests, results_of
 from conformance.dynamic_resources.device_classes import selects
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES, InventoryDevice
-from conformance.scope.ages import newest
 from conformance.scope.scope import Scope, held_by, whole
 from fixtures.kubernetes.models import Json, Node, PodSpec
+from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 
 _PLAIN = {"deviceClassName", "selectors", "allocationMode", "count", "name"}

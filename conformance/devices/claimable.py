@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from conformance.dynamic_resources.claims import Request
 from conformance.dynamic_resources.device_classes import selects
 from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
+from conformance.outputs.resource_slice import SliceDevice
 from conformance.scope.scope import Scope, whole
+from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
 from fixtures.probes.claims import BY_CLASS
 
@@ -23,6 +25,7 @@ class Claimable(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int
     free: int
     shared: bool
+    devices: tuple[InventoryDevice, ...]
 
 
 def claimable(scope: Scope, node: Node) -> list[Claimable]:
@@ -38,6 +41,7 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
             if usable:
                 found.append(
                     Claimable(
+                        devices=tuple(usable),
                         device_class=name,
                         driver=item.driver,
                         product=item.product,
@@ -73,8 +77,31 @@ def _unheld(scope: Scope, item: DriverInventory) -> list[InventoryDevice]:
 
 def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> int:
     """How many devices of a node a request could get at most, taken and tainted ones included. The request's class must exist."""
+    return len(choosable(scope, drivers, request))
+
+
+def choosable(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> list[InventoryDevice]:
+    """Devices of a node that a request could get, taken and tainted ones included. The request's class must exist."""
     expressions = (*scope.claims.classes[request.device_class].expressions, *request.expressions)
-    return sum(selects(expressions, item.driver, device.body) is not False for item in drivers for device in item.devices)
+    return [
+        device
+        for item in drivers
+        for device in item.devices
+        if selects(expressions, item.driver, device.body) is not False and _is_large_enough(item.driver, device.body, request.capacity)
+    ]
+
+
+def _is_large_enough(driver: str, device: SliceDevice, wanted: Mapping[str, str]) -> bool:
+    """Whether a device has the capacity that a request asks for. Names without a domain are its driver's; odd amounts fit."""
+    for name, amount in wanted.items():
+        short = name.removeprefix(f"{driver}/")
+        given = device.capacity.get(short, device.capacity.get(f"{driver}/{short}", device.capacity.get(name)))
+        try:
+            if given is None or quantity.parse(given) < quantity.parse(amount):
+                return False
+        except quantity.QuantityError:
+            continue
+    return True
 
 
 def units_of(scope: Scope, node: Node, resource: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from conformance.outputs.node_labels import advertisement
+from conformance.outputs.node_labels import NodeAdvertisement
 from fixtures.kubernetes.models import Node
 
 _MODEL = re.compile(
@@ -32,14 +32,14 @@ Facts: docs/facts/labels.md#operator-labels, docs/facts/vendors-and-clouds.md#gk
 """
 
 
-def device_type(node: Node, resource: str) -> tuple[str, ...]:
+def device_type(node: Node, view: NodeAdvertisement, resource: str) -> tuple[str, ...]:
     """What tells a node's units of a resource from another node's; equal for nodes of which one can speak for the other.
 
     The resource, every label that names a model, and how the devices are shared. Without such a label, how many there are.
     """
     labels = node.metadata.label
     models = [f"{key}={labels[key]}" for key in sorted(labels) if _names_model(key)]
-    view, plain = advertisement(labels), resource.removesuffix(".shared")
+    plain = resource.removesuffix(".shared")
     sharing = [f"{item.product.text} {item.sharing_strategy}x{item.factor}" for item in (view.gpu, *view.mig) if item.resource == plain]
     sharing += [f"{key}={labels[key]}" for key in _SHARING if key in labels]
     return (resource, *(models or [str(node.status.capacity.get(resource, ""))]), *sharing)

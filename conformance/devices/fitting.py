@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
-from conformance.scope.ages import newest
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.quantity import QuantityError
+from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
 
 Amounts = dict[str, Fraction]

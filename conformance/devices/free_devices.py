@@ -6,7 +6,9 @@ import msgspec
 
 from conformance.devices.claimable import Claimable, claimable
 from conformance.devices.device_types import GKE_CLIENTS, device_type
-from conformance.outputs.node_labels import advertisement
+from conformance.devices.node_view import view_of
+from conformance.dynamic_resources.inventory import InventoryDevice
+from conformance.outputs.node_labels import NodeAdvertisement
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
 from fixtures.probes.claims import BY_CLASS
@@ -21,12 +23,13 @@ PASSTHROUGH = frozenset({"nvidia.com/pgpu"})
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Free units of one device resource on one node. ``shared``: several units may stand for one device.
 
-    Devices that DRA offers have a DeviceClass, a driver, and the product that it publishes. ``resource`` says how a probe asks for
+    Devices that DRA offers have a DeviceClass, a driver, the product that it publishes, and names. ``resource`` says how a probe asks for
     them: the extended resource that the class names, else the class by its name as a resource
     (:data:`fixtures.probes.claims.BY_CLASS`), which a probe pod asks for with a claim.
     """
 
     node: Node
+    view: NodeAdvertisement
     resource: str
     free: int
     capacity: int
@@ -34,6 +37,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     device_class: str = ""
     driver: str = ""
     product: str = ""
+    devices: tuple[InventoryDevice, ...] = ()
 
     @property
     def way(self) -> str:
@@ -47,14 +51,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def device_type(self) -> tuple[str, ...]:
         """Equal for places of which one can speak for the other (:func:`conformance.devices.device_types.device_type`)."""
-        kind = device_type(self.node, self.resource)
+        kind = device_type(self.node, self.view, self.device_class or self.resource)
         return (*kind, self.product or str(self.capacity)) if self.driver else kind
+
+    @property
+    def by_claim(self) -> Place:
+        """The same devices, asked for by a claim of their DeviceClass also where the class names an extended resource."""
+        return msgspec.structs.replace(self, resource=f"{BY_CLASS}{self.device_class}")
 
     def __str__(self) -> str:
         return f"{self.node.name} ({self.free} of {self.capacity} {self.resource} free)"
 
 
-def is_shared(node: Node, resource: str) -> bool:
+def is_shared(node: Node, view: NodeAdvertisement, resource: str) -> bool:
     """Whether units of the resource are replicas of devices: renamed, or labelled with more than one replica.
 
     Facts: docs/facts/labels.md#discovery-labels.
@@ -63,8 +72,7 @@ def is_shared(node: Node, resource: str) -> bool:
         return True
     if whole(node.metadata.label.get(GKE_CLIENTS)) > 1:
         return True
-    entry = advertisement(node.metadata.label)
-    for known in (entry.gpu, *entry.mig):
+    for known in (view.gpu, *view.mig):
         if known.resource == resource:
             return known.factor > 1 or known.product.shared or known.sharing_strategy in ("time-slicing", "mps")
     return False
@@ -77,13 +85,15 @@ def can_be_listed(resource: str) -> bool:
 
 def places_of(scope: Scope, node: Node) -> list[Place]:
     """Every device resource of a node, free or not, whatever the state of the node; what can be claimed where it offers nothing else."""
+    view = view_of(scope, node)
     found = [
         Place(
             node=node,
+            view=view,
             resource=resource,
             free=max(scope.free(node, resource), 0),
             capacity=count,
-            shared=is_shared(node, resource),
+            shared=is_shared(node, view, resource),
         )
         for resource, count in sorted(scope.device_allocatable(node).items())
         if count > 0
@@ -104,6 +114,7 @@ def asked_by(scope: Scope, device_class: str) -> str:
 def _claimed(scope: Scope, node: Node, item: Claimable) -> Place:
     return Place(
         node=node,
+        view=view_of(scope, node),
         resource=asked_by(scope, item.device_class),
         device_class=item.device_class,
         free=item.free,
@@ -111,6 +122,7 @@ def _claimed(scope: Scope, node: Node, item: Claimable) -> Place:
         shared=item.shared,
         driver=item.driver,
         product=item.product,
+        devices=item.devices,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from conformance.devices.products import pools
-from conformance.node_states.ages import Since, ask_again, duration
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.holds import Hold, holds, is_cordoned, is_of_a_family, is_temporary
+from conformance.node_states.since import Since
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.text.ages import ask_again, duration
 
 HOUR = 3600.0
 

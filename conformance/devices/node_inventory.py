@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from conformance.devices.availability import without_devices
 from conformance.devices.products import product_of
+from conformance.devices.published_devices import published_slices
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import InventoryRow
 
@@ -17,7 +19,7 @@ def inventory(scope: Scope) -> list[InventoryRow]:
         return []
     rows: list[InventoryRow] = []
     try:
-        found = sorted(scope.sources.items())
+        found, slices = sorted(scope.sources.items()), published_slices(scope)
     except (Inconclusive, NotApplicable):  # requirements say why; the inventory holds nothing that is half known
         return rows
     for name, sources in found:
@@ -31,6 +33,8 @@ def inventory(scope: Scope) -> list[InventoryRow]:
                 capacity=_capacity(scope, node) if node else {},
                 judged=not reason,
                 message=reason,
+                slices=slices.get(name, []),
+                simulated=node is not None and is_simulated(node),
             )
         )
     return rows

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.products import NVIDIA_PRODUCT, PRODUCT_LABELS
 from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -63,7 +64,7 @@ def _setup(node: Node, pool_labels: Iterable[str]) -> Iterator[tuple[str, str]]:
     for key in (*pool_labels, *_CONFIGURED):
         if value := labels.get(key):
             yield key, value
-    yield _ROLE, ",".join(sorted(key for key in labels if key.startswith(_ROLE)))
+    yield _ROLE, ",".join(sorted(keys_with(labels, _ROLE)))
     machine = labels.get(_INSTANCE_TYPE, "")
     if machine not in _NO_TYPES:
         yield _INSTANCE_TYPE, machine
@@ -72,11 +73,17 @@ def _setup(node: Node, pool_labels: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield "kubernetes.io/arch", labels.get("kubernetes.io/arch", "")
 
 
+def keys_of(nodes: Iterable[Node]) -> set[str]:
+    """Keys of labels of nodes. Nodes of a fleet have the same hundred, so patterns are matched with these and not with each node's."""
+    return set().union(*(node.metadata.label for node in nodes))
+
+
 def _pool_labels(nodes: list[Node], globs: tuple[str, ...]) -> list[str]:
     """Keys that name pools here. A label that has another value on each node names the node."""
-    values: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {key: [] for key in keys_of(nodes) if matches(key, globs)}
     for node in nodes:
-        for key, value in node.metadata.label.items():
-            if matches(key, globs):
-                values.setdefault(key, []).append(value)
+        labels = node.metadata.label
+        for key, found in values.items():
+            if key in labels:
+                found.append(labels[key])
     return sorted(key for key, found in values.items() if len(found) < 2 or len(set(found)) < len(found))

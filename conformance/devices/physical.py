@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from conformance.dynamic_resources.inventory import DriverInventory
-from conformance.outputs.node_labels import advertisement
+from conformance.outputs.node_labels import NodeAdvertisement, parse_product
 from conformance.policy.model import Policy
 from conformance.scope.scope import matches
+from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 
 GPU_COUNT = "nvidia.com/gpu.count"
@@ -46,13 +47,15 @@ def model_of(node: Node) -> str:
     """The product of a node by its label, without the suffixes of MIG and sharing; empty when no label names one."""
     labels = node.metadata.label
     key = next((key for key in PRODUCT_LABELS if labels.get(key)), "")
-    return advertisement(labels).gpu.product.model if key == PRODUCT_LABELS[0] else labels.get(key, "")
+    return parse_product(labels[key]).model if key == PRODUCT_LABELS[0] else labels.get(key, "")
 
 
-def physical_counts(node: Node, policy: Policy, through_dra: list[DriverInventory], *, slices: bool = True) -> list[PhysicalCount]:
+def physical_counts(
+    node: Node, view: NodeAdvertisement, policy: Policy, through_dra: list[DriverInventory], *, slices: bool = True
+) -> list[PhysicalCount]:
     """Every source's count, the owner's first. Under MIG strategy ``single`` gpu.count is instances and is no source.
 
-    ``through_dra`` names the product where no label does; with ``slices`` its devices are a source too.
+    ``view`` is the node taken apart. ``through_dra`` names the product where no label does; with ``slices`` its devices are a source too.
     """
     found = []
     labels = node.metadata.label
@@ -68,14 +71,13 @@ def physical_counts(node: Node, policy: Policy, through_dra: list[DriverInventor
         if any(matches(name, (glob,)) for name in names):
             found.append(PhysicalCount(devices, "policy advertisement.devicesPerNode", boot=True))
             break
-    view = advertisement(labels)
     whole_devices = not (view.gpu.product.mig_profile or view.gpu.product.mig_invalid)
     if view.gpu.count is not None and whole_devices and not view.vgpu:
         found.append(PhysicalCount(view.gpu.count, f"label {GPU_COUNT}"))
     for key in COUNT_LABELS:
         if (devices_of_label := number(labels.get(key))) is not None:
             found.append(PhysicalCount(devices_of_label, f"label {key}", boot=key not in _AGENTS))
-    counted = [count for key, value in labels.items() if key.startswith(_AMD_COUNTED) and (count := number(value)) is not None]
+    counted = [count for key in keys_with(labels, _AMD_COUNTED) if (count := number(labels[key])) is not None]
     if counted:
         found.append(PhysicalCount(sum(counted), f"labels {_AMD_COUNTED}*"))
     if slices:

@@ -6,6 +6,7 @@ Facts: docs/facts/admission.md#extended-resources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 from conformance.scope.scope import Amount, Scope, held_by, matches
 from fixtures.kubernetes import quantity
@@ -43,6 +44,15 @@ def is_extended(name: str) -> bool:
 
 def looks_like_device(scope: Scope, name: str) -> bool:
     """Whether a name is a device's by the policy, by its vendor's domain, or by a known vendor: also where it is misspelt."""
+    return scope.once(_looks)(name)
+
+
+def _looks(scope: Scope) -> Callable[[str], bool]:
+    """The same for one scope, which has few names and many pods that ask for them."""
+    return cache(partial(_looks_like_device, scope))
+
+
+def _looks_like_device(scope: Scope, name: str) -> bool:
     if scope.is_device(name) or matches(name, FOREIGN_ACCELERATORS):
         return True
     if not is_extended(name) or scope.is_rdma(name) or matches(name, scope.policy.accelerators.no_devices):

@@ -132,8 +132,12 @@ def look_alikes(scope: Scope) -> list[DaemonSet]:
 
 def mounts_plugin_folder(spec: PodSpec) -> bool:
     """Whether a pod mounts the folder in which device plugins meet the kubelet."""
-    paths = [volume["hostPath"].get("path") for volume in spec.volumes or () if isinstance(volume.get("hostPath"), dict)]
-    return any(isinstance(path, str) and path.rstrip("/") == _PLUGIN_FOLDER for path in paths)
+    for volume in spec.volumes or ():
+        host = volume.get("hostPath")
+        path = host.get("path") if isinstance(host, dict) else None
+        if isinstance(path, str) and path.rstrip("/") == _PLUGIN_FOLDER:
+            return True
+    return False
 
 
 def agents(scope: Scope) -> list[Agent]:

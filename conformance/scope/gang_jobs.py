@@ -10,7 +10,8 @@ from conformance.scope.gang_marks import JOB_LABELS, KUEUE_GROUP, KUEUE_QUEUE, K
 from conformance.scope.gang_owners import LWS_GROUP, LWS_NAME, Size, count, group_size, size_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.verdict.findings import Inconclusive, Subject
 
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})
@@ -27,7 +28,7 @@ class GangJob(msgspec.Struct, frozen=True, kw_only=True):
     ``pods`` are its pods, finished ones included; of a job without a group, its device pods. ``together``: how many its scheduler
     places in one go. ``enough``: with how many its owner says that it works (``enough_source``), 0: with all only. One clause each:
     ``waiting`` when the job is suspended and has no right to pods now, ``held`` when missing pods are made only after others are
-    ready, ``unsure`` when nothing tells how many it needs.
+    ready, ``unsure`` when nothing tells how many it needs. ``deleted_at``: since when it is being deleted, Unix seconds.
     """
 
     subject: Subject
@@ -40,6 +41,7 @@ class GangJob(msgspec.Struct, frozen=True, kw_only=True):
     waiting: str = ""
     held: str = ""
     unsure: str = ""
+    deleted_at: float | None = None
 
     @property
     def names(self) -> set[tuple[str, str]]:
@@ -149,17 +151,34 @@ def _volcano_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
         pods = index.group(index.volcano, namespace, name)
         if pods and mapping(obj, "status").get("phase") != "Completed":
             needed = count(mapping(obj, "spec").get("minMember"))
-            yield GangJob(subject=Subject("PodGroup", name, namespace), needed=needed, pods=tuple(pods), system="Volcano")
+            yield GangJob(
+                subject=Subject("PodGroup", name, namespace),
+                needed=needed,
+                pods=tuple(pods),
+                system="Volcano",
+                deleted_at=_deleted_at(obj),
+            )
 
 
 def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
-    for obj in _objects(scope, "scheduling.k8s.io/podgroups"):
+    """PodGroups, and Workloads of 1.35, which hold their groups themselves (docs/facts/gangs.md#native-gangs)."""
+    groups = [(obj, "PodGroup", [mapping(obj, "spec", "schedulingPolicy")]) for obj in _objects(scope, "scheduling.k8s.io/podgroups")]
+    for obj in _objects(scope, "scheduling.k8s.io/workloads"):
+        held = mapping(obj, "spec").get("podGroups")
+        inner = [mapping(one, "policy") for one in held if isinstance(one, dict)] if isinstance(held, list) else []
+        groups.append((obj, "Workload", inner))
+    for obj, kind, policies in groups:
         name, namespace = _identity(obj)
         pods = index.group(index.native, namespace, name)
-        gang = mapping(obj, "spec", "schedulingPolicy", "gang")
-        if pods and gang:
-            needed = count(gang.get("minCount"))
-            yield GangJob(subject=Subject("PodGroup", name, namespace), needed=needed, pods=tuple(pods), system="scheduling.k8s.io")
+        gangs = [gang for policy in policies if (gang := mapping(policy, "gang"))]
+        if pods and gangs:
+            yield GangJob(
+                subject=Subject(kind, name, namespace),
+                needed=sum(count(gang.get("minCount")) for gang in gangs),
+                pods=tuple(pods),
+                system="scheduling.k8s.io",
+                deleted_at=_deleted_at(obj),
+            )
 
 
 def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
@@ -213,6 +232,7 @@ def _job(index: _Index, key: str, obj: Json, pods: list[Pod], size: Size, *, par
         enough_source=size.enough_source,
         waiting="it is suspended" if suspended else "",
         held=size.held,
+        deleted_at=_deleted_at(obj),
     )
 
 
@@ -254,6 +274,10 @@ def _objects(scope: Scope, key: str) -> list[Json]:
     if listing.trouble:
         raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
     return listing.objects
+
+
+def _deleted_at(obj: Json) -> float | None:
+    return unix(text_of(mapping(obj, "metadata").get("deletionTimestamp")))
 
 
 def _identity(obj: Json) -> tuple[str, str]:

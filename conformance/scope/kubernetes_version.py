@@ -22,5 +22,9 @@ def server_minor(scope: Scope) -> int | None:
 
 def least_server_minor(scope: Scope) -> int | None:
     """The API server's own, else the newest kubelet's, which is never newer than the server (docs/facts/kubernetes-versions.md#skew)."""
+    return scope.once(_least_server_minor)
+
+
+def _least_server_minor(scope: Scope) -> int | None:
     kubelets = [minor_of(node.status.node_info.kubelet_version) for node in scope.snapshot.listing("nodes").items]
     return server_minor(scope) or max((minor for minor in kubelets if minor), default=None)

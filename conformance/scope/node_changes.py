@@ -10,6 +10,7 @@ import re
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.times import unix
+from fixtures.text.ages import ask_again, duration
 
 _MIG_STATE = "nvidia.com/mig.config.state"
 _MIG_CHANGES = ("pending", "rebooting")
@@ -33,9 +34,8 @@ def joining(node: Node, policy: Policy, now: float) -> str:
     joined, limit = unix(node.metadata.creation_timestamp), policy.accelerators.new_node_minutes
     if joined is None or now - joined >= limit * 60:
         return ""
-    minutes = max(0.0, now - joined) / 60
-    left = max(1.0, limit - minutes)
-    return f"it joined {minutes:.0f} minutes ago (policy accelerators.newNodeMinutes: {limit:g}): ask again in {left:.0f} minutes"
+    age = now - joined
+    return f"it joined {duration(age)} ago (policy accelerators.newNodeMinutes: {limit:g}): {ask_again(age, limit * 60)}"
 
 
 def being_changed(node: Node) -> str:

@@ -8,7 +8,7 @@ the suite does not know by name, parts of pods count too (:mod:`conformance.scop
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -37,15 +37,23 @@ _INFERENCE_COMPONENTS = ("predictor", "transformer", "explainer")
 _MODEL_FIELDS = ("image", "resources", "env", "envFrom", "volumeMounts", "securityContext")
 
 
-def templates(scope: Scope, *, live: bool = True) -> Iterator[Template]:
-    """All templates of the workload kinds and, unless ``live`` is False, the specs of pods that are not finished.
+def templates(scope: Scope) -> Sequence[Template]:
+    """All templates of the workload kinds, and the specs of pods that are not finished.
 
     A kind that is not served has none; a list that was refused is one template with ``trouble``. Raises
     :class:`NotApplicable` when a saved snapshot holds none of the kinds, and :class:`Inconclusive` when a kind was
     not collected although the cluster is live (the requirement must name it in ``reads`` or ``optional_reads``).
     """
+    return scope.once(_templates)
+
+
+def _templates(scope: Scope) -> list[Template]:
+    return list(_walked(scope))
+
+
+def _walked(scope: Scope) -> Iterator[Template]:
     snapshot, looked = scope.snapshot, False
-    for key in (*WORKLOAD_KEYS, *(("pods",) if live else ())):
+    for key in (*WORKLOAD_KEYS, "pods"):
         listing = snapshot.listing(key)
         if listing.trouble:
             looked = True

@@ -8,14 +8,41 @@ Facts: docs/facts/scheduler-amounts.md#fractions-with-a-reservation-pod.
 
 from __future__ import annotations
 
-from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Pod
+import msgspec
+
+from conformance.scope.scope import Amount, Scope
+from fixtures.kubernetes.models import Pod, Resources
 
 GROUP = "runai-gpu-group"
 """Label of the group of pods on one device; with ``/GROUP`` behind it where a pod is of several."""
 
 GIVEN = "run.ai/reserve_for_gpu_index"
 """Annotation in which a reservation pod writes the device that it was given."""
+
+
+DEVICE = "nvidia.com/gpu"
+"""What a reservation pod asks for: whole ones, of which the pods that share it get parts."""
+
+_SCHEDULERS = ("kai-scheduler", "runai-scheduler")
+_FRACTION = ("gpu-fraction", "gpu-memory")
+_DEVICES = "gpu-fraction-num-devices"
+
+
+def fraction_of(pod: Pod) -> str:
+    """The part of a device that a pod asks its scheduler for, as it is written; empty for a pod that asks for none."""
+    annotations = pod.metadata.annotation if pod.spec.scheduler_name in _SCHEDULERS else {}
+    return next((f"{key} {annotations[key]}" for key in _FRACTION if annotations.get(key)), "")
+
+
+def as_reserved(pod: Pod) -> Pod:
+    """A pod that asks for a part, asking for what its reservation pod would: as many whole devices as it wants parts of."""
+    if not fraction_of(pod) or not pod.spec.containers:
+        return pod
+    count = pod.metadata.annotation.get(_DEVICES, "")
+    asked: dict[str, Amount] = {DEVICE: count if count.isdecimal() and len(count) < 4 else "1"}
+    first, *others = pod.spec.containers
+    first = msgspec.structs.replace(first, resources=Resources(requests=asked, limits=asked))
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[first, *others]))
 
 
 def shares(scope: Scope, pod: Pod) -> str:

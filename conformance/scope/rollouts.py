@@ -13,6 +13,7 @@ from conformance.scope.node_changes import change_under_way
 from fixtures.kubernetes.models import DaemonSet, Node, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.ages import ask_again
 
 
 def replaces_by_itself(daemonset: DaemonSet) -> bool:
@@ -55,8 +56,8 @@ def roll_out_under_way(agent: Agent, nodes: Iterable[Node], policy: Policy, now:
         return ""
     old = agent.daemonset.status.updated_number_scheduled < agent.daemonset.status.desired_number_scheduled
     if missing or (old and (moving or fresh)):
-        left = limit - (ages[0] if ages else 0)
-        return f"its roll-out is under way (policy operators.rolloutMinutes: {limit:g}): ask again in {max(1.0, left):.0f} minutes"
+        again = ask_again(60 * ages[0] if ages else 0.0, 60 * limit)
+        return f"its roll-out is under way (policy operators.rolloutMinutes: {limit:g}): {again}"
     return changed
 
 

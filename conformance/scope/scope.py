@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
@@ -54,9 +54,14 @@ def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(glob) for glob in globs) if globs else r"(?!)")
 
 
+@lru_cache(maxsize=8192)  # namespaces, resources and keys of labels: a few names, asked for every pod and node
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return _pattern(globs).match(name) is not None
+
+
 def matches(name: str, globs: Iterable[str]) -> bool:
     """Whether a name matches any of the shell patterns."""
-    return _pattern(tuple(globs)).match(name) is not None
+    return _matches(name, tuple(globs))
 
 
 def whole(value: str | int | float | None) -> int:
@@ -72,7 +77,8 @@ def whole(value: str | int | float | None) -> int:
 def requested_amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, tuple[Amount | None, Amount | None]]:
     """``{resource: (request, limit)}`` of the resources that ``wanted`` chooses, as written; None where it is not."""
     requests, limits = container.resources.requests or {}, container.resources.limits or {}
-    return {name: (requests.get(name), limits.get(name)) for name in sorted({*requests, *limits}) if wanted(name)}
+    chosen = [name for name in {*requests, *limits} if wanted(name)]
+    return {name: (requests.get(name), limits.get(name)) for name in sorted(chosen)}
 
 
 def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
@@ -86,14 +92,14 @@ def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
             own = {}
         for name in {*own, *sidecars}:
             peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
-    total = dict(sidecars)
+    total = sidecars
     for container in spec.containers:
         _add(total, _amounts(container, wanted))
-    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}}
+    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}} if peak else total
 
 
 def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
-    return {name: whole(limit if request is None else request) for name, (request, limit) in requested_amounts(container, wanted).items()}
+    return {name: whole(amount) for name, amount in _written(container).items() if wanted(name)}
 
 
 def _add(total: dict[str, int], more: dict[str, int]) -> None:
@@ -122,6 +128,7 @@ class Scope:
         self.policy = policy
         self._devices: dict[str, bool] = {}
         self._answers: dict[Callable[[Scope], Any], Any] = {}
+        self._of_nodes: dict[Callable[[Scope, Node], Any], dict[int, tuple[Node, Any]]] = {}  # by identity, as the demands
         self._demands: dict[int, tuple[Pod, DeviceDemand]] = {}  # by identity of the pods, which are kept for that
 
     def once(self, question: Callable[[Scope], T]) -> T:
@@ -129,6 +136,13 @@ class Scope:
         if question not in self._answers:
             self._answers[question] = question(self)
         return cast(T, self._answers[question])
+
+    def once_for(self, node: Node, question: Callable[[Scope, Node], T]) -> T:
+        """The answer to a question about a node, a function, which is asked the first time only."""
+        known = self._of_nodes.setdefault(question, {})
+        if id(node) not in known:
+            known[id(node)] = (node, question(self, node))
+        return cast(T, known[id(node)][1])
 
     # -- resources -------------------------------------------------------------------------------------
 
@@ -161,10 +175,14 @@ class Scope:
 
         ``made`` are the ``resourceClaimStatuses`` of a live pod: which claims were made of its templates.
         """
-        asked_for = {name for container in spec.every_container() for name, value in _written(container).items() if _is_some(value)}
+        asked_for: set[str] = set()
+        for container in spec.every_container():
+            for name, value in _written(container).items():
+                if ("/" in name or self.is_device(name)) and _is_some(value):
+                    asked_for.add(name)
         if any(map(self.is_device, asked_for)):
             return DeviceDemand(True)
-        answers = [self.claims.by_resource(name) for name in sorted(asked_for) if "/" in name]
+        answers = [self.claims.by_resource(name) for name in sorted(asked_for)]
         if spec.resource_claims:
             answers.append(self.claims.demand(spec.resource_claims, namespace, made or ()))
         return DeviceDemand(any(one.devices for one in answers), next((one.unknown for one in answers if one.unknown), ""))
@@ -253,13 +271,13 @@ class Scope:
             return f"cordoned (taint {UNSCHEDULABLE})"
         return "" if node.ready else "NotReady"
 
-    def device_capacity(self, node: Node) -> dict[str, int]:
+    def device_capacity(self, node: Node) -> Mapping[str, int]:
         """Device resources with their capacity, zero entries included."""
-        return {name: whole(value) for name, value in node.status.capacity.items() if self.is_device(name)}
+        return self.once_for(node, _device_capacity)
 
-    def device_allocatable(self, node: Node) -> dict[str, int]:
+    def device_allocatable(self, node: Node) -> Mapping[str, int]:
         """Device resources with their allocatable, zero entries included."""
-        return {name: whole(value) for name, value in node.status.allocatable.items() if self.is_device(name)}
+        return self.once_for(node, _device_allocatable)
 
     def vm_devices(self, node: Node) -> str:
         """Resources by which a node offers its devices to virtual machines (``nvidia.com/GA102GL_A10 2``), or empty."""
@@ -346,6 +364,14 @@ class Scope:
     def tenant_device_pods(self) -> list[Pod]:
         """Device pods in tenant namespaces."""
         return [pod for pod in self.device_pods if self.is_tenant(pod.namespace)]
+
+
+def _device_capacity(scope: Scope, node: Node) -> dict[str, int]:
+    return {name: whole(value) for name, value in node.status.capacity.items() if scope.is_device(name)}
+
+
+def _device_allocatable(scope: Scope, node: Node) -> dict[str, int]:
+    return {name: whole(value) for name, value in node.status.allocatable.items() if scope.is_device(name)}
 
 
 def subject(obj: Node | Pod | Namespace | ConfigMap | DaemonSet | ResourceQuota, kind: str = "") -> Subject:

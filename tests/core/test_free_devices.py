@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.free_devices import is_shared, listable_places, runtime_classes, usable_places
+from conformance.devices.node_view import view_of
 from fixtures.verdict.findings import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 
@@ -41,7 +42,8 @@ def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
     ],
 )
 def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
-    assert is_shared(a_node(labels=labels), resource) is shared
+    node = a_node(labels=labels)
+    assert is_shared(node, view_of(a_scope(nodes=[node]), node), resource) is shared
 
 
 def test_runtime_classes_by_handler() -> None:

@@ -27,7 +27,7 @@ def member(index: int, *, bound: bool, created: str = HOUR_AGO, scheduled: str =
 def a_job(parallelism: int = 8, **more: Any) -> Json:
     spec = {"parallelism": parallelism, "completions": parallelism, "template": {}, **more.pop("spec", {})}
     job = a_workload("Job", "train", spec, **more)
-    job["metadata"] |= {"uid": "uid-train", **job["metadata"].get("more", {})}
+    job["metadata"] |= {"uid": "uid-train", **job.pop("more", {})}
     return job
 
 
@@ -45,7 +45,7 @@ def partial(scope: Any, now: float = NOW) -> list[Finding]:
 def test_three_of_eight_for_an_hour_is_the_defect() -> None:
     [finding] = partial(a_scope(pods=of_job(3), batch__jobs=[a_job()]))
     assert finding.outcome is Outcome.BAD
-    assert finding.observed == "3 of 8 pods placed for 60 min"
+    assert finding.observed == "3 of 8 pods placed for 1 h"
     assert "gpu-0" in finding.message
 
 
@@ -71,6 +71,43 @@ def test_a_member_made_anew_starts_the_clock_again() -> None:
     [finding] = partial(a_scope(pods=pods, batch__jobs=[a_job()]))
     assert finding.outcome is Outcome.OK
     assert "for 2 min" in finding.observed
+
+
+def deleted(pods: list[Pod]) -> list[Pod]:
+    for pod in pods:
+        pod.metadata.deletion_timestamp = "2026-01-01T00:59:00Z"
+    return pods
+
+
+def test_a_job_whose_last_pods_go_is_not_partly_placed() -> None:
+    waiting = [member(index, bound=False, owner="Job/train") for index in range(3, 8)]
+    [finding] = partial(a_scope(pods=[*deleted(of_job(3, 3)), *waiting], batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.NOT_JUDGED
+    assert "REQ-14" in finding.message
+
+
+def test_one_placed_pod_that_stays_keeps_the_others_devices_idle() -> None:
+    pods = [*deleted(of_job(2, 2)), member(2, bound=True, owner="Job/train"), member(3, bound=False, owner="Job/train")]
+    assert partial(a_scope(pods=pods, batch__jobs=[a_job(4)]))[0].outcome is Outcome.BAD
+
+
+def test_finished_pods_do_not_make_a_job_go() -> None:
+    done = [member(index, bound=True, owner="Job/train", phase="Succeeded") for index in range(3)]
+    pods = [*done, *(member(index, bound=False, owner="Job/train") for index in range(3, 8))]
+    assert partial(a_scope(pods=pods, batch__jobs=[a_job()]))[0].outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(("since", "outcome"), [("2026-01-01T00:55:00Z", Outcome.NOT_JUDGED), (HOUR_AGO, Outcome.BAD), ("x", Outcome.BAD)])
+def test_a_job_that_is_being_deleted_has_the_same_time_to_go(since: str, outcome: Outcome) -> None:
+    job = a_job(more={"deletionTimestamp": since})
+    assert partial(a_scope(pods=of_job(3), batch__jobs=[job]))[0].outcome is outcome
+    group = {
+        "metadata": {"name": "g", "namespace": "team-a", "deletionTimestamp": since},
+        "spec": {"minMember": 4},
+        "status": {"phase": "Running"},
+    }
+    pods = [member(i, bound=i < 2, annotations={"scheduling.k8s.io/group-name": "g"}) for i in range(4)]
+    assert partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[group]))[0].outcome is outcome
 
 
 def test_stale_conditions_do_not_count_only_the_node_does() -> None:
@@ -215,3 +252,16 @@ def test_a_launcher_without_a_device_counts_for_its_group() -> None:
     [finding] = partial(a_scope(pods=[*workers, launcher], scheduling_volcano_sh__podgroups=[group]))
     assert finding.observed == "3 of 3 pods placed"
     assert partial(a_scope(pods=[launcher], scheduling_volcano_sh__podgroups=[group])) == []
+
+
+def test_pods_of_a_workload_of_1_35_are_one_job() -> None:
+    pods = [member(index, bound=index < 2) for index in range(4)]
+    for pod in pods:
+        pod.spec.workload_ref = {"name": "train", "podGroup": "members"}
+    meta = {"name": "train", "namespace": pods[0].metadata.namespace}
+    workload = {"metadata": meta, "spec": {"podGroups": [{"name": "members", "policy": {"gang": {"minCount": 4}}}]}}
+    [finding] = partial(a_scope(pods=pods, scheduling_k8s_io__workloads=[workload]))
+    assert (finding.outcome, finding.subject.kind) == (Outcome.BAD, "Workload")
+    for bad in ({}, {"podGroups": "x"}, {"podGroups": [7, {"policy": {"basic": {}}}]}):
+        found = list(gang_jobs(a_scope(pods=pods, scheduling_k8s_io__workloads=[{"metadata": meta, "spec": bad}])))
+        assert [job.subject.kind for job in found if job.subject.kind == "Workload"] == []

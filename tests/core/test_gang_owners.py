@@ -55,7 +55,7 @@ def test_each_group_of_a_leader_worker_set_is_judged_by_itself() -> None:
         ("vllm group 2", Outcome.BAD),
         ("vllm group 3", Outcome.OK),
     ]
-    assert findings[0].observed == "3 of 4 pods placed for 60 min"
+    assert findings[0].observed == "3 of 4 pods placed for 1 h"
 
 
 def test_a_leader_without_its_worker_is_partly_placed() -> None:
@@ -116,7 +116,15 @@ def of_ray(workers: int, total: int, *, head: bool = True) -> list[Pod]:
 def test_a_ray_cluster_of_fixed_size_needs_all_its_workers() -> None:
     """ray-project/kuberay#4066: three of six workers run, the others wait, and the scheduler says that it places gangs."""
     finding = only(partial(a_scope(pods=of_ray(3, 6), rayclusters=[a_ray(2, group={"numOfHosts": 3})])))
-    assert (finding.outcome, finding.observed) == (Outcome.BAD, "4 of 7 pods placed for 60 min")
+    assert (finding.outcome, finding.observed) == (Outcome.BAD, "4 of 7 pods placed for 1 h")
+
+
+def test_only_nodes_whose_devices_are_idle_are_named() -> None:
+    message = only(partial(a_scope(pods=of_ray(2, 4), rayclusters=[a_ray(4)]))).message
+    assert "devices on gpu-0, gpu-1 do nothing" in message
+    assert "cpu-0" not in message
+    alone = only(partial(a_scope(pods=of_ray(0, 4), rayclusters=[a_ray(4)])))
+    assert (alone.outcome, "hold no device" in alone.message) == (Outcome.BAD, True)
 
 
 def test_workers_without_their_head_do_nothing() -> None:
@@ -173,7 +181,7 @@ def of_groups(*jobs: Json, pods: list[Pod], least: int) -> Scope:
 def test_a_group_smaller_than_its_job_is_not_believed() -> None:
     finding = only(partial(of_groups(a_volcano_job(3), pods=of_volcano(1, 3), least=1)))
     assert (str(finding.subject), finding.outcome) == ("Job team-a/vc", Outcome.BAD)
-    assert finding.observed == "1 of 3 pods placed for 60 min"
+    assert finding.observed == "1 of 3 pods placed for 1 h"
 
 
 def test_a_job_that_says_itself_that_fewer_are_enough_is_elastic() -> None:
@@ -226,7 +234,7 @@ def test_a_training_job_counts_whole_unless_it_is_elastic() -> None:
     pods = [member(i, bound=i < 4, labels={"training.kubeflow.org/job-name": "train"}, **IN_GROUP) for i in range(8)]
     groups = [a_group(2)]
     whole = only(partial(a_scope(pods=pods, pytorchjobs=[a_pytorch_job()], scheduling_volcano_sh__podgroups=groups)))
-    assert (whole.subject.kind, whole.outcome, whole.observed) == ("PyTorchJob", Outcome.BAD, "4 of 8 pods placed for 60 min")
+    assert (whole.subject.kind, whole.outcome, whole.observed) == ("PyTorchJob", Outcome.BAD, "4 of 8 pods placed for 1 h")
     elastic = a_pytorch_job(elasticPolicy={"minReplicas": 3, "maxReplicas": 7})
     assert only(partial(a_scope(pods=pods, pytorchjobs=[elastic], scheduling_volcano_sh__podgroups=groups))).outcome is Outcome.NOT_JUDGED
 

@@ -1,0 +1,98 @@
+"""The devices of a report's inventory: by slice, with claims and owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from conformance.devices.node_inventory import inventory
+from conformance.devices.published_devices import MAX_DEVICES
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode_report
+from reports import phrases
+from tests.builders import a_cpu_node, a_pod, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice
+from tests.reports.sample_report import sample_report
+
+TAINT = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
+
+
+def used(name: str, device: str, *pods: str, **more: Any) -> Json:
+    claim = a_claim(name, device=device, **more)
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": pod, "uid": f"uid-team-a-{pod}"} for pod in pods]
+    return claim
+
+
+def scope_of(*slices: Json, **items: Any) -> Scope:
+    return a_scope(nodes=[a_cpu_node("gpu-0"), a_cpu_node("cpu-0")], resourceslices=slices, deviceclasses=[a_class()], **items)
+
+
+def slices_of(scope: Scope) -> list[PublishedSlice]:
+    (row,) = inventory(scope)
+    return row.slices
+
+
+def test_a_slice_lists_its_devices_with_claims_and_their_owners() -> None:
+    devices = [a_device("gpu-0"), a_device("gpu-1", taints=[TAINT])]
+    pods = [a_pod("train-0", node="gpu-0", owner="Job/train")]
+    claims = [used("claim", "gpu-0", "train-0"), used("monitor", "gpu-1", "dcgm", adminAccess=True)]
+    (found,) = slices_of(scope_of(a_slice("gpu-0", devices=devices, name="slice-a", generation=3), pods=pods, resourceclaims=claims))
+    assert (found.name, found.driver, found.pool, found.generation, found.left_out) == ("slice-a", "gpu.nvidia.com", "gpu-0", 3, 0)
+    whole, tainted = found.devices
+    assert (whole.name, whole.type, whole.uuid, whole.product) == ("gpu-0", "gpu", "GPU-gpu-0", "NVIDIA H100 80GB HBM3")
+    assert whole.claims == [DeviceClaim(namespace="team-a", name="claim", used_by=["train-0"], owner="Job/train")]
+    assert (tainted.taint, tainted.claims) == ("gpu.nvidia.com/xid=79:NoSchedule", [])
+
+
+def test_shares_of_a_device_name_every_claim() -> None:
+    device = {**a_device("gpu-0"), "allowMultipleAllocations": True}
+    claims = [used(name, "gpu-0", name, shareID=name, consumedCapacity={"shares": "1"}) for name in ("a", "b")]
+    (found,) = slices_of(scope_of(a_slice("gpu-0", devices=[device]), resourceclaims=claims))
+    assert [(claim.name, claim.used_by, claim.owner, claim.share) for claim in found.devices[0].claims or ()] == [
+        ("a", ["a"], "", True),
+        ("b", ["b"], "", True),
+    ]
+
+
+def test_an_earlier_pod_of_that_name_is_no_owner() -> None:
+    claim = used("claim", "gpu-0", "train-0")
+    claim["status"]["reservedFor"][0]["uid"] = "of an earlier pod"
+    pods = [a_pod("train-0", node="gpu-0", owner="Job/train")]
+    (found,) = slices_of(scope_of(a_slice("gpu-0"), pods=pods, resourceclaims=[claim]))
+    assert [claim.owner for claim in found.devices[0].claims or ()] == [""]
+
+
+def test_older_generations_and_networks_are_left_out() -> None:
+    slices = [a_slice("gpu-0", generation=1), a_slice("gpu-0", generation=2), a_slice("gpu-0", "dra.net", [{"name": "eth0"}])]
+    assert [(found.driver, found.generation) for found in slices_of(scope_of(*slices))] == [("gpu.nvidia.com", 2)]
+
+
+def test_a_pool_of_two_slices_is_two_rows() -> None:
+    slices = [a_slice("gpu-0", devices=[a_device(f"gpu-{part}")], slices=2, name=f"part-{part}") for part in range(2)]
+    assert [(found.name, [device.name for device in found.devices]) for found in slices_of(scope_of(*slices))] == [
+        ("part-0", ["gpu-0"]),
+        ("part-1", ["gpu-1"]),
+    ]
+
+
+def test_claims_that_were_not_read_are_not_none() -> None:
+    scope = scope_of(a_slice("gpu-0"), trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
+    assert [device.claims for found in slices_of(scope) for device in found.devices] == [None]
+
+
+def test_what_a_slice_may_hold_is_bounded() -> None:
+    devices = [a_device(f"gpu-{number}") for number in range(MAX_DEVICES + 2)]
+    devices[0]["attributes"]["productName"] = {"string": "x" * 10_000}
+    (found,) = slices_of(scope_of(a_slice("gpu-0", devices=devices)))
+    assert (len(found.devices), found.left_out, len(found.devices[0].product)) == (MAX_DEVICES, 2, 253)
+
+
+def test_the_report_keeps_them_and_says_them_in_a_line() -> None:
+    devices = [a_device("gpu-0"), a_device("gpu-1", taints=[TAINT])]
+    rows = inventory(scope_of(a_slice("gpu-0", devices=devices), resourceclaims=[used("claim", "gpu-0", "train-0")]))
+    report = decode_report(encode_report(msgspec.structs.replace(sample_report(), inventory=rows)))
+    assert report.inventory == rows
+    assert phrases.published_devices(report) == "Devices by DRA: 2 in 1 slice of gpu.nvidia.com; 1 held by claims, 1 tainted"
+    assert phrases.published_devices(msgspec.structs.replace(sample_report(), inventory=[])) == ""
