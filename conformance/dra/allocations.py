@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from conformance.dra.claim_objects import allocated, device_of, just_changed, name_of
 from conformance.dynamic_resources.claims import Holder, results_of
 from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES, DeviceId, DriverInventory, InventoryDevice, is_incomplete
+from conformance.dynamic_resources.inventory import SLICES, DeviceId, DriverInventory, InventoryDevice
+from conformance.outputs.resource_slice import lack_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
@@ -88,7 +89,7 @@ def _gone(scope: Scope, now: float) -> Iterator[Finding]:
         return
     newest = scope.slices.newest()
     known = {(*pool, device.name) for pool, slices in newest.items() for entry in slices for device in entry.devices}
-    incomplete = {pool for pool, slices in newest.items() if is_incomplete(slices)}
+    incomplete = {pool for pool, slices in newest.items() if lack_of(slices)}
     held: dict[DeviceId, list[Json]] = {}
     for claim in allocated(scope):
         for result in results_of(claim):

@@ -11,8 +11,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from conformance.devices.free_devices import Place, usable_places, why_unlistable
+from conformance.dra.claim_objects import published
+from conformance.dra.render_nodes import RENDER_SCRIPT, RenderNodes, pci_address, render_nodes
 from conformance.dynamic_resources.claims import results_of
+from conformance.dynamic_resources.inventory import DeviceId
 from conformance.outputs.resource_slice import SliceDevice
+from conformance.probes.claim_pods import claims_by_pod, uid_of
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
@@ -32,15 +36,12 @@ _SOURCE = "ResourceClaim, ResourceSlice, nvidia-smi -L in the container"
 _EXPECTED = "allocated, reserved for the pod, prepared, the same UUID in slice and container, released"
 _NOT_PREPARED = "FailedPrepareDynamicResources"
 
-DeviceName = tuple[str, str, str]
-"""Driver, pool and device."""
-
 
 class ClaimLife(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a probe's claim. ``claim`` is as it was beside its pod; None: nobody made it.
 
-    ``unlistable`` says why the pod cannot list its devices. ``unprepared`` is the kubelet's own complaint. ``kept`` says how the claim
-    was still allocated at the deadline, ``lingers`` whether its pod was still there then.
+    ``unlistable`` says why the pod cannot list its devices: then its render nodes are compared. ``unprepared`` is the kubelet's own
+    complaint. ``kept``: the claim was still allocated after ``waited`` seconds. ``lingers``: so was its pod.
     """
 
     ran: ProbeResult
@@ -50,11 +51,12 @@ class ClaimLife(msgspec.Struct, frozen=True, kw_only=True):
     unprepared: str = ""
     kept: bool = False
     lingers: bool = False
+    waited: float = RELEASE_SECONDS
 
 
 def probe_claims(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """One finding for every accelerator node. Raises :class:`NotApplicable` where nothing can be claimed."""
-    places = [place for place in usable_places(scope) if place.device_class]
+    places = [place.by_claim for place in usable_places(scope) if place.device_class]
     if not places:
         raise NotApplicable("NoClaimedDevice", "no Ready, schedulable node offers a device to claims")
     devices = published(scope)
@@ -66,11 +68,6 @@ def probe_claims(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     yield from per_node(scope, in_batches(scope, workspace, choose_places(scope, places), 1, ask), _not_claimed)
 
 
-def published(scope: Scope) -> dict[DeviceName, SliceDevice]:
-    """Devices of the newest generation of every pool."""
-    return {device.id: device.body for items in scope.dra_inventory.values() for item in items for device in item.devices}
-
-
 def _not_claimed(place: Place) -> str:
     return "" if place.device_class else f"{place.resource} comes from a device plugin, not from claims"
 
@@ -78,12 +75,19 @@ def _not_claimed(place: Place) -> str:
 def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) -> Iterator[tuple[Place, ClaimLife]]:
     places = {f"dra-05-{number}": place for number, place in batch}
     pods = [
-        pinned_pod(scope, place.node, name, HOLD_SCRIPT, resources={f"{BY_CLASS}{place.device_class}": 1}) for name, place in places.items()
+        pinned_pod(
+            scope,
+            place.node,
+            name,
+            RENDER_SCRIPT if why_unlistable(place) else HOLD_SCRIPT,
+            resources={f"{BY_CLASS}{place.device_class}": 1},
+        )
+        for name, place in places.items()
     ]
     ran = hold_pods(workspace, pods, END_MARKER, scope.policy.probes.start_seconds)
     namespace, cluster = workspace.namespace(), workspace.cluster
-    uids = {name: text_of(mapping(cluster.find("pods", name, namespace), "metadata").get("uid")) for name in places}
-    claims = {owner: item for item in owned.labelled(cluster, CLAIMS, workspace.run_id) if (owner := _owner(item))}
+    uids = {name: uid_of(workspace, name) for name in places}
+    claims = claims_by_pod(workspace)
     unprepared = {name: _unprepared(workspace, uids[name]) if ran[name].trouble else "" for name in places}
     for name, uid in uids.items():
         if uid:
@@ -104,14 +108,9 @@ def _live(scope: Scope, workspace: Workspace, batch: list[tuple[int, Place]]) ->
                 unprepared=unprepared[name],
                 kept=still,
                 lingers=there == uids[name] if there else False,
+                waited=seconds,
             ),
         )
-
-
-def _owner(claim: Json) -> str:
-    """UID of the pod that a claim was made for."""
-    owners = mappings(mapping(claim, "metadata").get("ownerReferences"))
-    return next((text_of(item.get("uid")) for item in owners if item.get("kind") == "Pod"), "")
 
 
 def _unprepared(workspace: Workspace, uid: str) -> str:
@@ -134,7 +133,7 @@ def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
     return left
 
 
-def judge_life(life: ClaimLife, devices: Mapping[DeviceName, SliceDevice]) -> Finding:
+def judge_life(life: ClaimLife, devices: Mapping[DeviceId, SliceDevice]) -> Finding:
     """What is wrong first, then what nobody could tell."""
     place, why = life.ran.subject, life.ran.trouble
     results = results_of(life.claim or {})
@@ -161,22 +160,22 @@ def judge_life(life: ClaimLife, devices: Mapping[DeviceName, SliceDevice]) -> Fi
     if isinstance(seen, Finding) and (seen.outcome is Outcome.BAD or not life.kept):
         return seen
     if life.kept and not life.lingers:
-        return wrong(f"its pod is gone, and the claim still holds the device after {RELEASE_SECONDS:g} s: nobody else gets it")
+        return wrong(f"its pod is gone, and the claim still holds the device after {life.waited:g} s: nobody else gets it")
     if life.kept:
         return undecided(place, message="its pod hangs in its deletion, so that nobody could see the claim released", source=_SOURCE)
     return ok(place, observed=f"{observed}, {seen}, released", expected=_EXPECTED, source=_SOURCE)
 
 
-def _compared(life: ClaimLife, names: list[DeviceName], devices: Mapping[DeviceName, SliceDevice]) -> Finding | str:
+def _compared(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
     """The UUID that slice and container agree on; else what is wrong, or why nobody can tell."""
     place = life.ran.subject
     if life.unlistable:
-        return undecided(place, message=f"allocated and prepared; what the container got is not known: {life.unlistable}", source=_SOURCE)
+        return _compared_by_address(life, names, devices)
     sight = visible_to(life.ran)
     if not isinstance(sight, VisibleDevices):
         return undecided(place, message=sight, source=_SOURCE)
     if missing := [name for name in names if name not in devices or not devices[name].attribute("uuid")]:
-        message = f"the slices that were read have no UUID of {'/'.join(missing[0])}, so there is nothing to compare with {sight.text}"
+        message = f"the slices that were read have no UUID of {'/'.join(missing[0])}, so nothing can be compared with {sight.text}"
         return undecided(place, message=message, source=_SOURCE)
     if not sight.uuids and (sight.failures or sight.exit_code):
         return undecided(place, message=f"nvidia-smi does not work in the pod: {sight.text}", source=_SOURCE)
@@ -185,3 +184,24 @@ def _compared(life: ClaimLife, names: list[DeviceName], devices: Mapping[DeviceN
         message = f"the claim was allocated {', '.join(sorted(wanted))}, and the container {sight.text}: it uses what others may be given"
         return bad(place, observed=sight.text, expected=_EXPECTED, source=_SOURCE, message=message)
     return f"UUID {', '.join(sorted(wanted))} in slice and container"
+
+
+def _compared_by_address(life: ClaimLife, names: list[DeviceId], devices: Mapping[DeviceId, SliceDevice]) -> Finding | str:
+    """The PCI addresses that slice and container agree on; else what is wrong, or why nobody can tell."""
+    place = life.ran.subject
+
+    def unknown(why: str) -> Finding:
+        return undecided(place, message=f"allocated and prepared; what the container got is not known: {why}", source=_SOURCE)
+
+    wanted = {pci_address(devices[name]) if name in devices else "" for name in names}
+    if "" in wanted:
+        return unknown(f"{life.unlistable}, and its slice has no PCI address of the device")
+    seen = render_nodes(life.ran.logs.get("probe", ""))
+    if not isinstance(seen, RenderNodes):
+        return unknown(f"{life.unlistable}, and {seen}")
+    if seen.addresses != wanted:
+        message = (
+            f"the claim was allocated {', '.join(sorted(wanted))}, and the container has {seen.text}: it uses what others may be given"
+        )
+        return bad(place, observed=seen.text, expected=_EXPECTED, source=_SOURCE, message=message)
+    return f"PCI address {', '.join(sorted(wanted))} in slice and container"

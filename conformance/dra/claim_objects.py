@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from conformance.dynamic_resources.claims import results_of
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import DeviceId
-from conformance.node_states.ages import duration, moment
+from conformance.outputs.resource_slice import SliceDevice
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 from fixtures.probes.claims import CLAIMS
+from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import Subject
 
 IN_MOTION_SECONDS = 300.0
@@ -26,6 +28,11 @@ def allocated(scope: Scope) -> Iterator[Json]:
     for claim in sorted(scope.snapshot.listing(CLAIMS).objects, key=name_of):
         if any(scope.kind_of(text_of(result.get("driver"))) is not DriverKind.OTHER for result in results_of(claim)):
             yield claim
+
+
+def published(scope: Scope) -> dict[DeviceId, SliceDevice]:
+    """Devices of accelerator nodes, as the newest generation of their pools has them."""
+    return {device.id: device.body for items in scope.dra_inventory.values() for item in items for device in item.devices}
 
 
 def name_of(claim: Json) -> str:
@@ -59,4 +66,4 @@ def just_changed(claim: Json, now: float) -> str:
     newest = max((at for text in texts if (at := moment(text)) is not None), default=None)
     if newest is None or now - newest >= IN_MOTION_SECONDS:
         return ""
-    return f"the claim was changed {duration(now - newest)} ago: ask again in {duration(max(IN_MOTION_SECONDS - (now - newest), 60))}"
+    return f"the claim was changed {duration(now - newest)} ago: {ask_again(now - newest, IN_MOTION_SECONDS)}"

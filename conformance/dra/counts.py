@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.products import product_of
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
@@ -54,7 +55,7 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
         return
     count = sum(item.whole for item in drivers)
     observed = f"{count} by ResourceSlices of {', '.join(item.driver for item in drivers)}"
-    owned = physical_counts(node, scope.policy, drivers, slices=False)
+    owned = physical_counts(node, view_of(scope, node), scope.policy, drivers, slices=False)
     others = ", ".join(f"{item.devices} by {item.source}" for item in owned)
     if any(item.devices != count for item in owned):
         message = f"{observed}, and {others}: devices are lost, or a source is wrong"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from conformance.dra.counts import Machines, check_count
 from conformance.dynamic_resources.drivers import IDENTITY, PRODUCT
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory, InventoryDevice
-from conformance.outputs.resource_slice import SliceDevice
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
 from conformance.scope.scope import Scope
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, advised, bad, ok
@@ -34,6 +34,7 @@ def check_devices(scope: Scope) -> Iterator[Finding]:
 def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding:
     observed, expected = f"{len(item.devices)} devices", "each device once, with the attributes that its peers have"
     doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device) if (text := twice.get(key))))
+    doubled += _beside_parts(item)
     names = Counter(device.id for device in item.devices)
     doubled += [f"device {name[2]} is published {count} times" for name, count in sorted(names.items()) if count > 1]
     lacking = [(device, sorted(missing)) for device in item.devices if (missing := peers.lacking(device))]
@@ -69,15 +70,32 @@ def _twice(scope: Scope) -> dict[str, str]:
 
 
 def _identities(device: InventoryDevice, node: str = "") -> Iterator[str]:
-    """What only this device may have: its UUID in the cluster, its PCI address on its node. Parts and shapes share their device's."""
+    """What only this device may have: its UUID in the cluster, PCI address and render node on its node.
+
+    Parts and shapes share their device's PCI address.
+    """
     body, driver = device.body, device.id[0]
     if body.counters or body.shareable:
         return
+    if render := body.attribute("renderIndex"):
+        yield f"render-node {driver} {node or device.id[1]}/{render}"
     if uuid := body.attribute("uuid"):
         yield f"UUID {driver} {body.type} {uuid}"
     address = body.attribute("pciBusID") or body.attribute("pcieBusID") or body.attribute("pciAddress") or body.attribute("pciAddr")
     if address and not device.is_part:
         yield f"PCI-address {driver} {body.type} {node or device.id[1]}/{address}"
+
+
+def _beside_parts(item: DriverInventory) -> Iterator[str]:
+    """Whole devices that are published beside their own parts, and share no counters with these: both can be allocated."""
+    parts: dict[str, list[InventoryDevice]] = {}
+    for device in item.devices:
+        if device.is_part:
+            parts.setdefault(device.physical, []).append(device)
+    for device in item.devices:
+        loose = [part.id[2] for part in parts.get(device.physical, ()) if not set(part.body.counters) & set(device.body.counters)]
+        if loose and not device.is_part and device.body.type != SHAPE_FOR_MACHINES:
+            yield f"device {device.id[2]} is published beside its own parts {listed(loose, 3)}, and no counters tie them"
 
 
 class _Peers:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.node_states.ages import ask_again, duration, moment
 from conformance.scope.agents import is_ready
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
-from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.kubernetes.times import moment
+from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
 
 DOMAINS = "resource.nvidia.com/computedomains"
 _OF_DOMAIN = "resource.nvidia.com/computeDomain"
@@ -23,10 +24,12 @@ _EXPECTED = "Ready, every member a node of the clique that its label names, with
 
 
 def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per ComputeDomain."""
+    """One finding per ComputeDomain, and one per node and per pod of a daemon that a domain has left behind."""
     domains = scope.snapshot.objects(DOMAINS)
-    if not domains:
+    left = list(_left_behind(scope, {text_of(mapping(domain.get("metadata")).get("uid")) for domain in domains}, now))
+    if not domains and not left:
         raise NotApplicable("NoComputeDomain", "no ComputeDomain exists")
+    yield from left
     pods: dict[str, list[Pod]] = {}
     for pod in scope.snapshot.pods:
         owner = pod.controller
@@ -34,6 +37,28 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
             pods.setdefault(uid, []).append(pod)
     for domain in sorted(domains, key=lambda item: str(_place(item))):
         yield _judge(scope, domain, pods.get(text_of(mapping(domain.get("metadata")).get("uid")), []), now)
+
+
+def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]:
+    """Nodes and IMEX daemons that carry the UID of a domain which does not exist."""
+    if not scope.snapshot.served(DOMAINS):
+        return
+    for node in scope.snapshot.nodes:
+        uid = node.metadata.label.get(_OF_DOMAIN, "")
+        if uid and uid not in known:
+            message = f"its label {_OF_DOMAIN} names the ComputeDomain {uid}, which does not exist: no other domain can take the node"
+            expected = "no label of a ComputeDomain that is gone"
+            yield advised(Subject("Node", node.name), observed=f"{_OF_DOMAIN}={uid}", expected=expected, source=_SOURCE, message=message)
+    limit = scope.policy.requests.end_minutes * 60
+    for pod in scope.snapshot.pods:
+        uid, at = pod.metadata.label.get(_OF_DOMAIN, ""), moment(pod.metadata.deletion_timestamp)
+        if uid and uid not in known and not pod.finished and at is not None and now - at > limit:
+            age = duration(now - at)
+            message = (
+                f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago: its claims cannot be given back"
+            )
+            place = Subject("Pod", pod.name, pod.namespace)
+            yield bad(place, observed=f"Terminating for {age}", expected="gone with its domain", source=_SOURCE, message=message)
 
 
 def _place(domain: Json) -> Subject:
@@ -58,12 +83,16 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
     wanted = mapping(domain.get("spec")).get("numNodes")
     if isinstance(wanted, int) and len(members) < wanted:
         problems.append(f"{len(members)} of {wanted} nodes have joined")
+    deleted, limit = moment(meta.get("deletionTimestamp")), scope.policy.requests.start_minutes * 60
+    if deleted is not None and now - deleted > limit:
+        keep = listed([text_of(name) for name in sequence(meta.get("finalizers"))], 3)
+        problems.append(f"it was deleted {duration(now - deleted)} ago and is kept by {keep or 'nobody that it names'}")
     if state != "Ready":
         joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
         problems.insert(0, f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""))
     if not problems:
         return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
-    said, limit = listed(problems, 4), scope.policy.requests.start_minutes * 60
+    said = listed(problems, 4)
     begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
     if begun is not None and now - begun < limit:
         return undecided(
@@ -88,7 +117,7 @@ def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) 
             yield f"its member {name} says clique {clique or 'none'}, and the node's label {_CLIQUE} says {label or 'nothing'}"
         if text_of(item.get("status")) not in ("Ready", ""):
             yield f"its member {name} is {text_of(item.get('status'))}"
-        if labelled and name not in labelled:
+        if name not in labelled:
             yield f"its member {name} has no label {_OF_DOMAIN} of it"
 
 

@@ -12,12 +12,12 @@ from conformance.dynamic_resources.claims import results_of
 from conformance.dynamic_resources.device_classes import DeviceClass
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
-from conformance.scope.ages import ask_again
 from conformance.scope.scope import Scope, held_by, subject, whole
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.probes.claims import BY_CLASS, CLAIMS
+from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _SOURCE = "pod.status.extendedResourceClaimStatus, resourceclaim.status.allocation"
@@ -84,7 +84,7 @@ def _pod(scope: Scope, pod: Pod, amounts: dict[str, int]) -> Finding:
     since = unix(scheduled.last_transition_time) if scheduled is not None else None
     limit = scope.policy.requests.start_minutes * 60
     if since is not None and (age := scope.snapshot.taken_at - since) < limit:
-        return undecided(subject(pod), message=f"{observed}; it was bound {ask_again(age, limit)}", source=_SOURCE)
+        return undecided(subject(pod), message=f"{observed}; it was bound {duration(age)} ago: {ask_again(age, limit)}", source=_SOURCE)
     lack = f"its claim {name} holds {given}" if claim is not None else f"its claim {name} is gone" if name else "no claim was made for it"
     message = (
         f"it asks for {wanted} and is bound to {pod.spec.node_name}, which has none of its own, and {lack}: it holds no device for them"

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from conformance.devices.driver_pods import DriverPods
 from conformance.dynamic_resources.drivers import DriverKind
-from conformance.dynamic_resources.inventory import SLICES, is_incomplete
-from conformance.outputs.resource_slice import Slice
+from conformance.dynamic_resources.inventory import SLICES
+from conformance.outputs.resource_slice import Slice, lack_of
 from conformance.scope.agents import is_ready
 from conformance.scope.scope import Scope
 from fixtures.text.sentences import listed
@@ -44,8 +44,8 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
     if unread := next((entry.incomplete for entry in slices if entry.incomplete), ""):
         return undecided(place, message=f"pool {pool} cannot be read whole: {unread}", source=SLICES)
     problems = []
-    if is_incomplete(slices):
-        problems.append(f"pool {pool} has {count} of {wanted} slices of generation {generation}: nothing of it is allocated")
+    if lack := lack_of(slices):
+        problems.append(f"pool {pool} has {lack}: nothing of it is allocated")
     names = Counter(device.name for entry in slices for device in entry.devices)
     if twice := sorted(name for name, times in names.items() if times > 1):
         problems.append(f"pool {pool} has {listed(twice)} more than once: one device is given to several pods")

@@ -1,4 +1,4 @@
-"""DRA-04: taints of devices do not stay for ever, and no claim is given a device after it was tainted. Pure.
+"""DRA-04: taints of devices do not stay for ever, no claim gets a tainted device, and pods end that a taint evicts. Pure.
 
 Facts: docs/facts/dra.md#device-taints.
 """
@@ -11,14 +11,17 @@ import msgspec
 
 from conformance.dra.claim_objects import allocated_at, device_of, name_of
 from conformance.dynamic_resources.claims import results_of
+from conformance.dynamic_resources.drivers import IN_USE
 from conformance.dynamic_resources.inventory import TAINT_RULES, DeviceId, DriverInventory, InventoryDevice, TaintRule
-from conformance.node_states.ages import duration, moment, said
 from conformance.node_states.holds import is_temporary
+from conformance.node_states.since import said
 from conformance.outputs.resource_slice import DeviceTaint
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json, Taint, Toleration
+from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.probes.claims import CLAIMS
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, advised, bad, ok, undecided
 
@@ -26,6 +29,9 @@ _SKEW_SECONDS = 60.0
 """How far clocks of a driver and of the scheduler may be apart."""
 
 _SOURCE = "taints of devices in ResourceSlices, DeviceTaintRules, ResourceClaims"
+
+_Given = dict[DeviceId, list[tuple[Json, Json]]]
+"""Claims by the device that they were given, each with the result that says so."""
 
 
 class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +48,15 @@ class HeldTaint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_taints(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per node and DRA driver, and one per DeviceTaintRule that says no devices."""
-    given: dict[DeviceId, list[tuple[Json, Json]]] = {}
+    """One finding per node and DRA driver, and one per DeviceTaintRule that says no devices, or all there are."""
+    given: _Given = {}
     for claim in scope.snapshot.listing(CLAIMS).objects:
         for result in results_of(claim):
             given.setdefault(device_of(result), []).append((claim, result))
     for node, drivers in sorted(scope.dra_inventory.items()):
         for item in drivers:
             yield _judge(scope, Subject("Node", f"{node} {item.driver}"), item, given, now)
+    yield from (_for_all(rule) for rule in scope.slices.rules if rule.covers_all)
     for rule in scope.snapshot.listing(TAINT_RULES).objects:
         if "deviceSelector" not in mapping(rule.get("spec")) and mapping(rule.get("spec"), "taint").get("effect") != "None":
             yield _without_selector(rule)
@@ -65,7 +72,14 @@ def _without_selector(rule: Json) -> Finding:
     return advised(Subject("DeviceTaintRule", name), observed="no deviceSelector", expected=expected, source=TAINT_RULES, message=message)
 
 
-def _judge(scope: Scope, place: Subject, item: DriverInventory, given: dict[DeviceId, list[tuple[Json, Json]]], now: float) -> Finding:
+def _for_all(rule: TaintRule) -> Finding:
+    what = "every pod that uses a device of any driver is evicted" if rule.taint.effect == "NoExecute" else "no claim gets a device"
+    message = f"its deviceSelector names no driver, pool or device, so {what}, in all namespaces: was one device meant?"
+    place, expected = Subject("DeviceTaintRule", rule.name), "a deviceSelector that names a driver, a pool or a device"
+    return advised(place, observed=f"{rule.taint} on every device", expected=expected, source=TAINT_RULES, message=message)
+
+
+def _judge(scope: Scope, place: Subject, item: DriverInventory, given: _Given, now: float) -> Finding:
     limit = scope.policy.nodes.held_hours * 3600
     held = [one for device in item.devices for one in _taints_of(device, scope.slices.rules)]
     expected = f"no device tainted for more than {scope.policy.nodes.held_hours:g} hours (policy nodes.heldHours), none given to new claims"
@@ -74,9 +88,10 @@ def _judge(scope: Scope, place: Subject, item: DriverInventory, given: dict[Devi
     wrong = [text for one in held for text in _given_after(one, given.get(one.device.id, ()))]
     stale = [_aged(one, now) for one in passing if one.since is not None and now - one.since > limit]
     ageless = [str(one) for one in passing if one.since is None]
+    wrong += [text for one in held for text in _not_evicted(scope, one, given.get(one.device.id, ()), now)]
     if wrong or stale:
         whats = [*wrong, *stale]
-        tail = "" if not stale else "; nobody took it back, so no claim gets the device although nothing says that it is being repaired"
+        tail = "" if not stale else "; nobody removed it, so no claim gets the device, and nothing says that it is being repaired"
         return bad(place, observed=observed, expected=expected, source=_SOURCE, message=f"{listed(whats, 4)}{tail}")
     if ageless:
         return undecided(place, message=f"{listed(ageless, 4)}, and nothing says since when", source=_SOURCE)
@@ -87,7 +102,8 @@ def _taints_of(device: InventoryDevice, rules: list[TaintRule]) -> Iterator[Held
     driver = device.id[0]
     for taint in device.body.taints:
         if taint.hard:
-            yield HeldTaint(device=device, taint=taint, since=moment(taint.added), owner=f"the driver {said(driver, 80)}")
+            owner = f"the driver {said(driver, 80)}"
+            yield HeldTaint(device=device, taint=taint, since=moment(taint.added), owner=owner, meant=taint.key in IN_USE)
     for rule in rules:
         if rule.covers(device.id):
             by = f", written by {said(rule.manager, 80)}" if rule.manager else ""
@@ -109,17 +125,53 @@ def _given_after(one: HeldTaint, holders: list[tuple[Json, Json]] | tuple[()]) -
     """Claims that were given a device after it was tainted, and do not tolerate it."""
     for claim, result in holders:
         at, _ = allocated_at(claim)
-        if at is None or one.since is None or at <= one.since + _SKEW_SECONDS or _tolerates(result, one.taint):
+        if at is None or one.since is None or at <= one.since + _SKEW_SECONDS or _tolerates(claim, result, one.taint):
             continue
         late = duration(at - one.since)
         yield f"claim {name_of(claim)} was given {one.device.id[2]} {late} after it got the taint {said(str(one.taint), 120)}"
 
 
-def _tolerates(result: Json, taint: DeviceTaint) -> bool:
+def _not_evicted(scope: Scope, one: HeldTaint, holders: list[tuple[Json, Json]] | tuple[()], now: float) -> Iterator[str]:
+    """Pods that go on using a device which has had a NoExecute taint for longer than pods may take to end."""
+    limit = scope.policy.requests.end_minutes * 60
+    if one.taint.effect != "NoExecute" or one.since is None or now - one.since < limit:
+        return
+    pods = {(pod.namespace, pod.name): pod for pod in scope.snapshot.listing("pods").items}
+    for claim, result in holders:
+        namespace = text_of(mapping(claim.get("metadata")).get("namespace"))
+        if _tolerates(claim, result, one.taint):
+            continue
+        for consumer in mappings(mapping(claim.get("status")).get("reservedFor")):
+            pod = pods.get((namespace, text_of(consumer.get("name"))))
+            if pod is not None and _goes_on(pod, consumer, now - limit):
+                who, age = f"pod {namespace}/{pod.name}", duration(now - one.since)
+                yield f"{who} goes on using {one.device.id[2]} {age} after it got the taint {said(str(one.taint), 120)}"
+
+
+def _goes_on(pod: Pod, consumer: Json, before: float) -> bool:
+    """Whether the pod of a reservation has run since some moment, and nobody ends it."""
+    begun = moment(pod.status.start_time)
+    same = not pod.metadata.uid or text_of(consumer.get("uid")) in ("", pod.metadata.uid)
+    return same and not pod.finished and not pod.metadata.deletion_timestamp and begun is not None and begun < before
+
+
+def _tolerates(claim: Json, result: Json, taint: DeviceTaint) -> bool:
     as_node = Taint(key=taint.key, value=taint.value, effect=taint.effect)
-    for item in mappings(result.get("tolerations")):
+    for item in (*mappings(result.get("tolerations")), *_asked(claim, result)):
         key, operator, value, effect = (text_of(item.get(name)) for name in ("key", "operator", "value", "effect"))
         toleration = Toleration(key=key, operator=operator, value=value, effect=effect)
         if toleration.tolerates(as_node):
             return True
     return False
+
+
+def _asked(claim: Json, result: Json) -> Iterator[Json]:
+    """Tolerations of the request behind a result: schedulers before 1.35 do not copy them (docs/facts/dra.md#device-taints)."""
+    name, _, alternative = text_of(result.get("request")).partition("/")
+    for request in mappings(mapping(claim.get("spec"), "devices").get("requests")):
+        if text_of(request.get("name")) == name:
+            ways = mappings(request.get("firstAvailable"))
+            chosen = (
+                [way for way in ways if text_of(way.get("name")) == alternative] if ways else [request, mapping(request.get("exactly"))]
+            )
+            yield from (toleration for way in chosen for toleration in mappings(way.get("tolerations")))

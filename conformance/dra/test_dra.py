@@ -11,6 +11,7 @@ from conformance.dra.allocations import check_allocations
 from conformance.dra.claim_life import probe_claims
 from conformance.dra.devices import check_devices
 from conformance.dra.domains import check_domains
+from conformance.dra.exclusive_claims import probe_exclusive
 from conformance.dra.extended_resources import check_extended
 from conformance.dra.pools import check_pools
 from conformance.dra.reservations import check_reserved
@@ -46,7 +47,7 @@ def test_published_devices_are_those_that_exist(judge: Evidence, scope: Scope) -
 
 @requirement("DRA-04")
 def test_no_device_taint_is_stale(judge: Evidence, scope: Scope, now: float) -> None:
-    """No taint of a device is stale, and no claim is given a device after it was tainted."""
+    """No device taint is stale, no claim gets a tainted device, and pods that a taint evicts end."""
     judge(check_taints(scope, now))
 
 
@@ -54,6 +55,12 @@ def test_no_device_taint_is_stale(judge: Evidence, scope: Scope, now: float) -> 
 def test_a_claim_is_allocated_prepared_seen_and_released(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
     """A claim of a template is allocated, prepared and released, and its pod sees the allocated device."""
     judge(probe_claims(scope, workspace))
+
+
+@requirement("DRA-06", devices=2)
+def test_exclusive_claims_are_given_different_devices(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
+    """Two claims are given two devices, and a claim whose selector no device meets is given none."""
+    judge(probe_exclusive(scope, workspace))
 
 
 @requirement("DRA-07")
@@ -64,7 +71,7 @@ def test_claims_are_reserved_for_pods_that_exist(judge: Evidence, scope: Scope, 
 
 @requirement("DRA-08")
 def test_admin_access_is_refused_outside_labelled_namespaces(judge: Evidence, scope: Scope, workspace: Workspace) -> None:
-    """Admin access to devices is refused outside namespaces labelled for it, and no tenant's namespace is."""
+    """Admin access to devices is refused outside labelled namespaces, and no tenant's namespace has the label."""
     judge(judge_admin_access(ask_admin_access(workspace, scope)))
     judge(check_labelled_tenants(scope))
 

@@ -30,13 +30,14 @@ _NOTHING = DeviceDemand(False)
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One way to satisfy a request of a claim. ``count`` 0 stands for all devices that match."""
+    """One way to satisfy a request of a claim. ``count`` 0 stands for all devices that match, ``capacity`` is what each must have."""
 
     name: str
     device_class: str
     count: int
     expressions: tuple[str, ...]
     admin: bool
+    capacity: Mapping[str, str] = {}
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -235,6 +236,7 @@ def _request(name: str, body: Json) -> Request:
         count=0 if every else count if isinstance(count, int) and not isinstance(count, bool) else 1,
         expressions=tuple(expressions_of(body.get("selectors"))),
         admin=body.get("adminAccess") is True,
+        capacity={str(name): text_of(amount) for name, amount in mapping(body.get("capacity"), "requests").items()},
     )
 
 

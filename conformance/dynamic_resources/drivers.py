@@ -22,7 +22,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _OTHER_WORDS = _words(
-    "net network networking sriov sriovnetwork dranet nic nics rdma mrdma roce efa ib infiniband vf ethernet cpu cpus "
+    "net network networking cni sriov sriovnetwork dranet nic nics rdma mrdma roce efa ib infiniband vf ethernet cpu cpus "
     "memory mem hugepages storage disk nvme volume usb imex"
 )
 _OTHER_NAMES = ("compute-domain.",)
@@ -38,6 +38,9 @@ _OTHER_CAPACITY = _words("cpu cpus dra.cpu/cpu storage bandwidth ingressbandwidt
 PRODUCT = _words("productname product model modelname architecture family generation cudacomputecapability chip devicemodel tpugen")
 IDENTITY = _words("uuid serial serialnumber deviceid pciaddr pciaddress pcibusid")
 _SPLIT = re.compile(r"[.\-_/]+")
+
+IN_USE = frozenset({"gpu.amd.com/memory-partition-conflict"})
+"""Keys of taints that tell of no fault: the device is another shape of one that claims hold (docs/facts/dra.md#other-drivers)."""
 
 NO_DEVICE_TYPES = frozenset({"channel", "daemon"})
 """Types of what a ComputeDomain needs beside its devices (docs/facts/dra.md#nvidia-driver)."""

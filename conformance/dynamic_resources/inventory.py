@@ -7,13 +7,13 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind, kind_of
 from conformance.outputs import resource_slice
-from conformance.outputs.resource_slice import DeviceTaint, Slice, SliceDevice, device_taint
+from conformance.outputs.resource_slice import DeviceTaint, Slice, SliceDevice, device_taint, lack_of
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
@@ -124,8 +124,7 @@ class Slices:
         for (driver, pool), live in self.newest().items():
             if self.kind_of(driver) is not DriverKind.ACCELERATOR:
                 continue
-            wanted = max(entry.expected_slices for entry in live)
-            lacking = f"pool {pool}: {len(live)} of {wanted} slices of generation {live[0].generation}" if len(live) != wanted else ""
+            lacking = f"pool {pool}: {lack}" if (lack := lack_of(live)) else ""
             for entry in live:
                 for node in {entry.node, *(device.node for device in entry.devices)} - {""}:
                     devices, incomplete = found.setdefault((node, driver), ([], []))
@@ -142,13 +141,8 @@ class Slices:
         return table
 
     def _device(self, identity: DeviceId, body: SliceDevice, offered: bool) -> InventoryDevice:
-        taint = body.tainted or next((f"{rule.taint} (DeviceTaintRule)" for rule in self.rules if rule.covers(identity)), "")
+        taint = body.tainted or next((f"{rule.taint} (DeviceTaintRule {rule.name})" for rule in self.rules if rule.covers(identity)), "")
         return InventoryDevice(identity, body, offered, taint)
-
-
-def is_incomplete(slices: Collection[Slice]) -> bool:
-    """Whether the newest generation of a pool lacks slices, or has more than it says."""
-    return len(slices) != max(entry.expected_slices for entry in slices)
 
 
 class TaintRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +153,11 @@ class TaintRule(msgspec.Struct, frozen=True, kw_only=True):
     wanted: tuple[str | None, str | None, str | None]
     created: str = ""
     manager: str = ""
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether it taints every device of every driver."""
+        return not any(self.wanted)
 
     def covers(self, identity: DeviceId) -> bool:
         """Whether it taints a device."""

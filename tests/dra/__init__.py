@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Outcome
 
 DRIVER = "gpu.nvidia.com"
 
@@ -83,13 +82,3 @@ def a_claim(
 def a_template(name: str, device_class: str = DRIVER, *, namespace: str = "team-a", count: int = 1) -> Json:
     """A ResourceClaimTemplate."""
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"spec": claim_spec(device_class, count)}}
-
-
-def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
-    """Outcomes by the names of their subjects."""
-    return {finding.subject.name: finding.outcome for finding in findings}
-
-
-def messages(findings: Iterable[Finding]) -> str:
-    """All that findings say in sentences."""
-    return " | ".join(finding.message for finding in findings)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.dra.claim_life import ClaimLife, judge_life, published
+from conformance.dra.claim_life import ClaimLife, judge_life
+from conformance.dra.claim_objects import published
 from conformance.probes.running import ProbeResult
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome, Subject
@@ -56,7 +57,8 @@ def test_a_claim_that_went_through_all_steps_conforms() -> None:
         (a_life(log(OTHER)), "it uses what others may be given"),
         (a_life(log(UUID, OTHER)), "it uses what others may be given"),
         (a_life(log(smi="")), "sees no device"),
-        (a_life(kept=True), "still holds the device"),
+        (a_life(kept=True), "still holds the device after 60 s"),
+        (a_life(kept=True, waited=4.0), "still holds the device after 4 s"),
         (a_life(kept=True, unlistable="no nvidia-smi"), "still holds the device"),
     ],
 )

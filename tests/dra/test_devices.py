@@ -10,7 +10,8 @@ from conformance.dra.devices import check_devices
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_scope
-from tests.dra import a_device, a_slice, by_name, messages
+from tests.dra import a_device, a_slice
+from tests.findings import by_name, messages
 
 NODE = "gpu-0 gpu.nvidia.com"
 PCI = "resource.kubernetes.io/pciBusID"
@@ -45,6 +46,26 @@ def test_a_device_is_published_once(second: Json, outcome: Outcome) -> None:
     assert judged(device("gpu-0", pci="0000:1b:00.0"), second)[NODE] is outcome
 
 
+COUNTERS = {"consumesCounters": [{"counterSet": "gpu-0"}]}
+
+
+@pytest.mark.parametrize(("whole", "part", "outcome"), [
+    ({}, {}, Outcome.BAD),
+    (COUNTERS, COUNTERS, Outcome.OK),  # the scheduler gives one or the other
+    ({}, COUNTERS, Outcome.BAD),
+    (COUNTERS, {"consumesCounters": [{"counterSet": "gpu-1"}]}, Outcome.BAD),
+])  # fmt: skip
+def test_a_whole_device_is_not_offered_beside_its_parts(whole: Json, part: Json, outcome: Outcome) -> None:
+    mig: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}, **part}
+    assert judged({**device("gpu-0"), **whole}, mig)[NODE] is outcome
+
+
+def test_a_render_node_is_one_device() -> None:
+    first, second = device("gpu-17-144", uuid="a", renderIndex="144"), device("gpu-0-128", uuid="b", renderIndex="144")
+    assert judged(first, second)[NODE] is Outcome.BAD
+    assert judged(first, others=[a_slice("gpu-1", devices=[second])])[NODE] is Outcome.OK
+
+
 def test_a_uuid_is_one_device_of_the_cluster_and_an_address_one_of_its_node() -> None:
     same = judged(device("gpu-0"), others=[a_slice("gpu-1", devices=[device("gpu-0")])])
     assert same == {**same, NODE: Outcome.BAD, "gpu-1 gpu.nvidia.com": Outcome.BAD}
@@ -62,7 +83,7 @@ def test_a_device_has_what_its_peers_have(lacking: str, outcome: Outcome) -> Non
 
 def test_another_driver_version_and_another_type_are_no_peers() -> None:
     old = device("gpu-9", "brand", driverVersion="570.1.0")
-    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}}
+    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-other"}}}
     assert judged(device("gpu-0", brand="x"), device("gpu-1", brand="x"), device("gpu-2", brand="x"), old, part)[NODE] is Outcome.OK
 
 

@@ -41,6 +41,27 @@ def judged(domain: Json, *, nodes: list[Node] | None = None, pods: list[Pod] | N
     return finding
 
 
+def deleted(at: str) -> Json:
+    domain = a_domain()
+    domain["metadata"] |= {"deletionTimestamp": at, "finalizers": [OF]}
+    return domain
+
+
+def test_a_domain_may_take_a_while_to_go() -> None:
+    assert judged(deleted("2026-09-21T14:13:00Z")).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("ended", "outcome"), [
+    ("2026-09-20T14:13:20Z", {("Node", "gpu-0"): Outcome.ADVISED, ("Pod", "daemon-gpu-0"): Outcome.BAD}),
+    ("2026-09-21T14:13:00Z", {("Node", "gpu-0"): Outcome.ADVISED}),  # it is just ending
+])  # fmt: skip
+def test_what_a_domain_leaves_behind_is_told(ended: str, outcome: dict[tuple[str, str], Outcome]) -> None:
+    pod = a_daemon("gpu-0", ready=False)
+    pod.metadata.deletion_timestamp = ended
+    found = check_domains(a_scope(nodes=[member("gpu-0"), a_node("gpu-1")], pods=[pod]), NOW)
+    assert {(one.subject.kind, one.subject.name): one.outcome for one in found} == outcome
+
+
 def test_a_ready_domain_of_one_clique_is_fine() -> None:
     assert judged(a_domain()).outcome is Outcome.OK
     assert judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1")]).outcome is Outcome.OK
@@ -57,6 +78,8 @@ def test_a_ready_domain_of_one_clique_is_fine() -> None:
     (judged(a_domain(members=("gpu-0", "gpu-1", "gpu-9"))), "gpu-9 is no node"),
     (judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1", ready=False)]), "daemon-gpu-1 on gpu-1 is not Ready"),
     (judged(a_domain(), pods=[a_daemon("gpu-0")]), "no IMEX daemon runs on gpu-1"),
+    (judged(a_domain(), nodes=[a_node("gpu-0"), a_node("gpu-1")]), "gpu-0 has no label"),
+    (judged(deleted("2026-09-20T14:13:20Z")), "it was deleted 24 h ago and is kept by resource.nvidia.com/computeDomain"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_domain_is_told(finding: Finding, word: str) -> None:
     assert finding.outcome is Outcome.BAD

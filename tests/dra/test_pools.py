@@ -10,7 +10,8 @@ from conformance.dra.pools import check_pools
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
-from tests.dra import a_device, a_slice, by_name, messages
+from tests.dra import a_device, a_slice
+from tests.findings import by_name, messages
 
 REGISTRY = [{"name": "registry", "hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}]
 NODE = "gpu-0 gpu.nvidia.com"
@@ -34,6 +35,7 @@ def judged(slices: list[Json], pods: list[Pod] | None = None, **items: Any) -> d
     ([a_slice("gpu-0", generation=1, name="old"), a_slice("gpu-0", generation=2, slices=2)], Outcome.BAD),
     ([a_slice("gpu-0", name="a"), a_slice("gpu-0", name="b")], Outcome.BAD),
     ([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-0")])], Outcome.BAD),
+    ([a_slice("gpu-0", name="a", slices=2), a_slice("gpu-0", devices=[a_device("b")], name="b")], Outcome.BAD),  # they disagree
 ])  # fmt: skip
 def test_the_newest_generation_is_complete_and_its_names_unique(slices: list[Json], outcome: Outcome) -> None:
     assert judged(slices)[NODE] is outcome

@@ -38,7 +38,7 @@ def test_a_claim_of_a_living_pod_is_fine() -> None:
     (reserved("gone"), "pod gone, which does not exist"),
     (reserved(uid="uid-of-yesterday"), "an earlier pod train-0"),
     (reserved(""), "reserved for nobody"),
-    (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 hours ago"),
+    (reserved(deletionTimestamp="2026-09-21T03:00:00Z"), "it was deleted 11 h"),
 ])  # fmt: skip
 def test_a_claim_that_holds_for_nobody_is_found(claim: Json, word: str) -> None:
     finding = judged(claim)
@@ -61,6 +61,31 @@ def test_a_claim_that_changed_a_moment_ago_is_undecided(changed: Json) -> None:
     assert "ask again" in finding.message
 
 
+def test_a_claim_that_is_reserved_again_and_again_for_a_finished_pod_is_found() -> None:
+    over = [{"name": "main", "state": {"terminated": {"finishedAt": OLD}}}]
+    pod = a_pod("train-0", node="gpu-0", phase="Succeeded", status={"containerStatuses": over})
+    fresh = reserved(managedFields=[{"manager": "kube-controller-manager", "time": FRESH}])
+    assert judged(fresh, pods=[pod]).outcome is Outcome.BAD
+
+
+def test_a_claim_of_an_extended_resource_waits_for_its_reservation() -> None:
+    pod = a_pod("train-0", status={"extendedResourceClaimStatus": {"resourceClaimName": "c"}})
+    assert judged(reserved(""), pods=[pod]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("group", "outcome"), [
+    ({"name": "g", "namespace": "team-a", "uid": "u"}, Outcome.OK),
+    ({"name": "g", "namespace": "team-b", "uid": "u"}, Outcome.BAD),
+    ({"name": "g", "namespace": "team-a", "uid": "earlier"}, Outcome.BAD),
+])  # fmt: skip
+def test_a_pod_group_holds_a_claim_while_it_exists(group: Json, outcome: Outcome) -> None:
+    claim = reserved()
+    claim["status"]["reservedFor"] = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}]
+    finding = judged(claim, scheduling_k8s_io__podgroups=[{"metadata": group}])
+    assert finding.outcome is outcome
+    assert (outcome is Outcome.BAD) is ("PodGroup g" in finding.message)
+
+
 def test_a_claim_that_a_pod_names_waits_for_its_reservation() -> None:
     pod = a_pod("train-0", resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
     assert judged(reserved(""), pods=[pod]).outcome is Outcome.OK
@@ -69,7 +94,7 @@ def test_a_claim_that_a_pod_names_waits_for_its_reservation() -> None:
 def test_a_pod_group_is_not_taken_for_a_missing_pod() -> None:
     claim = reserved()
     claim["status"]["reservedFor"] = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}]
-    assert judged(claim).outcome is Outcome.UNDECIDED
+    assert judged(claim, trouble={"scheduling.k8s.io/podgroups": "Forbidden"}).outcome is Outcome.UNDECIDED
 
 
 def test_network_claims_and_claims_without_devices_are_left_out() -> None:

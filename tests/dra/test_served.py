@@ -15,7 +15,8 @@ from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import a_node, a_pod, a_pod_spec, a_policy, a_scope
-from tests.dra import a_class, a_slice, by_name, messages
+from tests.dra import a_class, a_slice
+from tests.findings import by_name, messages
 
 ALL = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 FUNCTION = 'device.attributes["gpu.nvidia.com"].productName.lowerAscii().matches("^.*h100.*$")'

@@ -9,7 +9,7 @@ import pytest
 from conformance.dra.taints import check_taints
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_cpu_node, a_scope
+from tests.builders import a_cpu_node, a_pod, a_scope
 from tests.dra import a_claim, a_device, a_slice
 
 NOW = 1_790_000_000.0
@@ -60,6 +60,49 @@ def test_a_rule_may_reserve_devices_for_ever_but_not_repair_them(rule: Json, out
     finding = judged(devicetaintrules=[rule])
     assert finding.outcome is outcome
     assert "written by nvsentinel" in finding.observed
+
+
+def test_a_rule_for_every_device_is_told() -> None:
+    rule = a_rule("example.com/reserved", name="drain-one", deviceSelector={}, taint={"key": "k", "effect": "NoExecute"})
+    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], devicetaintrules=[rule])
+    told = [one for one in check_taints(scope, NOW) if one.subject.kind == "DeviceTaintRule"]
+    assert [(one.subject.name, one.outcome) for one in told] == [("drain-one", Outcome.ADVISED)]
+    assert "every pod that uses a device of any driver is evicted" in told[0].message
+
+
+HOUR = a_taint(HOUR_AGO, "NoExecute")
+TOLERATED = {"tolerations": [{"key": "gpu.nvidia.com/xid", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(("taint", "pod", "request_", "outcome"), [
+    (HOUR, {}, {}, Outcome.BAD),
+    (a_taint(HOUR_AGO, "NoSchedule"), {}, {}, Outcome.OK),  # it evicts nobody
+    (a_taint("2026-09-21T14:12:00Z", "NoExecute"), {}, {}, Outcome.OK),  # the eviction has just begun
+    (HOUR, {"phase": "Failed"}, {}, Outcome.OK),
+    (HOUR, {"name": "another"}, {}, Outcome.OK),
+    (HOUR, {"status": {"startTime": "2026-09-21T14:12:00Z"}}, {}, Outcome.OK),  # it waits to be evicted
+    (HOUR, {}, TOLERATED, Outcome.OK),
+    (HOUR, {}, {"exactly": TOLERATED}, Outcome.OK),
+    (HOUR, {}, {"firstAvailable": [{"name": "a", **TOLERATED}]}, Outcome.BAD),  # another alternative was chosen
+])  # fmt: skip
+def test_pods_end_that_a_taint_evicts(taint: Json, pod: Json, request_: Json, outcome: Outcome) -> None:
+    claim = a_claim("c", device="gpu-0")
+    claim["metadata"]["creationTimestamp"] = WEEK_AGO
+    claim["spec"]["devices"]["requests"] = [{"name": "devices", **request_}]
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": "train-0", "uid": "uid-team-a-train-0"}]
+    finding = judged(taint, resourceclaims=[claim], pods=[a_pod(node="gpu-0", **{"status": {"startTime": WEEK_AGO}, **pod})])
+    assert finding.outcome is outcome
+    assert (outcome is Outcome.BAD) is ("pod team-a/train-0 goes on using gpu-0 1 h after" in finding.message)
+
+
+def test_a_toleration_of_the_alternative_that_was_chosen_counts() -> None:
+    claim = a_claim("c", device="gpu-0")
+    claim["metadata"]["creationTimestamp"] = "2026-09-21T14:00:00Z"
+    claim["spec"]["devices"]["requests"] = [{"name": "devices", "firstAvailable": [{"name": "big", **TOLERATED}, {"name": "small"}]}]
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    for chosen, outcome in (("devices/big", Outcome.OK), ("devices/small", Outcome.BAD)):
+        result["request"] = chosen
+        assert judged(a_taint(HOUR_AGO), resourceclaims=[claim]).outcome is outcome
 
 
 def test_a_rule_without_a_selector_is_told() -> None:

@@ -22,12 +22,15 @@ def with_quotas(objects: Iterable[Json]) -> list[Json]:
     items = list(objects)
     held: dict[tuple[str, str], None] = {}
     for item in items:
+        if item["kind"] == "ResourceClaim":
+            asked = item["spec"]["devices"]["requests"]
+            ways = [way for one in asked for way in one.get("firstAvailable", [one.get("exactly", one)])]
+            names = {f"{way['deviceClassName']}.deviceclass.resource.k8s.io/devices" for way in ways}
+            held |= dict.fromkeys((item["metadata"]["namespace"], name) for name in sorted(names))
         if item["kind"] == "Pod":
             space = item["metadata"]["namespace"]
             names = {name for one in item["spec"]["containers"] for name in one["resources"]["limits"] if "/" in name}
             held |= dict.fromkeys((space, name) for name in names)
-            if item["spec"].get("resourceClaims"):
-                held[space, "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"] = None
     return [*items, *(quota(space, name, f"devices-{number}") for number, (space, name) in enumerate(held))]
 
 
@@ -619,6 +622,22 @@ def _class(name: str, driver: str, kind: str) -> Json:
     }
 
 
+def _dra_driver(names: list[str]) -> list[Json]:
+    """NVIDIA's DRA driver on these nodes, in its namespace."""
+    space = "nvidia-dra-driver-gpu"
+    return [
+        namespace(space, "privileged"),
+        *daemonset(
+            "nvidia-dra-driver-gpu-kubelet-plugin",
+            space,
+            names,
+            image="nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
+            select={PRESENT: "true"},
+            mounts={"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"},
+        ),
+    ]
+
+
 @platform
 def gb200_imex() -> Cluster:
     product, driver = "NVIDIA-GB200", "compute-domain.nvidia.com"
@@ -636,19 +655,7 @@ def gb200_imex() -> Cluster:
         _class("compute-domain-default-channel.nvidia.com", driver, "channel"),
         _class("compute-domain-daemon.nvidia.com", driver, "daemon"),
     ]
-    space = "nvidia-dra-driver-gpu"
-    stack = [
-        namespace(space, "privileged"),
-        *daemonset(
-            "nvidia-dra-driver-gpu-kubelet-plugin",
-            space,
-            names,
-            image="nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
-            select={PRESENT: "true"},
-            mounts={"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"},
-        ),
-        definition("computedomains", "resource.nvidia.com", "ComputeDomain", "Namespaced"),
-    ]
+    stack = [*_dra_driver(names), definition("computedomains", "resource.nvidia.com", "ComputeDomain", "Namespaced")]
     jobs = [
         job(
             f"t-{n}",
@@ -674,18 +681,6 @@ def dra_only() -> Cluster:
     slices = [
         _slice(name, driver, [_gpu(n, "NVIDIA B200", "Blackwell", "183359Mi", tray) for n in range(2)]) for tray, name in enumerate(names)
     ]
-    space = "nvidia-dra-driver-gpu"
-    stack = [
-        namespace(space, "privileged"),
-        *daemonset(
-            "nvidia-dra-driver-gpu-kubelet-plugin",
-            space,
-            names,
-            image="nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0",
-            select={PRESENT: "true"},
-            mounts={"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"},
-        ),
-    ]
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -709,7 +704,8 @@ def dra_only() -> Cluster:
     )
     train["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     return Cluster(
-        objects=[*base(), *nodes, *slices, _class(driver, driver, "gpu"), *stack, claim, namespace("research"), train], presets=["dra"]
+        objects=[*base(), *nodes, *slices, _class(driver, driver, "gpu"), *_dra_driver(names), claim, namespace("research"), train],
+        presets=["dra"],
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from conformance.devices.physical import physical_counts
 from conformance.fence.checks import check_fenced, check_intruders
 from conformance.net.advertising import check_advertised
+from conformance.outputs.node_labels import advertisement
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.standards import check_standards
@@ -166,7 +167,7 @@ def test_a_fabric_resource_that_machines_of_a_kind_never_had_is_not_missing(else
 
 def test_devices_per_node_are_told_by_instance_type_too() -> None:
     node = a_node(labels={"node.kubernetes.io/instance-type": "p5.48xlarge", "nvidia.com/gpu.product": ""})
-    (count,) = physical_counts(node, a_policy(advertisement={"devicesPerNode": {"p5.*": 8}}), [])
+    (count,) = physical_counts(node, advertisement(node.metadata.label), a_policy(advertisement={"devicesPerNode": {"p5.*": 8}}), [])
     assert count.devices == 8
 
 
