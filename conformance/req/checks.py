@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from conformance.devices.claimable import units_of
 from conformance.devices.plugin_pods import why_none_allocatable
@@ -62,7 +63,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
         if problem(name, request, limit)
     )
     if problems and loose and (unlimited or not template.certain):
-        message = f"{listed(problems, 3)}: the API server refuses that in a pod, and what its controller makes of it is not known"
+        message = f"{listed(problems, 3)}: the API server refuses that in a pod; what pod its controller makes is not known"
         return undecided(template.place, message=message, source=source)
     if problems:
         consequence = "the API server will refuse the pods it makes" if not template.live else "no API server validated it"
@@ -127,7 +128,7 @@ def _of_slices(scope: Scope, node: Node, name: str, total: int) -> Finding:
     offered = units_of(scope, node, name)
     if total <= offered:
         return ok(place, observed=f"{total} of {offered} held, by DRA", expected=f"at most {offered}", source=source)
-    message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of them hold no device"
+    message = f"bound pods hold {total} {name}, and the slices of the node have {offered} ({served}): some of these pods hold no device"
     return bad(place, observed=f"{total} held", expected=f"at most {offered}", source=source, message=message)
 
 
@@ -208,15 +209,12 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
     """One finding per device resource name, and per DeviceClass of devices, that templates or pods use."""
     users: dict[str, list[Template]] = {}
     claimants: dict[str, list[Template]] = {}
+    looks = partial(looks_like_device, scope)
     for template in templates(scope):
         if template.trouble:
             yield unread(template)
             continue
-        names = {
-            name
-            for _, container in containers(template.spec)
-            for name in requested_amounts(container, lambda name: looks_like_device(scope, name))
-        }
+        names = {name for _, container in containers(template.spec) for name in requested_amounts(container, looks)}
         for name in names:
             users.setdefault(name, []).append(template)
         entries = template.spec.resource_claims

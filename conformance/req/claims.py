@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.devices.claimable import could_choose
+from conformance.devices.claimable import choosable, could_choose
 from conformance.dynamic_resources.claims import Request
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.scope.scope import Scope, held_by, subject, whole
 from fixtures.kubernetes.models import Pod
+from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, ok, undecided
@@ -32,6 +33,9 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
     wanted = [[way] for way in _by_name(scope, pod)]
     for entry in pod.spec.resource_claims or ():
         found = scope.claims.requests_of(entry, pod.namespace, pod.status.resource_claim_statuses or ())
+        if found is None and (gone := _gone_for_good(scope, pod)):
+            message = f"its {gone}, and all DeviceClasses of the cluster are for accelerators: it will stay Pending until somebody makes it"
+            return bad(place, observed=gone, expected=expected, source=CLAIMS, message=message)
         if found is None:
             return undecided(
                 place,
@@ -47,7 +51,47 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
         if problems and all(problems):
             message = f"{listed(list(dict.fromkeys(problems)), 3)}: it will stay Pending for ever"
             return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
+    if problem := _together(scope, wanted):
+        message = f"{problem}: it will stay Pending for ever"
+        return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
     return ok(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}")
+
+
+def _gone_for_good(scope: Scope, pod: Pod) -> str:
+    """That a claim or template of a pod is missing for longer than pods wait, and can only be one of devices; else empty."""
+    age = scope.snapshot.taken_at - (unix(pod.metadata.creation_timestamp) or scope.snapshot.taken_at)
+    classes = scope.claims.classes.values()
+    drivers = {driver for known in classes for driver in known.drivers}
+    if age < scope.policy.requests.pending_minutes * 60 or scope.claims.unread(CLASSES) or not drivers:
+        return ""
+    if not all(known.drivers for known in classes) or any(scope.kind_of(one) is not DriverKind.ACCELERATOR for one in drivers):
+        return ""
+    why = scope.device_demand_of(pod).unknown.removeprefix("its ")
+    return why if why.endswith("does not exist") else ""
+
+
+def _together(scope: Scope, wanted: Sequence[Sequence[Request]]) -> str:
+    """Why no node can satisfy all requests of a pod, each of which one could; empty where some may, or where nobody can tell.
+
+    Requests with alternatives, for all devices and with admin access ask for no number of devices of their own.
+    """
+    plain = [ways[0] for ways in wanted if len(ways) == 1 and ways[0].count and not ways[0].admin]
+    plain = [way for way in plain if _for_accelerators(scope, way)]
+    needed, largest = sum(way.count for way in plain), 0
+    for drivers in scope.dra_inventory.values():
+        devices = {device.id: device for way in plain for device in choosable(scope, drivers, way)}
+        if any(device.body.shareable for device in devices.values()):
+            return ""
+        largest = max(largest, len(devices))
+    if len(plain) < 2 or largest >= needed:
+        return ""
+    names = listed(sorted({way.device_class for way in plain}))
+    return f"its {len(plain)} requests claim {needed} devices of {names} together, and the largest node has {largest or 'none'}"
+
+
+def _for_accelerators(scope: Scope, way: Request) -> bool:
+    known = scope.claims.classes.get(way.device_class)
+    return known is not None and bool(known.drivers) and all(scope.kind_of(one) is DriverKind.ACCELERATOR for one in known.drivers)
 
 
 def _by_name(scope: Scope, pod: Pod) -> list[Request]:
@@ -69,10 +113,11 @@ def _problem(scope: Scope, way: Request) -> str:
     known = scope.claims.classes.get(way.device_class)
     if known is None:
         return f"it claims a device of DeviceClass {way.device_class}, which does not exist"
-    if any(scope.kind_of(driver) is not DriverKind.ACCELERATOR for driver in known.drivers) or not known.drivers:
+    if not _for_accelerators(scope, way):
         return ""  # devices of other things are not judged
     largest = max((could_choose(scope, drivers, way) for drivers in scope.dra_inventory.values()), default=0)
     needed = way.count or 1
     if largest < needed:
-        return f"it claims {needed} of {way.device_class} and the largest node has {largest or 'none'}"
+        sized = f" with {listed([f'{amount} {name}' for name, amount in sorted(way.capacity.items())])} each" if way.capacity else ""
+        return f"it claims {needed} of {way.device_class}{sized} and the largest node has {largest or 'none'}"
     return ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from conformance.scope.ages import real
 from conformance.scope.gang_marks import placed_at
 from conformance.scope.pod_events import PodEvents
 from fixtures.kubernetes.models import ContainerStatus, Pod
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 
 RESTARTS = 5
@@ -59,7 +59,7 @@ def _loop(pod: Pod, status: ContainerStatus, events: PodEvents, now: float) -> L
 def _just_crashed(status: ContainerStatus, now: float) -> bool:
     """Whether a container that runs now crashed a short while ago, after a short run, and has done so often."""
     last = mapping(mapping(status.last_state).get("terminated"))
-    ended, begun = real(text_of(last.get("finishedAt"))), real(text_of(last.get("startedAt")))
+    ended, begun = moment(text_of(last.get("finishedAt"))), moment(text_of(last.get("startedAt")))
     if status.restart_count < RESTARTS or ended is None or now - ended > LONGEST_TURN:
         return False
     return begun is None or ended - begun < LONGEST_TURN
@@ -71,4 +71,4 @@ def _since(pod: Pod, status: ContainerStatus, events: PodEvents, now: float) -> 
     if begun is not None and status.restart_count and (now - begun) / status.restart_count <= LONGEST_TURN:
         return begun
     first = [event.first for event in events.of(pod) if event.reason == "BackOff"]
-    return min((moment for text in first if (moment := real(text)) is not None), default=None)
+    return min((at for text in first if (at := moment(text)) is not None), default=None)

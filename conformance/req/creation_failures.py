@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from conformance.scope.ages import real
 from fixtures.kubernetes.models import ContainerStatus, Json, Pod
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
 
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
@@ -49,7 +49,7 @@ def statuses(pod: Pod) -> list[ContainerStatus]:
 
 def never_ran(terminated: Json) -> bool:
     """Whether a terminated state is of a container that the runtime could not start."""
-    return bool(terminated) and text_of(terminated.get("reason")) in NEVER_RAN and real(text_of(terminated.get("startedAt"))) is None
+    return bool(terminated) and text_of(terminated.get("reason")) in NEVER_RAN and moment(text_of(terminated.get("startedAt"))) is None
 
 
 def failed_creation(pod: Pod) -> tuple[str, str] | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.req.crash_loops import Loop, crash_loop
-from conformance.scope.ages import ask_again, words
 from conformance.scope.pod_events import PodEvents, quoted
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
+from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
 
@@ -41,13 +41,13 @@ def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
         return undecided(place, message="it is being deleted, and nothing says since when", source=_SOURCE)
     over, limit = now - due, scope.policy.requests.end_minutes * 60
     if over <= 0:
-        return ok(place, observed=f"being deleted, {words(-over)} of its grace period left", expected=_ENDS, source=_SOURCE)
+        return ok(place, observed=f"being deleted, {duration(-over)} of its grace period left", expected=_ENDS, source=_SOURCE)
     holds, cost = devices_held(scope, pod), _cost(scope, pod, over)
     why = _why_it_stays(scope, pod, events)
     if over < limit:
-        return undecided(place, message=f"it should be gone {ask_again(over, limit)}: {why}", source=_SOURCE)
-    message = f"it should have been gone {words(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
-    return bad(place, observed=f"Terminating {words(over)} beyond its grace period", expected=_ENDS, source=_SOURCE, message=message)
+        return undecided(place, message=f"it should have been gone {so_far(over, limit)}: {why}", source=_SOURCE)
+    message = f"it should have been gone {duration(over)} ago and still holds {holds} on {pod.spec.node_name} ({cost}): {why}"
+    return bad(place, observed=f"Terminating {duration(over)} beyond its grace period", expected=_ENDS, source=_SOURCE, message=message)
 
 
 def _why_it_stays(scope: Scope, pod: Pod, events: PodEvents) -> str:
@@ -72,10 +72,10 @@ def _looping(scope: Scope, pod: Pod, loop: Loop, now: float) -> Finding:
         return judge(place, message=f"{name}, and nothing says since when it crashes", source=_SOURCE)
     age = now - loop.since
     if age < limit:
-        return not_judged(place, message=f"{name} {ask_again(age, limit)}", source=_SOURCE)
+        return not_judged(place, message=f"{name} {so_far(age, limit)}", source=_SOURCE)
     holds, cost = devices_held(scope, pod), _cost(scope, pod, age)
-    message = f"{name} within {words(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
-    observed = f"{loop.restarts} restarts within {words(age)}"
+    message = f"{name} within {duration(age)} and holds {holds} on {pod.spec.node_name} all the while ({cost})"
+    observed = f"{loop.restarts} restarts within {duration(age)}"
     return advised(place, observed=observed, expected="no crash loop while it holds devices", source=_SOURCE, message=message)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
-from conformance.scope.ages import ask_again, words
 from conformance.scope.gang_marks import KUEUE_QUEUE
 from conformance.scope.pod_events import quoted
 from conformance.scope.pod_templates import templates_in
@@ -17,6 +16,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
 
 KINDS_OF_JOBS = (
@@ -117,10 +117,10 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now
     age, limit = now - created, scope.policy.requests.pending_minutes * 60
     if age < limit:
         judge = undecided if said else not_judged
-        return judge(place, message=f"it has no pod yet, and devices that fit are free: it waits {ask_again(age, limit)}", source=_SOURCE)
+        return judge(place, message=f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}", source=_SOURCE)
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
-    message = f"it has had no pod for {words(age)} although {room.node.name} has devices free that fit ({asked}): {why}"
-    return bad(place, observed=f"no pod for {words(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+    message = f"it has had no pod for {duration(age)} although {room.node.name} has devices free that fit ({asked}): {why}"
+    return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
 
 
 def _said(obj: Json, events: list[Event]) -> str:

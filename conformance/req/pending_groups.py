@@ -8,6 +8,7 @@ import msgspec
 
 from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP, KUEUE_GROUP, native_group, placed, volcano_group
+from conformance.scope.reserved_devices import as_reserved
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
@@ -34,11 +35,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pending_groups(scope: Scope) -> list[Group]:
-    """Every pending pod that asks for devices by resource is in one group."""
-    waiting = {(pod.namespace, pod.name): pod for pod in scope.snapshot.pods if _waits(scope, pod)}
+    """Every pending pod that asks for devices is in one group. One that asks for a part of a device needs a whole one that is free."""
+    unbound = [
+        as_reserved(pod) for pod in scope.snapshot.pods if not (pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp)
+    ]
+    waiting = {(pod.namespace, pod.name): pod for pod in unbound if scope.device_demand_of(pod).devices}
     groups: list[Group] = []
     for job in gang_jobs(scope) if waiting else ():
-        own = [pod for pod in job.pods if (pod.namespace, pod.name) in waiting]
+        own = [waiting[key] for pod in job.pods if (key := (pod.namespace, pod.name)) in waiting]
         deficit = (job.together or job.needed) - sum(placed(pod) and not pod.metadata.deletion_timestamp for pod in job.pods)
         if not job.system or not own or deficit <= 0:
             continue
@@ -50,12 +54,6 @@ def pending_groups(scope: Scope) -> list[Group]:
         together.setdefault((namespace, _group_of(pod) or f"pod {name}"), []).append(pod)
     groups += [Group(subject=_subject(group, pods), pods=tuple(pods)) for (_, group), pods in together.items()]
     return sorted(groups, key=lambda group: group.urgency)
-
-
-def _waits(scope: Scope, pod: Pod) -> bool:
-    if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
-        return False
-    return scope.device_demand_of(pod).devices
 
 
 def _group_of(pod: Pod) -> str:

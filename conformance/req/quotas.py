@@ -6,12 +6,20 @@ from collections.abc import Iterable, Iterator
 
 from conformance.devices.requests import held
 from conformance.req.quota_probe import quota_key
-from conformance.scope.scope import Scope
+from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.kubernetes.untyped import mapping
 from fixtures.probes.claims import BY_CLASS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+
+COUNT = "count/resourceclaims.resource.k8s.io"
+"""What counts the claims of a namespace, each of which may hold many devices."""
+
+_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+
+Keys = tuple[str, ...]
+"""Keys of a quota of which any one will do."""
 
 _SOURCE = "resources and claims of pods, resourcequota.spec"
 
@@ -21,7 +29,7 @@ def check_tenants_have_quotas(scope: Scope) -> Iterator[Finding]:
     quotas: dict[str, list[ResourceQuota]] = {}
     for quota in scope.snapshot.items("resourcequotas"):
         quotas.setdefault(quota.namespace, []).append(quota)
-    asking: dict[str, list[tuple[Pod, list[str]]]] = {}
+    asking: dict[str, list[tuple[Pod, list[Keys]]]] = {}
     unknown: dict[str, str] = {}
     for pod in scope.snapshot.pods:
         if pod.finished or not scope.is_tenant(pod.namespace):
@@ -35,32 +43,54 @@ def check_tenants_have_quotas(scope: Scope) -> Iterator[Finding]:
         yield _counted(namespace, asking.get(namespace, []), quotas.get(namespace, []), unknown.get(namespace, ""))
 
 
-def keys_of(scope: Scope, pod: Pod) -> list[str]:
-    """What a quota must name to count the devices of a pod (docs/facts/admission.md#quota)."""
+def keys_of(scope: Scope, pod: Pod) -> list[Keys]:
+    """What a quota must name to count the devices of a pod, for each sort of device (docs/facts/admission.md#quota)."""
     amounts = held(pod.spec, lambda name: scope.is_device(name) or scope.claims.by_resource(name).devices)
     asked = {name for name, amount in amounts.items() if amount}
     statuses = pod.status.resource_claim_statuses or ()
     classes = scope.claims.classes_of(pod.spec.resource_claims or (), pod.namespace, statuses)
     asked |= {BY_CLASS + name for name, demand in classes.items() if demand.devices}
-    return sorted(map(quota_key, asked))
+    return [keys_for(scope, name) for name in sorted(asked)]
 
 
-def _counted(namespace: str, asking: list[tuple[Pod, list[str]]], quotas: list[ResourceQuota], unknown: str) -> Finding:
+def keys_for(scope: Scope, resource: str) -> Keys:
+    """Keys of which each counts devices of a resource, that of the way in which the pod asks first.
+
+    Facts: docs/facts/dra.md#extended-resources-by-claim.
+    """
+    name = scope.claims.class_behind(resource)
+    known = scope.claims.classes.get(name)
+    if known is None:
+        return (quota_key(resource),)
+    if resource.startswith(BY_CLASS):
+        extended = known.extended_resource if scope.claims.serving.get(known.extended_resource) == name else ""
+        return (quota_key(resource), *([f"requests.{resource}", f"requests.{extended}"] if extended else []))
+    by_plugin = any(whole(node.status.allocatable.get(resource)) for node in scope.snapshot.nodes)
+    return (quota_key(resource), *([] if by_plugin else [quota_key(f"{BY_CLASS}{name}")]))
+
+
+def _counted(namespace: str, asking: list[tuple[Pod, list[Keys]]], quotas: list[ResourceQuota], unknown: str) -> Finding:
     place = Subject("Namespace", namespace)
-    wanted = sorted({key for _, keys in asking for key in keys})
+    wanted = sorted({" or ".join(keys) for _, every in asking for keys in every})
     expected = f"a ResourceQuota with {listed(wanted)}"
     named = sorted({key for quota in quotas for key in quota.spec.hard})
     observed = f"quotas with {listed(named, 6)}" if named else "quotas without keys" if quotas else "no ResourceQuota"
     unsure = ""
-    for pod, keys in asking:
-        for key in keys:
-            answers = [counts(quota, pod) for quota in quotas if key in quota.spec.hard]
+    for pod, every in asking:
+        for keys in every:
+            by_claim = keys[0].endswith(_OF_CLASS)
+            answers = [
+                counts_claims(quota) if by_claim or key.endswith(_OF_CLASS) else counts(quota, pod)
+                for quota in quotas
+                for key in keys
+                if key in quota.spec.hard
+            ]
             if True in answers:
                 continue
             if None in answers:
-                unsure = unsure or f"whether the quota on {key} counts pod {pod.name} depends on scopes that are not understood"
+                unsure = unsure or f"whether the quota on {keys[0]} counts pod {pod.name} depends on scopes that are not understood"
                 continue
-            message = _why_not(key, pod, named, scoped=bool(answers))
+            message = _why_not(keys[0], pod, named, scoped=bool(answers))
             return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
     if why := unsure or unknown:
         return undecided(place, message=why, source=_SOURCE)
@@ -69,13 +99,22 @@ def _counted(namespace: str, asking: list[tuple[Pod, list[str]]], quotas: list[R
 
 def _why_not(key: str, pod: Pod, named: Iterable[str], *, scoped: bool) -> str:
     consequence = f"pods such as {pod.name} can take every device of the cluster"
+    if scoped and key.endswith(_OF_CLASS):
+        return f"the quotas on {key} have scopes, and a quota with scopes counts no claims: {consequence}"
     if scoped:
         return f"the quotas on {key} have scopes that leave out pod {pod.name}: nothing counts its devices"
+    if COUNT in named and key.endswith(_OF_CLASS):
+        return f"the quota on {COUNT} counts claims, and one claim may take up to 32 devices; the key is {key}: {consequence}"
     resource = key.removeprefix("requests.")
     near = [name for name in (resource, f"limits.{resource}") if name in named and name != key]
     if near:
         return f"the quota names {near[0]}, which counts nothing; the key is {key}: {consequence}"
     return f"no quota of the namespace names {key}: {consequence}"
+
+
+def counts_claims(quota: ResourceQuota) -> bool:
+    """Whether a quota counts claims: one with scopes counts none (docs/facts/admission.md#quota)."""
+    return not quota.spec.scopes and not mapping(quota.spec.scope_selector)
 
 
 def counts(quota: ResourceQuota, pod: Pod) -> bool | None:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.req.creation_failures import Fault, failed_creation, fault, statuses
-from conformance.scope.ages import newest, words
 from conformance.scope.pod_events import quoted
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Event, Pod
+from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Outcome, Subject, advised, bad, not_judged, ok, undecided
 
@@ -178,9 +179,9 @@ def _own_faults(group: list[Refusal]) -> tuple[list[Refusal], list[Refusal]]:
 def _bad(scope: Scope, place: Subject, counted: list[Refusal], recent: list[Refusal], now: float) -> Finding:
     node, reason = counted[0].node, counted[0].reason
     times = [one.at for one in counted if one.at is not None]
-    oldest = f" and the oldest {words(now - min(times))}" if len(times) > 1 else ""
-    ages = f", the newest {words(now - max(times))}{oldest} ago" if times else ""
-    window = words(scope.policy.requests.refused_hours * 3600)
+    oldest = f" and the oldest {duration(now - min(times))}" if len(times) > 1 else ""
+    ages = f", the newest {duration(now - max(times))}{oldest} ago" if times else ""
+    window = duration(scope.policy.requests.refused_hours * 3600)
     observed = f"{len(counted)} device pods refused with {reason} ({len(recent)} within {window}){ages}"
     clause = _consequence(counted, recent)
     who = listed([one.who for one in counted], 3)

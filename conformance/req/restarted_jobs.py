@@ -11,10 +11,11 @@ import msgspec
 
 from conformance.req.crash_loops import LONGEST_TURN, RESTARTS
 from conformance.req.ending import device_count, device_hours
-from conformance.scope.ages import newest, real, words
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import moment, newest
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.ages import duration
 from fixtures.verdict.findings import Finding, Inconclusive, Subject, advised, ok
 
 
@@ -74,18 +75,18 @@ def _holding(scope: Scope, counter: Counter) -> dict[tuple[str, str], list[Pod]]
 def _judge(scope: Scope, obj: Json, counter: Counter, pods: list[Pod], now: float) -> Finding:
     meta, restarts = mapping(obj, "metadata"), _restarts(obj, counter)
     place = Subject(counter.kind, text_of(meta.get("name")), text_of(meta.get("namespace")))
-    begun = real(text_of(mapping(obj, "status").get("startTime"))) or real(text_of(meta.get("creationTimestamp")))
+    begun = moment(text_of(mapping(obj, "status").get("startTime"))) or moment(text_of(meta.get("creationTimestamp")))
     youngest = newest(pod.metadata.creation_timestamp for pod in pods)
     source, expected = f"status.{counter.field}", "no crash loop while it holds devices"
-    observed = f"{restarts} restarts" + (f" within {words(now - begun)}" if begun is not None else "")
+    observed = f"{restarts} restarts" + (f" within {duration(now - begun)}" if begun is not None else "")
     limit = scope.policy.requests.end_minutes * 60
     if begun is None or now - begun < limit or restarts < RESTARTS or (now - begun) / restarts > LONGEST_TURN:
         return ok(place, observed=observed, expected=expected, source=source)
     if youngest is not None and now - youngest > LONGEST_TURN:
-        return ok(place, observed=f"{observed}, its pods have run for {words(now - youngest)} now", expected=expected, source=source)
+        return ok(place, observed=f"{observed}, its pods have run for {duration(now - youngest)} now", expected=expected, source=source)
     devices = sum(device_count(scope, pod) for pod in pods)
     lost = device_hours(devices or 1, now - begun)
     message = (
-        f"it has started all its pods anew {restarts} times within {words(now - begun)} and holds {devices} devices each time ({lost})"
+        f"it has started all its pods anew {restarts} times within {duration(now - begun)} and holds {devices} devices each time ({lost})"
     )
     return advised(place, observed=observed, expected=expected, source=source, message=message)

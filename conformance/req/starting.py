@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.req.creation_failures import failed_creation, never_ran, statuses
-from conformance.scope.ages import ask_again, real, words
 from conformance.scope.gang_marks import placed_at
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.pod_events import PodEvents, quoted
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ContainerStatus, Pod
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
 _SOURCE = "pod.status, events about the pod"
@@ -66,13 +67,13 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     age, limit = now - since, scope.policy.requests.start_minutes * 60
     if age < limit:
         judge = undecided if trouble.complaint else not_judged  # one of which nobody complains is just starting
-        return judge(place, message=f"it is starting {ask_again(age, limit)}: {trouble.words}", source=_SOURCE)
+        return judge(place, message=f"it has been starting {so_far(age, limit)}: {trouble.words}", source=_SOURCE)
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
-        return undecided(place, message=f"it has not started for {words(age)} on {node.name}: {doing}", source=_SOURCE)
+        return undecided(place, message=f"it has not started for {duration(age)} on {node.name}: {doing}", source=_SOURCE)
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
-    message = f"it was bound to {pod.spec.node_name} {words(age)} ago, holds {holds} and has not started: {trouble.words}"
-    return bad(place, observed=f"not started for {words(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+    message = f"it was bound to {pod.spec.node_name} {duration(age)} ago, holds {holds} and has not started: {trouble.words}"
+    return bad(place, observed=f"not started for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
 
 
 def has_started(pod: Pod) -> bool:
@@ -117,8 +118,8 @@ def _of_containers(pod: Pod, now: float) -> Trouble:
         return Trouble(words=f"{last[0]}: {last[1]}", complaint=True)
     for status in pod.status.init_container_statuses or ():
         running = mapping(mapping(status.state).get("running"))
-        if running and (begun := real(text_of(running.get("startedAt")))) is not None:
-            return Trouble(words=f"its init container {status.name} has run for {words(now - begun)}", complaint=False)
+        if running and (begun := moment(text_of(running.get("startedAt")))) is not None:
+            return Trouble(words=f"its init container {status.name} has run for {duration(now - begun)}", complaint=False)
     return Trouble(words="its containers are being created, and nothing says what that waits for", complaint=False)
 
 

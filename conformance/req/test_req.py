@@ -78,14 +78,14 @@ def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now
 
 @requirement("REQ-12")
 def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
-    """No device pod or job waits longer than the policy's age while devices that fit it are free."""
+    """No device pod or job waits longer than the policy allows while devices that fit it are free."""
     judge(check_waiting(scope, now, _still(scope, request)))
     judge(check_jobs_without_pods(scope, now))
 
 
 @requirement("REQ-13")
 def test_every_device_pod_that_is_bound_starts(judge: Evidence, scope: Scope, now: float) -> None:
-    """Every device pod that is bound to a node starts there within the policy's age."""
+    """Every device pod that is bound to a node starts there within the time that the policy allows."""
     judge(check_starting(scope, now))
 
 

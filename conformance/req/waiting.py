@@ -13,10 +13,11 @@ from conformance.devices.fitting import Room, Rooms, beyond
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.pending_groups import Group, pending_groups
-from conformance.scope.ages import ask_again, words
 from conformance.scope.pod_events import PodEvents, quoted
+from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
+from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
@@ -59,12 +60,12 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     age, limit = now - group.since, scope.policy.requests.pending_minutes * 60
     if age < limit:
         judge = undecided if said else not_judged  # one of which nobody complains is just being placed
-        return judge(group.subject, message=f"devices that fit it are free, and it waits {ask_again(age, limit)}", source=_SOURCE)
+        return judge(group.subject, message=f"devices that fit it are free, and it has waited {so_far(age, limit)}", source=_SOURCE)
     since = [room.free_since for room in places]
     since += [changed_at(scope, room.node, own.requests) for room, own in zip(places, wishes, strict=True) if own.requests]
-    free_since = max((moment for moment in since if moment is not None), default=None)
+    free_since = max((at for at in since if at is not None), default=None)
     if free_since is not None and now - free_since < limit:
-        message = f"{places[0].node.name} has had room for it {ask_again(now - free_since, limit)}"
+        message = f"{places[0].node.name} has had room for it {so_far(now - free_since, limit)}"
         return undecided(group.subject, message=message, source="ends of pods, conditions of nodes")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
@@ -86,8 +87,8 @@ def _bad(scope: Scope, group: Group, wishes: Sequence[Wishes], places: Sequence[
     where = f"{listed(nodes, 3)} {'has' if len(nodes) == 1 else 'have'}"
     who = group.pods[0].spec.scheduler_name or "default-scheduler"
     reason = f"{who} says: {said}" if said else f"{who} has said nothing about it: does it run?"
-    message = f"it has waited for {words(age)} although {where} {what} free, and fits: {reason}"
-    observed = f"{_amounts(scope, group, wishes)}, pending for {words(age)}; {where} {what} free"
+    message = f"it has waited for {duration(age)} although {where} {what} free, and fits: {reason}"
+    observed = f"{_amounts(scope, group, wishes)}, pending for {duration(age)}; {where} {what} free"
     return bad(group.subject, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
 
 
@@ -146,4 +147,6 @@ def _amounts(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
         for name, count in {**_own_amounts(scope, pod, own), **own.amounts}.items():
             total[name] = total.get(name, 0) + count
     amounts = ", ".join(f"{count} {name}" for name, count in sorted(total.items()))
+    if fraction := fraction_of(group.pods[0]):
+        amounts += f" in parts ({fraction})"
     return f"{len(group.pods)} pods ask for {amounts}" if len(group.pods) > 1 else f"it asks for {amounts}"

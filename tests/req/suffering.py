@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from fixtures.kubernetes.models import Event, Json, Pod
-from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_pod
 
 NOW = 1_790_000_000.0
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
-
-
-def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
-    """Outcomes by the names of their subjects."""
-    return {finding.subject.name: finding.outcome for finding in findings}
-
-
-def messages(findings: Iterable[Finding]) -> str:
-    """All messages of findings."""
-    return " ".join(finding.message for finding in findings)
 
 
 def ago(seconds: float) -> str:

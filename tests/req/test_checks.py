@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,14 +8,11 @@ import pytest
 from conformance.devices.requests import held, is_extended, looks_like_device, problem
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
+from tests.findings import by_name
 
 GPU = "nvidia.com/gpu"
-
-
-def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
-    return {finding.subject.name: finding.outcome for finding in findings}
 
 
 def ray(resources: Json, **more: Any) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
-from tests.dra import a_claim, a_class, a_slice, a_template, claim_spec
+from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
 
 
 def scope_of(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> Scope:
@@ -42,6 +43,16 @@ def pending(entry: Json, **items: Any) -> tuple[str, str]:
             "none",
         ),
         ({**a_template("t"), "spec": {"spec": claim_spec(count=1, allocationMode="All")}}, "ok", ""),
+        ({**a_template("t"), "spec": {"spec": claim_spec(adminAccess=True, allocationMode="All")}}, "ok", ""),
+        ({**a_template("t"), "spec": {"spec": claim_spec(tolerations=[{"operator": "Exists"}])}}, "ok", ""),
+        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"memory": "79Gi"}})}}, "ok", ""),
+        (
+            {**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"gpu.nvidia.com/memory": "80Gi"}})}},
+            "bad",
+            "claims 1 of gpu.nvidia.com with 80Gi gpu.nvidia.com/memory each and the largest node has none",
+        ),
+        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"shares": "1"}})}}, "bad", "none"),
+        ({**a_template("t"), "spec": {"spec": claim_spec(capacity={"requests": {"memory": "a lot"}})}}, "ok", ""),
     ],
 )
 def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> None:
@@ -54,6 +65,47 @@ def test_one_way_that_can_be_met_is_enough() -> None:
     ways = [{"name": "a", "deviceClassName": "gone"}, {"name": "b", "deviceClassName": "gpu.nvidia.com"}]
     spec = {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}
     assert pending({"resourceClaimName": "c"}, claims=[{**a_claim("c"), "spec": spec}])[0] == "ok"
+
+
+@pytest.mark.parametrize(("created", "classes", "outcome"), [
+    (1_000, [a_class()], "bad"),
+    (10, [a_class()], "undecided"),  # whoever makes it may be on the way
+    (1_000, [a_class(), a_class("net", "dra.net")], "undecided"),  # it may be one of network cards
+    (1_000, [a_class(), a_class("any", expression="true")], "undecided"),
+    (1_000, [], "undecided"),
+])  # fmt: skip
+def test_a_template_that_stays_away_is_a_fault_where_all_claims_are_for_devices(created: int, classes: list[Json], outcome: str) -> None:
+    pod = a_pod("waits", resourceClaims=[{"name": "own", "resourceClaimTemplateName": "t"}])
+    pod.metadata.creation_timestamp = datetime.fromtimestamp(1_790_000_000 - created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    (found,) = check_can_be_offered(scope_of([], None, pods=[pod], deviceclasses=classes))
+    assert str(found.outcome) == outcome
+    assert "ResourceClaimTemplate t does not exist" in found.message
+
+
+def asks(name: str, **more: Any) -> Json:
+    return {"name": name, "exactly": {"deviceClassName": "gpu.nvidia.com", **more}}
+
+
+@pytest.mark.parametrize(("second", "outcome"), [
+    (asks("b", count=1), "ok"),
+    (asks("b", count=2), "bad"),  # three devices, and the node has two
+    (asks("b", count=2, adminAccess=True), "ok"),  # it takes nothing from the first
+    (asks("b", allocationMode="All"), "ok"),
+    ({"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "gpu.nvidia.com", "count": 2}]}, "bad"),
+    ({"name": "b", "deviceClassName": "gpu.nvidia.com", "count": 2}, "bad"),  # v1beta1
+    (asks("b", count=2, deviceClassName="net"), "ok"),
+])  # fmt: skip
+def test_requests_of_one_claim_are_met_by_one_node(second: Json, outcome: str) -> None:
+    claim = {**a_claim("c"), "spec": {"devices": {"requests": [asks("a", count=1), second]}}}
+    found = pending({"resourceClaimName": "c"}, claims=[claim], deviceclasses=[a_class(), a_class("net", "dra.net")])
+    assert found[0] == outcome
+    assert (outcome == "bad") is ("its 2 requests claim 3 devices of gpu.nvidia.com together, and the largest node has 2" in found[1])
+
+
+def test_a_device_that_may_be_shared_can_meet_any_number_of_requests() -> None:
+    shared = a_slice("gpu-0", devices=[{**a_device("gpu-0"), "allowMultipleAllocations": True}])
+    claim = {**a_claim("c"), "spec": {"devices": {"requests": [asks("a"), asks("b")]}}}
+    assert pending({"resourceClaimName": "c"}, claims=[claim], resourceslices=[shared])[0] == "ok"
 
 
 def test_claims_of_other_things_are_not_judged() -> None:

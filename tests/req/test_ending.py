@@ -12,7 +12,8 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope, a_workload
-from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, by_name, created, messages
+from tests.findings import by_name, messages
+from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
 
 
 def scope(*pods: Pod, nodes: list[Node] | None = None, **more: Any) -> Scope:
@@ -39,7 +40,7 @@ def test_a_pod_that_hangs_in_its_deletion_is_named_with_age_devices_and_what_the
     event = an_event("FailedKillPod", "error killing pod: DeadlineExceeded")
     findings = judged(a_leaving_pod(3 * DAY), events=[event])
     assert by_name(findings) == {"train-0": Outcome.BAD}
-    assert "should have been gone 3 d ago and still holds 8 nvidia.com/gpu on gpu-0 (576 device-hours lost)" in messages(findings)
+    assert "should have been gone 3 days ago and still holds 8 nvidia.com/gpu on gpu-0 (576 device-hours lost)" in messages(findings)
     assert "FailedKillPod: error killing pod" in messages(findings)
 
 
@@ -48,7 +49,7 @@ def test_the_grace_period_belongs_to_the_deletion_and_a_little_longer_is_undecid
     assert outcome(a_leaving_pod(-HOUR)) is Outcome.OK
     findings = judged(a_leaving_pod(5 * MINUTE))
     assert by_name(findings) == {"train-0": Outcome.UNDECIDED}
-    assert "since 5 min; ask again in 25 min" in messages(findings)
+    assert "for 5 min; ask again in 25 min" in messages(findings)
     assert by_name(check_ending(scope(a_leaving_pod(5 * MINUTE), policy=a_policy(requests={"endMinutes": 2})), NOW)) == {
         "train-0": Outcome.BAD
     }
@@ -101,7 +102,7 @@ def a_crashing_pod(
 def test_a_crash_loop_of_days_is_named_with_restarts_and_what_it_costs(pausing: bool) -> None:
     findings = judged(a_crashing_pod(840, age=3 * DAY, pausing=pausing))
     assert by_name(findings) == {"train-0": Outcome.ADVISED}
-    assert "has restarted 840 times (Error, exit code 1) within 3 d and holds 2 nvidia.com/gpu on gpu-0" in messages(findings)
+    assert "has restarted 840 times (Error, exit code 1) within 3 days and holds 2 nvidia.com/gpu on gpu-0" in messages(findings)
     assert "144 device-hours lost" in messages(findings)
 
 

@@ -11,7 +11,7 @@ import pytest
 from conformance.req.quotas import check_tenants_have_quotas
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_container, a_namespace, a_pod, a_scope
+from tests.builders import a_container, a_namespace, a_node, a_pod, a_scope
 from tests.dra import DRIVER, a_claim, a_class, a_slice
 
 KEY = "requests.nvidia.com/gpu"
@@ -113,3 +113,58 @@ def test_a_claim_that_cannot_be_followed_leaves_the_namespace_undecided() -> Non
     (finding,) = judged([pod], a_quota(KEY))
     assert finding.outcome is Outcome.UNDECIDED
     assert "pod train" in finding.message
+
+
+def claiming(extended: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any]:
+    classes = [a_class(extended=extended)]
+    claims = [a_claim("mine", namespace="team-a")]
+    return {"deviceclasses": classes, "resourceslices": [a_slice("gpu-0")], "resourceclaims": claims, **more}
+
+
+BY_CLAIM = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+CLASS_KEY = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
+
+
+@pytest.mark.parametrize("key", [KEY, CLASS_KEY, f"requests.deviceclass.resource.kubernetes.io/{DRIVER}"])
+def test_claims_of_a_class_are_counted_by_its_extended_resource_too(key: str) -> None:
+    """KEP-5004: a quota on the extended resource of a class counts claims of the class."""
+    assert judged([BY_CLAIM], a_quota(key), **claiming())[0].outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("key", [KEY, CLASS_KEY])
+def test_an_extended_resource_of_a_class_is_counted_by_the_class_too(key: str) -> None:
+    assert judged([train()], a_quota(key), **claiming())[0].outcome is Outcome.OK
+
+
+def test_where_a_plugin_offers_the_resource_the_class_counts_nothing_of_it() -> None:
+    (finding,) = judged([train()], a_quota(CLASS_KEY), **claiming(nodes=[a_node()]))
+    assert finding.outcome is Outcome.BAD
+    assert KEY in finding.message
+
+
+def test_another_classs_extended_resource_counts_nothing() -> None:
+    newer = a_class("newer", extended="nvidia.com/gpu")
+    newer["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    dra = claiming()
+    dra["deviceclasses"].append(newer)
+    assert judged([BY_CLAIM], a_quota(KEY), **dra)[0].outcome is Outcome.BAD
+
+
+def test_a_class_without_an_extended_resource_has_one_key() -> None:
+    """The quota evaluator of claims matches the implicit name only where the class names an extended resource."""
+    implicit = f"requests.deviceclass.resource.kubernetes.io/{DRIVER}"
+    assert judged([BY_CLAIM], a_quota(implicit), **claiming(""))[0].outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize("spec", [{"scopes": ["NotTerminating"]}, of_class("training")])
+def test_a_quota_with_scopes_counts_no_claims(spec: Json) -> None:
+    pod = a_pod("train", priorityClassName="training", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    (finding,) = judged([pod], a_quota(CLASS_KEY, **spec), **claiming())
+    assert finding.outcome is Outcome.BAD
+    assert "a quota with scopes counts no claims" in finding.message
+
+
+def test_a_count_of_claims_is_no_count_of_devices() -> None:
+    (finding,) = judged([BY_CLAIM], a_quota("count/resourceclaims.resource.k8s.io"), **claiming(""))
+    assert finding.outcome is Outcome.BAD
+    assert f"one claim may take up to 32 devices; the key is {CLASS_KEY}" in finding.message

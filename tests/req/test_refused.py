@@ -13,7 +13,8 @@ from conformance.scope.settling import unless_settling
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
-from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, by_name, created, messages
+from tests.findings import by_name, messages
+from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created
 
 
 def scope(*pods: Pod, **more: Any) -> Scope:
@@ -44,7 +45,7 @@ def test_a_node_that_refuses_pods_is_named_with_reason_count_and_age() -> None:
     findings = judged(*pods, a_pod("other", node="gpu-1", devices=1))
     assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD, "gpu-1": Outcome.OK}
     assert "refused 60 device pods" in messages(findings)
-    assert "newest 1 min and the oldest 60 min ago" in messages(findings)
+    assert "newest 60 s and the oldest 1 h ago" in messages(findings)
     assert "GetPreferredAllocation" in messages(findings)
 
 

@@ -11,7 +11,8 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope
-from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, by_name, created, messages, scheduled
+from tests.findings import by_name, messages
+from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created, scheduled
 
 SANDBOX = "Failed to create pod sandbox: rpc error: code = Unknown desc = "
 NO_RUNTIME = f'{SANDBOX}failed to get sandbox runtime: no runtime for "nvidia" is configured'
@@ -89,7 +90,7 @@ def test_a_container_that_ran_once_has_started() -> None:
 def test_a_pod_that_is_just_starting_is_not_judged_and_one_with_a_complaint_is_undecided() -> None:
     findings = judged(a_starting_pod(age=20 * MINUTE))
     assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED}
-    assert "starting since 20 min; ask again in 40 min" in messages(findings)
+    assert "starting for 20 min; ask again in 40 min" in messages(findings)
     complaint = [an_event("FailedCreatePodSandBox", NO_RUNTIME)]
     assert outcome(a_starting_pod(age=20 * MINUTE), events=complaint) is Outcome.UNDECIDED
 

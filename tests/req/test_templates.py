@@ -85,7 +85,6 @@ def test_one_finding_s_place_tells_templates_of_one_object_apart() -> None:
 def test_live_pods_and_daemonsets_come_too_and_finished_pods_do_not() -> None:
     scope = a_scope(pods=[a_pod("runs", node="gpu-0"), a_pod("done", phase="Succeeded")], daemonsets=[a_daemonset("agent")])
     assert [template.subject.name for template in templates(scope)] == ["agent", "runs"]
-    assert [template.subject.name for template in templates(scope, live=False)] == ["agent"]
 
 
 def test_a_refused_list_is_trouble_and_an_uncollected_one_is_inconclusive() -> None:

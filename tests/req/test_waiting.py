@@ -19,7 +19,8 @@ from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
-from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, by_name, created, messages
+from tests.findings import by_name, messages
+from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
 
 TOLERATES = "nvidia.com/gpu:NoSchedule"
 FULL = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
@@ -60,6 +61,25 @@ def test_a_pod_that_waits_beside_free_devices_is_named_with_node_devices_and_rea
     assert "it has waited for 5 h although gpu-0 has 2 nvidia.com/gpu free" in messages(findings)
     assert "kai-scheduler says: Failed to bind" in messages(findings)
     assert "denied the request" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    ("held", "annotations", "scheduler", "expected"),
+    [
+        (6, {"gpu-fraction": "0.1"}, "kai-scheduler", {"train-0": Outcome.BAD}),
+        (6, {"gpu-memory": "2000"}, "runai-scheduler", {"train-0": Outcome.BAD}),
+        (8, {"gpu-fraction": "0.1"}, "kai-scheduler", {"train-0": Outcome.OK}),
+        (6, {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "4"}, "kai-scheduler", {"train-0": Outcome.OK}),
+        (6, {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "many"}, "kai-scheduler", {"train-0": Outcome.BAD}),
+        (6, {"gpu-fraction": "0.1"}, "default-scheduler", {}),
+    ],
+)
+def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
+    held: int, annotations: dict[str, str], scheduler: str, expected: dict[str, Outcome]
+) -> None:
+    """kai-scheduler/KAI-Scheduler#39, #65."""
+    findings = judged(a_waiting_pod(devices=0, annotations=annotations, schedulerName=scheduler), holders(held))
+    assert by_name(findings) == expected
 
 
 def test_a_scheduler_that_says_nothing_is_asked_about() -> None:
@@ -223,7 +243,7 @@ def test_slices_that_were_written_a_moment_ago_leave_time_to_the_scheduler() -> 
 def test_a_young_pod_is_just_being_placed_unless_somebody_complains() -> None:
     findings = judged(a_waiting_pod(age=MINUTE))
     assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED}
-    assert "since 1 min; ask again in 14 min" in messages(findings)
+    assert "for 60 s; ask again in 14 min" in messages(findings)
     assert outcome(a_waiting_pod(age=MINUTE, said=FULL)) is Outcome.UNDECIDED
     assert outcome(a_pod(devices=1, tolerations=[TOLERATES])) is Outcome.UNDECIDED
 
@@ -238,7 +258,7 @@ def test_devices_that_became_free_a_minute_ago_are_no_fault() -> None:
     over = a_pod("over", devices=8, node="gpu-0", phase="Succeeded", status=ended)
     findings = judged(a_waiting_pod(said=FULL), over)
     assert by_name(findings) == {"train-0": Outcome.UNDECIDED}
-    assert "has had room for it since 1 min" in messages(findings)
+    assert "has had room for it for 60 s" in messages(findings)
     over.status.container_statuses[0].state = {"terminated": {"finishedAt": ago(DAY)}}  # type: ignore[index]
     assert outcome(a_waiting_pod(said=FULL), over) is Outcome.BAD
 
