@@ -10,11 +10,12 @@ from conformance.gang.kueue_admission import judge_queues
 from conformance.gang.kueue_quota import judge_quota
 from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
-from conformance.scope.ages import ask_again
 from conformance.scope.gang_jobs import GangJob, gang_jobs
 from conformance.scope.gang_marks import placed, placed_at
 from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
+from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 
@@ -77,7 +78,7 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], *, may_probe: bo
         message = f"scheduler {', '.join(others)} places jobs, and the suite does not know whether it places gangs; needed by {why}"
         yield undecided(place, message=message, source="pod.spec.schedulerName")
     else:
-        message = f"no gang scheduler is installed although needed: {why}; jobs that get part of their pods block devices for ever"
+        message = f"no gang scheduler is installed although needed: {why}; jobs that get only some of their pods hold devices for ever"
         observed = "no API, Deployment or pod of a known gang scheduler"
         yield bad(place, observed=observed, expected="one installed and healthy", source="CRDs, Deployments", message=message)
 
@@ -87,23 +88,25 @@ def check_partial(scope: Scope, now: float) -> Iterator[Finding]:
     limit = scope.policy.gang.partial_minutes * 60
     starting = scope.policy.requests.start_minutes * 60
     for job in gang_jobs(scope):
-        yield _judge_partial(job, now, limit, starting)
+        yield _judge_partial(scope, job, now, limit, starting)
 
 
-def _judge_partial(job: GangJob, now: float, limit: float, starting: float) -> Finding:
+def _judge_partial(scope: Scope, job: GangJob, now: float, limit: float, starting: float) -> Finding:
     source = "pod.spec.nodeName of its pods"
     bound = [pod for pod in job.pods if placed(pod)]
     observed = f"{len(bound)} of {job.needed} pods placed"
-    expected = f"all or no pods bound, or a part of them for at most {limit / 60:g} min"
+    expected = f"all or no pods bound, or a part of them for at most {duration(limit)}"
     if job.waiting and not bound:
         return not_judged(job.subject, message=job.waiting, source=source)
     if len(bound) >= job.needed or not bound:
         return ok(job.subject, observed=observed, expected=expected, source=source)
+    if leaving := _leaving(job, bound, now, limit):
+        return not_judged(job.subject, message=f"{observed}, and {leaving}", source="metadata.deletionTimestamp of it and its pods")
     since = partial_since(job)
     if since is None:
         return undecided(job.subject, message=f"{observed}, and nothing says since when", source=source)
     age = now - since
-    observed += f" for {max(age, 0) / 60:.0f} min"
+    observed += f" for {duration(age)}"
     if age <= limit:
         return ok(job.subject, observed=observed, expected=expected, source=source)
     if job.unsure:
@@ -114,11 +117,21 @@ def _judge_partial(job: GangJob, now: float, limit: float, starting: float) -> F
         )
     if job.held and len(bound) == len(job.pods):
         if age <= starting:
-            return undecided(job.subject, message=f"{observed}: {job.held}; {ask_again(age, starting)}", source=source)
+            return undecided(job.subject, message=f"{observed}: {job.held}, {so_far(age, starting)}", source=source)
         observed += f" ({job.held})"
-    nodes = ", ".join(sorted({pod.spec.node_name for pod in bound if pod.spec.node_name})[:4])
-    message = f"{observed}: its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
+    holding = [pod for pod in bound if scope.device_demand_of(pod).devices]
+    nodes = ", ".join(sorted({pod.spec.node_name for pod in holding if pod.spec.node_name})[:4])
+    idle = f"its devices on {nodes or 'their nodes'} do nothing while the rest waits, and others cannot have them"
+    message = f"{observed}: {idle if holding else 'those that are placed hold no device, and do nothing without the rest'}"
     return bad(job.subject, observed=observed, expected=expected, source=source, message=message)
+
+
+def _leaving(job: GangJob, bound: Sequence[Pod], now: float, limit: float) -> str:
+    """That a job goes, as a clause, or empty. What goes is partly placed at its end; what stays although it was deleted is judged."""
+    alive = [pod for pod in bound if not pod.finished]
+    if alive and all(pod.metadata.deletion_timestamp for pod in alive):
+        return "all that are placed are being deleted (REQ-14 judges pods that do not end)"
+    return "it is being deleted" if job.deleted_at is not None and now - job.deleted_at <= limit else ""
 
 
 def partial_since(job: GangJob) -> float | None:

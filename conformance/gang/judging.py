@@ -52,7 +52,7 @@ def judge_fit(subject: Subject, plan: Plan, attempt: Attempt, control: Attempt |
         return ok(subject, observed=observed, expected=expected, source=SOURCE)
     if control is not None and not control.whole:
         message = (
-            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit after all"
+            f"PositiveControlFailed: without a gang {control.bound} of {control.size} pods were bound either, so they did not fit anyway"
         )
         return undecided(subject, message=message, source=SOURCE)
     part = f"is short of {attempt.size - attempt.bound}" if attempt.bound else "does not start at all"
@@ -77,7 +77,7 @@ def judge_misfit(subject: Subject, plan: Plan, misfit: Attempt, lowered: Attempt
         )
     if misfit.most:
         message = (
-            f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices and cannot start their job"
+            f"{misfit.most} of {misfit.size} pods of a gang that does not fit were bound: they hold devices, and their job cannot start"
         )
         return bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
     if misfit.missing:

@@ -8,11 +8,11 @@ import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, said
-from conformance.scope.ages import ask_again, words
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 CHECKS = "kueue.x-k8s.io/admissionchecks"
@@ -158,10 +158,10 @@ def _stopped(scope: Scope, place: Subject, trouble: str, queue: Json, work: list
         return
     age = now - max(min(created), stopped or 0.0)
     if age <= limit:
-        yield undecided(place, message=f"{trouble}; {ask_again(age, limit)}", source=_SOURCE)
+        yield undecided(place, message=f"{trouble}, {so_far(age, limit)}", source=_SOURCE)
         return
     first = f"{waiting[0].place.namespace}/{waiting[0].place.name}"
-    message = f"{trouble}: {len(waiting)} workloads that ask for devices wait for {words(age)} ({first} first), and none can be admitted"
+    message = f"{trouble}: {len(waiting)} workloads that ask for devices wait for {duration(age)} ({first} first), and none can be admitted"
     yield bad(place, observed=trouble, expected="Active, or no device work in it", source=_SOURCE, message=message)
 
 
@@ -181,9 +181,9 @@ def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: floa
         elif active.get("status") != "False" or since is None:
             yield undecided(place, message="nothing says whether, or since when, the manager reaches it", source=source)
         elif now - since <= limit:
-            yield undecided(place, message=f"not Active: {said(active)}; {ask_again(now - since, limit)}", source=source)
+            yield undecided(place, message=f"not Active: {said(active)}, {so_far(now - since, limit)}", source=source)
         else:
-            message = f"not Active for {words(now - since)}: {said(active)}: it gets no work, and nobody sees what runs there"
+            message = f"not Active for {duration(now - since)}: {said(active)}: it gets no work, and nobody sees what runs there"
             yield bad(place, observed=said(active), expected="Active", source=source, message=message)
 
 

@@ -41,7 +41,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
                 place, message=f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)", source=source
             )
         else:
-            message = f"{observed}, and its {nodes} nodes can allocate {has}: a gang is admitted of which only a part finds devices"
+            message = f"{observed}, and its {nodes} nodes can allocate {has}: it may admit a gang of which only some pods find devices"
             yield bad(place, observed=observed, expected=expected, source=source, message=message)
 
 

@@ -10,12 +10,16 @@ from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
 from conformance.gang.kueue_objects import assigned, name_of, objects_of, reserved, units
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 _PODS_OF = "kueue.x-k8s.io/workload"
+_GATES = "kueue.x-k8s.io/"
+"""How the scheduling gates begin that Kueue puts on pods (docs/facts/gangs.md#kueue)."""
+
 _LAG = 60.0
 """Seconds that a queue's status may lag behind its workloads."""
 
@@ -32,8 +36,11 @@ class _Workload(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self, kind: str) -> bool:
         return self.conditions.get(kind, {}).get("status") == "True"
 
+    def text_of_time(self, kind: str) -> str:
+        return str(self.conditions.get(kind, {}).get("lastTransitionTime"))
+
     def since(self, *kinds: str) -> float | None:
-        times = [unix(str(self.conditions[kind].get("lastTransitionTime"))) for kind in kinds if kind in self.conditions]
+        times = [unix(self.text_of_time(kind)) for kind in kinds if kind in self.conditions]
         known = [moment for moment in times if moment is not None]
         return max(known) if known else None
 
@@ -64,27 +71,50 @@ def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Findin
     names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
     expected = f"pods that live, or no quota after {limit:g} min"
     if workload.holds("Evicted"):
-        minutes = _minutes(now, workload.since("Evicted"))
-        if minutes is not None and minutes <= limit:
-            return undecided(place, message=f"{names} for {minutes:.0f} min: its eviction is under way", source=_SOURCE)
-        age = f" for {minutes:.0f} min" if minutes is not None else ""
-        message = f"it is {names}{age}: the conditions contradict each other, and {_lost(scope, workload)}"
+        age = _age(now, workload.since("Evicted"))
+        if age is not None and age <= limit * 60:
+            return undecided(place, message=f"{names} for {duration(age)}: its eviction is under way", source=_SOURCE)
+        so_long = f" for {duration(age)}" if age is not None else ""
+        message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(scope, workload)}"
         return bad(place, observed=names, expected=expected, source=_SOURCE, message=message)
     if elsewhere := _elsewhere(workload.item):
         return not_judged(place, message=elsewhere, source=_SOURCE)
     if not workload.holds("Admitted"):
         return _unadmitted(scope, workload, names, now)
-    if alive := pods.of(workload.item):
+    alive = pods.of(workload.item)
+    if alive and (gate := _gate_of_all(alive)):
+        return _gated(scope, workload, names, alive, gate, now)
+    if alive:
         return ok(place, observed=f"{names}, {len(alive)} pods", expected=expected, source=_SOURCE)
-    minutes = _minutes(now, workload.since("Admitted"))
-    if minutes is None or minutes <= limit:
-        age = f"for {minutes:.0f} min" if minutes is not None else "and nothing says since when"
-        return undecided(place, message=f"{names} {age}, and it has no pod yet", source=_SOURCE)
+    age = _age(now, workload.since("Admitted"))
+    if age is None or age <= limit * 60:
+        so_long = f"for {duration(age)}" if age is not None else "and nothing says since when"
+        return undecided(place, message=f"{names} {so_long}, and it has no pod yet", source=_SOURCE)
     if stranger := pods.unknown_owner(workload.item):
-        message = f"{names} for {minutes:.0f} min, and which pods belong to {stranger} cannot be told"
+        message = f"{names} for {duration(age)}, and which pods belong to {stranger} cannot be told"
         return undecided(place, message=message, source=_SOURCE)
-    message = f"it is {names} for {minutes:.0f} min and has no pod: {_lost(scope, workload)}"
+    message = f"it is {names} for {duration(age)} and has no pod: {_lost(scope, workload)}"
     return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message)
+
+
+def _gate_of_all(pods: list[Pod]) -> str:
+    """A gate of Kueue's own that holds back every one of the pods, or empty. Gates of others are not Kueue's to take away."""
+    gates = [[name for gate in pod.spec.scheduling_gates or () if (name := str(gate.get("name"))).startswith(_GATES)] for pod in pods]
+    return gates[0][0] if all(gates) else ""
+
+
+def _gated(scope: Scope, workload: _Workload, names: str, pods: list[Pod], gate: str, now: float) -> Finding:
+    """Kueue takes its gates away within moments of the admission: a pod that keeps one does not live, and holds quota."""
+    limit, place = scope.policy.gang.partial_minutes * 60, workload.place
+    since = newest([*(pod.metadata.creation_timestamp for pod in pods), workload.text_of_time("Admitted")])
+    if since is None or now - since <= limit:
+        so_long = f" for {duration(now - since)}" if since is not None else ", and nothing says since when"
+        return undecided(place, message=f"{names}, and its pods keep the gate {gate}{so_long}", source=_SOURCE)
+    kept = f"it is {names} and its pods keep the gate {gate} for {duration(now - since)}"
+    message = f"{kept}, so no scheduler places them: {_lost(scope, workload)}"
+    return bad(
+        place, observed=f"{names}, {len(pods)} pods behind {gate}", expected="pods without Kueue's gates", source=_SOURCE, message=message
+    )
 
 
 def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Finding:
@@ -93,10 +123,10 @@ def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Fi
     checks = mappings(mapping(workload.item, "status").get("admissionChecks"))
     if waiting := [str(one.get("name")) for one in checks if one.get("state") == "Pending"]:
         return not_judged(place, message=f"{names}, and admission checks hold it: {listed(waiting)}", source=_SOURCE)
-    minutes = _minutes(now, workload.since("QuotaReserved"))
-    if minutes is None or minutes <= limit:
+    age = _age(now, workload.since("QuotaReserved"))
+    if age is None or age <= limit * 60:
         return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE)
-    message = f"{names} for {minutes:.0f} min, not admitted, and no admission check holds it: {_lost(scope, workload)}"
+    message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(scope, workload)}"
     return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message)
 
 
@@ -154,7 +184,7 @@ def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
     if not said:
         return
     held: dict[tuple[str, str], int] = {}
-    newest = 0.0
+    changed = 0.0
     for item in objects_of(scope, WORKLOADS):
         admission = mapping(item, "status", "admission")
         conditions = mappings(mapping(item, "status").get("conditions"))
@@ -162,7 +192,7 @@ def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
         reserved = {str(one.get("type")) for one in conditions if one.get("status") == "True"}
         if admission.get("clusterQueue") != name:
             continue
-        newest = max([newest, *moments])
+        changed = max([changed, *moments])
         if "QuotaReserved" in reserved and "Finished" not in reserved:
             for key, count in assigned(item).items():
                 held[key] = held.get(key, 0) + count
@@ -172,12 +202,14 @@ def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
     observed, expected = listed(unlike) or "as its workloads", "the sum of what its workloads have reserved"
     if not unlike:
         yield ok(place, observed=observed, expected=expected, source=source)
-    elif now - newest < _LAG:
-        yield undecided(place, message=f"{observed}; its workloads changed {now - newest:.0f} s ago", source=source)
+    elif now - changed < _LAG:
+        yield undecided(place, message=f"{observed}; its workloads changed {now - changed:.0f} s ago", source=source)
     else:
-        message = f"{observed}: the queue counts quota that nobody holds, or gives it out twice; a restart of Kueue's manager counts anew"
+        message = (
+            f"{observed}: the queue counts quota that nobody holds, or gives it out twice; restart Kueue's manager so that it counts again"
+        )
         yield bad(place, observed=observed, expected=expected, source=source, message=message)
 
 
-def _minutes(now: float, since: float | None) -> float | None:
-    return (now - since) / 60 if since is not None else None
+def _age(now: float, since: float | None) -> float | None:
+    return now - since if since is not None else None

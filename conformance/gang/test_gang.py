@@ -36,7 +36,7 @@ def test_two_gangs_never_deadlock(judge: Evidence, scope: Scope, workspace: Work
 
 @requirement("GANG-05")
 def test_no_device_job_stays_partly_placed(judge: Evidence, scope: Scope, now: float) -> None:
-    """No multi-pod device job stays partly placed longer than the policy's age."""
+    """No multi-pod device job stays partly placed longer than the policy allows."""
     judge(check_partial(scope, now))
 
 
@@ -48,7 +48,7 @@ def test_device_jobs_use_a_gang_scheduler(judge: Evidence, scope: Scope) -> None
 
 @requirement("GANG-09")
 def test_the_quota_of_a_queue_is_there_on_its_nodes(judge: Evidence, scope: Scope) -> None:
-    """A queue's nominal quota of devices is there on the nodes that it selects."""
+    """The nodes that a queue selects have as many devices as its nominal quota."""
     judge(check_quota_exists(scope))
 
 
@@ -60,5 +60,5 @@ def test_reserved_quota_is_held_by_live_pods(judge: Evidence, scope: Scope, now:
 
 @requirement("GANG-11")
 def test_queues_with_device_work_can_admit_it(judge: Evidence, scope: Scope, now: float) -> None:
-    """Queues with device work can admit it, and no workload goes round between admission and eviction."""
+    """Queues with device work can admit it, and no workload is admitted and evicted again and again."""
     judge(check_queues_admit(scope, now))

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from conformance.devices.claimable import units_of
 from conformance.gang.adapters.volcano import DEFAULT_QUEUE, GROUPS, QUEUES
 from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, units
-from conformance.scope.ages import ask_again, newest, words
 from conformance.scope.gang_marks import volcano_group
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.times import newest, unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 _WAITS = frozenset({"", "Pending", "Inqueue"})
@@ -58,9 +58,9 @@ def _judge_open(scope: Scope, name: str, queue: Json | None, groups: list[Json],
         return undecided(place, message=f"{trouble}, and nothing says how long its PodGroups wait", source=source)
     age = now - min(created)
     if age <= limit:
-        return undecided(place, message=f"{trouble}; its first PodGroup waits {ask_again(age, limit)}", source=source)
+        return undecided(place, message=f"{trouble}; its first PodGroup has waited {so_far(age, limit)}", source=source)
     first = f"{mapping(waiting[0], 'metadata').get('namespace')}/{name_of(waiting[0])}"
-    message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {words(age)} ({first} first), and none is let in"
+    message = f"{trouble}: {len(waiting)} PodGroups that ask for devices wait for {duration(age)} ({first} first), and none is let in"
     return bad(place, observed=state or "missing", expected="Open", source=source, message=message)
 
 
@@ -78,16 +78,16 @@ def judge_held(scope: Scope, now: float) -> Iterator[Finding]:
         if phase not in ("Inqueue", "Running") or not amounts:
             continue
         place, pods = Subject("PodGroup", name_of(group), namespace), members.get((namespace, name_of(group)), 0)
-        expected = f"pods, or gone after {limit / 60:g} min"
+        expected = f"pods, or gone after {duration(limit)}"
         since = newest([str(meta.get("creationTimestamp")), *(str(one.get("lastTransitionTime")) for one in conditions_of(group).values())])
         if pods:
             yield ok(place, observed=f"{phase}, {pods} pods", expected=expected, source=source)
         elif since is None or now - since <= limit:
-            age = f"; {ask_again(now - since, limit)}" if since is not None else ", and nothing says since when"
+            age = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
             yield undecided(place, message=f"{phase} without a pod{age}", source=source)
         else:
             queue = spec.get("queue") or DEFAULT_QUEUE
-            message = f"it is {phase} for {words(now - since)} and has no pod: {amounts} of queue {queue} stay taken for it"
+            message = f"it is {phase} for {duration(now - since)} and has no pod: {amounts} of queue {queue} stay taken for it"
             yield bad(place, observed=f"{phase}, no pod", expected=expected, source=source, message=message)
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from conformance.policy.model import Gang as GangSection
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
+from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_policy
@@ -185,6 +186,40 @@ def test_a_native_gang_is_a_group_and_pods_that_name_it() -> None:
     gang = Gang(name="g", pods=(POD, POD, POD))
     assert Native().group(gang, "low")["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "low"}
     assert native.member(POD, "g")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+@pytest.mark.parametrize(
+    ("served", "versions", "kind"),
+    [
+        ((native.GROUPS, native.WORKLOADS), {native.GROUPS: "v1beta1", native.WORKLOADS: "v1beta1"}, native.GROUPS),
+        ((native.GROUPS,), {}, native.GROUPS),
+        ((native.WORKLOADS,), {native.WORKLOADS: "v1alpha1"}, native.WORKLOADS),
+        ((native.WORKLOADS,), {native.WORKLOADS: "v1beta1"}, ""),  # their PodGroups are not served: nothing makes a gang
+        ((), {}, ""),
+    ],
+)
+def test_what_makes_a_native_gang_is_what_discovery_shows(served: tuple[str, ...], versions: dict[str, str], kind: str) -> None:
+    scope = scope_of(served)
+    scope.snapshot.versions.update(versions)
+    assert native.served_kind(scope) == kind
+    found = Native().detect(scope)
+    assert (found.installed, found.healthy) == (bool(kind), None)
+    assert kind in found.reason
+
+
+def test_a_gang_of_kubernetes_1_35_is_a_workload_and_pods_that_name_it() -> None:
+    scope = scope_of((native.WORKLOADS,))
+    scope.snapshot.versions[native.WORKLOADS] = "v1alpha1"
+    adapter = Native()
+    adapter.setup(scope, cast(Workspace, None), "nvidia.com/gpu", 3)
+    made = adapter.group(Gang(name="g", pods=(POD, POD)), "low")
+    assert (made["apiVersion"], made["kind"]) == ("scheduling.k8s.io/v1alpha1", "Workload")
+    assert made["spec"] == {"podGroups": [{"name": "members", "policy": {"gang": {"minCount": 2}}}]}
+    asked = native.workload_member(POD, "g")
+    assert asked["spec"]["workloadRef"] == {"name": "g", "podGroup": "members"}
+    assert "schedulingGroup" not in asked["spec"]
+    assert keeps_link(asked, asked)
+    assert not keeps_link(asked, {**asked, "spec": {}}), "the feature gate is off"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.gang.checks import check_held
@@ -19,6 +20,7 @@ def ago(minutes: float) -> str:
 
 JOB = ("Job", "uid-job")
 GPU = "nvidia.com/gpu"
+ADMISSION = "kueue.x-k8s.io/admission"
 
 
 def a_workload(*conditions: str, minutes: float = 60, owner: tuple[str, str] = JOB, resource: str = GPU, **status: Any) -> Json:
@@ -65,7 +67,7 @@ def test_a_workload_that_is_evicted_and_admitted_at_once_fails_even_with_pods() 
     both = a_workload("QuotaReserved", "Admitted", "Evicted")
     (finding,) = findings(both, pods=(of_job(),))
     assert finding.outcome.value == "bad"
-    assert "QuotaReserved, Admitted, Evicted for 60 min" in finding.message
+    assert "QuotaReserved, Admitted, Evicted for 1 h" in finding.message
     assert "4 nvidia.com/gpu of ClusterQueue queue" in finding.message
     assert outcome(a_workload("QuotaReserved", "Admitted", "Evicted", minutes=1)) == "undecided"
 
@@ -75,6 +77,28 @@ def test_a_workload_without_pods_fails_after_the_age() -> None:
     assert outcome(a_workload("QuotaReserved", "Admitted", owner=("Pod", "uid-gone"))) == "bad"
     assert outcome(a_workload("QuotaReserved", "Admitted", minutes=2)) == "undecided"
     assert outcome(a_workload("QuotaReserved", "Admitted"), of_job(phase="Succeeded")) == "bad"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "pods", "expected"),
+    [
+        (60, [ADMISSION], "bad"),
+        (60, ["kueue.x-k8s.io/topology"], "bad"),
+        (5, [ADMISSION], "undecided"),
+        (60, [ADMISSION, ""], "ok"),  # a part of the pods is GANG-05's
+        (60, ["acme.example/data-is-there"], "ok"),  # Kueue takes away its own gates only
+    ],
+)
+def test_admitted_pods_that_keep_kueue_s_gate_do_not_hold_quota_for_work(minutes: float, pods: list[str], expected: str) -> None:
+    """kubernetes-sigs/kueue#7433, #2029."""
+    gated = [a_pod(f"t-{n}", devices=2, owner="Job/job", schedulingGates=[{"name": gate}] if gate else None) for n, gate in enumerate(pods)]
+    assert outcome(a_workload("QuotaReserved", "Admitted", minutes=minutes), *gated) == expected
+
+
+def test_a_pod_that_took_the_place_of_another_is_behind_its_gate_for_a_moment() -> None:
+    fresh = a_pod(devices=2, owner="Job/job", schedulingGates=[{"name": ADMISSION}])
+    fresh = msgspec.structs.replace(fresh, metadata=msgspec.structs.replace(fresh.metadata, creation_timestamp=ago(1)))
+    assert outcome(a_workload("QuotaReserved", "Admitted", minutes=600), fresh) == "undecided"
 
 
 def test_pods_that_cannot_be_tied_to_their_owner_leave_it_undecided() -> None:

@@ -53,4 +53,6 @@ def keeps_link(wanted: Json, created: Json) -> bool:
     spec, meta = created.get("spec") or {}, created.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     asked = wanted["metadata"].get("annotations") or {}
-    return spec.get("schedulingGroup") == wanted["spec"].get("schedulingGroup") and all(annotations.get(key) == asked[key] for key in asked)
+    if any(spec.get(field) != wanted["spec"].get(field) for field in ("schedulingGroup", "workloadRef")):
+        return False
+    return all(annotations.get(key) == asked[key] for key in asked)

@@ -7,11 +7,11 @@ import fnmatch
 import msgspec
 
 from conformance.gang.adapters.base import Availability, available
-from conformance.scope.ages import words
 from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP, placed_at
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.ages import duration
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
@@ -46,7 +46,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
         mine = [pod for pod in scope.snapshot.pods if pod.spec.scheduler_name == self.places and _grouped(pod)]
         times = [moment for pod in mine if pod.spec.node_name and not pod.finished and (moment := placed_at(pod)) is not None]
         if times:
-            reason = f"it has placed {len(times)} pods that run, the last one {words(scope.snapshot.taken_at - max(times))} ago"
+            reason = f"it has placed {len(times)} pods that run, the last one {duration(scope.snapshot.taken_at - max(times))} ago"
             return Availability(installed=True, healthy=True, reason=reason, source="pod.spec.schedulerName, pod.spec.nodeName")
         return Availability(installed=False, reason=f"no Deployment of {self.name} is in a namespace of the platform", source="Deployments")
 
