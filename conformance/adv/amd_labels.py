@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from fixtures.kubernetes.labels import keys_with
+
 PREFIX = "amd.com/gpu."
 LEGACY = f"beta.{PREFIX}"
 
@@ -28,7 +30,7 @@ _VRAM = {"MI300X": 192, "MI300A": 128, "MI325X": 256, "MI350X": 288, "MI355X": 2
 
 def labelled(labels: Mapping[str, str]) -> bool:
     """Whether the labeller wrote anything on the node."""
-    return any(key.startswith((PREFIX, LEGACY)) for key in labels)
+    return bool(keys_with(labels, PREFIX, LEGACY))
 
 
 def count_of(labels: Mapping[str, str]) -> int:

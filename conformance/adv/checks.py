@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from conformance.adv.dra_devices import check_published, check_untainted
 from conformance.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
 from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.routes import same_devices, why_none_offered
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
-from conformance.outputs.node_labels import advertisement, expectations, is_vgpu
+from conformance.outputs.node_labels import NodeAdvertisement, expectations
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
@@ -19,7 +20,7 @@ CAPACITY = "node.status.capacity"
 _CHANGING = ("pending", "rebooting")
 
 
-def amounts(resources: dict[str, int]) -> str:
+def amounts(resources: Mapping[str, int]) -> str:
     """``nvidia.com/gpu 8, nvidia.com/mig-1g.5gb 16``, or ``nothing``."""
     return ", ".join(f"{name} {count}" for name, count in sorted(resources.items())) or "nothing"
 
@@ -43,14 +44,14 @@ def check_advertised(scope: Scope) -> Iterator[Finding]:
 
 
 def _advertised(scope: Scope, node: Node) -> Finding:
-    labels = node.metadata.label
+    view = view_of(scope, node)
     offered = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
-    predicted = [name for name, count in expectations(labels).items() if count > 0]
+    predicted = [name for name, count in expectations(view).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
     if (missing or not offered) and (reason := why_none_offered(scope, node, scope.dra_inventory.get(node.name, []))):
         return not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
-    state = labels.get("nvidia.com/mig.config.state", "")
+    state = view.mig_config_state
     if (missing or not offered) and state in _CHANGING:
         return undecided(
             subject(node),
@@ -58,7 +59,7 @@ def _advertised(scope: Scope, node: Node) -> Finding:
             source=CAPACITY,
         )
     if not offered:
-        invalid = advertisement(labels).gpu.product.mig_invalid
+        invalid = view.gpu.product.mig_invalid
         why = (
             "its devices are cut unevenly and the plugin refuses them"
             if invalid
@@ -129,8 +130,8 @@ def check_arithmetic(scope: Scope) -> Iterator[Finding]:
 
 
 def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) -> Iterator[Finding]:
-    labels, capacity = node.metadata.label, scope.device_capacity(node)
-    sources = physical_counts(node, scope.policy, through_dra)
+    view, capacity = view_of(scope, node), scope.device_capacity(node)
+    sources = physical_counts(node, view, scope.policy, through_dra)
     offered = {name: count for name, count in capacity.items() if count > 0}
     if through_dra and offered and _split(node, scope, through_dra, offered):
         yield _split_arithmetic(scope, node, through_dra, offered)
@@ -143,14 +144,14 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
     if not offered and (reason := why_none_offered(scope, node, through_dra)):
         yield not_judged(subject(node), message=reason, source="node labels, ResourceSlices")
         return
-    if is_vgpu(labels):
+    if view.vgpu:
         yield not_judged(
             subject(node),
             message="a vGPU guest: its devices are virtual and not counted by label",
             source="node labels",
         )
         return
-    terms = terms_of(node, capacity, sources)
+    terms = terms_of(node, view, capacity, sources)
     disagreement = _disagreement(node, sources)
     if disagreement is not None:
         yield disagreement
@@ -163,7 +164,7 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
 
 def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory], offered: dict[str, int]) -> Finding:
     """A node whose plugin offers some devices and whose DRA driver the others: together they are all there are."""
-    first = physical_counts(node, scope.policy, [])[0]
+    first = physical_counts(node, view_of(scope, node), scope.policy, [])[0]
     plugin, dra = sum(offered.values()), sum(item.whole for item in through_dra)
     observed = f"{plugin} by the plugin + {dra} through DRA"
     if plugin + dra == first.devices:
@@ -178,15 +179,15 @@ def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventor
     )
 
 
-def terms_of(node: Node, capacity: dict[str, int], sources: list[PhysicalCount]) -> list[Term]:
+def terms_of(node: Node, view: NodeAdvertisement, capacity: Mapping[str, int], sources: list[PhysicalCount]) -> list[Term]:
     """The arithmetic of a node by the most exact source there is."""
     labels = node.metadata.label
     if terms := gke_terms(labels, capacity):
         return terms
     if any(name.startswith("amd.com/") for name, units in capacity.items() if units):
         return amd_terms(labels, capacity, sources)
-    if advertisement(labels).labelled:
-        return list(label_terms(labels, capacity))
+    if view.labelled:
+        return list(label_terms(view))
     return list(counted_terms(capacity, sources))
 
 
@@ -249,7 +250,7 @@ def check_one_route(scope: Scope) -> Iterator[Finding]:
             driver, resource = twice[0]
             message = (
                 f"{driver.driver} publishes devices that the plugin also offers as {resource}: "
-                "the two do not know of each other and give one device to two pods"
+                "neither knows of the other, so two pods may get one device"
             )
             yield bad(
                 subject(node),
@@ -262,8 +263,7 @@ def check_one_route(scope: Scope) -> Iterator[Finding]:
 
 def _split(node: Node, scope: Scope, drivers: list[DriverInventory], offered: dict[str, int]) -> bool:
     """Whether plugin and DRA together offer no more whole devices than the node's own label or the policy counts."""
-    owned = [item.devices for item in physical_counts(node, scope.policy, [])]
-    view = advertisement(node.metadata.label)
-    if not owned or view.gpu.factor > 1 or any(name.startswith("nvidia.com/mig-") for name in offered):
+    owned = [item.devices for item in physical_counts(node, view_of(scope, node), scope.policy, [])]
+    if not owned or view_of(scope, node).gpu.factor > 1 or any(name.startswith("nvidia.com/mig-") for name in offered):
         return False
     return sum(item.whole for item in drivers) + sum(offered.values()) <= owned[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.dynamic_resources.drivers import IN_USE
 from conformance.dynamic_resources.inventory import CLASSES, SLICES, DriverInventory
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
@@ -64,8 +65,10 @@ def check_untainted(node: Node, item: DriverInventory) -> Finding:
     subject, total = _part(node, item.driver), len(item.devices)
     if not total or item.incomplete:
         return not_judged(subject, message="its pools are incomplete or empty (ADV-01)", source=SLICES)
-    tainted = [f"{device.id[2]} {device.taint}" for device in item.devices if device.taint]
-    observed, expected = f"{total - len(tainted)} allocatable", f"{total} (published)"
+    in_use = [device for device in item.devices if device.taint.partition(":")[0].partition("=")[0] in IN_USE]
+    tainted = [f"{device.id[2]} {device.taint}" for device in item.devices if device.taint and device not in in_use]
+    shapes = f", {len(in_use)} of them shapes that nobody can have beside those in use" if in_use else ""
+    observed, expected = f"{total - len(tainted)} allocatable{shapes}", f"{total} (published)"
     if tainted:
         message = (
             f"{len(tainted)} of {total} devices of {item.driver} are tainted or unhealthy ({listed(tainted)}): no claim should get them"

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from conformance.outputs.label_rules import sharing_inconsistencies, strategy_inconsistencies
-from conformance.outputs.node_labels import NodeAdvertisement, advertisement
+from conformance.outputs.node_labels import NodeAdvertisement
+from fixtures.kubernetes.labels import keys_with
 
 PREFIX = "nvidia.com/"
 TIMESTAMP = f"{PREFIX}gfd.timestamp"
@@ -68,21 +69,20 @@ _SIZE = re.compile(r"(\d{2,3})GB\Z")
 
 def discovered(labels: Mapping[str, str]) -> bool:
     """Whether GPU Feature Discovery wrote labels on the node. ``gpu.present`` and a lone product are set by clouds and people too."""
-    return any(key in labels for key in _OF_GFD) or any(key.startswith(_CUDA) for key in labels)
+    return any(key in labels for key in _OF_GFD) or bool(keys_with(labels, _CUDA))
 
 
 def count_of(labels: Mapping[str, str]) -> int:
     """How many labels of discovery the node carries."""
     parts = (_GPU, _CUDA, f"{PREFIX}mig", f"{PREFIX}mps.", f"{PREFIX}vgpu.", TIMESTAMP)
-    return sum(key.startswith(parts) and not key.startswith(f"{_GPU}deploy.") for key in labels)
+    return sum(not key.startswith(f"{_GPU}deploy.") for key in keys_with(labels, *parts))
 
 
-def problems(labels: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the labels by themselves, one clause each: missing, malformed, contradicting."""
-    view = advertisement(labels)
+def problems(labels: Mapping[str, str], view: NodeAdvertisement) -> Iterator[str]:
+    """What is wrong with the labels by themselves, one clause each: missing, malformed, contradicting. ``view``: the same taken apart."""
     yield from _missing(labels, view)
     yield from _malformed(labels)
-    for item in (*sharing_inconsistencies(labels), *strategy_inconsistencies(labels)):
+    for item in (*sharing_inconsistencies(view), *strategy_inconsistencies(view)):
         yield f"{item.what.removeprefix('label ')} is {item.observed!r}, expected {item.expected} ({item.source})"
     yield from _driver_parts(labels)
     yield from _product(labels, view)

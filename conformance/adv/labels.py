@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from conformance.adv import amd_labels
 from conformance.adv.gfd_labels import TIMESTAMP, count_of, discovered, problems
 from conformance.devices.arithmetic import amd_terms, gke_terms, label_terms
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import number
-from conformance.outputs.node_labels import is_vgpu
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
@@ -32,7 +32,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
                 source=_SOURCE,
             )
             continue
-        faults = [*problems(labels), *_against_capacity(scope, node)]
+        faults = [*problems(labels, view_of(scope, node)), *_against_capacity(scope, node)]
         if stale := _stale(scope, labels, now):
             faults.append(stale)
         count = count_of(labels)
@@ -47,7 +47,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
                 message=message,
             )
         elif scope.policy.advertisement.max_label_age_hours > 0 and TIMESTAMP not in labels:
-            message = f"the policy limits the age of labels and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
+            message = f"the policy limits the age of labels, and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
             yield undecided(subject(node), message=message, source=_SOURCE)
         else:
             yield ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=_SOURCE)
@@ -76,10 +76,10 @@ def _amd(scope: Scope, node: Node) -> Finding:
 
 def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:
     """Labels against what is advertised. A resource that is not advertised at all is ADV-01's and ADV-03's finding."""
-    labels, capacity = node.metadata.label, scope.device_capacity(node)
-    if is_vgpu(labels) or gke_terms(labels, capacity):
+    view = view_of(scope, node)
+    if view.vgpu or gke_terms(node.metadata.label, scope.device_capacity(node)):
         return
-    for term in label_terms(labels, capacity):
+    for term in label_terms(view):
         if term.observed and not term.agrees:
             why = f": {term.problem}" if term.problem else f" ({term.source})"
             yield f"capacity of {term.resource} is {term.observed} and the labels give {term.formula}{why}"

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
-from conformance.outputs.node_labels import GPU, NodeAdvertisement, advertisement
+from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
 from conformance.scope.components import workload_names
 from conformance.scope.platform_namespaces import IGNORED
@@ -169,7 +170,7 @@ def _missing(node: Node, key: str, reference: ConfigReference, maps: list[Config
     known = sorted({name for item in maps for name in item.data or {}})[:8] if reference.config_map else []
     where = f"ConfigMap {reference.config_map}" if reference.config_map else "any ConfigMap of the platform's namespaces"
     keys = f"; it has {', '.join(known)}" if known else ""
-    message = f"its device plugin is told to use {key!r}, which is no key of {where}{keys}: the plugin of this node does not start"
+    message = f"its device plugin is told to use {key!r}, which is not a key of {where}{keys}: the plugin of this node does not start"
     return bad(
         subject(node),
         observed=f"{key!r} is missing",
@@ -196,13 +197,13 @@ def _applied(scope: Scope, node: Node, key: str, config: PluginConfig | PluginCo
     if not capacity:
         return not_judged(
             subject(node),
-            message="it advertises no device, so there is nothing to compare with the configuration (ADV-01)",
+            message="it advertises no device, so nothing can be compared with the configuration (ADV-01)",
             source=source,
         )
-    view = advertisement(node.metadata.label)
+    view = view_of(scope, node)
     strategy = flag or config.mig_strategy or "none"
     predicted = _predicted(view, config)
-    sources = [] if view.labelled or strategy != "none" else physical_counts(node, scope.policy, [])
+    sources = [] if view.labelled or strategy != "none" else physical_counts(node, view, scope.policy, [])
     faults = [*_faults(view, config, strategy, capacity), *_uncounted(config, capacity, sources[0].devices if sources else 0)]
     if faults:
         message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"

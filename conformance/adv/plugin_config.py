@@ -21,7 +21,13 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     "sharing of mps": ("renameByDefault", "failRequestsGreaterThanOne", "resources"),
     "an entry of resources": ("name", "rename", "devices", "replicas"),
 }
-"""Keys that the plugin knows, by section. Of ``flags`` there are many, and each release has more: none is judged."""
+"""Keys that the plugin knows, by section. Of ``flags`` there are many, and each release has more: those of other sections are judged."""
+
+_ELSEWHERE = {
+    **dict.fromkeys(("timeSlicing", "mps"), "sharing"),
+    **dict.fromkeys(("renameByDefault", "failRequestsGreaterThanOne", "replicas"), "sharing.timeSlicing or sharing.mps"),
+}
+"""Keys that people write under ``flags``, and where they belong."""
 
 
 class PluginConfigError(Exception):
@@ -59,7 +65,9 @@ def parse(text: str) -> PluginConfig:
     version = config.get("version")
     if version not in (None, "", "v1"):
         raise PluginConfigError(f"unknown version: {str(version)[:40]}")
-    strategy = _of_any_case(_section(config.get("flags"), "flags"), "migStrategy").get("migStrategy")
+    flags = _of_any_case(_section(config.get("flags"), "flags"), "migStrategy", *_ELSEWHERE)
+    ignored += tuple(f"{key} in flags (it belongs in {section})" for key, section in _ELSEWHERE.items() if key in flags)
+    strategy = flags.get("migStrategy")
     if strategy not in (None, "", *_STRATEGIES):
         raise PluginConfigError(f"flags.migStrategy is {str(strategy)[:40]!r}, which is none of {', '.join(_STRATEGIES)}")
     sharing = _of_any_case(_section(config.get("sharing"), "sharing"), *_KNOWN["sharing"])

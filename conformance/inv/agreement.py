@@ -143,7 +143,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     yes, no = ([source for source, value in sorted(row.items()) if value is wanted] for wanted in (True, False))
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
-        why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice names it"
+        why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice has a device of it"
         message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
     else:
         verb = "does" if len(no) == 1 else "do"

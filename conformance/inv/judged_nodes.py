@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from conformance.devices.availability import busy, foreign_taints, without_devices
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
-from conformance.node_states.ages import ask_again, duration, moment
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.holds import UNSCHEDULABLE, Hold
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.times import moment
+from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import Finding, allowed, missed, ok, undecided
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"

@@ -6,10 +6,10 @@ A node that offers less than its peers has lost something, even if its own label
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from conformance.devices.peers import pools_of_peers
+from conformance.devices.peers import keys_of, pools_of_peers
 from conformance.scope.agents import agents
 from conformance.scope.scope import Scope, matches, subject, whole
 from fixtures.kubernetes.images import repository, tag_of
@@ -31,12 +31,13 @@ def check_peers(scope: Scope) -> Iterator[Finding]:
     """One finding per accelerator node: bad where counts differ from the pool's, advised where only versions do."""
     images = _images(scope)
     for pool in pools_of_peers(scope):
+        firmware = [key for key in keys_of(pool) if matches(key, _FIRMWARE)]
         if len(pool) == 1:
             message = "it is the only node of its pool: there is no peer to compare it with"
             yield not_judged(subject(pool[0]), message=message, source=_SOURCE)
             continue
         counts = _unlike_counts({node.name: _counts(scope, node) for node in pool})
-        versions = _unlike_versions({node.name: {**_versions(node), **images.get(node.name, {})} for node in pool})
+        versions = _unlike_versions({node.name: {**_versions(node, firmware), **images.get(node.name, {})} for node in pool})
         for node in pool:
             yield _judge(scope, node, len(pool), _refused(scope, counts[node.name]), _refused(scope, versions[node.name]))
 
@@ -91,14 +92,14 @@ def _counts(scope: Scope, node: Node) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def _versions(node: Node) -> dict[str, str]:
-    """Versions that a node's labels and its kubelet tell."""
+def _versions(node: Node, firmware: Iterable[str]) -> dict[str, str]:
+    """Versions that a node's labels and its kubelet tell; ``firmware`` are keys of labels about it."""
     labels = node.metadata.label
     driver = next((labels[key] for key in _DRIVER_LABELS if labels.get(key)), "")
     found = {
         "driver": driver or ".".join(labels[key] for key in _DRIVER_PARTS if labels.get(key)),
         "kernel": node.status.node_info.kernel_version,
-        **{key: value for key, value in labels.items() if matches(key, _FIRMWARE)},
+        **{key: labels[key] for key in firmware if key in labels},
     }
     return {name: value for name, value in found.items() if value}
 

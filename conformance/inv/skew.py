@@ -50,7 +50,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
         )
     unknown = ""
     if any(item.driver == _NVIDIA and any(device.body.type != "vfio" for device in item.devices) for item in drivers):
-        version = _driver(scope, node)
+        version = driver_version(scope, node)
         major = _MAJOR.match(version)
         observed += f", driver {version[:40] or 'unknown'}"
         expected += f" and NVIDIA driver {_DRA_DRIVER} or newer"
@@ -66,7 +66,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
     return ok(subject(node), observed=observed, expected=expected, source=source)
 
 
-def _driver(scope: Scope, node: Node) -> str:
+def driver_version(scope: Scope, node: Node) -> str:
     """The oldest version that the node's slices name, else the one of its labels."""
     found = {
         version

@@ -174,11 +174,12 @@ def test_one_machine_that_nobody_counts_is_not_judged() -> None:
 
 
 def test_one_device_in_several_shapes_counts_once() -> None:
-    uuid = {"uuid": {"string": "GPU-gpu-0"}}
+    uuid, ties = {"uuid": {"string": "GPU-gpu-0"}}, {"consumesCounters": [{"counterSet": "gpu-0"}]}
     vfio = {"name": "gpu-vfio-0", "attributes": {"type": {"string": "vfio"}, **uuid}}
-    parts = [{"name": f"mig-{n}", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}} for n in range(7)]
+    parent = {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-gpu-0"}}
+    parts = [{"name": f"mig-{n}", "attributes": parent, **ties} for n in range(7)]
     node = a_dra_node(**{"nvidia.com__gpu.count": "1"})
-    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), vfio, *parts])], nodes=[node])["3"] == "passed"
+    assert judged([a_slice("gpu-0", devices=[{**a_device("gpu-0"), **ties}, vfio, *parts])], nodes=[node])["3"] == "passed"
     assert (
         judged([a_slice("gpu-0", devices=[a_device("gpu-0"), a_device("gpu-1", attributes=a_device("gpu-0")["attributes"])])])["3"]
         == "failed"

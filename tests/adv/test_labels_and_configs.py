@@ -8,6 +8,7 @@ from conformance.adv.gfd_labels import discovered, problems
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
 from conformance.adv.plugin_config import PluginConfigError, parse
+from conformance.outputs.node_labels import advertisement
 from fixtures.kubernetes.models import ConfigMap, Meta, Node
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
@@ -82,7 +83,7 @@ def test_age_counts_only_when_the_policy_says_so() -> None:
 def test_wild_labels_are_read_without_a_crash(changes: dict[str, str]) -> None:
     labels = {**LABELS, **changes}
     assert discovered(labels)
-    assert all(isinstance(text, str) for text in problems(labels))
+    assert all(isinstance(text, str) for text in problems(labels, advertisement(labels)))
 
 
 # -- ADV-06
@@ -126,6 +127,8 @@ def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
             "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}], renamebydefault: true}}",
             ["renamebydefault in sharing of time-slicing"],
         ),
+        ("flags: {migStrategy: none, renameByDefault: true, deviceListStrategy: envvar}", ["renameByDefault in flags"]),
+        ("flags: {mps: {resources: [{name: gpu, replicas: 4}]}}", ["mps in flags"]),
     ],
 )
 def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) -> None:
@@ -207,7 +210,7 @@ def test_the_configuration_lies_where_the_plugin_runs() -> None:
     node = labelled(device_plugin__config="shared")
     ours, unrelated = a_config_map({"shared": SHARED}, "default"), a_config_map({"shared": "greeting: hello\nversion: v9"}, "kube-system")
     alone = a_scope(nodes=[node], configmaps=[ours])
-    assert "no key of any ConfigMap" in next(check_configs(alone)).message
+    assert "not a key of any ConfigMap" in next(check_configs(alone)).message
     (finding,) = check_configs(a_scope(nodes=[node], configmaps=[unrelated, ours], daemonsets=[plugin]))
     assert finding.outcome is Outcome.UNDECIDED
     assert "DaemonSet default/nvdp may be its plugin" in finding.message

@@ -11,7 +11,8 @@ from fixtures.kubernetes.models import Json, Node, NodeInfo
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_node, a_scope
-from tests.dra import a_device, a_slice, by_name
+from tests.dra import a_device, a_slice
+from tests.findings import by_name
 
 
 def at(kubelet: str, **labels: str) -> Node:
