@@ -79,11 +79,12 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 
 
 def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
-    demand, daemon = scope.device_demand_of(pod), daemons.of(pod)
-    reason = "asks for a device" if demand.devices else _belongs(scope, pod) or shares(scope, pod) or daemon.agent
-    source = "pod spec and owner"
-    if reason:
+    demand, source = scope.device_demand_of(pod), "pod spec and owner"
+    if reason := "asks for a device" if demand.devices else _belongs(scope, pod) or shares(scope, pod):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
+    daemon = daemons.of(pod)
+    if daemon.agent:
+        return ok(subject(pod), observed=f"on {node.name}: {daemon.agent}", expected="a device or an exception", source=source)
     if scope.unfenced_box:
         return not_judged(subject(pod), message=scope.unfenced_box, source=source)
     if demand.unknown:
@@ -157,7 +158,7 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
                 )
             elif blanket:
                 which = f"every taint of effect {blanket[0].effect}" if blanket[0].effect else "every taint"
-                message = f"its toleration {blanket[0]} matches {which}, so its pods may land on any node that is fenced with them"
+                message = f"its toleration {blanket[0]} matches {which}, so its pods may land on every node that these taints fence"
                 message += scope.platform.advice(template.namespace)
                 yield bad(
                     template.place,
@@ -198,7 +199,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
                 continue
             taints = [str(taint) for taint in agent.untolerated(node)]
             if taints:
-                message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there and does not work there"
+                message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
             elif scope.why_not_judged(node) == "NotReady":
                 yield not_judged(
                     pair,

@@ -11,13 +11,13 @@ from conformance.devices.held_nodes import again, age_words, held_nodes, is_youn
 from conformance.devices.products import pools
 from conformance.devices.words_of_nodes import words_by_node
 from conformance.fence.checks import HARD
-from conformance.node_states.ages import ask_again
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.health_words import Word, of
 from conformance.node_states.holds import Hold
 from conformance.node_states.polarity import Health
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.text.ages import ask_again
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
@@ -76,7 +76,7 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
 
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
     """A node that was taken out for a fault, and nothing tells of a fault any more."""
-    state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels tells a fault"
+    state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels reports a fault"
     if hold.since.age(scope.snapshot.taken_at) is None:
         return undecided(subject(node), message=state, source=_SOURCE)
     if is_young(scope, hold.since):

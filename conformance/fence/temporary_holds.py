@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.node_states.ages import duration
 from conformance.node_states.field_writes import MOST_ASKED, FieldsByNode
 from conformance.node_states.holds import Hold, soft_holds
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.text.ages import duration
 from fixtures.verdict.findings import Finding, Subject, allowed, bad, not_judged, ok, undecided
 
 _SOURCE = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"

@@ -182,8 +182,7 @@ def _whole(item: MigNode) -> Finding:
     """Whole devices are those that are not cut: none of them may be counted a second time as instances."""
     gpu = item.view.gpu
     place, units = _part(item, gpu.advertised_as), item.capacity.get(gpu.advertised_as, 0)
-    text = {name: str(count) for name, count in item.capacity.items()}
-    faults = [fault for fault in capacity_inconsistencies(item.node.metadata.label, text) if fault.what.startswith(f"capacity {GPU}")]
+    faults = [fault for fault in capacity_inconsistencies(item.view) if fault.what.startswith(f"capacity {GPU}")]
     observed = f"{gpu.advertised_as} {units}"
     if faults:
         message = (

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from conformance.mig.mig_nodes import CONFIG, STATE
 from conformance.node_states.field_writes import FieldsByNode, label, last_write
 from conformance.scope.scope import Scope, subject
+from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.text.ages import duration
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
 CHANGING = ("pending", "rebooting")
@@ -36,11 +38,11 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         config, state = labels.get(CONFIG, ""), labels.get(STATE, "")
-        paused = sorted(key.removeprefix(_DEPLOY) for key, value in labels.items() if key.startswith(_DEPLOY) and value == PAUSED)
+        paused = sorted(key.removeprefix(_DEPLOY) for key in keys_with(labels, _DEPLOY) if labels[key] == PAUSED)
         if not config and not paused:
             continue
         observed = f"{config or 'no mig.config'}: {state or 'no state'}" + (f", paused: {', '.join(paused)}" if paused else "")
-        expected = f"success within {limit:g} minutes, no agent left paused"
+        expected = f"success within {limit:g} min, no agent left paused"
         if state in CHANGING:
             if scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
                 message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
@@ -80,22 +82,22 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
 
 def _under_way(node: Node, observed: str, expected: str, now: float, since: float | None, limit: float) -> Finding:
     if since is None:
-        message = f"{observed}, and nothing tells since when: managedFields of the node have no entry of the writer of the state"
+        message = f"{observed}, and since when is not known: the node's managedFields have no entry of the program that wrote the state"
         return undecided(subject(node), message=message, source=_SOURCE)
-    minutes = (now - since) / 60
-    if minutes <= limit:
+    age = now - since
+    if age <= limit * 60:
         return undecided(
             subject(node),
-            message=f"{observed} for {minutes:.0f} minutes: the change is still under way",
+            message=f"{observed} for {duration(age)}: the change is still under way",
             source="metadata.managedFields",
         )
     message = (
-        f"the change has been under way for at least {minutes:.0f} minutes (policy: {limit:g}): "
-        "it is stuck, usually because a pod still holds a device, and meanwhile the node offers no device"
+        f"the change has been under way for at least {duration(age)} (policy: {limit:g} min): "
+        "it is stuck, usually because a pod still holds a device; until it ends, the node offers none"
     )
     return bad(
         subject(node),
-        observed=f"{observed} for {minutes:.0f} minutes",
+        observed=f"{observed} for {duration(age)}",
         expected=expected,
         source="metadata.managedFields",
         message=message,

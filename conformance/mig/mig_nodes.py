@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import PhysicalCount, physical_counts
 from conformance.devices.routes import why_none_offered
 from conformance.outputs import mig_geometry
-from conformance.outputs.node_labels import NodeAdvertisement, advertisement
+from conformance.outputs.node_labels import NodeAdvertisement
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 
@@ -75,14 +76,13 @@ def _read(scope: Scope) -> tuple[MigNode, ...]:
 
 def _mig_nodes(scope: Scope) -> Iterator[MigNode]:
     for node in scope.accelerator_nodes:
-        labels = node.metadata.label
         capacity, allocatable = scope.device_capacity(node), scope.device_allocatable(node)
         named = any(name.startswith("nvidia.com/") for name in (*capacity, *allocatable))
-        view = advertisement(labels)
-        if view.vgpu or not (named or view.labelled or CONFIG in labels):
+        view = view_of(scope, node)
+        if view.vgpu or not (named or view.labelled or CONFIG in node.metadata.label):
             continue
         published_here = scope.dra_inventory.get(node.name, [])
-        sources = physical_counts(node, scope.policy, published_here)
+        sources = physical_counts(node, view, scope.policy, published_here)
         yield MigNode(
             node=node,
             view=view,

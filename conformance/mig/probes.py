@@ -8,55 +8,94 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.devices.free_devices import Place
+from conformance.mig.claimed_slices import is_claimed_slice, is_made_on_demand, offered, profile_selector, published_profiles
 from conformance.mig.mig_nodes import MigNode, mig_nodes
 from conformance.outputs import mig_geometry
 from conformance.outputs.nvidia_smi import Listing, parse_listing
 from conformance.outputs.unreadable import Unreadable
+from conformance.probes.claim_pods import CANNOT_ALLOCATE, selecting_pod
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import FACTOR, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT
-from conformance.scope.scope import Scope, whole
-from fixtures.kubernetes.models import Node
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, NotApplicable, bad, ok, undecided
 
 SOURCE = "nvidia-smi -L in the container"
+_NOBODY = "no node offers this profile"
 _COMMON = ("1g.5gb", "1g.10gb", "1g.12gb", "1g.18gb", "1g.24gb", "2g.20gb", "3g.40gb", "7g.80gb")
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """Free slices of one profile on one node, and the resource they are asked by. ``shared``: several pods may hold one."""
 
-    node: Node
-    resource: str
+    place: Place
     profile: str
-    free: int
-    shared: bool
 
     @property
-    def place(self) -> Place:
-        """Where it is."""
-        count = whole(self.node.status.allocatable.get(self.resource))
-        return Place(node=self.node, resource=self.resource, free=self.free, capacity=count, shared=self.shared)
+    def node(self) -> Node:
+        """Where they are."""
+        return self.place.node
+
+    @property
+    def resource(self) -> str:
+        """What a pod asks for."""
+        return self.place.resource
+
+    @property
+    def free(self) -> int:
+        """How many a pod can have."""
+        return self.place.free
+
+    @property
+    def shared(self) -> bool:
+        """Whether several pods may hold one."""
+        return self.place.shared
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others."""
+        return _key(self.place)
+
+
+def _key(place: Place) -> tuple[str, str, str]:
+    return place.node.name, place.resource, place.product
 
 
 def slots(scope: Scope) -> list[Slot]:
     """Slices on usable nodes, most free first. What is no profile of the product is MIG-02's and MIG-03's finding and not asked for."""
     usable = {node.name for node in scope.usable_nodes}
-    found = [slot for item in mig_nodes(scope) if item.node.name in usable for slot in _slots_of(scope, item)]
-    return sorted(found, key=lambda slot: (-slot.free, slot.node.name, slot.resource))
+    found = [slot for slot in _every_slot(scope) if slot.node.name in usable]
+    return sorted(found, key=lambda slot: (-slot.free, slot.node.name, slot.resource, slot.profile))
+
+
+def _every_slot(scope: Scope) -> Iterator[Slot]:
+    for item in mig_nodes(scope):
+        yield from _slots_of(scope, item)
+    for node in scope.accelerator_nodes:
+        for place in filter(is_claimed_slice, offered(scope, node)):
+            yield Slot(place=place, profile=place.product)
 
 
 def _slots_of(scope: Scope, item: MigNode) -> Iterator[Slot]:
+    """Slices that a device plugin offers."""
     entries = [entry for entry in item.view.mig if entry.count] if item.strategy == "mixed" else []
     pairs = [(entry, entry.profile) for entry in entries]
     if item.strategy == "single" and item.view.gpu.product.mig_profile:
         pairs = [(item.view.gpu, item.view.gpu.product.mig_profile)]
     for entry, profile in pairs:
         if item.allocatable.get(entry.advertised_as) and mig_geometry.max_instances(item.model, profile) != 0:
-            free = max(scope.free(item.node, entry.advertised_as), 0)
-            yield Slot(node=item.node, resource=entry.advertised_as, profile=profile, free=free, shared=entry.factor > 1)
+            place = Place(
+                node=item.node,
+                view=item.view,
+                resource=entry.advertised_as,
+                free=max(scope.free(item.node, entry.advertised_as), 0),
+                capacity=item.allocatable[entry.advertised_as],
+                shared=entry.factor > 1,
+            )
+            yield Slot(place=place, profile=profile)
 
 
 def chosen(scope: Scope) -> list[Slot]:
@@ -64,32 +103,40 @@ def chosen(scope: Scope) -> list[Slot]:
     found = slots(scope)
     if not found:
         raise NotApplicable("NoMigDevice", "no Ready, schedulable node offers MIG devices")
-    by_place = {(slot.node.name, slot.resource): slot for slot in found}
-    return [by_place[place.node.name, place.resource] for place in choose_places(scope, [slot.place for slot in found])]
+    by_place = {slot.key: slot for slot in found}
+    return [by_place[_key(place)] for place in choose_places(scope, [slot.place for slot in found])]
 
 
 def not_offered(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
-    """A MIG resource that a device of this product could have and that no node of the cluster advertises."""
-    offered = {name for other in scope.snapshot.nodes for name in other.status.capacity}
+    """The MIG resource of :func:`absent_profile`."""
+    return mig_geometry.resource_name(absent_profile(scope, nodes, node))
+
+
+def absent_profile(scope: Scope, nodes: Sequence[MigNode], node: Node) -> str:
+    """A profile that a device of this product could have and that no node of the cluster offers, to plugins or to claims."""
+    offered_here = {name for other in scope.snapshot.nodes for name in other.status.capacity}
+    claimed = published_profiles(scope)
     model = next((item.model for item in nodes if item.node.name == node.name), "")
     geometry = mig_geometry.geometry_of(model)
     profiles = [*(geometry.maxima if geometry else ()), *_COMMON]
-    return next(name for profile in profiles if (name := mig_geometry.resource_name(profile)) not in offered)
+    return next(str(name) for name in profiles if mig_geometry.resource_name(name) not in offered_here and name not in claimed)
 
 
 def probe_slices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     """MIG-07: two pods per profile on one node, one slice each, and one pod that asks for a profile nobody offers."""
     nodes = list(mig_nodes(scope))
-    known = {(item.node.name, slot.resource) for item in nodes for slot in _slots_of(scope, item)}
-    able = {(slot.node.name, slot.resource): slot for slot in chosen(scope)}
+    known = {slot.key for slot in _every_slot(scope)}
+    able = {slot.key: slot for slot in chosen(scope)}
 
     def ask(batch: list[tuple[int, Place]]) -> Iterator[PlaceFinding]:
-        yield from _slice(scope, workspace, {number: able[place.node.name, place.resource] for number, place in batch}, nodes)
+        yield from _slice(scope, workspace, {number: able[_key(place)] for number, place in batch}, nodes)
 
     def unfit(place: Place) -> str:
-        return "" if (place.node.name, place.resource) in known else f"its {place.resource} is no MIG device"
+        return "" if _key(place) in known else f"its {place.resource} is no MIG device"
 
-    yield from per_node(scope, in_batches(scope, workspace, [slot.place for slot in able.values()], 2, ask), unfit)
+    places = [slot.place for slot in able.values()]
+    pods = scope.policy.probes.at_once if any(map(is_made_on_demand, places)) else 2  # profiles that compete are asked one by one
+    yield from per_node(scope, in_batches(scope, workspace, places, pods, ask), unfit, offered=offered)
 
 
 def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes: Sequence[MigNode]) -> Iterator[PlaceFinding]:
@@ -97,11 +144,11 @@ def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes
     probes = scope.policy.probes
     asked = {f"mig-07-{index}-{number}": slot for index, slot in places.items() for number in range(min(slot.free, 2))}
     first = next((slot for index, slot in places.items() if index == 0), None)
-    absent = not_offered(scope, nodes, first.node) if first else ""
+    absent = absent_profile(scope, nodes, first.node) if first else ""
     begun = time.monotonic()
     if first:
-        workspace.start(pinned_pod(scope, first.node, "mig-07-absent", HOLD_SCRIPT, resources={absent: 1}))
-    pods = [pinned_pod(scope, slot.node, name, HOLD_SCRIPT, resources={slot.resource: 1}) for name, slot in asked.items()]
+        workspace.start(_pod(scope, workspace, first, "mig-07-absent", absent, mig_geometry.resource_name(absent)))
+    pods = [_pod(scope, workspace, slot, name, slot.profile, slot.resource) for name, slot in asked.items()]
     ran = hold_pods(workspace, pods, END_MARKER, probes.start_seconds)
     took = time.monotonic() - begun
     seen = {name: listing_of(ran[name]) for name in asked}
@@ -110,8 +157,22 @@ def _slice(scope: Scope, workspace: Workspace, places: Mapping[int, Slot], nodes
         return
     works = any(ran[name].trouble == "" for name in asked if asked[name].node.name == first.node.name)
     control = "" if works else f"no pod that asked for an offered slice ran on {first.node.name}"
-    waited = watch_pending(workspace, ["mig-07-absent"], max(probes.window_seconds, FACTOR * took) if works else 0.0)
-    yield first.place, judge_pending(waited["mig-07-absent"], absent, "no node offers this profile", control)
+    waited = watch_pending(workspace, ["mig-07-absent"], max(probes.window_seconds, FACTOR * took) if works else 0.0)["mig-07-absent"]
+    if first.place.device_class:
+        finding = judge_pending(waited, f"a {absent} of {first.place.device_class}", _NOBODY, control, words=CANNOT_ALLOCATE)
+    else:
+        finding = judge_pending(waited, mig_geometry.resource_name(absent), _NOBODY, control)
+    yield first.place, finding
+
+
+def _pod(scope: Scope, workspace: Workspace, slot: Slot, name: str, profile: str, resource: str) -> Json:
+    """A pod that asks for one slice in the way in which the slot's node offers slices: a claim by profile, a plugin by resource.
+
+    With strategy single the profile is that of a resource of another name.
+    """
+    if slot.place.device_class:
+        return selecting_pod(scope, workspace, slot.place, name, HOLD_SCRIPT, [profile_selector(profile)])
+    return pinned_pod(scope, slot.node, name, HOLD_SCRIPT, resources={resource: 1})
 
 
 def listing_of(ran: ProbeResult) -> Listing | str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.devices.free_devices import Place
+from conformance.devices.node_view import view_of
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
 from conformance.net.visible_fabric import LIST_SCRIPT, judge_visible_fabric
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, kept_away, left_out, one_per_node
@@ -63,7 +64,8 @@ def probe_devices(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 
 def _place(scope: Scope, node: Node, name: str) -> Place:
-    return Place(node=node, resource=name, free=max(scope.free(node, name), 0), capacity=allocatable(node, name), shared=False)
+    free, capacity = max(scope.free(node, name), 0), allocatable(node, name)
+    return Place(node=node, view=view_of(scope, node), resource=name, free=free, capacity=capacity, shared=False)
 
 
 def _left(scope: Scope, node: Node, reached: Mapping[tuple[str, ...], str]) -> Finding:

@@ -164,7 +164,7 @@ def _left(workspace: Workspace, name: str, namespace: str, seconds: float) -> Ra
     if pod.status.phase == "Pending" or not pod.status.container_statuses:
         raise Inconclusive("NotStarted", f"pod {name} of the run did not start on {pod.spec.node_name} within {seconds:g} s: {state}")
     try:
-        log = workspace.cluster.logs(namespace, name, limit_bytes=MAX_LOG_BYTES)
+        log = workspace.logs(name, namespace=namespace, limit_bytes=MAX_LOG_BYTES)
     except ApiTrouble as trouble:
         raise Inconclusive("NoLog", f"the log of pod {name} could not be read ({trouble.message}): {state}") from None
     if len(log.encode(errors="replace")) >= MAX_LOG_BYTES:  # bytes are what the API cuts at

@@ -263,7 +263,7 @@ def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
         )
     observed = f"{len(set(seen))} ranks in {len(seen)} lines"
     if sorted(seen) != list(range(run.ranks)):
-        message = f"{observed} took part, {run.ranks} were asked for: what was measured is not the run that was asked for"
+        message = f"{observed} took part, {run.ranks} were asked for: this is not the run that was asked for"
         return bad(subject, observed=observed, expected=expected, source=TABLE, message=message)
     return ok(subject, observed=observed, expected=expected, source=TABLE)
 

@@ -48,7 +48,7 @@ def _judge(scope: Scope, namespace: Namespace) -> Finding:
     expected = f"{PREFIX}enforce={required} or stricter"
     wrong = [error for error in errors if error.label == f"{PREFIX}enforce"]
     if wrong:
-        message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so what is enforced is not what was meant"
+        message = f"enforce={wrong[0].value!r} is no level ({wrong[0].detail}), so the API server enforces another level than was meant"
         return bad(about, observed=observed, expected=expected, source=SOURCE, message=message)
     if effective.enforce.level is Level.PRIVILEGED and matches(namespace.name, scope.policy.tenants.ipc_lock):
         message = f"the policy lets its RDMA pods add IPC_LOCK, which only privileged admits; PSA-02 holds its device pods to {required}"
@@ -86,7 +86,7 @@ def _advice(labels: dict[str, str], wrong: list[str], newer: Sequence[str]) -> I
     """The SHOULD part: it is said, and fails nothing."""
     version = labels.get(f"{PREFIX}enforce-version", LATEST)
     if version == LATEST or f"{PREFIX}enforce-version" in wrong:
-        yield "enforce-version should be pinned (v1.NN): with latest an upgrade of the control plane changes what is refused"
+        yield "enforce-version should be pinned (v1.NN): with latest, an upgrade of the control plane may refuse other pods"
     if newer:
         yield f"{version} does not know yet: {listed(newer)}; pin a newer version when its workloads are ready"
     missing = [mode for mode in ("warn", "audit") if f"{PREFIX}{mode}" not in labels]

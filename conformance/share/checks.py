@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.arithmetic import TIMES
+from conformance.devices.node_view import view_of
 from conformance.outputs.label_rules import sharing_inconsistencies
 from conformance.scope.scope import Scope, matches, subject
+from conformance.share.claimed_shares import held_share
 from conformance.share.units import SHARED_SUFFIX, Shared, shared_resources
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
@@ -61,7 +63,7 @@ def _contradiction(scope: Scope, item: Shared) -> str:
         return ""
     faults = [
         f"{fault.what.removeprefix('label ')} is {fault.observed!r}, expected {fault.expected} ({fault.source})"
-        for fault in sharing_inconsistencies(item.node.metadata.label)
+        for fault in sharing_inconsistencies(view_of(scope, item.node))
         if fault.what.startswith(f"label {entry.resource}.")
     ]
     if faults:
@@ -99,9 +101,12 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
             item = on_shared[0]
             message = (
                 f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
-                f"where each device is given to {item.factor or 'several'} pods: memory and faults are shared with strangers"
+                f"where {item.factor or 'several'} pods get each device: they share memory and faults with strangers"
             )
             yield bad(subject(pod), observed=observed, expected=expected, source=source, message=message)
+        elif share := held_share(scope, pod):
+            message = f"the policy isolates {pod.namespace}, and a claim of the pod has a share of {share}, and strangers may have others"
+            yield bad(subject(pod), observed=observed, expected=expected, source="ResourceClaim.status.allocation", message=message)
         else:
             yield ok(subject(pod), observed=observed, expected=expected, source=source)
 
@@ -117,7 +122,7 @@ def _limit(scope: Scope, item: Shared) -> Finding:
             source=source,
         )
     if factor > limit:
-        message = f"each device is given to {factor} pods and the policy allows {limit}: their shares of memory and time are too small"
+        message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
         return bad(_part(item), observed=f"{factor} replicas", expected=expected, source=source, message=message)
     return ok(_part(item), observed=f"{factor} replicas", expected=expected, source=source)
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from conformance.devices.free_devices import Place, listable_places, places_of
+from conformance.probes.claim_pods import CANNOT_ALLOCATE
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.probes.pending import PendingPod, absence_seconds, judge_pending, watch_pending
 from conformance.probes.running import ProbeResult, hold_pods, pinned_pod
 from conformance.probes.visible_devices import END_MARKER, HOLD_SCRIPT, VisibleDevices, visible_to
 from conformance.scope.scope import Scope
+from conformance.share.claimed_shares import claimed_shares
 from conformance.share.units import Shared, shared_resources
 from fixtures.kubernetes.models import Json, Node
 from fixtures.probes.workspace import Workspace
@@ -28,6 +30,7 @@ SOURCE = "nvidia-smi -L in the containers"
 class FillableNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node whose free shared units are filled: what it has, how many units are free, and how many other pods hold and may give back."""
 
+    offered: Place
     shared: Shared
     devices: int
     factor: int
@@ -37,7 +40,7 @@ class FillableNode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> Place:
         """Where it is."""
-        return Place(node=self.shared.node, resource=self.shared.resource, free=self.free, capacity=self.free + self.others, shared=True)
+        return msgspec.structs.replace(self.offered, free=self.free, capacity=self.free + self.others, shared=True)
 
     @property
     def decides(self) -> bool:
@@ -50,11 +53,13 @@ def fillable_nodes(scope: Scope) -> list[FillableNode]:
     found, trouble = [], []
     for place in listable_places(scope):
         for shared in _shared(scope, place):
-            if reason := _unfillable(place, shared):
+            free, held = _units(scope, place, shared)
+            if reason := _unfillable(place, shared, free):
                 trouble.append(f"{place}: {reason}")
             elif shared.devices is not None and shared.factor:
-                free, held = place.free, place.capacity - place.free
-                found.append(FillableNode(shared=shared, devices=shared.devices, factor=shared.factor, free=free, others=held))
+                found.append(
+                    FillableNode(offered=place, shared=shared, devices=shared.devices, factor=shared.factor, free=free, others=held)
+                )
     if not found and not trouble:
         raise NotApplicable("NoSharing", "no Ready, schedulable node shares devices that a pod can list")
     if not found:
@@ -63,16 +68,33 @@ def fillable_nodes(scope: Scope) -> list[FillableNode]:
 
 
 def _shared(scope: Scope, place: Place) -> list[Shared]:
+    """How the devices of a place are shared; nothing where they are not."""
+    if place.device_class:
+        shares = claimed_shares(scope, place)
+        source = shares.unknown or "capacity of devices in ResourceSlices"
+        devices, factor = (None, None) if shares.unknown else (len(place.devices), shares.factor)
+        shared = Shared(node=place.node, resource=place.resource, devices=devices, factor=factor, strategy="", labels=None, source=source)
+        return [shared] if place.shared else []
     return [shared for shared in shared_resources(scope, place.node) if shared.resource == place.resource]
 
 
-def _unfillable(place: Place, shared: Shared) -> str:
+def _units(scope: Scope, place: Place, shared: Shared) -> tuple[int, int]:
+    """Units that are free, and that others hold."""
+    if not place.device_class:
+        return place.free, place.capacity - place.free
+    free = claimed_shares(scope, place).free
+    return free, max((shared.units or 0) - free, 0)
+
+
+def _unfillable(place: Place, shared: Shared, free: int) -> str:
     """Why a node cannot be filled, or empty."""
-    if shared.devices is None or not shared.factor or shared.factor < 2:
-        return "no label says how many devices and replicas"
-    if place.free < shared.factor:
+    if shared.devices is None or not shared.factor:
+        return shared.source if place.device_class else "no label says how many devices and replicas"
+    if shared.factor < 2:
+        return "a claim that names no amount takes a whole device" if place.device_class else "its replicas are fewer than two"
+    if free < shared.factor:
         return f"fewer free than the {shared.factor} replicas of one device"
-    return f"filling it takes more than {MAX_PODS} pods" if place.free > MAX_PODS else ""
+    return f"filling it takes more than {MAX_PODS} pods" if free > MAX_PODS else ""
 
 
 def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
@@ -86,7 +108,12 @@ def probe_sharing(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         return "" if _shared(scope, place) else f"its {place.resource} is not shared"
 
     def obstacle(node: Node) -> str:
-        reasons = [reason for place in places_of(scope, node) for shared in _shared(scope, place) if (reason := _unfillable(place, shared))]
+        reasons = [
+            reason
+            for place in places_of(scope, node)
+            for shared in _shared(scope, place)
+            if (reason := _unfillable(place, shared, _units(scope, place, shared)[0]))
+        ]
         return "; ".join(dict.fromkeys(reasons))
 
     chosen = choose_places(scope, [target.place for target in able.values()])
@@ -118,9 +145,10 @@ def judge_extra(target: FillableNode, waited: PendingPod, control: str) -> Findi
     """The pod beyond the units of a node. Bound although others could have given one back meanwhile, it proves nothing."""
     node, resource = target.shared.node.name, target.shared.resource
     if waited.node and target.others > 0:
-        text = f"it was bound to {waited.node}, and other pods held {target.others} {resource} there, of which one may have come free"
+        text = f"it was bound to {waited.node}, and other pods held {target.others} {resource} there, and one of these may have come free"
         return undecided(waited.subject, message=text, source="pod watched")
-    return judge_pending(waited, resource, f"all units of {node} are held", control)
+    words = CANNOT_ALLOCATE if target.offered.device_class else ""
+    return judge_pending(waited, resource, f"all units of {node} are held", control, words=words)
 
 
 def _unit_pod(scope: Scope, target: FillableNode, name: str) -> Json:
@@ -163,7 +191,7 @@ def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: b
         message = f"{uuid} is given to {most} pods and its replicas are {target.factor}: shares are smaller than promised"
         return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
     if len(counts) > target.devices:
-        message = f"{pods} pods see {len(counts)} devices on a node that has {target.devices}: replicas are not units of one device"
+        message = f"{pods} pods see {len(counts)} devices on a node that has {target.devices}: the replicas do not share devices"
         return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
     if most == target.factor:
         return ok(place, observed=observed, expected=expected, source=SOURCE)

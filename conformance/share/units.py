@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.devices.arithmetic import GKE, gke_terms
+from conformance.devices.node_view import view_of
 from conformance.devices.physical import number
-from conformance.outputs.node_labels import ResourceLabels, advertisement
+from conformance.outputs.node_labels import ResourceLabels
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 
@@ -53,7 +54,7 @@ def shared_resources(scope: Scope, node: Node) -> Iterator[Shared]:
             source="labels cloud.google.com/gke-*",
         )
         return
-    view = advertisement(labels)
+    view = view_of(scope, node)
     if view.vgpu:
         return
     seen = set()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,19 +7,12 @@ import pytest
 from conformance.devices.products import pools
 from conformance.fence.checks import check_agents_reach, check_aimed, check_blanket_tolerations, check_fenced, check_intruders
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
 from tests.dra import a_claim
+from tests.findings import by_name, messages
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-
-
-def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
-    return {finding.subject.name: finding.outcome for finding in findings}
-
-
-def messages(findings: Iterable[Finding]) -> str:
-    return "\n".join(finding.message for finding in findings)
 
 
 # -- FENCE-01

@@ -22,7 +22,7 @@ def only(*nodes: Node, fields: object = None) -> Finding:
 def test_a_node_with_a_fault_in_service_fails_and_the_age_is_said() -> None:
     finding = only(told(LOST))
     assert finding.outcome is Outcome.BAD
-    assert finding.message.startswith("AcceleratedHardwareReady=False (NvidiaXID79Error) for 3 hours")
+    assert finding.message.startswith("AcceleratedHardwareReady=False (NvidiaXID79Error) for 3 h")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_fence_of_the_pool_is_no_quarantine() -> None:
 def test_a_fault_that_was_just_told_is_undecided_with_the_time_to_ask_again() -> None:
     finding = only(told(a_condition("GPUMissing", age=5 * MINUTE)))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "ask again in 10 minutes" in finding.message
+    assert "ask again in 10 min" in finding.message
     policy = a_policy(nodes={"quarantineMinutes": 1})
     (finding,) = check_quarantined(a_scope(policy, nodes=[told(a_condition("GPUMissing", age=5 * MINUTE))]), {})
     assert finding.outcome is Outcome.BAD

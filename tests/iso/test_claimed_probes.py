@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conformance.dra.exclusive_claims import probe_exclusive
 from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.fence.device_probe import probe_devices
 from conformance.iso.probes import probe_bypass, probe_disjoint, probe_holders
@@ -49,7 +50,9 @@ def outcomes(findings: Iterator[Finding]) -> set[Outcome]:
     return {finding.outcome for finding in found}
 
 
-@pytest.mark.parametrize("probe", [probe_devices, probe_holders, probe_bypass, probe_disjoint, probe_nonroot, probe_refusal])
+@pytest.mark.parametrize(
+    "probe", [probe_devices, probe_holders, probe_bypass, probe_disjoint, probe_nonroot, probe_refusal, probe_exclusive]
+)
 def test_a_claimed_device_is_judged_like_any_other(target: tuple[Scope, Workspace], probe: object) -> None:
     scope, workspace = target
     assert outcomes(probe(scope, workspace)) <= {Outcome.OK, Outcome.NOT_JUDGED}  # type: ignore[operator]

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from conformance.devices.free_devices import Place
 from conformance.mig.mig_nodes import mig_nodes
-from conformance.mig.probes import Slot, chosen, judge_slices, listing_of, not_offered
+from conformance.mig.probes import Slot, _pod, chosen, judge_slices, listing_of, not_offered
+from conformance.outputs.node_labels import advertisement
 from conformance.probes.pending import PendingPod, judge_pending
 from conformance.probes.running import ProbeResult
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
 from tests.adv.built import scope_of
 from tests.builders import a_node, a_pod, a_scope
@@ -25,7 +30,8 @@ def ran(text: str = "", trouble: str = "") -> ProbeResult:
 
 
 def judged(*texts: str, shared: bool = False) -> list[Outcome]:
-    slot = Slot(node=a_node(), resource="nvidia.com/mig-1g.10gb", profile="1g.10gb", free=2, shared=shared)
+    place = Place(node=a_node(), view=advertisement({}), resource="nvidia.com/mig-1g.10gb", free=2, capacity=2, shared=shared)
+    slot = Slot(place=place, profile="1g.10gb")
     pods = {f"p{n}": ran(text) for n, text in enumerate(texts)}
     seen = {name: listing_of(pod) for name, pod in pods.items()}
     return [finding.outcome for finding in judge_slices(dict.fromkeys(pods, slot), pods, seen)]
@@ -63,6 +69,16 @@ def test_the_absent_profile_is_offered_nowhere() -> None:
     name = not_offered(scope, nodes, nodes[0].node)
     assert name.startswith("nvidia.com/mig-")
     assert all(name not in node.status.capacity for node in scope.snapshot.nodes)
+
+
+def test_the_absent_profile_is_asked_for_by_its_own_resource_where_one_name_stands_for_all() -> None:
+    """With strategy single a node offers 1g.10gb as nvidia.com/gpu, and no node offers nvidia.com/mig-1g.10gb."""
+    scope = a_scope(nodes=[single()])
+    (slot,) = chosen(scope)
+    pod = _pod(scope, cast(Workspace, None), slot, "absent", slot.profile, not_offered(scope, list(mig_nodes(scope)), slot.node))
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    assert slot.resource not in limits
+    assert any(name.startswith("nvidia.com/mig-") for name in limits)
 
 
 def test_pending_is_believed_only_for_the_right_reason_and_with_a_control() -> None:

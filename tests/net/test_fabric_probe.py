@@ -129,7 +129,7 @@ class FakeWorkspace:
         state = self.states[int(name[-1])]
         return type("Answer", (), {"ok": bool(state), "status": 404, "reason": "NotFound", "message": "gone", "json": lambda _: state})()
 
-    def logs(self, namespace: str, pod: str, *, limit_bytes: int) -> str:
+    def logs(self, pod: str, *, namespace: str, limit_bytes: int) -> str:
         return self.log
 
     def _pod(self, index: int) -> Pod:

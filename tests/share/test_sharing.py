@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.arithmetic import TIMES
+from conformance.devices.free_devices import places_of
 from conformance.probes.pending import PendingPod
 from conformance.probes.running import ProbeResult
 from conformance.scope.scope import Scope
@@ -130,8 +131,9 @@ def test_the_cheapest_node_that_decides_is_filled() -> None:
 
 def filled(*uuids: int, held: int = 0, trouble: str = "") -> list[Outcome]:
     node = shared(units=8, count=2)
-    (item,) = shared_resources(a_scope(nodes=[node]), node)
-    field = FillableNode(shared=item, devices=2, factor=4, free=8 - held)
+    scope = a_scope(nodes=[node])
+    (item,), (place,) = shared_resources(scope, node), places_of(scope, node)
+    field = FillableNode(offered=place, shared=item, devices=2, factor=4, free=8 - held)
     pods = {}
     for number, uuid in enumerate(uuids):
         line = f"GPU 0: Tesla T4 (UUID: GPU-11111111-2222-3333-4444-{uuid:012d})"
@@ -158,10 +160,11 @@ def test_every_scenario_that_shares_can_be_asked() -> None:
 
 def test_one_unit_too_many_is_judged_only_where_nobody_could_give_one_back() -> None:
     node = shared(units=8, count=2)
-    (item,) = shared_resources(a_scope(nodes=[node]), node)
+    scope = a_scope(nodes=[node])
+    (item,), (place,) = shared_resources(scope, node), places_of(scope, node)
     bound = PendingPod(subject=Subject("Pod", "extra", "ns"), seconds=3.0, node="gpu-0", phase="Running")
     stays = PendingPod(subject=bound.subject, seconds=30.0, reason="Unschedulable", message=f"0/1 nodes: 1 Insufficient {item.resource}.")
-    alone, beside = (FillableNode(shared=item, devices=2, factor=4, free=8 - others, others=others) for others in (0, 1))
+    alone, beside = (FillableNode(offered=place, shared=item, devices=2, factor=4, free=8 - others, others=others) for others in (0, 1))
     assert judge_extra(alone, bound, "").outcome is Outcome.BAD
     assert judge_extra(beside, bound, "").outcome is Outcome.UNDECIDED
     assert judge_extra(beside, stays, "").outcome is Outcome.OK

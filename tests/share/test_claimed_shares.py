@@ -1,0 +1,132 @@
+"""How many claims have room on devices that a driver shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.devices.free_devices import places_of
+from conformance.probes.pending import PendingPod
+from conformance.scope.scope import Scope
+from conformance.share.checks import check_isolated
+from conformance.share.claimed_shares import ClaimedShares, claimed_shares
+from conformance.share.probes import fillable_nodes, judge_extra
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome, Subject
+from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
+from tests.dra import a_claim, a_class, a_device, a_slice
+
+
+def shared(name: str, shares: str = "4", *, memory: str = "0", multiple: bool = True) -> Json:
+    """A GPU as NVIDIA's driver publishes it with so many consumable shares; without a number, limited by its memory alone."""
+    policies: Json = {"memory": {"value": "80Gi", "requestPolicy": {"default": memory}}}
+    if shares:
+        policies["shares"] = {"value": shares, "requestPolicy": {"default": "1"}}
+    return {**a_device(name), "capacity": policies, "allowMultipleAllocations": multiple}
+
+
+def a_share(name: str, device: str, **consumed: str) -> Json:
+    return a_claim(name, device=device, shareID=f"id-of-{name}", consumedCapacity=consumed)
+
+
+def scope_of(*devices: Json, claims: list[Json] | None = None) -> Scope:
+    slices = [a_slice("gpu-0", devices=devices)]
+    return a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=slices, deviceclasses=[a_class()], resourceclaims=claims or [])
+
+
+def shares_of(*devices: Json, claims: list[Json] | None = None) -> ClaimedShares:
+    scope = scope_of(*devices, claims=claims)
+    (place,) = places_of(scope, scope.accelerator_nodes[0])
+    return claimed_shares(scope, place)
+
+
+@pytest.mark.parametrize(
+    ("devices", "claims", "expected"),
+    [
+        ([shared("a"), shared("b")], [], (4, 8)),
+        ([shared("a"), shared("b")], [a_share("x", "a", shares="1", memory="0"), a_share("y", "a", shares="1")], (4, 6)),
+        ([shared("a")], [a_share("x", "a", shares="3", memory="79Gi")], (4, 1)),
+        ([shared("a")], [a_share("x", "a", shares="5")], (4, 0)),
+        ([shared("a", "", memory="20Gi")], [a_share("x", "a", memory="30Gi")], (4, 2)),
+        ([shared("a", "", memory="80Gi")], [], (1, 1)),
+    ],
+)
+def test_room_is_capacity_less_what_claims_consume(devices: list[Json], claims: list[Json], expected: tuple[int, int]) -> None:
+    found = shares_of(*devices, claims=claims)
+    assert (found.factor, found.free, found.unknown) == (*expected, "")
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ([shared("a", "")], "any number"),
+        ([shared("a"), shared("b", "2")], "different numbers"),
+        ([shared("a"), shared("b", multiple=False)], "not all"),
+        ([shared("a", "four")], "is none"),
+    ],
+)
+def test_what_nobody_can_count_says_why(devices: list[Json], words: str) -> None:
+    assert words in shares_of(*devices).unknown
+
+
+def test_a_node_of_shared_claims_is_filled_by_claims() -> None:
+    (target,) = fillable_nodes(scope_of(shared("a"), shared("b"), claims=[a_share("x", "a", shares="1")]))
+    assert (target.devices, target.factor, target.free, target.others) == (2, 4, 7, 1)
+    assert target.place.way == "ResourceClaim of DeviceClass gpu.nvidia.com"
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ([shared("a", "", memory="80Gi")], "takes a whole device"),
+        ([shared("a", "")], "any number"),
+        ([shared("a", "65")], "more than 64 pods"),
+    ],
+)
+def test_what_cannot_be_filled_is_inconclusive(devices: list[Json], words: str) -> None:
+    with pytest.raises(Inconclusive, match=words):
+        fillable_nodes(scope_of(*devices))
+
+
+def test_devices_of_their_own_are_not_filled() -> None:
+    with pytest.raises(NotApplicable):
+        fillable_nodes(scope_of(a_device("a"), a_device("b")))
+
+
+@pytest.mark.parametrize(
+    ("waited", "outcome"),
+    [
+        ({"reason": "Unschedulable", "message": "1 cannot allocate all claims"}, Outcome.OK),
+        ({"reason": "Unschedulable", "message": "1 Insufficient cpu"}, Outcome.UNDECIDED),
+        ({"node": "gpu-0"}, Outcome.BAD),
+    ],
+)
+def test_the_claim_beyond_the_last_share_waits(waited: dict[str, Any], outcome: Outcome) -> None:
+    (target,) = fillable_nodes(scope_of(shared("a")))
+    assert judge_extra(target, PendingPod(subject=Subject("Pod", "extra", "ns"), seconds=1.0, **waited), "").outcome is outcome
+
+
+@pytest.mark.parametrize("extended", [False, True])
+def test_an_isolated_tenant_holds_no_share_of_a_claimed_device(extended: bool) -> None:
+    policy = a_policy(tenants={"isolated": ["bank-*"]})
+    claims = [a_share("shared", "a", shares="1"), a_claim("alone", device="b")]
+    for claim in claims:
+        claim["metadata"]["namespace"] = "bank-1"
+
+    def using(name: str) -> Pod:
+        if extended:
+            status = {"extendedResourceClaimStatus": {"resourceClaimName": name}}
+            return a_pod(name, "bank-1", node="gpu-0", devices={"nvidia.com/gpu": "1"}, status=status)
+        return a_pod(name, "bank-1", node="gpu-0", resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+
+    scope = a_scope(
+        policy,
+        nodes=[a_cpu_node("gpu-0")],
+        pods=[using("shared"), using("alone")],
+        resourceslices=[a_slice("gpu-0", devices=[shared("a"), shared("b")])],
+        deviceclasses=[a_class(extended="nvidia.com/gpu")],
+        resourceclaims=claims,
+    )
+    found = {finding.subject.name: finding.outcome for finding in check_isolated(scope)}
+    assert found == {"shared": Outcome.BAD, "alone": Outcome.OK}
