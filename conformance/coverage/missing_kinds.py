@@ -5,7 +5,7 @@ No requirement may pass on a missing kind, nor say that the cluster has none of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -13,10 +13,13 @@ from conformance.requirement import Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.snapshot.state import Snapshot
+from fixtures.text.sentences import listed
+from fixtures.verdict.coverage import MAX_NAMED, is_judged
 from fixtures.verdict.findings import ADVISED, Judgement, NotApplicable
-from fixtures.verdict.record import Access, SubjectResult, Verdict
+from fixtures.verdict.record import Access, Result, SubjectResult, Verdict
 
 CODE = "NotInSnapshot"
+_TOO_LARGE = "TooLarge"
 _DYNAMIC = "resource.k8s.io/"
 
 
@@ -85,6 +88,21 @@ def without_hints(requirement: Requirement, snapshot: Snapshot) -> Iterator[str]
             yield f"{key} could not be listed: {listing.message}"
         elif snapshot.lacks(key):
             yield _sentence([key])
+
+
+def unread_hints(requirements: Mapping[str, Requirement], results: Iterable[Result], snapshot: Snapshot) -> Iterator[str]:
+    """A sentence for each kind that was to be listed, could not be, and beside which requirements got a verdict all the same.
+
+    What it would have shown may be bad. One that is too large to be read is a bound of the suite's own, and no shortfall.
+    """
+    judged: dict[str, list[str]] = {}
+    for result in results:
+        for key in requirements[result.id].hints if result.id in requirements and is_judged(result) else ():
+            if snapshot.listing(key).trouble not in ("", _TOO_LARGE):
+                judged.setdefault(key, []).append(result.id)
+    for key, ids in judged.items():
+        were = "was" if len(ids) == 1 else "were"
+        yield f"{listed(ids, MAX_NAMED)} {were} judged without {key}, which could not be listed: {snapshot.listing(key).message}"
 
 
 def _may_be_the_platforms(bad: Iterable[SubjectResult], scope: Scope) -> bool:

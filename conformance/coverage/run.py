@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-import msgspec
-
 from conformance.catalogue import Catalogue
 from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
-from conformance.coverage.shortfalls import Floor, shortfalls
-from conformance.policy.model import Policy
+from conformance.coverage.shortfalls import shortfalls
 from conformance.scope.scope import Scope
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Access, Coverage, Result
 
 
@@ -22,23 +20,24 @@ def coverage_of_run(
     results: list[Result],
     left_out: Mapping[str, str],
     *,
-    policy: Policy,
     access: Access,
-    min_judged: int | None,
+    floor: Floor,
     scope: Scope | None,
 ) -> Coverage:
     """The coverage of a run. ``left_out``: ids and the option that left them out; ``scope`` is None where no cluster was read."""
-    asked = [Asked(id=one.id, title=one.title, area=one.area, level=one.level) for one in catalogue.by_id.values()]
+    asked = [
+        Asked(id=one.id, title=one.title, area=one.area, level=one.level, area_title=area.title)
+        for area in catalogue.areas
+        for one in area.requirements
+    ]
     found = measure(asked, results, left_out)
-    floor = Floor(minimum=policy.gate.minimum_judged, areas=policy.gate.areas, source="gate.minimumJudged")
-    if min_judged is not None:
-        floor = msgspec.structs.replace(floor, minimum=min_judged, source="--min-judged")
     found.shortfalls = list(shortfalls(found, results, floor))
     if results and scope is not None:
         sentences = [
             _as_read(unmatched_patterns.shortfalls(scope)),
             _as_read(unjudged_devices.snapshot_gaps(scope, found, catalogue)),
             missing_kinds.one_namespace(scope.snapshot),
+            missing_kinds.unread_hints(catalogue.by_id, results, scope.snapshot),
         ]
         if unjudged_devices.is_whole(found):
             sentences.append(_as_read(unjudged_devices.accelerators(scope, results)))

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
 from conformance.devices.words_of_nodes import words_by_node
-from conformance.node_states.ages import ask_again, duration
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.health_words import Word, of
 from conformance.node_states.polarity import Health
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok, undecided
 
-_EXPECTED = "no condition and no label that tells a fault"
+_EXPECTED = "no condition and no label that reports a fault"
 
 
 def check_heard(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
@@ -62,5 +62,5 @@ def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) ->
         message = f"{state}: announced for more than {duration(limit_of(scope))}, and nothing has happened"
         return bad(place, observed=notices[0].text, expected=_EXPECTED, source=source, message=message)
     about = sum(word.reading.devices for word in words)
-    observed = f"{len(words)} conditions and labels, {about} of them about devices, none tells a fault"
+    observed = f"{len(words)} conditions and labels, {about} of them about devices, none reports a fault"
     return ok(place, observed=observed, expected=_EXPECTED, source=source)

@@ -22,5 +22,5 @@ def test_a_device_pod_that_cannot_be_placed_gets_an_event(judge: Evidence, scope
 
 @requirement("OBS-10")
 def test_what_the_platform_says_of_its_nodes_is_heard(judge: Evidence, scope: Scope, request: pytest.FixtureRequest) -> None:
-    """No condition or label of an accelerator node tells a fault."""
+    """No condition or label of an accelerator node reports a fault."""
     judge(check_heard(scope, fields_of(scope.snapshot, maybe_held(scope), lambda: request.getfixturevalue("cluster"))))

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.node_states.ages import UNKNOWN, Since, duration, moment, said
 from conformance.node_states.field_writes import FieldsByNode, label, last_write
 from conformance.node_states.holds import Hold, is_cordoned
+from conformance.node_states.since import UNKNOWN, Since, said
 from conformance.scope.scope import Scope, matches, subject
+from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.kubernetes.times import moment
+from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
@@ -38,7 +41,12 @@ def maybe_upgrading(scope: Scope) -> list[Node]:
 
 def states(node: Node) -> list[tuple[str, str]]:
     """Labels of a node (key, value) by which an operator says how far an upgrade of a driver is."""
-    return sorted((key, value) for key, value in node.metadata.label.items() if value and _STATE.fullmatch(key))
+    return sorted((key, value) for key, value in node.metadata.label.items() if value and _is_state(key))
+
+
+@lru_cache(maxsize=4096)  # nodes of a fleet have the same keys
+def _is_state(key: str) -> bool:
+    return _STATE.fullmatch(key) is not None
 
 
 def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
@@ -64,7 +72,7 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 
 def _paused(node: Node) -> list[str]:
-    return [key.removeprefix(_DEPLOY) for key, value in node.metadata.label.items() if key.startswith(_DEPLOY) and value == _PAUSED]
+    return [key.removeprefix(_DEPLOY) for key in keys_with(node.metadata.label, _DEPLOY) if node.metadata.label[key] == _PAUSED]
 
 
 def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: list[Hold], moving: bool) -> Finding:

@@ -15,6 +15,7 @@ from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
@@ -97,6 +98,6 @@ def _owned(scope: Scope, stack: _Stack) -> list[str]:
 
 def _young(scope: Scope, operators: Mapping[str, float | None]) -> str:
     """Whether an operator was installed a moment ago, as a clause; its object comes second."""
-    created, limit = [moment for moment in operators.values() if moment is not None], scope.policy.accelerators.new_node_minutes
-    minutes = (scope.snapshot.taken_at - max(created)) / 60 if created else limit
-    return f"installed {minutes:.0f} minutes ago: ask again in {limit - minutes:.0f}" if minutes < limit else ""
+    created, limit = [at for at in operators.values() if at is not None], scope.policy.accelerators.new_node_minutes * 60
+    age = scope.snapshot.taken_at - max(created) if created else limit
+    return f"installed {duration(age)} ago: {ask_again(age, limit)}" if age < limit else ""

@@ -11,17 +11,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.node_states.ages import ask_again, duration, moment, said
+from conformance.node_states.since import said
 from conformance.scope.agents import agents
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import ContainerStatus, Json, Pod
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
 
 STACK = (
     "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",
-    "gpu-resources", "inteldeviceplugins-system", "habana-system", "volcano-system", "kueue-system", "kai-scheduler", "runai*",
+    "gpu-resources", "inteldeviceplugins-system", "intel-g*-resource-driver", "intel-gpu-base-operator", "habana-system", "volcano-system",
+    "kueue-system", "kai-scheduler", "runai*",
     "jobset-system", "lws-system", "kubeflow*", "kuberay-*", "mpi-operator", "training-operator",
 )  # fmt: skip
 """Namespaces (globs) of the stack's controllers, where the policy calls them the platform's."""

@@ -26,14 +26,14 @@ def test_good_words_pass_and_say_how_many_are_about_devices() -> None:
 def test_a_fault_fails_and_is_quoted() -> None:
     finding = only(told(BAD))
     assert finding.outcome is Outcome.BAD
-    assert "NvidiaDeviceCountMismatch) for 2 hours" in finding.message
+    assert "NvidiaDeviceCountMismatch) for 2 h" in finding.message
     assert "goes on taking device pods" in finding.message
 
 
 def test_a_fault_of_a_node_in_repair_is_undecided_until_the_repair_takes_too_long() -> None:
     finding = only(told(BAD, cordoned=HOUR))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "ask again in 22 hours" in finding.message
+    assert "ask again in 22 h" in finding.message
     finding = only(told(a_condition("GPUMissing", age=9 * DAY), cordoned=9 * DAY))
     assert finding.outcome is Outcome.BAD
     assert "nobody repairs it" in finding.message

@@ -55,7 +55,7 @@ def test_a_step_that_never_ends_fails_with_its_age(value: str) -> None:
 def test_a_step_under_way_is_undecided_with_the_time_to_ask_again() -> None:
     finding = only(in_state("pod-restart-required"), written_state(HOUR))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "ask again in 23 hours" in finding.message
+    assert "ask again in 23 h" in finding.message
     assert only(in_state("pod-restart-required"), written_state(HOUR), nodes={"heldHours": 0.5}).outcome is Outcome.BAD
 
 

@@ -1,0 +1,1 @@
+"""UPG: before and after an upgrade."""
