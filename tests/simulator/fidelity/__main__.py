@@ -12,16 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-from fixtures.localcluster.install.release import UnknownMinor
+from fixtures.localcluster.install.release import UnknownMinor, version_key
 from fixtures.localcluster.install.search import BinariesMissing, find
+from tests.simulator.fidelity.allocation import compare_allocation
 from tests.simulator.fidelity.binding import compare_binding
 from tests.simulator.fidelity.comparing import ASPECTS, BINDING, Difference, apart
-from tests.simulator.fidelity.comparison import Comparison, add_binding, compare_servers
+from tests.simulator.fidelity.comparison import Comparison, add_allocation, add_binding, compare_servers
+from tests.simulator.fidelity.known import WORDED_SINCE
 
 OUT = Path(__file__).resolve().parents[3] / "out"
 SHOWN = 12
 BOUND = 60
 """Pods that are really created, to be bound or not."""
+ROUNDS = 10
+"""Drivers whose devices are really claimed, by seven claims each."""
 
 
 def main(count: int, first: int, minor: str | None = None) -> int:
@@ -33,6 +37,8 @@ def main(count: int, first: int, minor: str | None = None) -> int:
         return 2
     found = compare_servers(count, first, binaries)
     add_binding(found, compare_binding(BOUND, first, binaries))
+    if version_key(binaries.version)[:2] >= WORDED_SINCE:
+        add_allocation(found, compare_allocation(ROUNDS, first, binaries))
     OUT.mkdir(exist_ok=True)
     (OUT / "fidelity.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.document()), indent=2) + b"\n")
     report(found)

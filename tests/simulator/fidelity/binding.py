@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,16 +133,16 @@ def pods(count: int, first: int = 1) -> list[Json]:
     return found
 
 
-def prepare(cluster: Cluster) -> None:
+def prepare(cluster: Cluster, nodes: Sequence[Json] = NODES) -> None:
     """Make the namespace and the nodes, with taints as they are written: the server adds one to a node that is new."""
-    _made(cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+    made(cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     cluster.create("serviceaccounts", account, namespace=NAMESPACE)
-    for item in NODES:
+    for item in nodes:
         name = item["metadata"]["name"]
-        _made(cluster.create("nodes", item))
-        _made(cluster.patch("nodes", name, {"status": item["status"]}, subresource="status"))
-        _made(cluster.patch("nodes", name, {"spec": {"taints": item["spec"]["taints"]}}))
+        made(cluster.create("nodes", item))
+        made(cluster.patch("nodes", name, {"status": item["status"]}, subresource="status"))
+        made(cluster.patch("nodes", name, {"spec": {"taints": item["spec"]["taints"]}}))
 
 
 def outcomes(cluster: Cluster, asked: list[Json]) -> list[Outcome]:
@@ -151,9 +151,9 @@ def outcomes(cluster: Cluster, asked: list[Json]) -> list[Outcome]:
     with Observation(cluster, "pods", NAMESPACE) as seen:
         for body in asked:
             name = body["metadata"]["name"]
-            created = _made(cluster.create("pods", body, namespace=NAMESPACE))
+            created = made(cluster.create("pods", body, namespace=NAMESPACE))
             for objects in seen.until(time.monotonic() + SECONDS):
-                if outcome := _outcome(objects.get(f"{NAMESPACE}/{name}")):
+                if outcome := outcome_of(objects.get(f"{NAMESPACE}/{name}")):
                     found.append(outcome)
                     break
             else:
@@ -165,7 +165,8 @@ def outcomes(cluster: Cluster, asked: list[Json]) -> list[Outcome]:
     return found
 
 
-def _outcome(pod: Json | None) -> Outcome | None:
+def outcome_of(pod: Json | None) -> Outcome | None:
+    """What became of a pod; None while the scheduler has said nothing."""
     if pod is None:
         return None
     if bound := pod["spec"].get("nodeName"):
@@ -182,14 +183,15 @@ def _outcome(pod: Json | None) -> Outcome | None:
     return None
 
 
-def _made(answer: Any) -> Json:
+def made(answer: Any) -> Json:
+    """The object that was created."""
     assert answer.ok, answer.message
     document: Json = answer.json()
     return document
 
 
 @contextmanager
-def scheduling(server: str) -> Iterator[None]:
+def scheduling(server: str, *, claims: bool = False) -> Iterator[None]:
     """The simulated scheduler, as a client of ``server`` in a thread of its own."""
     started: queue.Queue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
 
@@ -197,7 +199,8 @@ def scheduling(server: str) -> Iterator[None]:
         ended = asyncio.Event()
         client = ApiClient(server, user_agent="simulator")
         watches = Watches(client)
-        program = asyncio.create_task(DefaultScheduler(Surroundings(client, watches), ClusterState.watching(watches)).run())
+        scheduler = DefaultScheduler(Surroundings(client, watches), ClusterState.watching(watches), claims=claims)
+        program = asyncio.create_task(scheduler.run())
         started.put((asyncio.get_running_loop(), ended))
         await ended.wait()
         program.cancel()

@@ -17,6 +17,7 @@ from fixtures.localcluster.install.release import version_key
 from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.admission import chain
 from tests.served import served
+from tests.simulator.fidelity.allocation import Allocated
 from tests.simulator.fidelity.binding import Compared, as_views
 from tests.simulator.fidelity.comparing import BINDING, Difference, View, difference, view
 from tests.simulator.fidelity.generating import NAMESPACES, Request, requests
@@ -55,7 +56,7 @@ def compare_servers(count: int, first: int = 1, binaries: Binaries | None = None
     """Start a control plane and a simulated server and ask both. Raises what starting the control plane raises."""
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-fidelity-") as folder, ControlPlane.start(binaries=binaries) as plane:
         real = Cluster.from_kubeconfig(plane.kubeconfig)
-        with served(Path(folder), admissions=chain()) as (simulated, _):
+        with served(Path(folder), admissions=chain(), native_gangs=True) as (simulated, _):
             for cluster in (real, simulated):
                 prepare(cluster)
             asked = [one for one in requests(count, first) if one.key == "pods" or version_key(plane.version)[:2] >= WORDED_SINCE]
@@ -104,6 +105,16 @@ def add_binding(result: Comparison, compared: Iterable[Compared]) -> None:
                     simulated=simulated,
                     known=older_reason(one.pod, real, simulated, result.version),
                 )
+            )
+
+
+def add_allocation(result: Comparison, compared: Iterable[Allocated]) -> None:
+    """Count claims that were really created, as kind ``allocation``: which devices and amounts they got, or why they got none."""
+    for one in compared:
+        result.compared["allocation"] += 1
+        if aspect := difference(one.real, one.simulated):
+            result.differences.append(
+                Difference(kind="allocation", aspect=aspect, namespace="", body=one.claim, real=one.real, simulated=one.simulated, known="")
             )
 
 

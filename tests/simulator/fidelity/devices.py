@@ -115,12 +115,28 @@ ATTRIBUTE = some(
 COUNTERS = st.dictionaries(
     one_of("memory", "slices", "Memory", "", "x" * 64), st.fixed_dictionaries({"value": one_of("1", "40Gi", "0")}), max_size=2
 )
+AMOUNTS = one_of("1Gi", "2Gi", "3Gi", "10Gi", "80Gi", "100Gi", "0", "500M")
+RANGE = st.fixed_dictionaries({}, optional={"min": AMOUNTS, "max": AMOUNTS, "step": AMOUNTS}) | st.fixed_dictionaries(
+    {"min": one_of("1Gi", "2Gi"), "max": AMOUNTS, "step": AMOUNTS}
+)
+POLICY = some({"default": AMOUNTS, "validValues": st.lists(AMOUNTS, max_size=3), "validRange": RANGE}) | st.fixed_dictionaries(
+    {"default": one_of("1Gi", "3Gi")}, optional={"validValues": st.lists(AMOUNTS, max_size=3) | one_of(["1Gi"] * 11), "validRange": RANGE}
+)
+"""What claims may ask for of a capacity that they share."""
+SHARED = st.fixed_dictionaries(
+    {
+        "name": one_of("gpu-0"),
+        "allowMultipleAllocations": one_of(True),
+        "capacity": st.fixed_dictionaries({"memory": st.fixed_dictionaries({"value": one_of("80Gi", "10Gi"), "requestPolicy": POLICY})}),
+    }
+)
 _DEVICE: dict[str, st.SearchStrategy[Any]] = {
     "name": NAMES,
     "attributes": st.dictionaries(ATTRIBUTE_NAMES, ATTRIBUTE, max_size=2)
     | one_of({f"a{number}": {"int": number} for number in range(33)}, {"a": {"ints": list(range(49))}}),
     "capacity": st.dictionaries(ATTRIBUTE_NAMES, st.fixed_dictionaries({"value": QUANTITIES}), max_size=2)
-    | one_of({"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}}),
+    | one_of({"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}})
+    | st.fixed_dictionaries({"memory": st.fixed_dictionaries({"value": one_of("80Gi"), "requestPolicy": POLICY})}),
     "taints": st.lists(TAINT, max_size=2) | one_of([{"key": f"k{number}", "effect": "None"} for number in range(17)]),
     "consumesCounters": st.lists(
         st.fixed_dictionaries({}, optional={"counterSet": NAMES | one_of("gpu-0"), "counters": COUNTERS}), max_size=3
@@ -130,7 +146,7 @@ _DEVICE: dict[str, st.SearchStrategy[Any]] = {
     "allNodes": one_of(True, False),
     "bindingConditions": one_of(["a.example/ready"], ["bad name"], ["a", "b", "c", "d", "e"]),
 }
-DEVICE = some(_DEVICE, 2).map(lambda more: {"name": "gpu-0", **more})
+DEVICE = some(_DEVICE, 2).map(lambda more: {"name": "gpu-0", **more}) | SHARED
 _SLICE: dict[str, st.SearchStrategy[Any]] = {
     "driver": DRIVERS,
     "pool": st.fixed_dictionaries({}, optional={"name": POOLS, "generation": one_of(0, 1, -1), "resourceSliceCount": one_of(0, 1, 2, -1)}),

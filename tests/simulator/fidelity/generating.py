@@ -1,4 +1,4 @@
-"""Requests that both API servers are asked: valid and invalid pods and devices, drawn by hypothesis, the same for every run of a seed."""
+"""Requests that both API servers are asked: pods, devices and gangs, valid and invalid, drawn by hypothesis, alike for a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.simulator.fidelity import devices, parts
+from tests.simulator.fidelity import devices, gangs, parts
 
 Json = dict[str, Any]
 
@@ -22,6 +22,8 @@ NAMESPACES: dict[str, dict[str, str]] = {
     RESTRICTED: {"pod-security.kubernetes.io/enforce": "restricted"},
     devices.ADMIN: {"resource.kubernetes.io/admin-access": "true"},
 }
+BODIES = {**devices.BODIES, **gangs.BODIES}
+_NAMESPACED = {*devices.NAMESPACED, *gangs.BODIES}
 _OF_PODS = (BASELINE, OPEN, RESTRICTED)
 
 
@@ -60,15 +62,16 @@ def _mixed(draw: st.DrawFn) -> Request:
 
 
 @st.composite
-def _devices(draw: st.DrawFn, kind: str) -> Request:
-    plural, bodies = devices.BODIES[kind]
-    namespace = draw(st.sampled_from([OPEN, OPEN, devices.ADMIN])) if kind in devices.NAMESPACED else ""
-    return Request(kind=kind, namespace=namespace, body=draw(bodies), key=f"{devices.GROUP}/{plural}")
+def _others(draw: st.DrawFn, kind: str) -> Request:
+    plural, bodies = BODIES[kind]
+    namespace = draw(st.sampled_from([OPEN, OPEN, devices.ADMIN])) if kind in _NAMESPACED else ""
+    body = draw(bodies)
+    return Request(kind=kind, namespace=namespace, body=body, key=f"{body['apiVersion'].partition('/')[0]}/{plural}")
 
 
 def requests(count: int, first: int = 1) -> list[Request]:
     """At least ``count`` different requests, about as many of each kind as there are, for the seed ``first``."""
-    kinds = [*sorted(parts.PARTS), "mixed", *sorted(devices.BODIES)]
+    kinds = [*sorted(parts.PARTS), "mixed", *sorted(BODIES)]
     found: dict[bytes, Request] = {}
     turn = 0
     while len(found) < count:  # kinds with few values repeat themselves: what is missing is drawn again from all
@@ -81,7 +84,7 @@ def requests(count: int, first: int = 1) -> list[Request]:
 
 
 def _drawn(kind: str, count: int, number: int) -> list[Request]:
-    strategy = _mixed() if kind == "mixed" else _devices(kind) if kind in devices.BODIES else _pods(kind)
+    strategy = _mixed() if kind == "mixed" else _others(kind) if kind in BODIES else _pods(kind)
     found: list[Request] = []
 
     @seed(number)

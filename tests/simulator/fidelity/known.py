@@ -97,9 +97,10 @@ def page() -> str:
 HEAD = """# Where the simulated API server differs from a real one
 
 `make fidelity` sends the same 2,500 or more requests, valid and invalid, to a real API server (the local control plane) and to the
-simulated one. They create pods, ResourceSlices, ResourceClaims, their templates, DeviceClasses and DeviceTaintRules. It compares status
-code, reason, the causes' field paths, Pod Security violations and warnings. It also compares what both servers say in discovery of the
-kinds that the simulated one serves, and where both schedulers bind the same pods.
+simulated one. They create pods, ResourceSlices, ResourceClaims, their templates, DeviceClasses, DeviceTaintRules, PodGroups and
+Workloads. It compares status code, reason, the causes' field paths, Pod Security violations and warnings. It also compares what both
+servers say in discovery of the kinds that the simulated one serves, where both schedulers bind the same pods, and which devices,
+partitions and shares of devices they give to the same claims.
 It prints the agreement by kind of request and fails on a difference that is not in this list. `differences` in `out/fidelity.json` holds
 every request that was answered differently, and the known reason if there is one. The simulated cluster answers as Kubernetes 1.37.
 `LOCAL=1.36` and `LOCAL=1.35` compare it with an older server, with pods only: before 1.37, DeviceTaintRules have no version `v1` and the

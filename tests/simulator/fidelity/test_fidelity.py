@@ -12,8 +12,7 @@ from fixtures.kubernetes.podsecurity import Level, denial, evaluate
 from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.simulator.fidelity.comparing import View, apart, difference
 from tests.simulator.fidelity.comparison import Comparison, compare_servers
-from tests.simulator.fidelity.devices import BODIES
-from tests.simulator.fidelity.generating import BASELINE, RESTRICTED, requests
+from tests.simulator.fidelity.generating import BASELINE, BODIES, RESTRICTED, requests
 from tests.simulator.fidelity.known import RULES, older_reason, page
 from tests.simulator.fidelity.parts import PARTS
 

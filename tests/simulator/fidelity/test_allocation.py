@@ -1,0 +1,23 @@
+"""The simulated scheduler against the real one: which devices, partitions and shares of devices claims get."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.localcluster.install.search import BinariesMissing, find
+from tests.simulator.fidelity.allocation import compare_allocation
+from tests.simulator.fidelity.comparing import difference
+
+
+def test_claims_get_the_same_devices_and_amounts() -> None:
+    try:
+        binaries = find("1.37")
+    except BinariesMissing as error:
+        pytest.skip(str(error))
+    compared = compare_allocation(4, binaries=binaries)
+    assert [(one.claim, one.real, one.simulated) for one in compared if difference(one.real, one.simulated)] == []
+    given = [text for one in compared for text, _ in one.real.causes]
+    assert any("shared=True" in text for text in given)
+    assert any("half" in text for text in given)
+    assert any("small" in text for text in given)
+    assert len(compared) / 4 < sum(bool(one.real.causes) for one in compared) < len(compared) * 7 / 8, "enough of either kind to compare"
