@@ -39,6 +39,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 _OTHER_RIGHTS = "the suite's account has the rights of `deploy/` here; `tests/simulator/localcluster/rights` takes them away one by one"
 _RIGHTS_PROOF = "there the real API server's RBAC makes INV-03 inconclusive, and every requirement that needs the right"
+_RELEASED = "the resource claim controller takes back, within a moment, what is reserved for a pod that is not there"
+_RESERVED = "DRA-07 passes there on claims that the real controller made, and that it released with their pods"
 
 CANNOT_EXIST: dict[str, Absent] = {
     "req-api-accepts-malformed": Absent(
@@ -53,9 +55,31 @@ CANNOT_EXIST: dict[str, Absent] = {
         why="the API server compiles each selector that is written; only one from before an upgrade or a downgrade can be there",
         shown_by="DRA-01 is red on both for `dra-class-of-policy-missing`",
     ),
+    "dra-scheduler-repeats-a-device": Absent(
+        why="the scheduler's account of allocated devices is compiled in, and only one scheduler runs there",
+        shown_by="DRA-06 passes there only with two allocations of the real scheduler that differ",
+    ),
+    "dra-selector-ignored": Absent(
+        why="the scheduler's evaluation of selectors is compiled in",
+        shown_by="DRA-06 passes there only if the real scheduler refuses a claim that differs in its selector alone from one that ran",
+    ),
+    "share-claims-beyond-shares": Absent(
+        why="the scheduler's account of consumed capacity is compiled in",
+        shown_by="SHARE-03 passes there only if the real scheduler refuses the claim beyond the last share",
+    ),
+    "dra-claim-of-a-gone-pod": Absent(why=_RELEASED, shown_by=_RESERVED),
+    "dra-claim-released-late": Absent(
+        why="the controller manager is real, and no configuration makes its claims late",
+        shown_by="DRA-05 passes there only when the real controller releases the device of an ended pod",
+    ),
+    "dra-reserved-for-an-earlier-pod": Absent(why=_RELEASED, shown_by=_RESERVED),
+    "dra-extended-pod-without-claim": Absent(
+        why="the API server keeps the claim of extended resources that a pod's status once named",
+        shown_by="DRA-10 is red on both for `dra-extended-class-without-devices`",
+    ),
     "dra-extended-claim-too-small": Absent(
         why="the pods of a StatefulSet are alike, and real controllers make them so",
-        shown_by="not yet: DRA-10 is red there on `dra-extended` itself, whose pods name claims that the node side does not write",
+        shown_by="DRA-10 is red on both for `dra-extended-class-without-devices`",
     ),
     "inv-may-not-create-namespaces": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
     "inv-may-not-list-pods": Absent(why=_OTHER_RIGHTS, shown_by=_RIGHTS_PROOF),
@@ -98,6 +122,22 @@ KNOWN: tuple[Known, ...] = (
             "gang-queues-drained",
             "gang-volcano-queue-closed",
         ),
+    ),
+    Known(
+        requirements=("DRA-09",),
+        embedded="warned",
+        real="inconclusive",
+        why="the real API server sets creation times itself: a ComputeDomain that is seconds old may still come together",
+        hides_nothing="the verdict names the same domain and what is wrong with it, and says when to ask again",
+        rows=("dra-compute-domain-member-lost", "dra-compute-domain-not-ready", "dra-compute-domain-of-two-cliques"),
+    ),
+    Known(
+        requirements=("DRA-11",),
+        embedded="failed",
+        real="inconclusive",
+        why="the real API server sets creation times itself: a driver may be publishing anew for a claim that is seconds old",
+        hides_nothing="the verdict names the same device and its claim, and says when to ask; `dra-device-given-twice` is red on both",
+        rows=("dra-claim-of-a-lost-device",),
     ),
     Known(
         requirements=("REQ-14",),

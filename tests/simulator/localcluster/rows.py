@@ -20,6 +20,8 @@ from tests.simulator.localcluster.packing import Pack
 ROOT = Path(__file__).resolve().parents[3]
 ROW_SECONDS = 300.0
 RED = (Verdict.FAILED, Verdict.WARNED)
+JUDGED = (0, 1, 10, 11)
+"""Exit codes of runs that came to their end; the records of others lack requirements, on both sides alike."""
 
 
 class Differing(msgspec.Struct, rename="camel", kw_only=True):
@@ -124,7 +126,7 @@ def record(folder: Path, *arguments: str, suite: Sequence[str] = ("conformance",
     except TimeoutError as error:
         return str(error)
     file = folder / "report.json"
-    if file.is_file():
-        return decode_report(file.read_bytes())
+    if file.is_file() and (report := decode_report(file.read_bytes())).exit_code in JUDGED and report.results:
+        return report
     said = [line for line in done.output.splitlines() if line.strip()]
-    return f"{' '.join(arguments)}: no record (exit {done.code}): {' | '.join(said[-6:])[:900]}"
+    return f"{' '.join(arguments)}: no complete record (exit {done.code}): {' | '.join(said[-6:])[:900]}"

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from fixtures.cluster.client import Cluster
-from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig, unbind
+from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.control_plane.running import Running
 from fixtures.localcluster.install.search import Binaries
+from tests.simulator.localcluster.unbinding import unbind
+from tests.watching import PATIENCE
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
@@ -42,7 +44,7 @@ def test_the_full_role_creates_what_probes_need_and_no_more(plane: ControlPlane)
 
 def until(cluster: Cluster, path: str, status: int) -> bool:
     """Whether a request comes to be answered so: the authorizer learns of a role a moment after it is written."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while cluster.request("GET", path).status != status:
         if time.monotonic() > deadline:
             return False

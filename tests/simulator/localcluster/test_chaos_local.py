@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.cluster import leak_scan, namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.model.ledger_lines import State
@@ -27,10 +26,10 @@ from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.ownership import owned
 from fixtures.verdict.record import Target, TargetKind, Verdict
+from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
 IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
-EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
 
 
 class NoConformance:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes.attach import objects_of, parse
 from fixtures.localcluster.seed.derived import Derived, derive, identity
 from fixtures.localcluster.seed.seeded_pods import Owner, made_by
@@ -134,6 +136,14 @@ def test_a_class_that_pods_claim_by_goes_once_they_are_bound() -> None:
     assert objects_of(*parse("dra")).late_removals == []
 
 
+def test_a_class_that_pods_claim_by_changes_once_they_are_bound() -> None:
+    derived = objects_of(*parse("dra-extended-class-without-devices"))
+    (changed,) = derived.late_devices
+    assert "vfio" in str(changed["spec"]["selectors"])
+    assert "vfio" not in str(by_identity(derived)[identity(changed)]["spec"]["selectors"])
+    assert (derived.late_removals, objects_of(*parse("dra-extended")).late_devices) == ([], [])
+
+
 def test_every_defect_can_be_had_or_is_of_a_program_that_is_real_here() -> None:
     refused = {}
     for name in defect_names():
@@ -141,5 +151,11 @@ def test_every_defect_can_be_had_or_is_of_a_program_that_is_real_here() -> None:
             parse(name)
         except ScenarioError as error:
             refused[name] = str(error)
-    reasons = ("is a fault of", "takes rights", "its controller is real here, and makes them alike")
+    reasons = ("is a fault of", "takes rights", "its controller is real here, and makes them alike", "once named")
     assert {name: text for name, text in refused.items() if not any(reason in text for reason in reasons)} == {}
+
+
+def test_a_scenario_that_is_too_large_for_real_processes_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"^scenario 'fleet' has 3,\d+ objects, and real processes are given 2,500 at most: take fewer"):
+        LocalCluster.start(None, "fleet:nodes=250", tmp_path)
+    assert list(tmp_path.iterdir()) == []

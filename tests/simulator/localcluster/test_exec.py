@@ -21,6 +21,7 @@ from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
+from tests.watching import PATIENCE
 
 pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy")]
 
@@ -53,7 +54,7 @@ class Side:
         command = self.command(*arguments)
         environment = {"HOME": tempfile.gettempdir(), "PATH": os.defpath, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": remote}
         for _ in range(ATTEMPTS):
-            done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False)
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False)
             if not unheard(done.stderr):
                 break
         return done.returncode, done.stdout, re.sub(r"[0-9a-f]{64}", "ID", said(done.stderr))
@@ -87,7 +88,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 def prepared(side: Side) -> Side:
     assert side.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(OBJECTS))[0] == 0
     ended = "--for=jsonpath={.status.containerStatuses[1].state.terminated.exitCode}=0"
-    assert side.kubectl("wait", ended, "pod/two", "--timeout=30s")[0] == 0
+    assert side.kubectl("wait", ended, "pod/two", "--timeout=120s")[0] == 0
     return side
 
 
@@ -142,7 +143,7 @@ def test_the_official_client_by_the_older_protocol_which_is_passed_through(side:
     core.api_client.set_default_header("sec-websocket-protocol", "v4.channel.k8s.io")
     streams = {"container": "main", "stdout": True, "stderr": True, "_preload_content": False}
     shell = stream(core.connect_get_namespaced_pod_exec, "two", "default", command=["sh", "-c", "echo hi; exit 9"], **streams)
-    shell.run_forever(timeout=20)
+    shell.run_forever(timeout=PATIENCE)
     assert (shell.subprotocol, shell.returncode, shell.read_stdout()) == ("v4.channel.k8s.io", 9, "hi\n")
 
 
@@ -173,13 +174,13 @@ def test_an_api_server_that_speaks_spdy_to_a_node_tells_what_to_use(real: Side) 
 def test_a_followed_log_ends_with_its_container(side: Side) -> None:
     script = "echo one; until test -f /tmp/go; do sleep 0.05; done; echo two"
     assert side.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(a_pod("talker", {"main": script})))[0] == 0
-    assert side.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")[0] == 0
+    assert side.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=120s")[0] == 0
     with subprocess.Popen(side.command("logs", "-f", "talker"), stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == "one\n"
         assert following.poll() is None
         assert side.kubectl("exec", "talker", "--", "sh", "-c", "echo > /tmp/go") == (0, "", "")
-        assert following.communicate(timeout=30)[0] == "two\n"
+        assert following.communicate(timeout=PATIENCE)[0] == "two\n"
         assert following.returncode == 0
 
 

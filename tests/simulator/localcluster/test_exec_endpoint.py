@@ -17,6 +17,7 @@ from fixtures.localcluster.control_plane.components import NODES_SOCKET
 from fixtures.localcluster.nodes.kubelet_endpoint import KubeletEndpoint
 from fixtures.localcluster.nodes.network import NodeNetwork, nodes_by_address
 from tests.simulator.programs.small_cluster import SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 ADDRESS = "10.0.0.1"
 PROTOCOL = "Sec-WebSocket-Protocol: v5.channel.k8s.io"
@@ -61,7 +62,7 @@ class Connection:
         """The data by channel until the server closes."""
         found: dict[int, bytes] = {}
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while (head := await self.reader.readexactly(2))[0] == 0x82:
                     size = head[1]
                     if size >= 126:
@@ -104,12 +105,12 @@ class Nodes:
         return sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("exec ") and not task.done())
 
     async def ended(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while self.commands():
                 await asyncio.sleep(0.01)
 
     async def running(self, *names: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while self.commands() != sorted(f"exec {name}" for name in names):
                 await asyncio.sleep(0.01)
 
@@ -134,7 +135,7 @@ def run(certificates: Certificates, tmp_path: Path) -> Callable[[Body], None]:
                 await network.stop()
                 assert list(folder.iterdir()) == []
 
-    return lambda body: asyncio.run(asyncio.wait_for(scenario(body), 60))
+    return lambda body: asyncio.run(asyncio.wait_for(scenario(body), PATIENCE))
 
 
 def path(query: str, container: str = "probe") -> str:
@@ -216,7 +217,7 @@ def test_other_addresses_lead_nowhere(run: Callable[[Body], None]) -> None:
             reader, writer = await asyncio.open_unix_connection(str(nodes.path))
             writer.write(nonsense)
             with contextlib.suppress(ConnectionError):
-                assert not (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
+                assert not (await asyncio.wait_for(reader.read(), PATIENCE)).startswith(b"HTTP/1.1 200")
             writer.close()
 
     run(body)
@@ -268,7 +269,7 @@ def test_a_client_that_goes_away_leaves_nothing(run: Callable[[Body], None]) -> 
             await connection.request(path("command=sleep&command=infinity&output=1"), *HEADERS)
             await nodes.running("sleep")
         await nodes.ended()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(asyncio.all_tasks()) > before:
                 await asyncio.sleep(0.01)
 
@@ -292,4 +293,4 @@ def test_stopping_ends_what_runs(certificates: Certificates, tmp_path: Path) -> 
                 await nodes.ended()
                 await connection.rest()
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))

@@ -25,12 +25,21 @@ HEALTHY = Behaviour()
 
 
 @pytest.mark.parametrize(
-    "switch", ["validatesQuantities", "guardsAdminAccess", "evictionIgnoresBudget", "evictionIgnoresTolerationSeconds"]
+    "switch",
+    [
+        "validatesQuantities",
+        "guardsAdminAccess",
+        "schedulerIgnoresClaimSelectors",
+        "schedulerIgnoresShares",
+        "schedulerRepeatsSelected",
+        "evictionIgnoresBudget",
+        "evictionIgnoresTolerationSeconds",
+    ],
 )
 def test_what_no_configuration_breaks_is_refused(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Defect(name="made", description="", scenario="healthy", trips=["REQ-01"], behaviour={switch: True})
     monkeypatch.setattr(attach, "parse_simulate", lambda spec: (load_scenario("healthy"), [made]))
-    with pytest.raises(ScenarioError, match=r"'made' is a fault of the (API server|controller manager), which is real here"):
+    with pytest.raises(ScenarioError, match=r"'made' is a fault of the (API server|scheduler|controller manager), which is real here"):
         attach.parse("healthy,made")
 
 
@@ -43,6 +52,9 @@ def test_a_scheduler_without_faults_is_left_as_it_is(tmp_path: Path) -> None:
     configured = msgspec.json.decode(file.read_bytes())
     assert configured["kind"] == "KubeSchedulerConfiguration"
     assert configured["profiles"][0]["plugins"]["multiPoint"]["disabled"] == [{"name": "TaintToleration"}]
+    configure_scheduler(Behaviour(scheduler_ignores_groups=True), file)
+    configured = msgspec.json.decode(file.read_bytes())
+    assert configured["profiles"][0]["plugins"]["multiPoint"]["disabled"] == [{"name": "GangScheduling"}]
 
 
 def test_the_api_server_is_told_by_flags_and_a_file(tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.verdict.record import Verdict
 from tests.gang.test_webhook_away import webhook
 from tests.simulator.localcluster.rights.runs import run
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 VOLCANO = "scheduling.volcano.sh"
 KUEUE = "kueue.x-k8s.io"
-SECONDS = 30.0
+SECONDS = PATIENCE
 WINDOW = 3.0
 """How long an absence is watched: several rounds of either scheduler."""
 

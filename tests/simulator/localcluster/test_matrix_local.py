@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
+from conformance.matrix.forked_runs import Finished
 from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
-from fixtures.verdict.record import Access, Level, Result, Verdict
+from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
+from tests.reports.sample_report import report
 from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER, page
 from tests.simulator.localcluster.matrix import LocalMatrix, figures, line, plan
 from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
@@ -48,9 +50,9 @@ def test_a_gang_that_waits_is_found_as_soon_as_waiting_is_not_allowed(binaries: 
     policy = tmp_path / "policy.yaml"
     policy.write_text("gang: {partialMinutes: 0}\n")
     spec = single("gang-job-half-placed").spec
-    report = record(tmp_path, f"--local={binaries.minor}", "--simulate", spec, "--policy", str(policy), suite=("conformance/gang",))
-    assert not isinstance(report, str), report
-    (result,) = [result for result in report.results if result.id == "GANG-05"]
+    judged = record(tmp_path, f"--local={binaries.minor}", "--simulate", spec, "--policy", str(policy), suite=("conformance/gang",))
+    assert not isinstance(judged, str), judged
+    (result,) = [result for result in judged.results if result.id == "GANG-05"]
     assert (result.verdict, result.subjects[0].observed.partition(" for ")[0]) == (Verdict.FAILED, "1 of 2 pods placed")
 
 
@@ -165,3 +167,19 @@ def test_defects_that_exclude_each_other_are_judged_apart(monkeypatch: pytest.Mo
     rows = judge(pack, "1.37", tmp_path)
     assert [row.names for row in rows] == [("psa-namespace-without-labels",), ("ops-image-latest", "psa-root-init-container-in-template")]
     assert sorted(set(asked)) == sorted(row.simulate for row in rows)
+
+
+@pytest.mark.parametrize(("code", "complete"), [(0, True), (1, True), (10, True), (11, True), (2, False), (3, False), (10, False)])
+def test_a_run_that_ended_early_is_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, complete: bool) -> None:
+    def run(command: list[str], **_: object) -> Finished:
+        judged = [] if code == 10 and not complete else [a_result("INV-01", Verdict.PASSED)]
+        (tmp_path / "report").mkdir()
+        (tmp_path / "report" / "report.json").write_bytes(encode_report(report(judged, exit_code=code)))
+        return Finished(code=code, output="1 error in 0.29s\n")
+
+    monkeypatch.setattr("tests.simulator.localcluster.rows.run_pytest", run)
+    said = record(tmp_path / "report", "--simulate", "healthy")
+    if complete:
+        assert isinstance(said, Report)
+    else:
+        assert said == f"--simulate healthy: no complete record (exit {code}): 1 error in 0.29s", "both sides would be called the same"

@@ -16,7 +16,7 @@ from deploy.rights import Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
-from fixtures.localcluster.control_plane.account import ROLES, grant, suite_kubeconfig, unbind
+from fixtures.localcluster.control_plane.account import ROLES, grant, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.config.defects import policy_of
@@ -25,9 +25,10 @@ from fixtures.simulator.config.scenario import parse_simulate
 from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
 from fixtures.simulator.simulated_cluster import SimulatedCluster
 from tests.simulator.localcluster.rights.roles import objects_of_role, rights_of_role, text_of
+from tests.simulator.localcluster.unbinding import unbind
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-EFFECT_SECONDS = 60.0
+EFFECT_SECONDS = 180.0
 OWN_GROUPS = frozenset({"authorization.k8s.io"})
 """Groups that everybody who is logged in may ask (system:basic-user)."""
 

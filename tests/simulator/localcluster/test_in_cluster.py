@@ -1,0 +1,138 @@
+"""What ``deploy/`` installs, on real Kubernetes: strict field validation, the restricted Pod Security Standard, and rights that suffice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.delivery import config_map
+from conformance.delivery.bundle import DeliveryError
+from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_cluster_uid, read_nodes
+from conformance.delivery.outcome import Outcome
+from deploy import workload
+from deploy.templates import resolved
+from fixtures.cluster.client import Cluster
+from fixtures.localcluster.control_plane.account import suite_kubeconfig
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.localcluster.control_plane.running import Running
+from fixtures.localcluster.install.search import Binaries
+from tests.deploy.test_packages import CASES
+
+pytestmark = pytest.mark.xdist_group("in-cluster")
+
+KEYS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
+    "NetworkPolicy": "networking.k8s.io/networkpolicies",
+    "ClusterRole": "rbac.authorization.k8s.io/clusterroles",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/clusterrolebindings",
+    "Role": "rbac.authorization.k8s.io/roles",
+    "RoleBinding": "rbac.authorization.k8s.io/rolebindings",
+    "CronJob": "batch/cronjobs",
+    "Job": "batch/jobs",
+}
+LABELLING = {"publishHours": 26}
+
+
+def objects(chosen: dict[str, Any]) -> list[dict[str, Any]]:
+    values = workload.values(**chosen)
+    trees = [*workload.beside(), *workload.grants(load_catalogue()), *workload.runs()]
+    return [document for tree in trees if (document := resolved(tree, values)) is not None]
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def admin(plane: ControlPlane) -> Cluster:
+    """An administrator who has installed the suite with node labels."""
+    cluster = Cluster.from_kubeconfig(plane.kubeconfig)
+    for item in (workload.namespace(), *objects(LABELLING)):
+        answer = cluster.create(KEYS[item["kind"]], item, namespace=item["metadata"].get("namespace", ""))
+        assert answer.ok, f"{item['kind']}: {answer.message}"
+        assert answer.warnings == (), item["kind"]
+    for name in ("gpu-0", "gpu-1"):
+        assert cluster.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}).ok
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def suite(plane: ControlPlane, admin: Cluster) -> Cluster:
+    """The suite's account with exactly the rights that were installed."""
+    return Cluster.from_kubeconfig(suite_kubeconfig(plane, objects=[]))
+
+
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_the_api_server_takes_every_object_as_it_is(admin: Cluster, chosen: dict[str, Any]) -> None:
+    for item in objects(chosen):
+        item["metadata"]["name"] += "-again"
+        answer = admin.create(KEYS[item["kind"]], item, namespace=item["metadata"].get("namespace", ""), dry_run=True)
+        assert (answer.status, answer.warnings) == (201, ()), f"{item['kind']}: {answer.message}"
+
+
+def a_pod(chosen: dict[str, Any]) -> dict[str, Any]:
+    spec = next(item for item in objects(chosen) if item["kind"] in ("Job", "CronJob"))["spec"]
+    template = spec.get("jobTemplate", {}).get("spec", spec)["template"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "run", "labels": template["metadata"]["labels"]},
+        "spec": template["spec"],
+    }
+
+
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_its_pod_meets_the_restricted_standard(admin: Cluster, chosen: dict[str, Any]) -> None:
+    answer = admin.create("pods", a_pod({**chosen, "image": "registry.example/a:1"}), namespace="gpu-conformance", dry_run=True)
+    assert (answer.status, answer.warnings) == (201, ()), answer.message
+
+
+def test_a_pod_with_a_privilege_more_is_refused(admin: Cluster) -> None:
+    pod = a_pod({})
+    pod["spec"]["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": True}
+    answer = admin.create("pods", pod, namespace="gpu-conformance", dry_run=True)
+    assert answer.status == 403
+    assert "violates PodSecurity" in answer.message
+
+
+def test_its_account_writes_its_own_results_and_no_other_config_map(admin: Cluster, suite: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("{}")
+    for code in (1, 0):  # created, and then replaced
+        config_map.write(suite, "gpu-conformance/gpu-conformance-result", tmp_path, Outcome(exit_code=code))
+        held = admin.get("configmaps", "gpu-conformance-result", "gpu-conformance").json()
+        assert json.loads(held["data"]["summary.json"])["gpuConformance"]["exitCode"] == code
+    with pytest.raises(DeliveryError, match="403 Forbidden"):
+        config_map.write(suite, "gpu-conformance/gpu-conformance-policy", tmp_path, Outcome(exit_code=0))
+    with pytest.raises(DeliveryError, match="403 Forbidden"):
+        config_map.write(suite, "default/gpu-conformance-result", tmp_path, Outcome(exit_code=0))
+
+
+def test_its_account_labels_nodes_and_takes_the_labels_away(admin: Cluster, suite: Cluster) -> None:
+    assert read_cluster_uid(suite) == read_cluster_uid(admin)
+    wanted = changes(read_nodes(suite), {"gpu-0": NodeVerdict.PASSED}, 1_900_000_000)
+    assert apply(suite, wanted) == []
+    labels = admin.get("nodes", "gpu-0").json()["metadata"]["labels"]
+    assert (labels[LABEL], labels[UNTIL]) == ("passed", "1900000000")
+    assert apply(suite, expired(read_nodes(suite), 2_000_000_000)) == []
+    assert not {LABEL, UNTIL} & set(admin.get("nodes", "gpu-0").json()["metadata"].get("labels") or {})
+
+
+def test_without_node_labels_nobody_may_write_to_nodes(admin: Cluster, suite: Cluster) -> None:
+    role = "gpu-conformance-publish"
+    assert admin.delete("rbac.authorization.k8s.io/clusterrolebindings", role).ok
+    problems: list[str] = []
+    for _ in range(50):  # an authorizer forgets a binding a moment after it is gone
+        problems = apply(suite, changes(read_nodes(suite), {"gpu-1": NodeVerdict.FAILED}, 1_900_000_000 + len(problems)))
+        if problems:
+            break
+        apply(admin, expired(read_nodes(admin), 2_000_000_000))
+    assert "403 Forbidden" in problems[0]
