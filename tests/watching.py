@@ -9,8 +9,11 @@ from typing import Any
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.objects import Json
 
+PATIENCE = 180.0
+"""Seconds for what has to come. No test waits so long: a machine that is ten times slower than ours fails none for it."""
 
-async def seen(client: ApiClient, path: str, true: Callable[[Json], Any], seconds: float) -> Json:
+
+async def seen(client: ApiClient, path: str, true: Callable[[Json], Any], seconds: float = PATIENCE) -> Json:
     """Watch one object until ``true``; raises ``TimeoutError`` with its metadata, spec and status as they were last."""
     folder, name = path.rsplit("/", 1)
     last: Json = {}

@@ -2,38 +2,7 @@
 
 from __future__ import annotations
 
-from fixtures.simulator.admission import AdmissionSwitches
-from tests.simulator.admission.cluster import GPU, Objects, admit, container, gpu, gpu_pod, pod, refusal, request
-
-MIG = "nvidia.com/mig-1g.10gb"
-WITHOUT = AdmissionSwitches(extended_resource_toleration=False)
-
-
-def injected(key: str) -> dict[str, str]:
-    return {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-
-
-def test_only_the_key_of_the_requested_resource_is_tolerated() -> None:
-    tolerations = admit(gpu_pod("1", resource=MIG))[0]["spec"]["tolerations"]
-    assert injected(MIG) in tolerations
-    assert all(t["key"] != GPU for t in tolerations)
-
-
-def test_init_containers_count_and_keys_come_sorted() -> None:
-    asked = pod(container(resources=gpu("1")), initContainers=[container("init", resources=gpu("1", name="amd.com/gpu"))])
-    keys = [t["key"] for t in admit(asked)[0]["spec"]["tolerations"] if t["effect"] == "NoSchedule"]
-    assert keys == ["amd.com/gpu", GPU]
-
-
-def test_cpu_pods_and_switched_off_plugins_add_nothing() -> None:
-    assert all(t["effect"] == "NoExecute" for t in admit(pod())[0]["spec"]["tolerations"])
-    assert all(t["effect"] == "NoExecute" for t in admit(gpu_pod("1"), switches=WITHOUT)[0]["spec"]["tolerations"])
-
-
-def test_admitting_twice_changes_nothing() -> None:
-    once, _ = admit(gpu_pod("1"))
-    again, _ = admit(request(once, verb="update", old=once))
-    assert again["spec"]["tolerations"] == once["spec"]["tolerations"]
+from tests.simulator.admission.cluster import Objects, admit, container, pod, refusal
 
 
 def test_default_tolerations() -> None:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from fixtures.simulator.server.app import SimulatedServer
+from tests.watching import PATIENCE
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class BackgroundServer:
         finally:
             self._end()
 
-    def run(self, work: Awaitable[T], timeout: float = 30.0) -> T:
+    def run(self, work: Awaitable[T], timeout: float = PATIENCE) -> T:
         """Await something in the server's loop. Raises ``TimeoutError`` after ``timeout`` seconds."""
 
         async def awaited() -> T:
@@ -59,7 +60,7 @@ class BackgroundServer:
 
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(timeout)
 
-    def call(self, function: Callable[[], T], timeout: float = 30.0) -> T:
+    def call(self, function: Callable[[], T], timeout: float = PATIENCE) -> T:
         """Call a function in the server's loop, where it may touch the store."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 

@@ -10,10 +10,12 @@ import pytest
 from fixtures.simulator.api.client import SYNCED, ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import drop_watches
+from tests.simulator.api.compaction import compact
 from tests.simulator.api.web import CONFIG_MAPS, config_map
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 Body = Callable[[SimulatedServer, ApiClient], Awaitable[None]]
 
@@ -23,7 +25,7 @@ def serve(body: Body, **options: float) -> None:
         server = SimulatedServer(Store(), **options)  # type: ignore[arg-type]
         client = ApiClient(await server.start())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await body(server, client)
         finally:
             await client.close()
@@ -129,7 +131,7 @@ def test_informer_lists_again_after_410_and_tells_what_it_missed() -> None:
             server.store.put_initial(config_map("changed", data={"k": "v"}))
             await client.delete(f"{CONFIG_MAPS}/gone")
             await client.create(CONFIG_MAPS, config_map("new"))
-            server.store.compact()
+            compact(server.store)
             assert sorted(await changes.take(3)) == [("ADDED", "new"), ("DELETED", "gone"), ("MODIFIED", "changed")]
             assert server.requests["list", "configmaps"] == 2
 

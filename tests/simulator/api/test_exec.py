@@ -15,6 +15,7 @@ from fixtures.simulator.streams.kubelets import Kubelets
 from fixtures.simulator.streams.remotecommand import Channels
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import PODS, Web, pod
+from tests.watching import PATIENCE
 
 
 class Echo:
@@ -54,9 +55,9 @@ def test_a_client_is_told_when_the_simulator_fails(caplog: pytest.LogCaptureFixt
     with served("create pods") as running:
         Web(running.url).post(PODS, pod("a", node="n"))
         url = f"{running.url.replace('http', 'ws')}{PODS}/a/exec?command=%s&stdout=1"
-        socket = websocket.create_connection(url % "hello", subprotocols=["v4.channel.k8s.io"], timeout=10)
+        socket = websocket.create_connection(url % "hello", subprotocols=["v4.channel.k8s.io"], timeout=PATIENCE)
         assert [socket.recv(), socket.recv(), socket.recv()] == [b"\1", b"\1hello", b'\3{"metadata":{},"status":"Success"}']
-        socket = websocket.create_connection(url % "crash", subprotocols=["v4.channel.k8s.io"], timeout=10)
+        socket = websocket.create_connection(url % "crash", subprotocols=["v4.channel.k8s.io"], timeout=PATIENCE)
         assert socket.recv() == b"\1"
         assert b"Internal error occurred: RuntimeError" in socket.recv()
         assert "a bug" in caplog.text

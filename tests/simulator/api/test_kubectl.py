@@ -14,6 +14,7 @@ import yaml
 from tests.kubectl import KUBECTL, needs_kubectl
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import PODS, Web, pod
+from tests.watching import PATIENCE
 
 pytestmark = needs_kubectl
 
@@ -35,8 +36,8 @@ spec:
 def kubectl(background: BackgroundServer, tmp_path: Path) -> Kubectl:
     def run(*arguments: str, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
-        command = [str(KUBECTL), "-s", background.url, "--request-timeout=10s", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=30, check=False)
+        command = [str(KUBECTL), "-s", background.url, "--request-timeout=60s", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False)
         assert done.returncode == status, (command, done.stdout, done.stderr)
         return done
 
@@ -135,7 +136,7 @@ def test_deleting_and_waiting(kubectl: Kubectl, web: Web, node: str) -> None:
     kubectl("delete", "pod", "bound", "--wait=false")
     assert "Terminating" in kubectl("get", "pod", "bound").stdout
     kubectl("delete", "pod", "bound", "--force", "--grace-period=0")
-    kubectl("wait", "--for=delete", "pod/bound", "--timeout=5s")
+    kubectl("wait", "--for=delete", "pod/bound", "--timeout=60s")
     kubectl("apply", "-f", "-", stdin="apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
     assert kubectl("delete", "namespace", "team", "--wait").stdout == 'namespace "team" deleted\n'
 
@@ -156,5 +157,5 @@ def test_custom_resources(kubectl: Kubectl) -> None:
 
 def test_watching(kubectl: Kubectl, web: Web) -> None:
     web.post(PODS, pod("a"))
-    lines = kubectl("get", "pods", "-w", "--request-timeout=1s").stdout.splitlines()
+    lines = kubectl("get", "pods", "-w", "--request-timeout=3s").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "a"]

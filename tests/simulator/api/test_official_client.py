@@ -60,7 +60,7 @@ def test_watch_resumes_through_the_clients_own_loop(api: Any) -> None:
     for name in ("a", "b", "end"):
         core.create_namespaced_config_map("default", config_map(name))
     watch, seen = kubernetes.watch.Watch(), []
-    for event in watch.stream(core.list_namespaced_config_map, "default", timeout_seconds=5):
+    for event in watch.stream(core.list_namespaced_config_map, "default", timeout_seconds=60):
         seen.append((event["type"], event["object"].metadata.name))
         if event["object"].metadata.name == "end":
             watch.stop()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulator.api.background import BackgroundServer
+from tests.simulator.api.compaction import compact
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -124,7 +125,7 @@ def test_pages_with_a_selector_do_not_guess_what_remains(web: Web, seeded: Backg
 
 def test_a_stale_continue_token_is_expired(web: Web, seeded: BackgroundServer) -> None:
     token = web.get(f"{PODS}?limit=4").body["metadata"]["continue"]
-    seeded.call(seeded.server.store.compact)
+    seeded.call(lambda: compact(seeded.server.store))
     answer = web.get(f"{PODS}?limit=4&continue={token}")
     assert (answer.status, answer.body["reason"]) == (410, "Expired")
     assert answer.body["message"].startswith("The provided continue parameter is too old to display a consistent list result.")

@@ -9,10 +9,10 @@ import urllib3
 
 from fixtures.simulator.admission.interface import Admission, AdmissionRequest, ApiError, Reader
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import BackgroundServer, drop_watches
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod, widget_definition
+from tests.troubles import Trouble
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -8,6 +8,7 @@ import pytest
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import BackgroundServer
+from tests.simulator.api.compaction import compact
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -81,7 +82,7 @@ def test_an_object_that_stops_matching_is_deleted_and_one_that_starts_is_added(w
 def test_a_version_that_is_too_old_is_told_in_the_stream(web: Web, background: BackgroundServer) -> None:
     version = web.get(CONFIG_MAPS).version
     web.post(CONFIG_MAPS, config_map("a"))
-    background.call(background.server.store.compact)
+    background.call(lambda: compact(background.server.store))
     frames = list(web.frames(f"{CONFIG_MAPS}?watch=1&resourceVersion={version}"))
     assert len(frames) == 1
     error = frames[0]["object"]

@@ -42,7 +42,7 @@ def generated() -> dict[str, dict[str, str]]:
     """Model → field → type (``str``, ``int``, ``quantity``, ``any``, …, ``[item``, ``{value`` or another model), for all built-in kinds."""
     models = importlib.import_module("kubernetes.client.models")
     found: dict[str, dict[str, str]] = {}
-    waiting = [*EXTRA, *(model_of(resource, models) for resource in Registry())]
+    waiting = [*EXTRA, *(model_of(resource, models) for resource in Registry(native_gangs=True))]
     while waiting:
         name = waiting.pop()
         if name in found:

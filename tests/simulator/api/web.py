@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import urllib3
 
+from tests.watching import PATIENCE
+
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -40,7 +42,7 @@ class Web:
     def __init__(self, url: str, token: str = "") -> None:
         self.url = url
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.pool = urllib3.PoolManager(retries=False, timeout=10)
+        self.pool = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
     def __call__(self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str) -> Answer:
         data = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)

@@ -15,7 +15,7 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.simulator.nodes.machine.host import Host
 from fixtures.simulator.simulated_cluster import SimulatedCluster
-from tests.watching import seen
+from tests.watching import PATIENCE, seen
 
 NODES = "/api/v1/nodes"
 OPERATOR = "/api/v1/namespaces/gpu-operator"
@@ -28,11 +28,11 @@ class Scene:
         self.client = client
         self.hosts = hosts
 
-    async def until(self, path: str, true: Callable[[Json], Any], seconds: float = 15.0) -> Json:
+    async def until(self, path: str, true: Callable[[Json], Any], seconds: float = PATIENCE) -> Json:
         """As :func:`tests.watching.seen`."""
         return await seen(self.client, path, true, seconds)
 
-    async def node(self, name: str, true: Callable[[dict[str, str]], Any], seconds: float = 15.0) -> dict[str, str]:
+    async def node(self, name: str, true: Callable[[dict[str, str]], Any], seconds: float = PATIENCE) -> dict[str, str]:
         """The labels of a node once they are as wanted."""
         found = await self.until(f"{NODES}/{name}", lambda obj: true(obj["metadata"].get("labels") or {}), seconds)
         return dict(found["metadata"]["labels"])
@@ -56,7 +56,7 @@ class Scene:
         await self.client.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
         return pod
 
-    async def ready_again(self, app: str, old: Json, seconds: float = 15.0) -> Json:
+    async def ready_again(self, app: str, old: Json, seconds: float = PATIENCE) -> Json:
         """The pod that took another's place, once it is ready."""
         metadata = old["metadata"]
         daemon = any(owner["kind"] == "DaemonSet" for owner in metadata["ownerReferences"])
@@ -91,9 +91,11 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(name: str = "resilience", **switches: Any) -> AsyncIterator[Scene]:
-    """Serve a scenario, its programs with some switches set."""
-    scenario = msgspec.structs.replace(load_scenario(name), behaviour=Behaviour(**switches))
+async def scene(name: str = "resilience", *, gang_binding: float = 0.05, **switches: Any) -> AsyncIterator[Scene]:
+    """Serve a scenario, its programs with some switches set; ``gang_binding``: seconds between two bindings of a gang."""
+    scenario = load_scenario(name)
+    tempo = msgspec.structs.replace(scenario.tempo, gang_binding=gang_binding)
+    scenario = msgspec.structs.replace(scenario, behaviour=Behaviour(**switches), tempo=tempo)
     cluster = SimulatedCluster(scenario)
     url = await cluster.start()
     client = ApiClient(url)
@@ -104,7 +106,7 @@ async def scene(name: str = "resilience", **switches: Any) -> AsyncIterator[Scen
         await cluster.stop()
 
 
-async def soon(true: Callable[[], Any], seconds: float = 10.0) -> None:
+async def soon(true: Callable[[], Any], seconds: float = PATIENCE) -> None:
     """Wait until something holds. Raises ``TimeoutError``."""
 
     async def wait() -> None:

@@ -10,11 +10,15 @@ import pytest
 from fixtures.simulator.api.objects import Json
 from tests.simulator.host.scene import Scene, scene
 from tests.simulator.programs.small_cluster import pod
+from tests.watching import PATIENCE
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 JOBS = "/apis/batch/v1/namespaces/team-assistant/jobs"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-assistant/workloads"
+
+SLOWLY = 0.3
+"""Seconds between two bindings of a gang whose scheduler is to be killed between them, on a slow machine too."""
 
 
 def group(name: str, size: int) -> Json:
@@ -38,7 +42,7 @@ async def bound(at: Scene, prefix: str) -> int:
     return sum(bool(item["spec"].get("nodeName")) for item in found if item["metadata"]["name"].startswith(prefix))
 
 
-async def until_bound(at: Scene, prefix: str, wanted: int, seconds: float = 10.0) -> None:
+async def until_bound(at: Scene, prefix: str, wanted: int, seconds: float = PATIENCE) -> None:
     """Watch the pods of a gang until so many are bound."""
     nodes: dict[str, bool] = {}
 
@@ -83,7 +87,7 @@ def test_nobody_schedules_gangs_while_the_scheduler_is_away() -> None:
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_successor_completes_a_half_placed_gang(broken: bool) -> None:
     async def scenario() -> None:
-        async with scene(gang_partial_after_restart=broken) as at:
+        async with scene(gang_partial_after_restart=broken, gang_binding=SLOWLY) as at:
             await half_placed(at)
             if broken:
                 with pytest.raises(TimeoutError):
@@ -97,13 +101,13 @@ def test_a_successor_completes_a_half_placed_gang(broken: bool) -> None:
 
 def test_a_successor_releases_a_half_placed_gang_that_has_no_room_any_more() -> None:
     async def scenario() -> None:
-        async with scene() as at:
+        async with scene(gang_binding=SLOWLY) as at:
             await half_placed(at, 16)
             await at.client.create(
                 PODS, {**member("big", "big", 8), "spec": {**member("big", "big", 8)["spec"], "schedulerName": "default-scheduler"}}
             )
             await at.until(f"{PODS}/big", lambda obj: obj["spec"].get("nodeName"))
-            await until_bound(at, "g-", 0, 20)
+            await until_bound(at, "g-", 0)
 
     asyncio.run(scenario())
 
@@ -134,7 +138,7 @@ def admitted(workload: Json) -> bool:
     return any(item["type"] == "Admitted" and item["status"] == "True" for item in conditions)
 
 
-async def workload_of(at: Scene, name: str, true: Any, seconds: float = 10.0) -> Json:
+async def workload_of(at: Scene, name: str, true: Any, seconds: float = PATIENCE) -> Json:
     """The Workload of a job once it is as wanted."""
 
     async def wait() -> Json:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulator.host.scene import NODES, Scene, scene
 from tests.simulator.programs.small_cluster import pod
+from tests.watching import PATIENCE
 
 NODE = "a100-0"
 CONFIG = "nvidia.com/mig.config"
@@ -16,7 +17,7 @@ STATE = "nvidia.com/mig.config.state"
 PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 
 
-async def _seen(at: Scene, done: str, seconds: float = 30.0) -> list[tuple[str, str]]:
+async def _seen(at: Scene, done: str, seconds: float = PATIENCE) -> list[tuple[str, str]]:
     """State and the plugin's deploy label, each pair as it came, until the state is ``done`` and the label restored."""
     seen: list[tuple[str, str]] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.simulator.api.errors import ApiError
 from tests.simulator.host.scene import NODES, OPERATOR, scene
+from tests.watching import PATIENCE
 
 PRODUCT = "nvidia.com/gpu.product"
 PCI = "feature.node.kubernetes.io/pci-10de.present"
@@ -58,7 +59,7 @@ def test_a_node_that_was_deleted_gets_all_its_labels_again(node: str) -> None:
             old = await at.client.get(f"{NODES}/{node}")
             await at.client.delete(f"{NODES}/{node}")
             await at.until(f"{NODES}/{node}", lambda obj: obj["metadata"]["uid"] != old["metadata"]["uid"])
-            await at.node(node, lambda labels: labels == before, 30)
+            await at.node(node, lambda labels: labels == before)
 
     asyncio.run(scenario())
 
@@ -97,12 +98,20 @@ def test_a_killed_operator_rolls_no_daemon_set(broken: bool) -> None:
     async def scenario() -> None:
         async with scene(operator_restarts_daemonsets=broken) as at:
             apps = ("nvidia-device-plugin-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "gpu-feature-discovery")
-            before = {pod["metadata"]["uid"] for app in apps for pod in await at.pods(app)}
+
+            async def uids() -> set[str]:
+                return {pod["metadata"]["uid"] for app in apps for pod in await at.pods(app)}
+
+            before = await uids()
             old = await at.kill("gpu-operator")
             await at.ready_again("gpu-operator", old)
-            await asyncio.sleep(2)
-            after = {pod["metadata"]["uid"] for app in apps for pod in await at.pods(app)}
-            assert (before == after) is not broken
+            if broken:
+                async with asyncio.timeout(PATIENCE):
+                    while await uids() == before:
+                        await asyncio.sleep(0.1)
+            else:
+                await asyncio.sleep(2)
+                assert await uids() == before
 
     asyncio.run(scenario())
 

@@ -11,9 +11,10 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.nodes.machine.host import GpuMode, Host
 from tests.simulator.host.injector import NSENTER, injector, on_host, ran_on_host
 from tests.simulator.programs.small_cluster import PODS, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 
-async def changed(host: Host, seconds: float = 5.0) -> None:
+async def changed(host: Host, seconds: float = PATIENCE) -> None:
     """Wait for the machine's next change."""
     event = asyncio.Event()
     host.listen(event.set)
@@ -104,7 +105,7 @@ def test_the_kubelet_is_stopped_started_and_restarted() -> None:
             await cluster.start(
                 injector("i", NSENTER + "sh -c 'systemctl stop kubelet; systemctl start kubelet; systemctl restart kubelet'")
             )
-            await asyncio.wait_for(_until(lambda: seen == [False, True, False, True]), 5)
+            await asyncio.wait_for(_until(lambda: seen == [False, True, False, True]), PATIENCE)
             assert host.kubelet_started == 3
 
     asyncio.run(scenario())
@@ -228,9 +229,9 @@ def test_a_stopped_process_goes_on_where_it_was_and_a_killed_one_ends_with_137()
             other = cluster.kubelets.worker_of("default", "rank-1")
             assert other is not None
             goes_on = len(other.logs["probe"].lines)
-            await asyncio.sleep(0.2)
+            while len(other.logs["probe"].lines) < goes_on + 5:
+                await other.logs["probe"].changed()
             assert len(worker.logs["probe"].lines) == stopped
-            assert len(other.logs["probe"].lines) > goes_on
             await on_host(cluster, "pkill -CONT -f job-7", node, "continue")
             await worker.logs["probe"].changed()
             assert worker.logs["probe"].lines[stopped].data == f"beat {stopped + 1}\n".encode()

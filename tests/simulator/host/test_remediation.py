@@ -13,6 +13,7 @@ from fixtures.simulator.operators.remediation import OPT_OUTS, STATE
 from fixtures.simulator.operators.xid_lines import believe, read
 from tests.simulator.host.injector import injector
 from tests.simulator.host.scene import NODES, Scene, scene, soon
+from tests.watching import PATIENCE
 
 NODE = "h100-2"
 BREAKER = "/api/v1/namespaces/nvsentinel/configmaps/circuit-breaker"
@@ -46,7 +47,7 @@ def test_the_defect_believes_foreign_records() -> None:
     assert sum(believe(line, GPUS) is not None for line in FOREIGN) >= 6
 
 
-async def _states(at: Scene, node: str = NODE, seconds: float = 60.0) -> list[str]:
+async def _states(at: Scene, node: str = NODE, seconds: float = PATIENCE) -> list[str]:
     """The states a node goes through until it is back in service."""
     seen: list[str] = []
 
@@ -123,7 +124,7 @@ def test_a_drain_waits_for_a_disruption_budget() -> None:
             still, _ = await at.client.list("/api/v1/namespaces/team-assistant/pods", {"labelSelector": "app=chat"})
             assert {pod["metadata"]["uid"] for pod in still} == {pod["metadata"]["uid"] for pod in chat}
             await at.client.delete(f"{path}/keep")
-            await at.node(busy, lambda labels: labels.get(STATE) == "drain-succeeded", 20)
+            await at.node(busy, lambda labels: labels.get(STATE) == "drain-succeeded")
 
     asyncio.run(scenario())
 
@@ -204,7 +205,7 @@ def test_the_defects_of_monitors_and_remediation() -> None:
     async def keeper() -> None:
         async with scene(remediation_never_uncordons=True) as at:
             at.hosts[NODE].log(LINE)
-            await at.node(NODE, lambda labels: labels.get(STATE) == "remediation-succeeded", 30)
+            await at.node(NODE, lambda labels: labels.get(STATE) == "remediation-succeeded")
             with pytest.raises(TimeoutError):
                 await at.until(f"{NODES}/{NODE}", lambda obj: not obj["spec"].get("unschedulable"), 3)
 
@@ -217,7 +218,7 @@ def test_the_defects_of_monitors_and_remediation() -> None:
                 return bool(cordoned) and not obj["spec"].get("unschedulable") and STATE not in obj["metadata"]["labels"]
 
             first = min(name for name, host in at.hosts.items() if host.hardware.gpus)
-            await at.until(f"{NODES}/{first}", take, 30)
+            await at.until(f"{NODES}/{first}", take)
             assert cordoned
 
     for case in (blind, believer, keeper, ghost):
@@ -232,7 +233,7 @@ def test_the_machine_is_asked_only_when_its_clients_are_gone(monkeypatch: pytest
             there: list[int] = []  # clients at each reset
             monkeypatch.setattr(host, "heal", lambda uuid: there.append(len(list(host.clients()))))
             host.log(LINE)
-            await soon(lambda: there, 30)
+            await soon(lambda: there)
             assert there == [0]
 
     asyncio.run(scenario())

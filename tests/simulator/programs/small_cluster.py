@@ -11,16 +11,17 @@ from fixtures.simulator.admission import AdmissionSwitches, chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
+from fixtures.simulator.api.registry import Registry
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, Sharing, gpus
-from fixtures.simulator.config.scenario import Scenario
+from fixtures.simulator.config.scenario import NATIVE_GANGS, Scenario
 from fixtures.simulator.config.tempo import Tempo
 from fixtures.simulator.programs import Programs
 from fixtures.simulator.server.app import SimulatedServer
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.server.store.store import Store
 from tests.definitions import definitions
-from tests.watching import seen
+from tests.troubles import Trouble
+from tests.watching import PATIENCE, seen
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -100,18 +101,31 @@ class SmallCluster:
         for item in pods:
             await self.client.create(PODS, item)
 
-    async def until(self, path: str, true: Callable[[Json], Any], seconds: float = 5.0) -> Json:
+    async def until(self, path: str, true: Callable[[Json], Any], seconds: float = PATIENCE) -> Json:
         """As :func:`tests.watching.seen`."""
         return await seen(self.client, path, true, seconds)
 
-    async def phase(self, name: str, *phases: str, seconds: float = 5.0) -> Json:
+    async def phase(self, name: str, *phases: str, seconds: float = PATIENCE) -> Json:
         """A pod of namespace default once it is in one of the phases."""
         return await self.until(f"{PODS}/{name}", lambda obj: obj["status"].get("phase") in phases, seconds)
 
-    async def bound(self, *names: str, seconds: float = 5.0) -> list[str]:
+    async def bound(self, *names: str, seconds: float = PATIENCE) -> list[str]:
         """The nodes of the pods once all are bound."""
         found = [await self.until(f"{PODS}/{name}", lambda obj: obj["spec"].get("nodeName"), seconds) for name in names]
         return [str(obj["spec"]["nodeName"]) for obj in found]
+
+    async def await_bound(self, count: int, *names: str) -> None:
+        """Wait until as many of the pods are bound, whichever they are."""
+        bound: set[str] = set()
+
+        async def wait() -> None:
+            async for event, obj in self.client.list_and_watch(PODS):
+                if event in ("ADDED", "MODIFIED") and obj["spec"].get("nodeName"):
+                    bound.add(obj["metadata"]["name"])
+                if len(bound.intersection(names)) >= count:
+                    return
+
+        await asyncio.wait_for(wait(), PATIENCE)
 
     async def unbound(self, *names: str) -> list[str]:
         """Those of the pods that have no node now."""
@@ -121,12 +135,12 @@ class SmallCluster:
         """A container's log."""
         return await self.client.text(f"{PODS}/{name}/log?container={container}")
 
-    async def output(self, name: str, seconds: float = 5.0) -> str:
+    async def output(self, name: str, seconds: float = PATIENCE) -> str:
         """The log of a pod that ended."""
         await self.phase(name, "Succeeded", "Failed", seconds=seconds)
         return await self.log(name)
 
-    async def gone(self, path: str, seconds: float = 5.0) -> None:
+    async def gone(self, path: str, seconds: float = PATIENCE) -> None:
         """Wait until an object is gone."""
         folder, name = path.rsplit("/", 1)
 
@@ -157,13 +171,15 @@ async def small_cluster(
     more: Mapping[str, Hardware] | None = None,
 ) -> AsyncIterator[SmallCluster]:
     """Serve a cluster of these machines. ``more`` is the hardware of nodes among ``objects``."""
-    store = Store()
-    kinds = definitions(*addons) if addons else []
+    gangs = NATIVE_GANGS in addons
+    store = Store(Registry(native_gangs=gangs))
+    defining = [name for name in addons if name != NATIVE_GANGS]
+    kinds = definitions(*defining) if defining else []
     for item in [*kinds, *(node(machine, number + 1, taints) for number, machine in enumerate(machines)), *objects]:
         store.put_initial(item)
     server = SimulatedServer(
         store,
-        admissions=chain(AdmissionSwitches()),
+        admissions=chain(AdmissionSwitches(native_gangs=gangs)),
         troubles=list(troubles),
         enforces_budgets=not (behaviour or Behaviour()).eviction_ignores_budget,
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from fixtures.simulator.api.objects import Json
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, node, pod, small_cluster
+from tests.watching import PATIENCE
 
 APPS = "/apis/apps/v1/namespaces/default"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -16,7 +17,7 @@ def run(body: Any, machines: int = 2, **more: Any) -> None:
         async with small_cluster([hardware(f"n{i}") for i in range(machines)], **more) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def workload(

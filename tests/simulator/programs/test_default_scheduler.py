@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.client.program import Surroundings
@@ -10,6 +9,7 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.scheduling.cluster_state import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler
 from tests.simulator.programs.small_cluster import PODS, hardware, node, pod, small_cluster
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 
@@ -18,18 +18,18 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-def test_a_pod_runs_quickly_and_tells_what_it_got() -> None:
+def test_a_pod_runs_after_one_attempt_and_tells_what_it_got() -> None:
     async def scenario() -> None:
         async with small_cluster([hardware("a", 2)]) as cluster:
-            began = time.monotonic()
             await cluster.start(pod("p", devices={GPU: 1}))
             running = await cluster.phase("p", "Running")
-            assert time.monotonic() - began < 1.0
             assert running["spec"]["nodeName"] == "a"
             assert condition(running, "Ready")["status"] == "True"
             status = running["status"]["containerStatuses"][0]
             assert status["allocatedResourcesStatus"][0]["resources"][0]["resourceID"].startswith("GPU-")
             assert running["status"]["podIP"].startswith("10.128.1.")
+            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
+            assert "FailedScheduling" not in [event["reason"] for event in events]
 
     asyncio.run(scenario())
 
@@ -122,4 +122,4 @@ def test_what_was_decided_last_is_written_last() -> None:
         await asyncio.gather(*scheduler._writes._running)
         assert client.written == ["first", "second", "Binding"]
 
-    asyncio.run(asyncio.wait_for(body(), 10))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))

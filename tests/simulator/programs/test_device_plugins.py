@@ -14,6 +14,7 @@ from fixtures.simulator.config.tempo import Tempo
 from fixtures.simulator.nodes.machine.host import GpuMode
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, RDMA, SmallCluster, hardware, node, pod, small_cluster
+from tests.watching import PATIENCE
 
 NODE = "/api/v1/nodes/a"
 Body = Callable[[SmallCluster], Awaitable[None]]
@@ -27,7 +28,7 @@ def run(
         async with small_cluster(machines, behaviour, objects=objects or [plugin_pod("a")], tempo=tempo) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 async def replace_plugin(cluster: SmallCluster, **more: Any) -> None:
@@ -269,7 +270,7 @@ def test_a_status_that_says_less_stays_until_something_changes() -> None:
         async with small_cluster([hardware("a", 4)], objects=[short, *pods], tempo=QUICK, more={"b": machine}) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 @pytest.mark.parametrize("replaced", [False, True])

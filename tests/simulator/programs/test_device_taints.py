@@ -39,5 +39,5 @@ def test_a_claim_gets_the_first_device_that_no_rule_keeps_from_it(effect: str, d
     classes = {"gpus": {"spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]}}}
     claim = {"spec": {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": "gpus"}}]}}}
     published = {"driver": DEVICE[0], "pool": {"name": DEVICE[1]}, "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}
-    chosen = choose(claim, classes, [{"spec": published}], set(), [rule(effect, device="gpu-0")])
+    chosen = choose(claim, classes, [{"spec": published}], [], [rule(effect, device="gpu-0")])
     assert [result["device"] for result in chosen or ()] == [device]

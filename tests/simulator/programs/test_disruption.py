@@ -10,6 +10,7 @@ from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
@@ -21,7 +22,7 @@ def run(body: Callable[[SmallCluster], Awaitable[None]], behaviour: Behaviour | 
         async with small_cluster([hardware("a", 4)], behaviour) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def budget(**spec: Any) -> Json:

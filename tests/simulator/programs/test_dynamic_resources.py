@@ -13,12 +13,15 @@ import pytest
 from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
+from fixtures.simulator.config.tempo import Tempo
 from fixtures.simulator.dra.devices import API_VERSION, CLAIMS, CLASSES, FINALIZER, SLICES
 from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 Body = Callable[[SmallCluster], Awaitable[None]]
-TEMPO = msgspec.structs.replace(QUICK, slice_wiping=0.4)
+TEMPO = msgspec.structs.replace(QUICK, slice_wiping=PATIENCE)
+WIPING = msgspec.structs.replace(QUICK, slice_wiping=0.4)
 TEMPLATES = f"/apis/{API_VERSION}/namespaces/default/resourceclaimtemplates"
 OWN_CLAIMS = f"/apis/{API_VERSION}/namespaces/default/resourceclaims"
 LISTS = "nvidia-smi -L; sleep infinity"
@@ -55,16 +58,16 @@ DEVICE_CLASS: Json = {
 }
 
 
-def run(body: Body, behaviour: Behaviour | None = None, count: int = 2) -> None:
+def run(body: Body, behaviour: Behaviour | None = None, count: int = 2, tempo: Tempo = TEMPO) -> None:
     async def scenario() -> None:
         machine = hardware("a", count, dra=True)
-        async with small_cluster([machine], behaviour, objects=[DEVICE_CLASS], tempo=TEMPO) as cluster:
+        async with small_cluster([machine], behaviour, objects=[DEVICE_CLASS], tempo=tempo) as cluster:
             await cluster.client.create(SYSTEM, driver_pod(runs=False))
             await cluster.client.create(TEMPLATES, template("one", request()))
             await published(cluster)
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 40))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 async def published(cluster: SmallCluster) -> Json:
@@ -77,11 +80,10 @@ async def published(cluster: SmallCluster) -> Json:
 
 async def devices_seen(cluster: SmallCluster, name: str) -> list[str]:
     await cluster.phase(name, "Running")
-    for _ in range(100):
-        if found := re.findall(r"\(UUID: (GPU-[0-9a-f-]+)\)", await cluster.log(name)):
-            return found
-        await asyncio.sleep(0.02)
-    return []
+    async with asyncio.timeout(PATIENCE):
+        while not (found := re.findall(r"\(UUID: (GPU-[0-9a-f-]+)\)", await cluster.log(name))):
+            await asyncio.sleep(0.02)
+    return found
 
 
 async def claim_of(cluster: SmallCluster, name: str) -> Json:
@@ -257,7 +259,7 @@ def test_slices_of_a_plugin_that_stays_away_go_and_come_back_with_it() -> None:
         await published(cluster)
         assert await devices_seen(cluster, "late")
 
-    run(body)
+    run(body, tempo=WIPING)
 
 
 def test_a_slice_that_somebody_deletes_is_published_again() -> None:
@@ -265,7 +267,7 @@ def test_a_slice_that_somebody_deletes_is_published_again() -> None:
         first = await published(cluster)
         await cluster.client.delete(f"{SLICES}/{first['metadata']['name']}")
         await cluster.gone(f"{SLICES}/{first['metadata']['name']}")
-        again = await asyncio.wait_for(published(cluster), 5)
+        again = await asyncio.wait_for(published(cluster), PATIENCE)
         assert again["metadata"]["uid"] != first["metadata"]["uid"]
         assert again["spec"] == first["spec"]
         assert again["metadata"]["ownerReferences"][0]["kind"] == "Node"
@@ -312,7 +314,7 @@ def test_a_cluster_without_a_driver_does_not_bind_pods_with_claims() -> None:
             with pytest.raises(ApiError):
                 await cluster.client.get(f"{CLAIMS}/none")
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def asking(name: str, resource: str, count: int, **spec: Any) -> Json:

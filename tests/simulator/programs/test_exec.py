@@ -17,6 +17,7 @@ from kubernetes.stream import stream
 from fixtures.simulator.streams.remotecommand import HIGH_WATER, V4, V5, Channels, Outbox
 from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 Body = Callable[[SmallCluster], Awaitable[None]]
 
@@ -26,7 +27,7 @@ def run(body: Body, **more: Any) -> None:
         async with small_cluster([hardware("a")], **more) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 async def started(cluster: SmallCluster, script: str = "sleep infinity", devices: int = 0, **more: Any) -> None:
@@ -45,7 +46,7 @@ async def kubectl(cluster: SmallCluster, *arguments: str, stdin: bytes | None = 
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = (stream.decode() for stream in await asyncio.wait_for(process.communicate(stdin), 20))
+        out, err = (stream.decode() for stream in await asyncio.wait_for(process.communicate(stdin), PATIENCE))
         if not unheard(err):
             break
     return process.returncode or 0, out, said(err)
@@ -58,7 +59,7 @@ def commands(cluster: SmallCluster) -> list[str]:
 
 async def until(true: Callable[[], bool]) -> None:
     """Give the loop its turns until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -82,7 +83,7 @@ class Socket:
     async def rest(self) -> dict[int, bytes]:
         """What came by channel until the server closed."""
         found: dict[int, bytes] = {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             async for message in self.raw:
                 found[message.data[0]] = found.get(message.data[0], b"") + message.data[1:]
         return found
@@ -179,7 +180,7 @@ def test_the_official_client_by_any_protocol(offered: str, chosen: str) -> None:
         def talk() -> tuple[str, str, str, int]:
             streams = {"stdin": False, "stdout": True, "stderr": True, "tty": False}
             shell = stream(call, "p", "default", command=["sh", "-c", "echo one; echo two >&2; exit 7"], _preload_content=False, **streams)
-            shell.run_forever(timeout=10)
+            shell.run_forever(timeout=PATIENCE)
             return shell.read_stdout().strip(), shell.read_stderr().strip(), shell.subprotocol, shell.returncode
 
         assert await asyncio.to_thread(talk) == ("one", "two", chosen, 7)
@@ -288,7 +289,7 @@ def test_output_under_way_is_bounded_and_keeps_its_order() -> None:
         await asyncio.sleep(0.01)
         assert not waiting.done()
         assert await outbox.take() == (1, b"a" + b"b" * HIGH_WATER)
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, PATIENCE)
         outbox.close()
         outbox.write(1, b"too late")
         assert [await outbox.take(), await outbox.take()] == [(2, b"c"), None]
@@ -351,7 +352,7 @@ def test_broken_frames_end_the_command(sent: bytes, code: int) -> None:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
         await until(lambda: commands(cluster) == ["exec sleep"])
         writer.write(sent)
-        last = await asyncio.wait_for(reader.read(), 10)
+        last = await asyncio.wait_for(reader.read(), PATIENCE)
         assert b"\x88" in last
         assert int.from_bytes(last[last.index(b"\x88") + 2 :][:2], "big") == code
         await until(lambda: not commands(cluster))

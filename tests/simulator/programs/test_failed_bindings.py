@@ -15,6 +15,7 @@ from fixtures.simulator.client.watches import NODES, PODS, Watches
 from fixtures.simulator.scheduling.cluster_state import ClusterState
 from fixtures.simulator.scheduling.scheduler import DefaultScheduler
 from tests.simulator.programs.small_cluster import hardware, node, pod
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 
@@ -50,7 +51,7 @@ class Api:
 
     async def binding(self) -> tuple[str, asyncio.Future[bool]]:
         """The next binding that is asked for: the pod's uid and where to put the answer."""
-        return await asyncio.wait_for(self.bindings.get(), 2)
+        return await asyncio.wait_for(self.bindings.get(), PATIENCE)
 
 
 def waiting(uid: str, name: str = "p") -> Json:

@@ -8,6 +8,7 @@ import tempfile
 
 from tests.kubectl import KUBECTL, needs_kubectl
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 
 async def follow(cluster: SmallCluster, *arguments: str) -> asyncio.subprocess.Process:
@@ -44,7 +45,7 @@ def test_a_followed_log_ends_with_its_container() -> None:
             assert process.returncode == 0
             assert await (await follow(cluster, "p", "--tail=1")).communicate() == (b"three", b"")
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))
 
 
 @needs_kubectl
@@ -60,7 +61,7 @@ def test_a_followed_log_ends_when_its_pod_is_deleted() -> None:
             assert await process.communicate() == (b"", b"")
             assert process.returncode == 0
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))
 
 
 def test_the_request_of_a_reader_who_leaves_is_over_although_nothing_is_written() -> None:
@@ -75,11 +76,11 @@ def test_the_request_of_a_reader_who_leaves_is_over_although_nothing_is_written(
             worker = cluster.kubelets.worker_of("default", "p")
             assert worker is not None
             readers = worker.logs["probe"]._event._waiters
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while len(readers) != 1:
                     await asyncio.sleep(0.01)
                 writer.transport.abort()
                 while readers:
                     await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))

@@ -9,6 +9,7 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.tempo import Tempo
 from fixtures.simulator.nodes.kubelet.kubelets import Kubelets
 from tests.simulator.programs.small_cluster import hardware, node, small_cluster
+from tests.watching import PATIENCE
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -39,4 +40,4 @@ def test_new_nodes_become_ready_and_dead_ones_stay_dead() -> None:
                 await watches.close()
                 await beating.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))

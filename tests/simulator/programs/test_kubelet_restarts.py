@@ -11,6 +11,7 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, devices, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 NODE = "/api/v1/nodes/a"
 SOCKET = {
@@ -22,11 +23,10 @@ LISTER = {"volumeMounts": [{"name": "socket", "mountPath": "/pod-resources"}]}
 
 def run(body: Callable[[SmallCluster], Awaitable[None]], behaviour: Behaviour | None = None, objects: Sequence[Json] = ()) -> None:
     async def scenario() -> None:
-        tempo = msgspec.structs.replace(QUICK, node_monitor_grace=30.0)
-        async with small_cluster([hardware("a", 4)], behaviour, objects=[plugin_pod("a"), *objects], tempo=tempo) as cluster:
+        async with small_cluster([hardware("a", 4)], behaviour, objects=[plugin_pod("a"), *objects], tempo=QUICK) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvidia-smi -L; sleep infinity", count: int = 1) -> Json:
@@ -172,8 +172,11 @@ def test_podresources_need_the_socket_and_a_kubelet() -> None:
         waits = "while kubelet-podresources --json; do sleep 0.05; done"
         await cluster.start(pod("inside", waits, spec=SOCKET, container=LISTER))
         await cluster.phase("inside", "Running")
+        worker = cluster.kubelets.worker_of("default", "inside")
+        assert worker is not None
         cluster.hosts["a"].stop_kubelet()
-        await asyncio.sleep(0.3)
+        while not any(b"refused" in line.data for line in worker.logs["probe"].lines):
+            await worker.logs["probe"].changed()
         cluster.hosts["a"].start_kubelet()
         assert "connection refused" in await cluster.output("inside")
 

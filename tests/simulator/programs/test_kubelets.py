@@ -12,6 +12,7 @@ from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Sharing
 from tests.simulator.programs.small_cluster import PODS, RDMA, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)")
@@ -22,7 +23,7 @@ def run(machines: Any, body: Any, behaviour: Behaviour | None = None, **more: An
         async with small_cluster(machines, behaviour, **more) as cluster:
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def sibling(script: str) -> dict[str, Any]:
@@ -230,11 +231,10 @@ def exporter() -> dict[str, Any]:
 
 async def scraped(cluster: SmallCluster, path: str, differs: str = "") -> str:
     """What the exporter serves once it has collected, and once that is not ``differs``."""
-    for _ in range(50):
-        if (text := await cluster.client.text(path)) != differs and text:
-            return text
-        await asyncio.sleep(0.1)
-    raise AssertionError("the exporter serves nothing new")
+    async with asyncio.timeout(PATIENCE):
+        while (text := await cluster.client.text(path)) in ("", differs):
+            await asyncio.sleep(0.1)
+    return text
 
 
 def test_the_exporter_names_who_holds_a_device() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 API = "kueue.x-k8s.io/v1beta2"
@@ -40,7 +41,7 @@ def run(body: Any, behaviour: Behaviour | None = None, quota: int = 16, **more: 
                 await cluster.client.patch(f"/api/v1/nodes/{machine.node}", {"metadata": {"labels": {"pool": "h100"}}})
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def members(name: str, count: int, total: int | None = None, script: str = "sleep infinity", devices: int = 8) -> list[Json]:
@@ -121,6 +122,7 @@ def test_quota_above_the_nodes_breaks_the_gang() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(*members("g", 3))
         await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Admitted").get("status") == "True")
+        await cluster.await_bound(2, "g-0", "g-1", "g-2")
         await asyncio.sleep(SETTLE)
         assert len(await cluster.unbound("g-0", "g-1", "g-2")) == 1
 
@@ -191,13 +193,8 @@ def test_pods_that_do_not_get_ready_in_time_are_evicted() -> None:
 def test_defects_of_quota() -> None:
     async def one_by_one(cluster: SmallCluster) -> None:
         await cluster.start(*members("g", 3))
+        await cluster.await_bound(2, "g-0", "g-1", "g-2")
         await asyncio.sleep(SETTLE)
         assert len(await cluster.unbound("g-0", "g-1", "g-2")) == 1
 
-    async def down(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 2))
-        await asyncio.sleep(SETTLE)
-        assert len(await cluster.unbound("g-0", "g-1")) == 2
-
     run(one_by_one, Behaviour(quota_admits_pod_by_pod=True))
-    run(down, Behaviour(gang_controller_down=True))

@@ -11,6 +11,7 @@ from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.controllers.taint_eviction import patience
 from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, plugin_pod
 from tests.simulator.programs.small_cluster import PODS, TAINT, TOLERATION, SmallCluster, hardware, node, pod, small_cluster
+from tests.watching import PATIENCE
 
 NODE = "/api/v1/nodes/a"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -22,7 +23,8 @@ def run(
     objects: Sequence[Json] = (),
     registers: bool = True,
 ) -> None:
-    tempo = QUICK if registers else msgspec.structs.replace(QUICK, node_registration=-1.0)
+    quick = msgspec.structs.replace(QUICK, node_monitor_grace=2.0)
+    tempo = quick if registers else msgspec.structs.replace(quick, node_registration=-1.0)
 
     async def scenario() -> None:
         machines = [hardware("a", 4), hardware("b", 4)]
@@ -30,7 +32,7 @@ def run(
             await cluster.until(NODE, lambda obj: ready(obj) == "True")
             await body(cluster)
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def ready(obj: Json) -> str:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from fixtures.simulator.server.http.faults import Trouble
 from tests.simulator.programs.small_cluster import hardware, pod, small_cluster
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
 
@@ -23,11 +24,11 @@ def test_programs_live_through_an_api_in_trouble(troubles: list[Trouble]) -> Non
     async def scenario() -> None:
         async with small_cluster([hardware("a", 2)], troubles=troubles) as cluster:
             await cluster.start(pod("p", "nvidia-smi -L; exit 0", {GPU: 2}))
-            ended = await cluster.phase("p", "Succeeded", "Failed", seconds=10)
+            ended = await cluster.phase("p", "Succeeded", "Failed")
             assert ended["status"]["phase"] == "Succeeded"
             assert (await cluster.log("p")).count("UUID: GPU-") == 2
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def test_a_namespace_goes_with_everything_in_it() -> None:
@@ -42,4 +43,4 @@ def test_a_namespace_goes_with_everything_in_it() -> None:
             await cluster.start(pod("next", devices={GPU: 1}))
             await cluster.phase("next", "Running")
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))

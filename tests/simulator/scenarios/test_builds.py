@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from conformance.outputs.node_labels import inconsistencies
+from conformance.outputs.node_labels import advertisement, inconsistencies
 from conformance.policy.policy_file import build_policy
 from fixtures.kubernetes.podsecurity import evaluate
 from fixtures.kubernetes.podsecurity.standards import Level
@@ -210,9 +210,10 @@ def test_labels_and_capacity_of_gpu_nodes_agree_by_the_plugin_s_arithmetic(name:
             count = labels.get("nvidia.com/gpu.count", "0")
             specs = [item["spec"] for item in of_kind(name, "ResourceSlice")]
             slices = [spec for spec in specs if (spec["driver"], spec["nodeName"]) == (DRIVER, node["metadata"]["name"])]
-            assert sum(len(spec["devices"]) for spec in slices) == int(count)
+            own = [device["attributes"] for spec in slices for device in spec["devices"]]
+            assert len({text["string"] for body in own if (text := body.get("parentUUID", body["uuid"]))}) == int(count)
             continue
-        assert inconsistencies(labels, status["capacity"], status["allocatable"]) == [], node["metadata"]["name"]
+        assert inconsistencies(advertisement(labels, status["capacity"], status["allocatable"])) == [], node["metadata"]["name"]
 
 
 @every_scenario
@@ -452,7 +453,7 @@ def test_names_of_pods_never_collide_in_a_large_fleet() -> None:
     ("pools", "workload", "words"),
     [
         ([{"dra": False}], {}, "serves every NVIDIA pool"),
-        ([{"dra": True, "sharing": Sharing(strategy="time-slicing", replicas=2)}], {}, "MIG and sharing are not modelled"),
+        ([{"dra": True, "sharing": Sharing(strategy="time-slicing", replicas=2)}], {}, "shares devices by draShares"),
         ([{"dra": True}], {"kind": "Deployment"}, "what claims devices is a Job or StatefulSet or Pod"),
         ([{"dra": True}], {"claims": 9}, "claims more devices"),
     ],
@@ -470,7 +471,7 @@ def test_what_is_not_modelled_of_claims_is_refused(pools: list[dict[str, Any]], 
         build(scenario)
 
 
-@pytest.mark.parametrize("name", ["dra", "dra-extended"])
+@pytest.mark.parametrize("name", ["dra", "dra-extended", "dra-shared"])
 def test_claims_of_running_pods_hold_devices_of_their_nodes_each_once(name: str) -> None:
     pods = {pod["metadata"]["uid"]: pod for pod in of_kind(name, "Pod")}
     published = {

@@ -21,6 +21,7 @@ from fixtures.simulator.process.child import ROOT
 from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.process.forked import ForkedSimulator
 from tests.kubectl import needs_kubectl
+from tests.watching import PATIENCE
 
 READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
 
@@ -32,19 +33,21 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 
 
 def get(cluster: EmbeddedCluster, path: str) -> dict[str, object]:
-    with urllib.request.urlopen(cluster.server + path, timeout=10) as answer:
+    with urllib.request.urlopen(cluster.server + path, timeout=PATIENCE) as answer:
         found: dict[str, object] = json.loads(answer.read())
         return found
 
 
 def kubectl(cluster: EmbeddedCluster, *arguments: str) -> str:
-    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--request-timeout=10s", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"HOME": str(cluster.kubeconfig.parent)})
+    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--request-timeout=60s", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, env={"HOME": str(cluster.kubeconfig.parent)}
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def gone(pid: int, seconds: float = 10.0) -> bool:
+def gone(pid: int, seconds: float = PATIENCE) -> bool:
     """Whether a process that is not our child ends within ``seconds``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -116,7 +119,7 @@ def test_wrong_names_are_told_before_a_process_starts(tmp_path: Path) -> None:
 
 def test_the_command_line_says_one_line_and_exits_4() -> None:
     command = [sys.executable, "-m", "fixtures.simulator", "healthy:nodes=3"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == "scenario 'healthy' does not scale: nodes= is for scenarios like 'fleet'\n"
 
@@ -161,11 +164,9 @@ def test_one_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("started")
 def test_stop_may_be_called_again(tmp_path: Path) -> None:
     cluster = EmbeddedCluster.start("amd", tmp_path)
-    started = time.monotonic()
     cluster.stop()
     cluster.stop()
-    assert time.monotonic() - started < 3
-    assert cluster.process.returncode == 0
+    assert cluster.process.returncode == 0, "it ended by itself when it was told to, and was not killed"
 
 
 @pytest.mark.usefixtures("started")
@@ -173,7 +174,7 @@ def test_stop_may_be_called_again(tmp_path: Path) -> None:
 def test_signals_end_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     cluster = EmbeddedCluster.start("amd", tmp_path)
     cluster.process.send_signal(number)
-    assert cluster.process.wait(timeout=5) == 0
+    assert cluster.process.wait(timeout=PATIENCE) == 0
     cluster.stop()
 
 
@@ -190,6 +191,6 @@ def test_it_does_not_outlive_who_started_it(method: str, tmp_path: Path) -> None
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == -signal.SIGKILL
     assert gone(int(done.stdout))
