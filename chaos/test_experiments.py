@@ -6,7 +6,8 @@ import pytest
 
 from chaos.engine.campaign import Campaign
 from chaos.model.experiment import Experiment
-from chaos.surface.plugin import SESSION, record_result
+from chaos.surface.chaos_run import SESSION, record_result
+from conformance.plugin import waiting
 from fixtures.verdict.record import Verdict
 
 
@@ -27,6 +28,7 @@ def campaign(request: pytest.FixtureRequest) -> Campaign:
 
 def test_experiment(experiment: Experiment, campaign: Campaign, request: pytest.FixtureRequest) -> None:
     """Inject, watch, undo, judge. Anything but passed and not applicable fails."""
+    waiting.begin(request.config, experiment.id)
     try:
         result = campaign.carry_out(experiment)
     except BaseException as error:  # a timeout's alarm, say: it was undone, and counts

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -52,7 +53,8 @@ class Fault:
 class ActivityContext:
     """What an experiment's activities act with. ``allowed`` raises :class:`Aborted` when the Lease is not held or halted.
 
-    ``terms`` bound what may be written down: what could not be carried out later must not be needed.
+    ``terms`` bound what may be written down: what could not be carried out later must not be needed. ``sampled`` returns when the
+    sampler has read what was there after a moment, or is overdue.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class ActivityContext:
         allowed: Callable[[], None],
         terms: Terms,
         proof: Proof | None = None,
+        sampled: Callable[[datetime], object] = lambda since: None,
     ) -> None:
         self.cluster = cluster
         self.plan = plan
         self.ledger = ledger
         self.abort = abort
+        self.sampled = sampled
         self._allowed = allowed
         self._terms = terms
         self._proof = proof

@@ -38,7 +38,7 @@ def start_deployment(count: int = 1, devices: int = 1, within: str = "start") ->
     It prefers the target by affinity, so that a drain has something to move and the scheduler somewhere to move it.
     """
     if plan_facts().device_class:
-        raise ActivityFailed("a Deployment of workers that claim devices is not written: its pods would need a template of claims")
+        raise ActivityFailed("workers that claim devices cannot be a Deployment: its pods would need a template for their claims")
     namespace = own_namespace()
     body = canary_deployment.deployment(
         current().plan, plan_facts(), "service", count=count, devices=devices, prefer=_place("target"), owner=expiry.owner()

@@ -110,7 +110,7 @@ def drain(within: str, refused: bool = False) -> dict[str, Any]:
     poll(step, seconds(within))
     result = {**target_record(target), "pods": first, **answers, "left": sorted(full_name(pod) for pod in waiting.values())}
     if refused and not answers["refused"] and not answers["evicted"]:
-        raise ActivityFailed("no eviction was answered, so that nothing is known of what the budget is worth")
+        raise ActivityFailed("no eviction was answered, so nobody knows whether the budget holds")
     if not refused and waiting:
         raise ActivityFailed(f"the drain did not end within {time.monotonic() - start:.1f} s: {', '.join(result['left'])}")
     return result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
@@ -57,10 +58,11 @@ def hold(duration: str) -> dict[str, Any]:
 
 
 def watch_before() -> dict[str, Any]:
-    """Let the sampler see what was set up: the state that the fault disturbs is what it read last before it."""
-    acting = current()
+    """Let the sampler see what is there, however late it is: what a fault disturbs, or an undo brings back, is what it read last."""
+    acting, begun = current(), datetime.now(UTC)
     length = acting.plan.seconds.get("before", 6 * acting.plan.seconds.get("sample", 1.0))
     poll(lambda: False, length)
+    acting.sampled(begun)
     return {"seconds": length}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -94,6 +95,8 @@ def _conditions(extension: Extension) -> Iterator[str]:
             yield unknown_name(f"{where}.within", expectation.within, extension.seconds)
         if expectation.until not in ("", "undo"):
             yield f"{where}.until: expected undo, got {expectation.until!r}"
+        if given[0] == "eventually" and _parts(expectation.eventually) <= _parts(extension.steady):
+            yield f"{where}: the steady state says so already, and no sample may show a short loss: also name something that lasts"
     names = [expectation.name for expectation in extension.expect]
     if len(set(names)) != len(names):
         yield "expect: two expectations have the same name"
@@ -106,6 +109,12 @@ def _conditions(extension: Extension) -> Iterator[str]:
             yield str(error)
         else:
             yield from _all_known(where, signals_of(condition), extension.signals)
+
+
+def _parts(document: object) -> set[str]:
+    """What a condition demands at the same time, each as text."""
+    parts = document.get("all") if isinstance(document, dict) else None
+    return set().union(*map(_parts, parts)) if isinstance(parts, list) else {json.dumps(document, sort_keys=True)}
 
 
 def _durations(extension: Extension) -> Iterator[str]:

@@ -17,6 +17,8 @@ from chaos.observe.signals.registry import SIGNALS
 from chaos.plan.selectors import SELECTORS
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
+CATALOGUES = FOLDER.parents[1] / "conformance"
+"""Each of its folders that has a catalogue is an area, which an experiment may name."""
 
 
 class SelectionError(Exception):
@@ -30,7 +32,7 @@ def known_names() -> KnownNames:
         components=frozenset(NAMES),
         undo=frozenset(REGISTRY),
         selectors=frozenset(SELECTORS),
-        areas=frozenset(AREAS),
+        areas=frozenset(path.parent.name for path in CATALOGUES.glob("*/catalogue.yaml")),
     )
 
 
@@ -83,11 +85,3 @@ def select_experiments(experiments: Sequence[Experiment], ids: Sequence[str], ma
     if not chosen:
         raise SelectionError(f"no experiment is of level {max_level.value} or below")
     return chosen
-
-
-def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
-    """Ids of a repeatable option whose values may hold several, with commas."""
-    return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
-
-
-AREAS = ("adv", "dra", "fence", "gang", "inv", "iso", "mig", "net", "obs", "ops", "psa", "req", "share")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from chaos.cluster.requests import accepted, field
+from chaos.cluster.requests import field
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.quantity import QuantityError, canonical
@@ -39,8 +39,6 @@ OWNED = (
 )
 """Kinds in which something of the suite could be left."""
 
-_PAGE = 500
-
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     """``values`` by what they belong to: ``node gpu-1 label a`` → ``b``."""
@@ -61,14 +59,14 @@ def scan(cluster: Cluster, *, ignore: Iterable[str] = ()) -> Fingerprint:
     """The fingerprint now. ``ignore``: namespaces whose objects are not looked at. Raises ApiTrouble when a list is refused."""
     ignored = frozenset(ignore)
     values: dict[str, str] = {}
-    for node in _items(cluster, "nodes"):
+    for node in cluster.each("nodes"):
         values |= dict(_node(node))
     for key in SCALED:
-        for obj in _items(cluster, key):
+        for obj in cluster.each(key):
             values |= dict(_workload(key, obj))
     selector = f"{owned.MANAGED_BY}={owned.SUITE}"
     for key in OWNED:
-        for obj in _items(cluster, key, selector):
+        for obj in cluster.each(key, labels=selector):
             namespace = str(field(obj, "metadata", "namespace") or "")
             if namespace not in ignored and str(field(obj, "metadata", "name")) not in ignored:
                 values[f"left by the suite: {key} {namespace + '/' if namespace else ''}{field(obj, 'metadata', 'name')}"] = "there"
@@ -107,20 +105,6 @@ def _workload(key: str, obj: Json) -> Iterator[tuple[str, str]]:
         yield f"{where} replicas", str(replicas)
     ready = field(obj, "status", "numberReady") if key == "apps/daemonsets" else field(obj, "status", "readyReplicas")
     yield f"{where} ready", str(ready or 0)
-
-
-def _items(cluster: Cluster, key: str, selector: str = "") -> Iterator[Json]:
-    token = ""
-    while True:
-        query = {"limit": str(_PAGE), **({"labelSelector": selector} if selector else {}), **({"continue": token} if token else {})}
-        answer = cluster.request("GET", cluster.path(key), query=query)
-        if answer.status == 404:
-            return
-        document = accepted(answer, f"list {key}").json()
-        yield from document.get("items") or ()
-        token = str((document.get("metadata") or {}).get("continue") or "")
-        if not token:
-            return
 
 
 def _shown(value: str | None) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 import msgspec
 
 from chaos.cluster.requests import accepted
-from fixtures.cluster import kinds
+from fixtures.cluster import access, kinds
 from fixtures.cluster.client import Cluster
 
-REVIEWS = "authorization.k8s.io/selfsubjectaccessreviews"
 _CORE = frozenset(
     {"nodes", "pods", "namespaces", "configmaps", "services", "serviceaccounts", "events", "resourcequotas", "replicationcontrollers"}
 )
@@ -66,13 +65,7 @@ class Reviewer:
 
     def _allowed(self, right: Right) -> bool:
         if right not in self._answers:
-            attributes = {name: value for name, value in msgspec.structs.asdict(right).items() if value}
-            body = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes},
-            }
-            path = self._cluster.path(REVIEWS)
-            answer = accepted(self._cluster.request("POST", path, body=body, repeatable=True), "ask for rights")
+            body = access.review(**msgspec.structs.asdict(right))
+            answer = accepted(self._cluster.request("POST", access.PATH, body=body, repeatable=True), "ask for rights")
             self._answers[right] = (answer.json().get("status") or {}).get("allowed") is True
         return self._answers[right]

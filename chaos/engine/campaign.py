@@ -46,6 +46,8 @@ from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
+from fixtures.snapshot.collect import read_nodes
+from fixtures.snapshot.simulated_nodes import describe
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.record import Target, TargetKind, Verdict
 
@@ -140,7 +142,7 @@ class Campaign:
     def _leave_in_time(self) -> list[str]:
         """What is left in the cluster at the end. It is asked for until it is gone, or for a while; then it is told, with a way out."""
         setup = self._setup
-        lines = until_gone(self._leave, END_SECONDS[setup.target.kind], f"cannot tell what is left of run {setup.run_id}")
+        lines = until_gone(self._leave, END_SECONDS[setup.target.kind.treated_as], f"cannot tell what is left of run {setup.run_id}")
         lines += self._known_open() if self._opened is None else [f"open: {entry_words(entry)}" for entry in self._opened]
         return [*lines, self._way_out] if lines else []
 
@@ -265,6 +267,7 @@ class Campaign:
             stop=self.stop,
             proof=self._proof,
             policy=setup.policy,
+            target_kind=setup.target.kind,
             gates=lambda experiment, plan, unsteady: gate_results(
                 setup.cluster, setup.policy, setup.settings, experiment, plan, ours=setup.ours, steady=unsteady
             ),
@@ -295,7 +298,7 @@ def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
         experiment,
         run_id=setup.run_id,
         cluster_uid=setup.target.cluster_uid,
-        target_kind=setup.target.kind,
+        target_kind=setup.target.kind.treated_as,
         namespace=namespaces.of_run(setup.run_id),
         policy=setup.policy,
         node=setup.node,
@@ -303,11 +306,15 @@ def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
 
 
 def learn_cluster(cluster: Cluster, target: Target) -> Access:
-    """Fill in the cluster's UID and learn its versions; what a child needs beside the kubeconfig. Raises ApiTrouble."""
+    """Fill in which cluster it is and what its nodes are, and learn its versions. Returns what a child needs beside the kubeconfig.
+
+    Raises ApiTrouble.
+    """
     served = discover(cluster)
     versions = {key: _choose(KINDS[key].versions, served[key]) for key in KINDS if served.get(key)}
     cluster.learn_versions(versions)
     target.cluster_uid = cluster_uid(cluster)
+    describe(target, read_nodes(cluster))
     return Access(versions=versions)
 
 

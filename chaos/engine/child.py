@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def main(folder: Path) -> int:
     try:
         acting = _acting(folder, plan, handover)
         with acting.as_current():
-            journal = _run(stored.document, acting, folder)
+            journal = _run(stored.document, acting)
         return 0
     except BaseException as error:
         journal["error"] = f"{type(error).__name__}: {error}"[:1000]
@@ -71,10 +72,19 @@ def _acting(folder: Path, plan: Plan, handover: Handover) -> ActivityContext:
     ledger = Ledger.create(folder / LEDGER, plan.origin, mirror, proof)
     terms = handover.terms.planned(plan.experiment, plan.nodes)
     abort = AbortFlag(folder)
-    return ActivityContext(cluster, plan, ledger, abort, allowed=lambda: must_hold(cluster, plan.run_id), terms=terms, proof=proof)
+    return ActivityContext(
+        cluster,
+        plan,
+        ledger,
+        abort,
+        allowed=lambda: must_hold(cluster, plan.run_id),
+        terms=terms,
+        proof=proof,
+        sampled=lambda since: await_sample(folder / SAMPLES, plan.seconds["gap"], since),
+    )
 
 
-def _run(document: dict[str, Any], acting: ActivityContext, folder: Path) -> dict[str, Any]:
+def _run(document: dict[str, Any], acting: ActivityContext) -> dict[str, Any]:
     from chaoslib.experiment import run_experiment
     from chaoslib.run import RunEventHandler
     from chaoslib.types import Strategy
@@ -84,7 +94,7 @@ def _run(document: dict[str, Any], acting: ActivityContext, folder: Path) -> dic
 
         def method_completed(self, experiment: object, state: object = None) -> None:
             if not acting.abort.reason:
-                await_sample(folder / SAMPLES, acting.plan.seconds["gap"])
+                acting.sampled(datetime.now(UTC))
 
     logging.getLogger("chaostoolkit").setLevel(logging.WARNING)
     settings = {"runtime": {"rollbacks": {"strategy": "always"}}}  # ignored where chaostoolkit documents it, honoured here

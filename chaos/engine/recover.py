@@ -164,7 +164,7 @@ def recover(
 
 
 def _lost(run_id: str, count: int) -> str:
-    return f"run {run_id}: {count} changes are open, and the cluster does not hold what they were: name the run's folder with --folder"
+    return f"run {run_id}: {count} changes are open, and the cluster no longer holds their undos: name the run's folder with --folder"
 
 
 def preview(

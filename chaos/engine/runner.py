@@ -28,6 +28,7 @@ from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Line, landed_faults
 from chaos.model.plan import Plan
+from chaos.observe.node_history import MEMORY, NodeHistory
 from chaos.observe.sample import Reading, Sample, Signal
 from chaos.observe.sampler import Sampler, steady_since
 from chaos.safety.abort_flag import AbortFlag
@@ -61,6 +62,9 @@ class RunnerSetup(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop
     proof: Proof
     policy: Policy
+    target_kind: TargetKind
+    """What is measured. The plan's kind, which rules over safety and bounds, is the one that it is treated as."""
+
     gates: Callable[[Experiment, Plan, str], list[GateResult]]
     """Judges the gates; its last argument is what is wrong with the steady state, empty when nothing is."""
 
@@ -79,8 +83,8 @@ class Runner:
             experiment=experiment.id,
             run_id=plan.run_id,
             plan_digest=plan.digest,
-            target_kind=plan.target_kind,
-            fidelity=experiment.extension.fidelity.get(plan.target_kind, ""),
+            target_kind=setup.target_kind,
+            fidelity=experiment.extension.fidelity_on(setup.target_kind),
             level=experiment.extension.level,
             started=time.time(),
         )
@@ -146,7 +150,7 @@ class Runner:
             lambda: Reading(cluster, self.plan, memory), signals, self.folder / artefacts.SAMPLES, self.plan.seconds["sample"]
         )
         self._samples = sampler.samples
-        with sampler:
+        with NodeHistory(cluster) as memory[MEMORY], sampler:
             self._record.sampler_began = sampler.wall
             yield sampler
 
@@ -169,7 +173,9 @@ class Runner:
                     return True
             return self._setup.stop.reason != ""
 
-        sampler.wait(steady, start + max(BASELINE_SECONDS, self.plan.seconds["settle"]))
+        most = max(BASELINE_SECONDS, self.plan.seconds["settle"])
+        with self._setup.cluster.waits.of("a steady state before the fault", time.monotonic() + most):
+            sampler.wait(steady, start + most)
         if self._record.baseline_t is not None or self._setup.stop.reason:
             return ""
         last = next(iter(sampler.samples[-1:]), None)
@@ -204,7 +210,8 @@ class Runner:
                 stderr=log,
                 start_new_session=True,
             )
-        self._record.ending = supervise(self._process, self._setup.stop, seconds=seconds["deadline"], grace=seconds["grace"])
+        with self._setup.cluster.waits.of("its faults, and what undoes them", time.monotonic() + seconds["deadline"] + seconds["grace"]):
+            self._record.ending = supervise(self._process, self._setup.stop, seconds=seconds["deadline"], grace=seconds["grace"])
 
     # -- after -----------------------------------------------------------------------------------------
 
@@ -254,7 +261,8 @@ class Runner:
                 samples[-1].t > inject + max(windows, default=0.0)
             )
 
-        sampler.wait(settled, latest)
+        with self._setup.cluster.waits.of("the cluster to recover", time.monotonic() + max(latest - sampler.now, 0)):
+            sampler.wait(settled, latest)
 
     def _met(self, document: Mapping[str, Any], samples: list[Sample], inject: float) -> bool:
         condition = parse_condition(document)

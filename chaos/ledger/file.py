@@ -173,7 +173,7 @@ class Ledger:
     def draft(self, undo: str, args: msgspec.Struct | Mapping[str, Any]) -> Entry:
         """The entry that :meth:`arm` would write next. Raises :class:`LedgerError` when nobody knows of which run it is."""
         if self.origin is None:
-            raise LedgerError(f"ledger {self._where}: it was opened for reading, and holds no entry that says of which run it is")
+            raise LedgerError(f"ledger {self._where}: it was opened for reading, and no entry in it names its run")
         return Entry(seq=self._next, undo=undo, args=msgspec.to_builtins(args), **msgspec.structs.asdict(self.origin))
 
     def mark(self, seq: int, state: State, detail: Mapping[str, Any] | None = None) -> None:

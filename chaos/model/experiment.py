@@ -18,11 +18,12 @@ EXTENSION = "gpu-conformance"
 REQUIRED_SECONDS = ("recovery", "settle", "deadline")
 DEFAULT_SECONDS: dict[str, dict[str, float]] = {
     "sample": {"live": 1.0, "simulated": 0.25},
-    "gap": {"live": 5.0, "simulated": 5.0},
+    "gap": {"live": 5.0, "simulated": 15.0},
     "grace": {"live": 20.0, "simulated": 5.0},
 }
 """Durations an experiment may leave out. ``sample``: period of the sampler; ``gap``: longest silence between two samples that
-still lets the run be judged; ``grace``: what an interrupted child gets for its rollbacks before it is killed."""
+still lets the run be judged, longer where the cluster shares a busy machine with its sampler; ``grace``: what an interrupted child
+gets for its rollbacks before it is killed."""
 
 
 class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +118,13 @@ class Extension(Strict, frozen=True, kw_only=True):
         """Signals that the block's conditions rest on, the most telling first: what a timeline shows."""
         documents = [self.steady, self.detect, self.contained, *(getattr(one, one.mode) for one in self.expect)]
         return list(dict.fromkeys(name for document in documents if document is not None for name in signals_of(parse_condition(document))))
+
+    def fidelity_on(self, kind: TargetKind) -> str:
+        """The level of fidelity on a kind of target, "" where the experiment does not exist. Simulated nodes are never ``real``."""
+        if kind is TargetKind.SIMULATED_NODES:
+            kinds = (TargetKind.LOCAL, TargetKind.SIMULATED) if TargetKind.LIVE in self.fidelity else ()
+            return next((self.fidelity[one] for one in kinds if one in self.fidelity), "simulated" if kinds else "")
+        return self.fidelity.get(kind, "")
 
     def durations(self, kind: TargetKind) -> dict[str, float]:
         """Every duration resolved for a kind of target, the defaults included."""

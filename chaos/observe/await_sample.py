@@ -18,13 +18,13 @@ class _When(msgspec.Struct):
     at: str
 
 
-def await_sample(samples: Path, seconds: float) -> bool:
-    """Whether a sample that began after this call is in the file within ``seconds``.
+def await_sample(samples: Path, seconds: float, since: datetime | None = None) -> bool:
+    """Whether a sample that began after ``since`` (this call) is in the file within ``seconds``.
 
     A state that is undone before it was sampled was never seen, and what was expected of it could not be judged. The file is
     another process's, so it is looked at again and again.
     """
-    begun, deadline = datetime.now(UTC), time.monotonic() + seconds
+    begun, deadline = since or datetime.now(UTC), time.monotonic() + seconds
     while time.monotonic() < deadline:
         newest = _newest(samples)
         if newest is not None and newest > begun:

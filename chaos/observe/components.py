@@ -18,6 +18,7 @@ from functools import partial
 import msgspec
 
 from chaos.model.plan_facts import InstalledComponent
+from chaos.observe import compute_domains
 from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, text_of, uid_of
 from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads, Workload, workload_names
@@ -85,6 +86,7 @@ KNOWN: tuple[Component, ...] = (
         ),
         serves="resource.k8s.io/resourceslices",
     ),
+    Component(name=compute_domains.COMPONENT, serves=compute_domains.DOMAINS),  # after the driver that makes it
     Component(
         name="rdma-plugin",
         labels=({"app": "rdma-shared-dp"}, {"app": "sriovdp"}),
@@ -169,7 +171,12 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
     for component in KNOWN:
         try:
             named = overrides.get(component.name)
-            workload = _named(view, component, named) if named else _proven(view, component, standing)
+            if named:
+                workload = _named(view, component, named)
+            elif component.name == compute_domains.COMPONENT:
+                workload = _of_domain(view, component, found.get("dra-plugin"))
+            else:
+                workload = _proven(view, component, standing)
         except ComponentUnclear as error:
             unclear[component.name] = str(error)
             continue
@@ -235,6 +242,20 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
         how = "expected it in a namespace of the platform, or named by the policy (chaos.components, tenants.moreInfrastructure)"
         raise ComponentUnclear(f"{names} looks like {component.name}, and nothing proves it: {how}")
     return None
+
+
+def _of_domain(view: View, component: Component, driver: InstalledComponent | None) -> InstalledComponent | None:
+    """The daemons of one ComputeDomain: a domain has one DaemonSet, in the namespace of its driver. Raises :class:`ComponentUnclear`."""
+    if driver is None or not _served(view, component.serves):
+        return None
+    daemon_sets = compute_domains.daemon_sets(view, driver.namespace)
+    if not daemon_sets:
+        return None
+    uid = labels_of(daemon_sets[0]).get(compute_domains.LABEL)
+    same = [full_name(item) for item in daemon_sets if labels_of(item).get(compute_domains.LABEL) == uid]
+    if len(same) > 1:
+        raise ComponentUnclear(f"{' and '.join(same)} are both labelled as the daemons of one ComputeDomain")
+    return _found(component, component.key, daemon_sets[0])
 
 
 def _labelled(component: Component, item: Json) -> bool:

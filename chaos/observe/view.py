@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from chaos.observe.sample import REQUEST_SECONDS, NoData, Reading
+from fixtures.cluster.answer import Expected, list_problem
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.kinds import kind_of
+from fixtures.cluster.paging import Pages
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.text import json_text
@@ -19,16 +20,16 @@ from fixtures.text.json_text import NotJson
 __all__ = ["NoData", "View"]
 
 PAGE = 500
-MAX_PAGES = 200
 _MEMORY = "view"
 
 
-class _List(msgspec.Struct):
+class _List(msgspec.Struct, rename="camel"):
     """A list whose objects are not looked into yet."""
 
     kind: str
-    items: list[msgspec.Raw]
-    metadata: msgspec.Raw = msgspec.Raw(b"null")
+    api_version: str
+    items: list[msgspec.Raw] | None
+    metadata: dict[str, Any]
 
 
 _LIST = msgspec.json.Decoder(_List)
@@ -93,21 +94,26 @@ class View:
         return self._lists[path]
 
     def _items(self, key: str, path: str) -> Iterator[Json]:
-        token = ""
-        for _ in range(MAX_PAGES):
-            try:
+        token, pages = "", Pages(f"list {key}")
+        place, _, query = path.partition("?")
+        expected = Expected.of("GET", place, dict(parse_qsl(query)), None)
+        try:
+            while True:
                 text = self._fetch(path + (f"&{urlencode({'continue': token})}" if token else ""))
                 body: _List = json_text.decode_with(_LIST, text)
-                if not body.kind.endswith("List") or body.kind != (f"{kind_of(key)}List" if kind_of(key) else body.kind):
-                    raise NotJson(f"{body.kind[:60]} instead of a list")
-                yield from items_of([self._object(bytes(item)) for item in body.items])
-                metadata = json_text.decode(bytes(body.metadata))
-            except NotJson as error:
-                raise NoData(f"list {key}: no list in the answer: {error}") from None
-            token = text_of(metadata.get("continue")) if isinstance(metadata, dict) else ""
-            if not token:
-                return
-        raise NoData(f"list {key}: more than {MAX_PAGES} pages")
+                items = [self._object(bytes(item)) for item in body.items or ()]
+                whole = {"kind": body.kind, "apiVersion": body.api_version, "metadata": body.metadata, "items": items}
+                if problem := list_problem(whole, expected):
+                    raise NotJson(problem)
+                yield from items
+                places = [(namespace_of(item), name_of(item)) for item in items]
+                token = pages.take(places, text_of(body.metadata.get("continue")), len(text))
+                if not token:
+                    return
+        except NotJson as error:
+            raise NoData(f"list {key}: no list in the answer: {error}") from None
+        except ApiTrouble as trouble:
+            raise NoData(trouble.message) from None
 
     def _object(self, text: bytes) -> Any:
         """What the text says; most of it was said in the view before, and decoding it was a third of what a sample costs."""

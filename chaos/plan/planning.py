@@ -16,7 +16,7 @@ from chaos.model.experiment import Experiment
 from chaos.model.levels import needs_cordoned
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import Device, PlanFacts
-from chaos.observe import dra_inventory
+from chaos.observe import compute_domains, dra_inventory
 from chaos.observe.components import DETECTORS, Components, find_components, pods_of, standing_of
 from chaos.observe.signals.metrics import port_of
 from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
@@ -163,7 +163,7 @@ def _wanted(target: Json) -> TargetQuery:
 
 def _planning_view(view: View, found: Components, known: PlanFacts, wanted: TargetQuery, node: str) -> PlanningView:
     """The cluster as the experiment sees it: one on a DRA driver counts devices that are claimed, every other those of plugins."""
-    if wanted.component != dra_inventory.COMPONENT:
+    if wanted.component not in (dra_inventory.COMPONENT, compute_domains.COMPONENT):
         return PlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)
     known = msgspec.structs.replace(known, device_class=dra_inventory.DEVICE_CLASS)
     return ClaimPlanningView(view=view, components=found, facts=known, wanted=wanted, named=node)

@@ -6,7 +6,7 @@ Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments, split_ids
+from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
 from chaos.engine.campaign import Refused
 from chaos.engine.recover import accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
@@ -22,13 +22,14 @@ from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
 from chaos.surface.describe_plan import describe_plan
 from chaos.surface.open_cluster import campaign_setup
-from chaos.surface.options import SCENARIO, ChaosOptions
+from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
 from chaos.verdict.judge import judge
 from conformance.cli import confirming, target
-from conformance.cli.arguments import Parser, complain
-from conformance.cli.run import OPTIONS
+from conformance.cli.arguments import Parser, PytestOptions, complain, tell
+from conformance.cli.commands import command_parser
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
+from conformance.plugin.starting import OPTIONS
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
@@ -41,11 +42,35 @@ OK, FAILED, USAGE, NOTHING, INCONCLUSIVE, RESIDUE = 0, 1, 4, 5, 10, 11
 EXIT = {Verdict.PASSED: OK, Verdict.FAILED: FAILED, Verdict.INCONCLUSIVE: INCONCLUSIVE, Verdict.ERROR: 3}
 
 
+OWN_EXPERIMENTS = "folder with your own experiments; default: the suite's"
+EXAMPLES = {
+    "plan": (
+        "gpu-conformance chaos plan --simulate resilience",
+        "gpu-conformance chaos plan --kubeconfig FILE --chaos-cluster UID --chaos-experiment A1",
+    ),
+    "run": ("gpu-conformance chaos run --simulate resilience", "gpu-conformance chaos run --kubeconfig FILE --chaos-cluster UID"),
+    "halt": (
+        "gpu-conformance chaos halt --kubeconfig FILE --chaos-cluster UID",
+        "gpu-conformance chaos halt --kubeconfig FILE --chaos-cluster UID --off",
+    ),
+    "recover": (
+        "gpu-conformance chaos recover --kubeconfig FILE --chaos-cluster UID",
+        "gpu-conformance chaos recover --kubeconfig FILE --chaos-cluster UID --folder out/latest --yes",
+    ),
+    "status": ("gpu-conformance chaos status --kubeconfig FILE", "gpu-conformance chaos status --in-cluster"),
+    "verdict": (
+        "gpu-conformance chaos verdict out/latest/chaos/A1",
+        "gpu-conformance chaos verdict out/latest/chaos/A1 --json",
+    ),
+    "list": ("gpu-conformance chaos list", "gpu-conformance chaos list --json"),
+}
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a subcommand; its exit code as everywhere in the suite."""
-    if list(argv[1:2]) == ["run"]:
+    if list(argv[1:2]) == ["run"] and not {"-h", "--help"} & set(argv[2:]):
         return _run(argv[2:])
-    arguments = _parser().parse_args(argv[1:])
+    arguments = command_parser("chaos").parse_args(argv[1:])
     command: Callable[[argparse.Namespace], int] = arguments.call
     try:
         return command(arguments)
@@ -56,25 +81,29 @@ def main(argv: Sequence[str]) -> int:
         return INCONCLUSIVE
 
 
-def _parser() -> Parser:
-    parser = Parser(prog=PROGRAM)
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its commands."""
     commands = parser.add_subparsers(required=True, parser_class=Parser, metavar="COMMAND")
 
     def add(name: str, call: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=help, description=help)
+        command: Parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", examples=EXAMPLES[name])
         command.set_defaults(call=call)
         return command
 
     plan = add("plan", _plan, "print what the experiments would do to which objects; changes nothing")
     _cluster(plan, simulated=True)
-    plan.add_argument("--policy", metavar="FILE", default="")
-    plan.add_argument("--chaos-max-level", metavar="N", type=int, default=None)
-    plan.add_argument("--chaos-cluster", metavar="UID", action="append", default=[])
-    plan.add_argument("--chaos-experiment", metavar="ID[,ID...]", action="append", default=[])
-    plan.add_argument("--chaos-target", metavar="NODE", default="")
-    plan.add_argument("--chaos-confirm", metavar="NAME", default="")
-    plan.add_argument("--chaos-folder", metavar="DIR", default="")
-    commands.add_parser("run", help="pytest chaos --chaos with the options that follow", add_help=False)
+    plan.add_argument("--policy", metavar="FILE", default="", help="what you expect of the cluster (YAML)")
+    plan.add_argument("--chaos-max-level", metavar="N", type=int, help="0 simulated, 1 agents (default) to 4 destructive")
+    plan.add_argument("--chaos-cluster", metavar="UID", action="append", default=[], help="UID of a cluster that experiments may change")
+    plan.add_argument(
+        "--chaos-experiment", metavar="ID[,ID...]", action="append", default=[], help="these only; default: all up to the level"
+    )
+    plan.add_argument("--chaos-target", metavar="NODE", default="", help="the node to act on; default: the plan chooses")
+    plan.add_argument("--chaos-confirm", metavar="NAME", default="", help="the cluster's name, typed, for level 4")
+    plan.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
+    run = commands.add_parser("run", help="pytest chaos --chaos with the options that follow", examples=EXAMPLES["run"])
+    _cluster(run, simulated=True)
+    add_options(PytestOptions(run))
     halt = add("halt", _halt, "stop the running experiment on the cluster, and let none start")
     _cluster(halt)
     confirming.add_options(halt)
@@ -90,18 +119,17 @@ def _parser() -> Parser:
     status = add("status", _status, "show who acts on the cluster and what is not undone; changes nothing")
     _cluster(status)
     verdict = add("verdict", _verdict, "judge an experiment's stored files again")
-    verdict.add_argument("folder", metavar="FOLDER", type=Path)
-    verdict.add_argument("--json", action="store_true")
+    verdict.add_argument("folder", metavar="FOLDER", type=Path, help="an experiment's folder in a run's report")
+    verdict.add_argument("--json", action="store_true", help="print the verdict with its findings as JSON")
     listing = add("list", _list, "the experiments")
-    listing.add_argument("--json", action="store_true")
-    listing.add_argument("--chaos-folder", metavar="DIR", default="")
-    return parser
+    listing.add_argument("--json", action="store_true", help="print them as JSON")
+    listing.add_argument("--chaos-folder", metavar="DIR", default="", help=OWN_EXPERIMENTS)
 
 
 def _cluster(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
     target.add_options(command)
     if simulated:
-        command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="")
+        command.add_argument("--simulate", metavar="SCENARIO[,DEFECT...]", default="", help="the embedded simulated cluster")
         local = f"real Kubernetes as local processes (default: {DEFAULT_MINOR}), nodes as in --simulate"
         command.add_argument("--local", metavar="MINOR", nargs="?", const=DEFAULT_MINOR, default="", help=local)
         command.add_argument("--local-bin", metavar="DIR", default="", help="folder with the programs for --local")
@@ -133,7 +161,7 @@ def _list(arguments: argparse.Namespace) -> int:
             }
             for one in experiments
         ]
-        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print(json.dumps(msgspec.to_builtins(rows), indent=2))
         return OK
     for one in experiments:
         print(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
@@ -160,7 +188,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             for experiment in chosen:
                 lines, possible = describe_plan(setup, experiment)
                 ready += possible
-                print("\n".join(lines))
+                tell(*lines)
     except SelectionError as error:
         return _complain_lines(str(error))
     except Refused as error:
@@ -216,13 +244,13 @@ def _halt(arguments: argparse.Namespace) -> int:
     else:
         halt(cluster, administrators=policy.chaos.namespace_uid)
         print("halted: the running experiment is being undone, and none may start")
-    print("\n".join([*status(cluster).lines, *(f"NOT removed: {line}" for line in left)]))
+    tell(*status(cluster).lines, *(f"NOT removed: {line}" for line in left))
     return RESIDUE if left else OK
 
 
 def _status(arguments: argparse.Namespace) -> int:
     found = status(target.open_cluster(arguments))
-    print("\n".join(found.lines))
+    tell(*found.lines)
     return RESIDUE if (found.open_entries or found.lost) and (not found.holder or found.expired) else OK
 
 
@@ -250,14 +278,9 @@ def _recover(arguments: argparse.Namespace) -> int:
     except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
         return complain(PROGRAM, error)
     print(f"{done.restored} changes of {len(done.runs)} runs put back")
-    for line in (*done.residue, *done.leftovers, *done.unreadable):
-        print(f"NOT put back: {line}")
-    for line in done.torn:
-        print(f"its last line was cut off by a crash, and never allowed an act: {line}")
-    for line in done.forged:
-        print(line)
-    for line in done.elsewhere:
-        print(f"left alone, of another cluster: {line}")
+    tell(*(f"NOT put back: {line}" for line in (*done.residue, *done.leftovers, *done.unreadable)))
+    tell(*(f"its last line was cut off by a crash, and never allowed an act: {line}" for line in done.torn), *done.forged)
+    tell(*(f"left alone, of another cluster: {line}" for line in done.elsewhere))
     return OK if done.clean else RESIDUE
 
 
@@ -266,17 +289,16 @@ def _verdict(arguments: argparse.Namespace) -> int:
         return complain(PROGRAM, f"{arguments.folder}: no such folder")
     found = judge(arguments.folder)
     if arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print(json.dumps(msgspec.to_builtins(found), indent=2))
         return EXIT[found.verdict]
-    print(f"{found.verdict} {', '.join(found.reason_codes)}".rstrip() + (f": {found.message}" if found.message else ""))
-    for one in found.findings:
-        print(f"  {one.verdict:<14} {one.name}: {one.message}")
+    tell(f"{found.verdict} {', '.join(found.reason_codes)}".rstrip() + (f": {found.message}" if found.message else ""))
+    tell(*(f"  {one.verdict:<14} {one.name}: {one.message}" for one in found.findings))
     for name, mark in found.marks.items():
-        print(f"  {name:<10} {mark.t:8.2f} s (up to {mark.uncertainty:.2f} s earlier)")
+        tell(f"  {name:<10} {mark.t:8.2f} s (up to {mark.uncertainty:.2f} s earlier)")
     return EXIT[found.verdict]
 
 
 def _complain_lines(text: str) -> int:
     for line in text.splitlines():
-        print(f"{PROGRAM}: {line}", file=sys.stderr)
+        complain(PROGRAM, line)
     return USAGE

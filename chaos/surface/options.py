@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import split_ids
-from conformance.plugin.options import refuse_empty
+from conformance.plugin.options import OptionParser, refuse_empty
 
 CHAOS = Path(__file__).resolve().parents[1]
 SCENARIO = "resilience"
@@ -36,7 +36,7 @@ class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
 
 
-def add_options(parser: pytest.Parser) -> None:
+def add_options(parser: OptionParser) -> None:
     """Register the options."""
     group = parser.getgroup("gpu-conformance-chaos", "GPU cluster chaos experiments")
     group.addoption("--chaos", action="store_true", help="select chaos experiments: they change the cluster, and put it back")
@@ -83,6 +83,11 @@ def read_options(config: pytest.Config) -> ChaosOptions | None:
         recover=option.chaos_recover,
         folder=str(config.invocation_params.dir / option.chaos_folder) if option.chaos_folder else "",
     )
+
+
+def split_ids(texts: Sequence[str]) -> tuple[str, ...]:
+    """Ids of a repeatable option whose values may hold several, with commas."""
+    return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
 def choose_target(config: pytest.Config) -> None:

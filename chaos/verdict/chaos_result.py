@@ -58,7 +58,7 @@ def result_without_run(experiment: Experiment, kind: TargetKind, verdict: Verdic
         verdict=verdict,
         reason_codes=list(codes),
         message=message,
-        fidelity=extension.fidelity.get(kind, ""),
+        fidelity=extension.fidelity_on(kind),
         target_kind=kind,
         proves=extension.proves,
         expected_failure=extension.expected_failure,

@@ -120,7 +120,7 @@ def interruptions(lines: list[Line]) -> Iterator[ChaosFinding]:
         elif interrupted is not None:
             words = {True: "under way", False: "not under way"}
             before, after = (words.get((line.detail or {}).get(when), "not known") for when in ("before", "after"))  # type: ignore[arg-type]
-            text = f"the act did not land in the middle of the work: it was {before} just before, and {after} once it was through"
+            text = f"the fault did not hit the work while it was going on: it was {before} just before, and {after} once it was through"
             yield finding(Verdict.INCONCLUSIVE, f"interruption {line.seq}", "FaultNotLanded", text)
 
 

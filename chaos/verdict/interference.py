@@ -11,7 +11,7 @@ from fixtures.verdict.record import Verdict
 
 WORDS = {
     "node.cordoned.by.others": "somebody else cordoned the node",
-    "node.faults.of.others": "a fault of another device, which is none of the experiment's, was told of the node",
+    "node.faults.of.others": "the node reports a fault of a device that is not the experiment's",
 }
 """Signals that list what others did, empty while nobody did anything, and what one of their entries means."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from itertools import groupby, pairwise
 
 from chaos.cluster.cordons import cordoned_by_others
 from chaos.cluster.gpu_names import names_another, names_of, names_this
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import PlanFacts
+from chaos.observe.node_history import MEMORY, NodeHistory
 from chaos.observe.sample import Reading
 from chaos.observe.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
 from conformance.node_states.polarity import wrong_status
@@ -136,12 +138,9 @@ def labels(reading: Reading) -> JsonValue:
 
 
 def label_changes(reading: Reading) -> JsonValue:
-    """How often :func:`labels` was seen to change since the sampler began: what is lost and restored has changed twice."""
-    seen: list[str] = reading.memory.setdefault("node.labels.changes", [])
-    digest = str(labels(reading))
-    if not seen or seen[-1] != digest:
-        seen.append(digest)
-    return len(seen) - 1
+    """How often :func:`labels` changed since the sampler began: what is lost and restored has changed twice, however soon."""
+    seen = ([_digest(_without_volatile(one)) for one in states] for states in _label_states(reading))
+    return sum(one != other for digests in seen for one, other in pairwise(digests))
 
 
 def deploy_labels(reading: Reading) -> JsonValue:
@@ -157,6 +156,11 @@ def deploy_labels(reading: Reading) -> JsonValue:
 def mig_state(reading: Reading) -> JsonValue:
     """``nvidia.com/mig.config.state`` of the target node; empty without."""
     return next((labels_of(node).get("nvidia.com/mig.config.state", "") for node in _targets(reading).values()), "")
+
+
+def mig_states(reading: Reading) -> JsonValue:
+    """Every :func:`mig_state` of the target node since the sampler began, in order."""
+    return _in_turn(reading, ("nvidia.com/mig.config.state",))
 
 
 def mig_config(reading: Reading) -> JsonValue:
@@ -218,11 +222,7 @@ def remediation_state(reading: Reading) -> JsonValue:
 
 def remediation_history(reading: Reading) -> JsonValue:
     """States of remediation on the target node since the sampler began, in order, each once in a row."""
-    seen: list[str] = reading.memory.setdefault("remediation.history", [])
-    state = str(remediation_state(reading))
-    if state and (not seen or seen[-1] != state):
-        seen.append(state)
-    return list(seen)
+    return _in_turn(reading, REMEDIATION_LABELS)
 
 
 REMEDIATION_ORDER = ("quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded")
@@ -296,13 +296,34 @@ def _targets(reading: Reading) -> dict[str, Json]:
     return found
 
 
+def _label_states(reading: Reading) -> list[list[dict[str, str]]]:
+    """The labels that each target node had in turn: as its watch tells, or as samples saw them where nothing watches."""
+    history: NodeHistory | None = reading.memory.get(MEMORY)
+    if history is not None:
+        return [history.labels(name) for name in reading.plan.nodes]
+    seen: dict[str, list[dict[str, str]]] = reading.memory.setdefault("node.labels.seen", {})
+    for name, node in _targets(reading).items():
+        seen.setdefault(name, []).append(labels_of(node))
+    return list(seen.values())
+
+
+def _in_turn(reading: Reading, keys: tuple[str, ...]) -> list[str]:
+    """Values of the first of the labels that a target node has, in order, each once in a row."""
+    found = (labels[key] for states in _label_states(reading) for labels in states for key in keys if labels.get(key))
+    return [value for value, _ in groupby(found)]
+
+
 def _devices(reading: Reading, node: Json, field: str) -> dict[str, int]:
     facts = PlanFacts.of(reading.plan)
     return {name: number_of(value) for name, value in sorted(dig(node, "status", field).items()) if facts.is_device(name)}
 
 
 def _lasting(node: Json) -> dict[str, str]:
-    return {key: value for key, value in labels_of(node).items() if key not in VOLATILE_LABELS}
+    return _without_volatile(labels_of(node))
+
+
+def _without_volatile(labels: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key not in VOLATILE_LABELS}
 
 
 def _taint(taint: Json) -> str:
@@ -336,6 +357,7 @@ SIGNALS = {
     "node.faults.name.target": faults_name_target,
     "node.faults.of.others": faults_of_others,
     "mig.state": mig_state,
+    "mig.states": mig_states,
     "mig.config": mig_config,
     "remediation.state": remediation_state,
     "remediation.history": remediation_history,

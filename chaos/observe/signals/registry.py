@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.observe.sample import Signal
-from chaos.observe.signals import agents, allocations, claims, devices, gangs, metrics, nodes, pods
+from chaos.observe.signals import agents, allocations, claims, compute_domains, devices, gangs, metrics, nodes, pods
 
 SIGNALS: dict[str, Signal] = {
     **nodes.SIGNALS,
@@ -12,6 +12,7 @@ SIGNALS: dict[str, Signal] = {
     **metrics.SIGNALS,
     **gangs.SIGNALS,
     **claims.SIGNALS,
+    **compute_domains.SIGNALS,
     **devices.SIGNALS,
     **allocations.SIGNALS,
 }

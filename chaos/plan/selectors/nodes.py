@@ -46,7 +46,7 @@ def choose_gpu(planning: PlanningView) -> Choice:
     """One device of a healthy GPU node, by what the node's exporter shows of it: the last one, which is given out last."""
     candidates = [node for node in _candidates(planning) if planning.known_devices(name_of(node))]
     if not candidates:
-        raise NotApplicable("DevicesUnknown", "no exporter tells the UUIDs of a healthy node's devices, so that none can be named")
+        raise NotApplicable("DevicesUnknown", "no exporter reports the UUIDs of devices of a healthy node, so no device can be named")
     node = candidates[0]
     every = sum(len(planning.known_devices(name_of(other))) for other in planning.comparable_nodes())
     return Choice(targets=(planning.node_target(node, _devices_of(planning, node)),), eligible=every, nodes=(name_of(node),))

@@ -26,8 +26,9 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.simulator.process.embedded import EmbeddedCluster
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, Json, acting, fetch, ledger, plan, recover, replay, soon, world
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 NAMESPACE = f"gpu-conformance-chaos-{RUN}-canaries"
 OWNER: Json = {"apiVersion": "batch/v1", "kind": "Job", "name": "expiry", "uid": "u"}
@@ -98,7 +99,7 @@ def test_the_class_is_the_runs_and_goes_with_the_experiment(tmp_path: Path) -> N
         found = fetch(cluster, PRIORITY_CLASSES, NAMESPACE)
         assert found["metadata"]["labels"].items() >= owned.labels(RUN).items()
         assert [entry.args["key"] for entry in made.ledger.open_entries()] == ["namespaces", PRIORITY_CLASSES]
-        assert replay(made.ledger, cluster, soon(10)) == []
+        assert replay(made.ledger, cluster, soon()) == []
         assert cluster.get(PRIORITY_CLASSES, NAMESPACE).status == 404
 
 
@@ -106,7 +107,7 @@ def test_a_killed_runs_class_is_taken_away_by_recover(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         with experiment(tmp_path, cluster):
             base.own_namespace()
-        assert recover(cluster, seconds=20).clean
+        assert recover(cluster, seconds=PATIENCE).clean
         assert cluster.get(PRIORITY_CLASSES, NAMESPACE).status == 404
 
 
@@ -155,7 +156,7 @@ def test_a_deployment_that_nobody_deletes_ends_by_itself(tmp_path: Path, monkeyp
         assert gone(cluster, "apps/deployments", namespace)
         assert gone(cluster, "pods", namespace)
         assert gone(cluster, expiry.JOBS, namespace)
-        assert recover(cluster, seconds=60).clean
+        assert recover(cluster, seconds=PATIENCE).clean
     finally:
         embedded.stop()
 
@@ -177,4 +178,4 @@ def on_a_gpu_node(planned: Plan, cluster: Cluster) -> Plan:
 
 def gone(cluster: Cluster, key: str, namespace: str) -> bool:
     with Observation(cluster, key, namespace) as observation:
-        return any(not found for found in observation.until(time.monotonic() + 30))
+        return any(not found for found in observation.until(time.monotonic() + PATIENCE))

@@ -15,8 +15,8 @@ from chaos.model.ledger_lines import State
 from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.config.rights import Rights
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import ANYTHING, acting, fetch, ledger, plan, world
+from tests.troubles import Trouble
 
 PRODUCT = "nvidia.com/gpu.product"
 

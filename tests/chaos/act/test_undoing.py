@@ -20,8 +20,8 @@ from chaos.model.ledger_lines import PREPARATION, State
 from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, fetch, ledger, plan, world
+from tests.troubles import Trouble
 
 PRODUCT = "nvidia.com/gpu.product"
 SCHEDULABLE = {"signal": "node.unschedulable", "is": False}

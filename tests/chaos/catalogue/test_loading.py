@@ -110,6 +110,13 @@ MISTAKES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         _block(expect=[{"name": "a", "eventually": {"signal": "node.ready", "is": True}, "within": "recvery"}]),
         "did you mean 'recovery'?",
     ),
+    (
+        _block(
+            steady={"all": [{"signal": "node.ready", "is": True}, {"signal": "nodes.others", "equals": []}]},
+            expect=[{"name": "a", "eventually": {"signal": "node.ready", "is": True}, "within": "recovery"}],
+        ),
+        "no sample may show a short loss",
+    ),
     (_block(expect=[{"name": "a", "always": {"signal": "node.ready", "is": True}}] * 2), "same name"),
     (_block(expect=[{"name": "a", "always": {"signal": "node.ready", "is": True}, "until": "noon"}]), "expected undo"),
     (lambda found: block(found)["seconds"].pop("settle"), "settle is missing"),

@@ -110,7 +110,7 @@ def test_somebodys_cordon_outlives_the_undo_of_what_the_fault_led_to(tmp_path: P
         write(cluster, "kubectl-cordon", CORDON)
         tell(cluster, f"Xid 79 of {OURS}")
         NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert NodeCleared().verify(cluster, args, soon()) == ""
         assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
         assert told(cluster) == "False"
 
@@ -121,7 +121,7 @@ def test_remediations_cordon_does_not(tmp_path: Path) -> None:
         write(cluster, "theirs", {**CORDON, "metadata": {"labels": {STATE: "quarantined"}}})
         assert "cordoned" in NodeCleared().verify(cluster, args, soon(0.2))
         NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert NodeCleared().verify(cluster, args, soon()) == ""
         assert not fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")
 
 
@@ -131,7 +131,7 @@ def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> Non
         tell(cluster, f"Xid 79 of {THEIRS}")
         tell(cluster, f"Xid 79 of {OURS}", "SysLogsXIDError")
         NodeCleared().undo(cluster, args, soon())
-        assert NodeCleared().verify(cluster, args, soon(2)) == ""
+        assert NodeCleared().verify(cluster, args, soon()) == ""
         assert (told(cluster), told(cluster, "SysLogsXIDError")) == ("True", "False")
 
 
@@ -151,7 +151,7 @@ def test_the_experiments_own_cordon_is_taken_away(tmp_path: Path) -> None:
         args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
         cluster.patch("nodes", "gpu-1", CORDON)
         NodeUnschedulable().undo(cluster, args, soon())
-        assert NodeUnschedulable().verify(cluster, args, soon(2)) == ""
+        assert NodeUnschedulable().verify(cluster, args, soon()) == ""
 
 
 def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path) -> None:

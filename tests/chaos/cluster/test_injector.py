@@ -21,6 +21,7 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
 from tests.simulated import simulated
+from tests.watching import PATIENCE
 
 IMAGE = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 
@@ -71,7 +72,7 @@ def unpullable(cluster: Cluster) -> Iterator[None]:
 
     def write() -> None:
         with Observation(cluster, "pods", namespaces.of_run(RUN)) as observation:
-            for found in observation.until(soon(3)):
+            for found in observation.until(soon()):
                 for pod in found.values():
                     status = {"status": {"phase": "Pending", "containerStatuses": [waiting]}}
                     cluster.patch("pods", pod["metadata"]["name"], status, namespaces.of_run(RUN), "status")
@@ -97,7 +98,7 @@ def node(cluster: Cluster) -> str:
     return str(next(item["metadata"]["name"] for item in nodes if "nvidia.com/gpu" in item["status"]["capacity"]))
 
 
-def run(cluster: Cluster, node: str, *argv: str, seconds: float = 20) -> HostResult:
+def run(cluster: Cluster, node: str, *argv: str, seconds: float = PATIENCE) -> HostResult:
     namespace = namespaces.ensure_run(cluster, RUN)
     return run_on_host(cluster, namespace=namespace, node=node, image=IMAGE, argv=argv, run_id=RUN, deadline=soon(seconds))
 
@@ -133,7 +134,7 @@ def test_what_was_changed_on_a_host_is_put_back_and_read_back(cluster: Cluster, 
     armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={UNIT}", "systemctl", "stop", "kubelet")
     assert armed.exit_code == 0, armed.output
     assert run(cluster, node, *ACTIVE).output.strip() == "active"
-    assert replay(book, cluster, soon(40)) == []
+    assert replay(book, cluster, soon()) == []
     assert run(cluster, node, *ACTIVE).output.strip() == before != "active"
 
 
@@ -144,7 +145,7 @@ def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, 
     monkeypatch.setattr(HostPersistence, "programs", programs)
     book = ledger(tmp_path)
     book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
-    (left,) = replay(book, cluster, soon(20))
+    (left,) = replay(book, cluster, soon())
     assert (left.reason, left.prior, left.current) == (Reason.CHANGED, "inactive", "active")
     assert left.command.startswith(f"kubectl debug node/{node} --profile=sysadmin")
 

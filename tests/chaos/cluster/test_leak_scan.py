@@ -11,8 +11,8 @@ from chaos.cluster import leak_scan
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, world
+from tests.troubles import Trouble
 
 
 def labelled(kind: str, name: str) -> Json:

@@ -13,8 +13,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
+from tests.troubles import Trouble
 
 CANARIES = f"{namespaces.of_run(RUN)}-canaries"
 

@@ -23,6 +23,7 @@ from tests.hostile.faults import effects
 from tests.hostile.faults.experiments import under
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
+from tests.watching import PATIENCE
 
 ADMINISTRATORS = "uid-of-the-administrators"
 LOST = {
@@ -55,7 +56,7 @@ def test_a_deletion_whose_answer_is_lost_is_finished(tmp_path: Path, resource: s
             lease.acquire()
             book = ledger(tmp_path, proxied)
             book.mark(book.arm("node.labels", {"name": "gpu-1"}), State.VERIFIED)
-            assert book.flush(soon(20))
+            assert book.flush(soon())
             assert until_gone(lease.release, 60, "perhaps") == []
             assert until_gone(lambda: list(filter(None, [Proof.open(cluster, RUN, prefix=CHAOS_PREFIX).close()])), 60, "perhaps") == []
         assert met.befell > 0
@@ -89,7 +90,7 @@ def test_what_is_not_known_to_be_gone_is_told_and_recover_removes_it(tmp_path: P
         cluster.delete(KEY, "gpu-conformance-chaos", namespaces.SHARED)  # or its holder, this process, would count as alive
         plan, _ = preview(cluster, terms=ANYTHING)
         assert plan == ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
-        assert recover(cluster, seconds=20).clean
+        assert recover(cluster, seconds=PATIENCE).clean
         assert before.differences(leak_scan.scan(cluster)) == []
         assert preview(cluster, terms=ANYTHING)[0] == []
 
@@ -105,7 +106,7 @@ def test_a_lease_that_was_let_go_is_taken_again_before_its_namespace_goes(tmp_pa
         assert lease.release() == []
         assert status(cluster).lines[0] == "nobody holds the Lease"
         book.mark(seq, State.VERIFIED)
-        assert book.flush(soon(20))
+        assert book.flush(soon())
         assert lease.release() == []
         assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX).close() == ""
         assert before.differences(leak_scan.scan(cluster)) == []
@@ -119,7 +120,7 @@ def test_the_lease_of_a_run_that_has_begun_meanwhile_is_left_to_it(tmp_path: Pat
         seq = book.arm("node.labels", {"name": "gpu-1"})
         assert one.release() == []
         book.mark(seq, State.VERIFIED)
-        assert book.flush(soon(20))
+        assert book.flush(soon())
         two.acquire()
         assert one.release() == one.release() == []
         assert "20261121-130000-ffff" in status(cluster).lines[0]
@@ -172,7 +173,7 @@ def test_what_the_run_closed_in_its_file_is_no_attack(tmp_path: Path) -> None:
         assert authentic.read_ledgers(cluster).forged != ()
         plan, shown = preview(cluster, tmp_path / RUN, terms=ANYTHING)
         assert ([line.partition(":")[0] for line in plan[:1]], shown.forged) == (["close in the cluster's copy"], ())
-        done = recover(cluster, tmp_path / RUN, seconds=20)
+        done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
         assert (done.clean, done.restored, done.forged) == (True, 0, ())
         assert before.differences(leak_scan.scan(cluster)) == []
 
@@ -184,7 +185,7 @@ def test_an_entry_that_no_file_of_the_run_holds_is_still_an_attack(tmp_path: Pat
         forged = ledger(tmp_path / "elsewhere", cluster, experiment="A4")
         forged.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {"a": "b"}))
         Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
-        done = recover(cluster, tmp_path / RUN, seconds=20)
+        done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
         assert [f"entry {RUN}/A4/1" in line for line in done.forged] == [True]
         assert done.restored == 0
 

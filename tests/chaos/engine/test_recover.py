@@ -22,9 +22,10 @@ from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger import crash
 from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, plan, recover, world
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 PRODUCT = "nvidia.com/gpu.product"
 
@@ -54,10 +55,10 @@ def test_a_killed_run_leaves_nothing_after_recover(tmp_path: Path, instant: int)
         folder = killed(tmp_path, instant)
         if by == "folder":
             cluster.delete("namespaces", namespaces.SHARED)
-        done = recover(cluster, None if by == "cluster" else folder, seconds=20)
+        done = recover(cluster, None if by == "cluster" else folder, seconds=PATIENCE)
         assert done.clean, done
         assert before.differences(leak_scan.scan(cluster)) == []
-        again = recover(cluster, None if by == "cluster" else folder, seconds=20)
+        again = recover(cluster, None if by == "cluster" else folder, seconds=PATIENCE)
         assert (again.clean, again.restored) == (True, 0)
 
 
@@ -68,7 +69,7 @@ def test_the_instants_are_all_that_there_are(tmp_path: Path) -> None:
         (path,) = folder.rglob("ledger.jsonl")
         book = Ledger.open(path)
         assert [book.state(seq) for seq in (1, 2, 3, 4)] == [State.APPLIED, State.APPLIED, State.VERIFIED, State.VERIFIED]
-        assert recover(cluster, folder, seconds=20).clean
+        assert recover(cluster, folder, seconds=PATIENCE).clean
 
 
 def test_a_killed_run_keeps_the_next_from_starting_until_it_is_recovered(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_killed_run_keeps_the_next_from_starting_until_it_is_recovered(tmp_pat
         assert status(cluster).runs == (RUN,)
         assert "kubectl" in "\n".join(status(cluster).lines)
         assert child(tmp_path, 0, tmp_path / "second") == 1  # refused, before anything
-        assert recover(cluster, seconds=20).restored == 3
+        assert recover(cluster, seconds=PATIENCE).restored == 3
         assert status(cluster).runs == ()
 
 
@@ -87,7 +88,7 @@ def test_a_torn_ledger_is_recovered_and_reported(tmp_path: Path) -> None:
         (path,) = folder.rglob("ledger.jsonl")
         with path.open("ab") as file:
             file.write(b'{"seq":3,"state":"arm')
-        done = recover(cluster, folder, seconds=20)
+        done = recover(cluster, folder, seconds=PATIENCE)
         assert (done.clean, done.torn) == (True, (str(path),))
 
 
@@ -97,7 +98,7 @@ def test_a_broken_file_is_told_and_the_clusters_copy_is_enough(tmp_path: Path) -
         folder = killed(tmp_path, 5)
         (path,) = folder.rglob("ledger.jsonl")
         path.write_bytes(b"garbage\n" + path.read_bytes())
-        done = recover(cluster, folder, seconds=20)
+        done = recover(cluster, folder, seconds=PATIENCE)
         assert (done.clean, done.residue) == (False, ())
         assert "line 1 cannot be read" in done.unreadable[0]
         assert before.differences(leak_scan.scan(cluster)) == []
@@ -107,7 +108,7 @@ def test_a_broken_copy_is_told_stays_and_the_file_is_enough(tmp_path: Path) -> N
     with world(tmp_path) as (cluster, _):
         folder = killed(tmp_path, 5)
         cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": "garbage\n"}}, namespaces.SHARED)
-        done = recover(cluster, folder, seconds=20)
+        done = recover(cluster, folder, seconds=PATIENCE)
         assert (done.clean, done.restored, done.residue) == (False, 2, ())
         assert f"ConfigMap {config_maps.config_map_name(RUN)}" in done.unreadable[0]
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "H100"
@@ -129,7 +130,7 @@ def test_a_ledger_that_nobody_can_read_keeps_no_other_from_being_undone(tmp_path
         other.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
         cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: None}}})
         cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": "garbage\n"}}, namespaces.SHARED)
-        done = recover(cluster, seconds=20)
+        done = recover(cluster, seconds=PATIENCE)
         assert (done.clean, done.restored) == (False, 1)
         assert fetch(cluster, "nodes", "gpu-2")["metadata"]["labels"][PRODUCT] == "H100"
 
@@ -147,7 +148,7 @@ def test_what_the_cluster_knows_to_be_closed_is_closed(tmp_path: Path) -> None:
         two.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {"chaos": "yes"}))
         one.path.write_bytes(stale)
         cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"chaos": "yes"}}})  # somebody else's by now
-        done = recover(cluster, tmp_path / RUN, seconds=20)
+        done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
         assert done.clean
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["chaos"] == "yes"
 
@@ -157,7 +158,7 @@ def test_files_of_another_cluster_are_left_alone(tmp_path: Path) -> None:
         origin = msgspec.structs.replace(plan().origin, cluster_uid="another")
         other = Ledger.create(tmp_path / "out" / "ledger.jsonl", origin, None)
         other.arm("node.unschedulable", {"name": "gpu-1"})
-        done = recover(cluster, tmp_path / "out", seconds=5)
+        done = recover(cluster, tmp_path / "out", seconds=PATIENCE)
         assert (done.elsewhere, done.restored, done.clean) == ((str(other.path),), 0, True)
 
 
@@ -166,10 +167,10 @@ def test_a_copy_that_came_from_another_cluster_is_told_and_undoes_nothing(tmp_pa
         node = fetch(cluster, "nodes", "gpu-1")
         origin = msgspec.structs.replace(plan().origin, cluster_uid="another")
         proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
-        other = Ledger.create(tmp_path / "out" / "ledger.jsonl", origin, Mirror.open(cluster, RUN, "A1", seconds=5), proof)
+        other = Ledger.create(tmp_path / "out" / "ledger.jsonl", origin, Mirror.open(cluster, RUN, "A1", seconds=PATIENCE), proof)
         other.arm("node.labels", NodeLabels().args(node, {PRODUCT: "ours"}))
         cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "ours"}}})
-        done = recover(cluster, seconds=5)
+        done = recover(cluster, seconds=PATIENCE)
         assert (done.clean, done.restored, done.residue) == (False, 0, ())
         assert "is of another cluster" in done.unreadable[0]
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "ours"
@@ -180,13 +181,13 @@ def test_residue_is_told_with_a_command_and_can_be_accepted(tmp_path: Path) -> N
         book = ledger(tmp_path, cluster)
         book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: "ours"}))
         cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "B200"}}})
-        done = recover(cluster, seconds=5)
+        done = recover(cluster, seconds=PATIENCE)
         (left,) = done.residue
         assert (done.clean, left.reason) == (False, Reason.CHANGED)
         assert "by hand: kubectl label node gpu-1" in str(left)
         assert len(status(cluster).open_entries) == 1  # it stays open, and in the way
         assert f"entry {RUN}/A1/1" in str(left)
-        accepted = recover(cluster, seconds=5, accept={accepted_entry(f"{RUN}/A1/1")})
+        accepted = recover(cluster, seconds=PATIENCE, accept={accepted_entry(f"{RUN}/A1/1")})
         assert (accepted.clean, status(cluster).open_entries) == (True, ())
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][PRODUCT] == "B200"
 
@@ -196,7 +197,7 @@ def test_a_living_run_is_not_recovered(tmp_path: Path) -> None:
         lease = LeaseKeeper(Cluster.from_kubeconfig(tmp_path / "kubeconfig"), RUN, lambda reason: None)
         lease.acquire()
         with pytest.raises(LeaseRefused, match="one run acts"):
-            recover(cluster, seconds=5)
+            recover(cluster, seconds=PATIENCE)
         lease.release()
 
 
@@ -204,7 +205,7 @@ def test_what_a_dead_run_left_in_its_namespaces_goes(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         ledger(tmp_path, cluster)
         namespaces.ensure_run(cluster, RUN)
-        assert recover(cluster, seconds=20).clean
+        assert recover(cluster, seconds=PATIENCE).clean
         assert cluster.get("namespaces", namespaces.of_run(RUN)).status == 404
 
 
@@ -215,7 +216,7 @@ def test_recover_lives_through_an_api_in_trouble(tmp_path: Path, trouble: tuple[
         before = leak_scan.scan(cluster)
         folder = killed(tmp_path, 6)
         order.times = trouble[1]
-        assert recover(cluster, folder, seconds=40).clean
+        assert recover(cluster, folder, seconds=PATIENCE).clean
         assert order.times == 0
         assert before.differences(leak_scan.scan(cluster)) == []
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.safety.settings import settings_of
 from chaos.verdict.artefacts import Conformance
@@ -23,12 +22,11 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Target, TargetKind, Verdict
+from tests.chaos.shipped import EXPERIMENTS
 
 SCENARIO = "resilience"
-ELSEWHERE = dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra")
+ELSEWHERE = {**dict.fromkeys(("A14", "A14b", "A14c", "D8", "D8b"), "dra"), "A16": "gb200"}
 """Experiments whose component is in no cluster together with a device plugin, and where it is."""
-
-EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
 
 
 class NoConformance:

@@ -9,7 +9,8 @@ import msgspec
 
 from chaos.model.experiment import Experiment
 from fixtures.verdict.record import Verdict
-from tests.chaos.experiments.test_end_to_end import EXPERIMENTS, SCENARIO, campaign_on
+from tests.chaos.experiments.test_end_to_end import SCENARIO, campaign_on
+from tests.chaos.shipped import EXPERIMENTS
 
 
 def idle(experiment: Experiment) -> Experiment:

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.engine.campaign import CampaignSetup, plan_now
 from chaos.model.plan import Plan
 from chaos.plan.selectors import PlanRefused
@@ -21,13 +20,13 @@ from chaos.safety.settings import settings_of
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.shipped import EXPERIMENTS
 
 IDLE = "h100-1"
 UNKNOWN = "adv-incomplete-labels"
 """A defect of the embedded cluster: one node, h100-2, does not say of which family its GPUs are."""
 
-D18 = next(experiment for experiment in load_all() if experiment.id == "D18")
-A3 = next(experiment for experiment in load_all() if experiment.id == "A3")
+D18, A3 = EXPERIMENTS["D18"], EXPERIMENTS["A3"]
 
 
 @pytest.fixture(scope="module")

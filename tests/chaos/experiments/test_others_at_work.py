@@ -11,7 +11,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import Verdict
-from tests.chaos.experiments.test_end_to_end import EXPERIMENTS, SCENARIO, campaign_on
+from tests.chaos.experiments.test_end_to_end import SCENARIO, campaign_on
+from tests.chaos.shipped import EXPERIMENTS
 
 SECONDS = 60.0
 

@@ -27,10 +27,11 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.simulator.server.http.authorization import Authorizer
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.server.store.store import Store
 from fixtures.verdict.record import TargetKind
 from tests.served import served
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 RUN = "20261121-120000-abcd"
 KUBE_SYSTEM = "11111111-2222-3333-4444-555555555555"
@@ -143,7 +144,7 @@ def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experime
 
 def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN) -> Ledger:
     proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False) if cluster else None
-    mirror = Mirror.open(cluster, run_id, experiment, seconds=5) if cluster else None
+    mirror = Mirror.open(cluster, run_id, experiment, seconds=PATIENCE) if cluster else None
     origin = plan(experiment=experiment, run_id=run_id).origin
     if cluster:
         origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster))
@@ -175,7 +176,7 @@ def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> Acti
     return ActivityContext(cluster, plan(**changes), book, AbortFlag(folder), allowed=lambda: None, terms=ANYTHING)
 
 
-def soon(seconds: float = 3.0) -> float:
+def soon(seconds: float = PATIENCE) -> float:
     return time.monotonic() + seconds
 
 

@@ -13,8 +13,8 @@ from chaos.model.ledger_lines import State
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.simulator.config.rights import Rights
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, soon, world
+from tests.troubles import Trouble
 
 ARGS = {"name": "gpu-1"}
 NAME = f"gpu-conformance-chaos-{RUN}"

@@ -16,8 +16,8 @@ from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.ledger_lines import State
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.config.rights import Rights
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
+from tests.troubles import Trouble
 
 PRODUCT = "nvidia.com/gpu.product"
 
@@ -58,7 +58,7 @@ def test_a_layer_that_is_refused_keeps_those_below_it_and_all_come_off_in_the_en
         assert [(item.seq, item.reason) for item in left] == [(3, Reason.NOT_UNDONE), (2, Reason.NOT_UNDONE), (1, Reason.NOT_UNDONE)]
         assert "entry 3, made after it" in left[1].message
         refused.times = 5
-        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert replay(book, cluster, soon(), pause=0.01) == []
         assert labels(cluster)[PRODUCT] == "H100"
 
 
@@ -74,7 +74,7 @@ def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Pat
         book = ledger(tmp_path, cluster)
         strip_label(cluster, book)
         trouble.times = 3
-        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert replay(book, cluster, soon(), pause=0.01) == []
         assert trouble.times == 0
         assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
 
@@ -101,7 +101,7 @@ def test_an_undo_that_is_refused_and_then_allowed_is_done(tmp_path: Path) -> Non
         book = ledger(tmp_path, cluster)
         strip_label(cluster, book)
         switch.off = False
-        assert replay(book, cluster, soon(20), pause=0.01) == []
+        assert replay(book, cluster, soon(), pause=0.01) == []
         assert (switch.asked, labels(cluster)[PRODUCT]) == (3, "H100")
 
 
@@ -121,7 +121,7 @@ def test_an_undo_that_stays_refused_is_residue_and_the_others_are_done(tmp_path:
         assert (book.state(stripped), book.state(created)) == (State.FAILED, State.VERIFIED)
         assert cluster.get("configmaps", "canary", "gpu-operator").status == 404
         refused.times = 0
-        assert replay(book, cluster, soon(5)) == []  # another time, from the same ledger
+        assert replay(book, cluster, soon()) == []  # another time, from the same ledger
         assert labels(cluster)[PRODUCT] == "H100"
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos import slices as module
 from chaos.ledger.undos.objects import AbsentArgs
@@ -15,6 +14,7 @@ from chaos.ledger.undos.taints import NodeTaints
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from tests.chaos.ledger.simulated_cluster import RUN, Json, daemon_pod, ledger, node, soon, world
+from tests.chaos.shipped import EXPERIMENTS
 
 DRIVER = "gpu.nvidia.com"
 PLUGIN = {"namespace": "gpu-operator", "owner": "plugin", "owner_uid": "uid-plugin", "selector": "app=plugin"}
@@ -85,7 +85,7 @@ def test_what_offers_nothing_is_not_deleted_and_nobody_is_restarted_without_an_o
 
 
 def test_an_entry_about_slices_of_a_node_that_is_not_planned_is_refused(tmp_path: Path) -> None:
-    wiping = next(one for one in load_all() if one.id == "A14c")
+    wiping = EXPERIMENTS["A14c"]
     terms = Terms.of([wiping], Policy()).planned("A14c", ["gpu-1"])
     book, undo = ledger(tmp_path, experiment="A14c"), SlicesPublished()
     here = undo.args(DRIVER, "gpu-1", [published("a", "gpu-0")], PLUGIN)
@@ -96,7 +96,7 @@ def test_an_entry_about_slices_of_a_node_that_is_not_planned_is_refused(tmp_path
 
 
 def test_a_rule_is_taken_back_under_the_names_of_its_run_only(tmp_path: Path) -> None:
-    tainting = next(one for one in load_all() if one.id == "D8")
+    tainting = EXPERIMENTS["D8"]
     terms, book = Terms.of([tainting], Policy()), ledger(tmp_path, experiment="D8")
     for name, wrong in ((f"gpu-conformance-chaos-{RUN}", ""), ("gpu-conformance-chaos-other", "which is not its run's")):
         args = AbsentArgs(key="resource.k8s.io/devicetaintrules", name=name, run_id=RUN)

@@ -14,7 +14,8 @@ from chaos.observe.view import View
 from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads
 from conformance.scope.platform_namespaces import PlatformNamespaces
-from fixtures.cluster.kinds import kind_of
+from fixtures.cluster.answer import Expected, Form
+from fixtures.cluster.kinds import KINDS, path
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 
@@ -80,7 +81,7 @@ class World:
 
     @staticmethod
     def path(key: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        return "|".join((key, namespace, name, subresource))
+        return path(key, KINDS[key].versions[0] if key in KINDS else "v1", namespace, name, subresource)
 
     def serves(self, key: str) -> bool:
         return key in self.lists or not key.endswith("/devicetaintrules")
@@ -90,8 +91,9 @@ class World:
             if part in path:
                 return text.encode()
         place, _, query = path.partition("?")
-        key, namespace, name, _ = place.split("|")
-        if name or key not in self.lists:
+        expected = Expected.of("GET", place, None, None)
+        key, namespace = expected.key, expected.namespace
+        if expected.form is not Form.LIST or key not in self.lists:
             raise NoData(f"GET {path}: 404")
         wanted = {option: values[0] for option, values in parse_qs(query).items()}
         items = [item for item in self.lists[key] if not namespace or item["metadata"].get("namespace") in (namespace, None)]
@@ -102,7 +104,11 @@ class World:
         for text in filter(None, wanted.get("labelSelector", "").split(",")):
             label, _, value = text.partition("=")
             items = [item for item in items if (item["metadata"].get("labels") or {}).get(label) == value]
-        return msgspec.json.encode({"kind": f"{kind_of(key)}List", "items": items})
+        stored = [
+            {**item, "metadata": {"uid": f"uid-{item['metadata']['name']}", "resourceVersion": "1", **item["metadata"]}} for item in items
+        ]
+        kind = expected.kind or "AnyList"
+        return msgspec.json.encode({"kind": kind, "apiVersion": expected.api_version, "metadata": {}, "items": stored})
 
     def view(self) -> View:
         return View(self.fetch, self.path, serves=self.serves)

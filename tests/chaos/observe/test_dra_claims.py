@@ -153,7 +153,7 @@ def broken(*snapshots: AllocationSnapshot) -> list[str]:
 
 
 def log_of(**seen: str) -> dict[str, str]:
-    return {f"{CANARIES}|{name}|log": f"GPU 0: X (UUID: {uuid})\nbeat 1\n" for name, uuid in seen.items()}
+    return {f"{CANARIES}/pods/{name}/log": f"GPU 0: X (UUID: {uuid})\nbeat 1\n" for name, uuid in seen.items()}
 
 
 def test_the_ledger_joins_claims_allocations_and_what_is_seen() -> None:
@@ -253,7 +253,8 @@ def rule(effect: str = "NoSchedule", **selector: str) -> Json:
 
 def with_rules(*rules: Json, pods: list[Json] | None = None) -> World:
     found = world(pods=pods)
-    found.lists[dra_inventory.TAINT_RULES] = list(rules)
+    named = [{**rule, "metadata": {"name": f"r{number}"}} for number, rule in enumerate(rules)]
+    found.lists[dra_inventory.TAINT_RULES] = named
     return found
 
 

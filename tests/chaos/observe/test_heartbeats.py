@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.model.conditions import signals_of
 from chaos.observe.signals.registry import SIGNALS
 from chaos.verdict.judge import judge
 from fixtures.verdict.record import Verdict
 from tests.chaos.observe.made_up_cluster import CANARIES, Read, World, canary, plan
+from tests.chaos.shipped import EXPERIMENTS
 from tests.chaos.verdict.folder import Folder, samples
 
 
 def beating(count: int) -> World:
-    return World({f"{CANARIES}|one|log": f"beat {count}\n"}, pods=[canary("one", "a")])
+    return World({f"{CANARIES}/pods/one/log": f"beat {count}\n"}, pods=[canary("one", "a")])
 
 
 def test_seconds_since_the_last_beat_are_counted_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_seconds_since_the_last_beat_are_counted_from_here(monkeypatch: pytest.M
 
 def test_where_a_worker_has_to_go_on_it_may_not_pause_until_the_undo() -> None:
     found = 0
-    for experiment in load_all():
+    for experiment in EXPERIMENTS.values():
         expected = experiment.extension.expect
         if not any(one.mode == "eventually" and "canaries.progress" in signals_of(one.condition) for one in expected):
             continue

@@ -15,6 +15,7 @@ from chaos.observe.signals.pods import others
 from chaos.observe.view import PAGE, NoData, View, name_of
 from fixtures.kubernetes.models import Json
 from tests.chaos.ledger.simulated_cluster import daemon_pod, plan, world
+from tests.chaos.observe.made_up_cluster import World
 
 MANY = 2 * PAGE + 1
 
@@ -41,15 +42,42 @@ def test_a_pod_on_the_last_page_counts(tmp_path: Path) -> None:
 
 def answers(*pages: Json) -> View:
     texts = itertools.chain((json.dumps(page).encode() for page in pages), itertools.repeat(json.dumps(pages[-1]).encode()))
-    return View(lambda path: next(texts), lambda key, *_: f"/{key}")
+    return View(lambda path: next(texts), World.path)
+
+
+def a_pod(name: str, version: str = "1", *, namespace: str = "team") -> Json:
+    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}}
+
+
+def a_page(*pods: Any, token: str = "", **more: Any) -> Json:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": list(pods), **more}
 
 
 def test_a_list_that_breaks_off_or_never_ends_is_none() -> None:
-    first = {"kind": "PodList", "metadata": {"continue": "x"}, "items": [{"metadata": {"name": "a"}}]}
+    first = a_page(a_pod("a"), token="x")
     with pytest.raises(NoData, match="no list in the answer"):
         answers(first, {"kind": "Status", "code": 410}).select("pods")
-    with pytest.raises(NoData, match="more than 200 pages"):
-        answers(first).select("pods")
+    with pytest.raises(NoData, match="repeats a continue token"):
+        answers(first, a_page(a_pod("b"), token="x")).select("pods")
+    with pytest.raises(NoData, match="an object twice"):
+        answers(first, a_page(a_pod("a"), token="y")).select("pods")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        a_page(a_pod("a"), apiVersion="v2"),
+        a_page(a_pod("a"), kind="SecretList"),
+        a_page("no pod"),
+        a_page({"metadata": {"name": "a"}}),
+        a_page(a_pod("a"), a_pod("a")),
+        a_page(a_pod("a", namespace="another")),
+        a_page(a_pod("a"), metadata={"remainingItemCount": 7}),
+    ],
+)
+def test_signals_read_lists_by_the_rules_of_everybody(page: Json) -> None:
+    with pytest.raises(NoData, match="no list in the answer"):
+        answers(page).select("pods", "team")
 
 
 def test_each_list_is_read_once() -> None:
@@ -57,23 +85,22 @@ def test_each_list_is_read_once() -> None:
 
     def fetch(path: str) -> bytes:
         asked.append(path)
-        return msgspec.json.encode({"kind": "PodList", "items": []})
+        return msgspec.json.encode(a_page())
 
-    view = View(fetch, lambda key, *_: f"/{key}")
+    view = View(fetch, World.path)
     view.select("pods", fields="spec.nodeName=a")
     view.select("pods", fields="spec.nodeName=a")
-    assert asked == ["/pods?fieldSelector=spec.nodeName%3Da&limit=500"]
+    assert asked == ["/api/v1/pods?fieldSelector=spec.nodeName%3Da&limit=500"]
 
 
 def test_what_reads_as_before_is_not_decoded_again_and_what_changed_is() -> None:
     def view(version: int, before: View | None = None) -> View:
-        pods = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "resourceVersion": str(version)}}, "no pod"]
-        page = {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": pods}
-        return View(lambda _: msgspec.json.encode(page), lambda key, *_: key, before)
+        page = a_page(a_pod("a"), a_pod("b", str(version)))
+        return View(lambda _: msgspec.json.encode(page), World.path, before)
 
     first = view(1)
     one = first.select("pods")
     two = view(2, first).select("pods")
     assert [name_of(pod) for pod in two] == ["a", "b"]
     assert two[0] is one[0]
-    assert two[1] == {"metadata": {"name": "b", "resourceVersion": "2"}}
+    assert two[1] == a_pod("b", "2")

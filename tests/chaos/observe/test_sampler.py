@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def test_what_was_brought_about_is_waited_for_until_a_later_sample_is_whole(tmp_
     assert not await_sample(path, 0.1)
     path.write_text(old + new)
     assert await_sample(path, 30)
+    path.write_text(old)
+    assert await_sample(path, 30, datetime(2019, 1, 1, tzinfo=UTC))
 
 
 def test_a_running_sampler_is_seen(tmp_path: Path) -> None:

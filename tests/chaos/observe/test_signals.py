@@ -94,7 +94,8 @@ def test_usage_does_not_agree_without_a_queue() -> None:
 
 @pytest.mark.parametrize(("status", "kept"), [(None, False), ((2, 2), True), ((1, 2), False)])
 def test_a_budget_is_kept_where_there_is_one(status: tuple[int, int] | None, kept: bool) -> None:
-    found = [{"metadata": {"name": "b"}, "status": {"currentHealthy": status[0], "desiredHealthy": status[1]}}] if status else []
+    counts = {"currentHealthy": status[0], "desiredHealthy": status[1]} if status else {}
+    found = [{"metadata": {"name": "b", "namespace": CANARIES}, "status": counts}] if status else []
     assert value("budget.kept", World(policy__poddisruptionbudgets=found)) is kept
 
 
@@ -167,7 +168,7 @@ def test_canaries_have_values_before_there_are_any() -> None:
 
 
 def test_the_slowest_heartbeat_counts() -> None:
-    log = {f"{CANARIES}|one|log": "beat 1\nbeat 12\n", f"{CANARIES}|two|log": "GPU 0: X (UUID: GPU-1)\nbeat 3\n"}
+    log = {f"{CANARIES}/pods/one/log": "beat 1\nbeat 12\n", f"{CANARIES}/pods/two/log": "GPU 0: X (UUID: GPU-1)\nbeat 3\n"}
     world = World(log, pods=[canary("one", "a"), canary("two", "a")])
     assert value("canaries.progress", world) == 3
     assert value("canaries.seen", world) == {"two": ["GPU-1"]}
@@ -203,7 +204,7 @@ def test_a_gang_is_started_anew_when_none_of_its_members_is_left() -> None:
 
 def _page(*rows: str) -> World:
     exporter = pod("e", "a", gpus=0, namespace="gpu", labels={"app": "exporter"}, meta=made_by("u"))
-    return World({"|e:9400|proxy": "\n".join(rows) + "\n"}, pods=[exporter])
+    return World({"/e:9400/proxy": "\n".join(rows) + "\n"}, pods=[exporter])
 
 
 def test_metrics_of_the_nodes_own_devices_and_of_others() -> None:
@@ -257,7 +258,7 @@ def reader(phase: str = "Running", **more: Any) -> dict[str, Any]:
 
 def kubelet(said: str, *pods: dict[str, Any], log: str = "GPU 0: X (UUID: GPU-1)\nbeat 1\n", **more: Any) -> World:
     """A node whose kubelet lists something, with the reader and a worker on it."""
-    texts = {f"{CANARIES}|w|log": log, f"{NAMESPACE}|r|log": said}
+    texts = {f"{CANARIES}/pods/w/log": log, f"{NAMESPACE}/pods/r/log": said}
     return World(texts, pods=[canary("w", "a"), *(pods or (reader(),))], nodes=[node("a", **more)])
 
 
@@ -338,7 +339,7 @@ def test_a_device_that_was_never_offered_cannot_be_seen_to_leave() -> None:
 
 def test_every_signal_stands_hostile_objects() -> None:
     """Half-written objects give a value or no data; they never raise anything else."""
-    hostile = {"metadata": {"name": "a", "labels": None}, "spec": None, "status": {"conditions": "no", "allocatable": 3}}
+    hostile = {"metadata": {"name": "a", "uid": "u", "labels": None}, "spec": None, "status": {"conditions": "no", "allocatable": 3}}
     lists = {key.replace("/", "__"): [hostile] for key in ("nodes", "pods", "apps/daemonsets", "nvidia.com/clusterpolicies")}
     for name, signal in SIGNALS.items():
         try:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from chaos.activities import canaries, gangs, ranks
-from chaos.catalogue.selection import load_all
 from chaos.cluster.rights import Right
 from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.registry import REGISTRY
@@ -20,6 +19,7 @@ from chaos.safety.required_rights import KEEPING, required_rights, restarted_age
 from deploy.chaos_rights import ACTS, FILE, documents, everything, undo_rights
 from fixtures.ownership.proof import VERBS as PROOF_VERBS
 from tests.chaos.observe.made_up_cluster import CANARIES, plan
+from tests.chaos.shipped import EXPERIMENTS
 
 
 def granted() -> set[tuple[str, str, str, str]]:
@@ -57,7 +57,7 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
         )
         for kind in ("pods", "nodes", "services")
     ]
-    experiment = load_all()[0]
+    experiment = next(iter(EXPERIMENTS.values()))
     experiment = msgspec.structs.replace(experiment, extension=msgspec.structs.replace(experiment.extension, undo=(undo,)))
     rights = required_rights(experiment, plan(*targets, facts=PlanFacts(components={"device-plugin": found})))
     acts = [right for right in rights if right.verb in ("create", "patch", "delete") and right.namespace != "gpu-conformance-chaos"]
@@ -70,7 +70,7 @@ def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_gr
 
 def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
     allowed, seen = granted(), set[str]()
-    for experiment in load_all():
+    for experiment in EXPERIMENTS.values():
         for right in required_rights(experiment, plan()):
             name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
             if right.namespace == "gpu-conformance-chaos-run-canaries" or right.resource == "priorityclasses":
@@ -81,7 +81,7 @@ def test_what_an_experiment_sets_up_is_asked_for_before_and_granted() -> None:
 
 def test_every_experiment_asks_for_what_its_proof_takes() -> None:
     """Without it nothing that the run wrote would count on another machine."""
-    for experiment in load_all():
+    for experiment in EXPERIMENTS.values():
         verbs = {right.verb for right in required_rights(experiment, plan(facts=PlanFacts())) if right.resource == "priorityclasses"}
         assert verbs == set(PROOF_VERBS), experiment.id
 
@@ -150,7 +150,7 @@ def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:
     """No account may patch pods: asking for it would keep the operator experiment from ever running."""
     owner = {"owner_kind": "apps/deployments", "owner": "gpu-operator", "owner_uid": "uid-operator"}
     pod = Target(kind="pods", name="gpu-operator-1", namespace="gpu-operator", uid="uid-pod", facts=owner)
-    scaling = next(one for one in load_all() if "workload.replicas" in one.extension.undo)
+    scaling = next(one for one in EXPERIMENTS.values() if "workload.replicas" in one.extension.undo)
     required_rights = {(verb, target.kind, target.name, target.uid) for verb, target in writes(scaling, plan(pod))}
     assert required_rights == {
         ("delete", "pods", "gpu-operator-1", "uid-pod"),
@@ -161,9 +161,9 @@ def test_a_scaled_pods_owner_is_written_and_not_the_pod() -> None:
 
 def test_a_drain_asks_for_evictions() -> None:
     node = Target(kind="nodes", name="a", uid="u", node="a")
-    draining = [one for one in load_all() if "drain" in one.functions]
+    draining = [one for one in EXPERIMENTS.values() if "drain" in one.functions]
     assert {one.id for one in draining} == {"N6", "N7"}
-    for one in load_all():
+    for one in EXPERIMENTS.values():
         evicting = [str(right) for right in required_rights(one, plan(node)) if right.subresource == "eviction"]
         assert evicting == ([f"create pods/eviction in {CANARIES}"] if one in draining else []), one.id
 
@@ -173,7 +173,7 @@ def test_the_pods_of_every_restarted_agent_are_known_to_the_gate() -> None:
         component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
     )
     planned = plan(facts=PlanFacts(components={"device-plugin": found}))
-    for one in load_all():
+    for one in EXPERIMENTS.values():
         assert restarted_agents(one, planned) == ([found] if "agent.restarted" in one.extension.undo else []), one.id
 
 

@@ -17,8 +17,8 @@ from chaos.safety.lease import halt
 from chaos.safety.remediators import find_remediators
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.config.rights import Rights
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, Json, daemon_pod, deployment, ledger, node, plan, world
+from tests.troubles import Trouble
 
 POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-plugin-1", node="gpu-1")
 DEVICES = ("nvidia.com/gpu",)

@@ -24,8 +24,9 @@ from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
-from fixtures.simulator.server.http.faults import Trouble
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, namespace, soon, world
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 ADMINISTRATORS = "uid-of-the-administrators"
 
@@ -82,7 +83,7 @@ def test_it_is_renewed(tmp_path: Path) -> None:
         first = read_lease(cluster)
         assert first is not None
         with Observation(cluster, KEY, namespaces.SHARED) as observation:
-            for objects in observation.until(soon(10)):
+            for objects in observation.until(soon()):
                 if any(lease["spec"]["renewTime"] != _text(first.renewed) for lease in objects.values()):
                     return
         pytest.fail("never renewed")
@@ -253,7 +254,7 @@ def test_the_lease_of_a_namespace_that_somebody_else_made_says_nothing(tmp_path:
 def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _), running(cluster) as run:
         held_by(cluster, "other-host/1/pid:[1]/run", 0)
-        assert run.stopped.wait(10)
+        assert run.stopped.wait(PATIENCE)
         assert run.told == ["the Lease was lost to other-host/1/pid:[1]/run"]
         run.lease.release()
         found = read_lease(cluster)
@@ -266,7 +267,7 @@ def test_a_lost_lease_stops_the_run_and_is_left_to_its_new_holder(tmp_path: Path
 def test_a_deleted_lease_stops_the_run(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _), running(cluster) as run:
         cluster.delete(KEY, NAME, namespaces.SHARED)
-        assert run.stopped.wait(10)
+        assert run.stopped.wait(PATIENCE)
         assert run.told == ["the Lease was lost to nobody: it was deleted"]
 
 
@@ -275,7 +276,7 @@ def test_trouble_shorter_than_the_lease_stops_nothing(tmp_path: Path) -> None:
     with world(tmp_path, trouble) as (cluster, _), running(cluster) as run:
         trouble.times = 5
         with Observation(cluster, KEY, namespaces.SHARED) as observation:
-            for _ in observation.until(soon(20)):
+            for _ in observation.until(soon()):
                 if trouble.times == 0:
                     break
         assert trouble.times == 0
@@ -287,7 +288,7 @@ def test_an_api_that_is_gone_for_longer_stops_the_run(tmp_path: Path) -> None:
     trouble = Trouble("patch", KEY, 503, 0)
     with world(tmp_path, trouble) as (cluster, _), running(cluster, seconds=1) as run:
         trouble.times = 10**6
-        assert run.stopped.wait(20)
+        assert run.stopped.wait(PATIENCE)
         assert "could not be renewed for 1 s" in run.told[0]
         trouble.times = 0
         with pytest.raises(Aborted):
@@ -298,7 +299,7 @@ def test_a_halt_from_elsewhere_stops_the_run_and_keeps_others_out(tmp_path: Path
     with world(tmp_path) as (cluster, _):
         with running(cluster) as run:
             halt(Cluster.from_kubeconfig(tmp_path / "kubeconfig"))
-            assert run.stopped.wait(10)
+            assert run.stopped.wait(PATIENCE)
             assert run.told[0].startswith("halted by ")
             with pytest.raises(Aborted, match="halted by"):
                 must_hold(cluster, RUN)

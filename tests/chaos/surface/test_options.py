@@ -85,5 +85,5 @@ def test_without_chaos_the_experiments_are_not_collected() -> None:
     config = Config()
     assert plugin.pytest_ignore_collect(plugin.SUITE_FILE, config) is True  # type: ignore[arg-type]
     assert plugin.pytest_ignore_collect(Path(__file__), config) is None  # type: ignore[arg-type]
-    config.stash[plugin.SESSION] = object()
+    config.stash[plugin.LOADED] = True
     assert plugin.pytest_ignore_collect(plugin.SUITE_FILE, config) is None  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""The pytest hooks of a run of chaos experiments; registered by :mod:`chaos.surface.plugin` with ``--chaos`` only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
+from chaos.engine.campaign import Campaign, CampaignSetup, Refused
+from chaos.engine.recover import preview, recover
+from chaos.ledger.bounds import Terms
+from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
+from chaos.surface import options
+from chaos.surface.open_cluster import campaign_setup
+from chaos.surface.options import ChaosOptions
+from conformance.plugin import waiting
+from conformance.plugin.session import STATE, State
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.record import Verdict
+from reports import chaos_phrases
+from reports.safe_text import one_line
+
+RESIDUE_EXIT = 11
+
+
+class Session:
+    """What the hooks of one chaos run share."""
+
+    def __init__(self, chaos_options: ChaosOptions) -> None:
+        self.options = chaos_options
+        self.known = load_all(Path(chaos_options.folder) if chaos_options.folder else FOLDER)
+        self.experiments = self.known
+        self.results: list[ChaosResult] = []
+        self.residue: list[str] = []
+        self.notes: list[str] = []
+        self.campaign: Campaign | None = None
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def prepare(config: pytest.Config, chaos_options: ChaosOptions) -> None:
+    """Load the experiments, before a cluster is opened. Raises :class:`pytest.UsageError`."""
+    try:
+        session = Session(chaos_options)
+        level = Level(DEFAULT_MAX_LEVEL if chaos_options.max_level is None else chaos_options.max_level)
+        session.experiments = select_experiments(session.experiments, chaos_options.experiments, level)
+    except SelectionError as error:
+        raise pytest.UsageError(str(error)) from None
+    options.choose_target(config)
+    config.stash[SESSION] = session
+    config.pluginmanager.register(Progress(config, session), "gpu-conformance-chaos-progress")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse clusters that nobody has allowed; recover first if asked to."""
+    chaos, state = _both(session.config)
+    if chaos is None or state is None or not state.is_open:
+        return
+    folder = state.report_folder
+    if folder is None:
+        raise pytest.UsageError("chaos experiments need a report folder")
+    try:
+        setup = campaign_setup(state.opened, chaos.options, chaos.experiments, state.run_id, folder.resolve())
+        if chaos.options.recover:
+            _recover(chaos, state, setup)
+        chaos.campaign = Campaign(setup)
+        chaos.campaign.__enter__()
+        chaos.notes += chaos.campaign.forged
+    except Refused as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _recover(chaos: Session, state: State, setup: CampaignSetup) -> None:
+    try:
+        terms = Terms.of(chaos.known, setup.policy)
+        plan, done = preview(setup.cluster, terms=terms)
+        chaos.notes += [f"recovering: {line}" for line in plan]
+        if plan:
+            done = recover(setup.cluster, terms=terms)
+    except (LeaseRefused, LedgerError) as error:
+        raise Refused(str(error)) from None
+    except ApiTrouble as trouble:
+        raise Refused(f"--chaos-recover: {trouble.message}") from None
+    chaos.notes.append(f"recovered {done.restored} changes of {len(done.runs)} earlier runs")
+    if not done.clean:
+        lines = [*map(str, done.residue), *done.leftovers, *done.unreadable]
+        pytest.exit("gpu-conformance: not recovered: " + "; ".join(lines), returncode=RESIDUE_EXIT)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is about to be done."""
+    chaos, _ = _both(config)
+    if chaos is None:
+        return []
+    ids = ", ".join(experiment.id for experiment in chaos.experiments)
+    return [f"CHAOS: {len(chaos.experiments)} experiments change this cluster and put it back: {ids}", *chaos.notes]
+
+
+def record_result(request: pytest.FixtureRequest, result: ChaosResult) -> None:
+    """Take a result into the record, show it, and stop the session where going on is not safe."""
+    chaos = request.config.stash[SESSION]
+    chaos.results.append(result)
+    campaign = chaos.campaign
+    if campaign is not None and campaign.residue:
+        request.session.shouldstop = f"residue: {'; '.join(campaign.residue)}"
+    elif campaign is not None and campaign.stop.reason:
+        request.session.shouldstop = f"chaos was stopped: {campaign.stop.reason}"
+
+
+class Progress:
+    """A line for each experiment, written where pytest does not capture it."""
+
+    def __init__(self, config: pytest.Config, session: Session) -> None:
+        self._config = config
+        self._session = session
+        self._shown = 0
+
+    def pytest_runtest_logreport(self) -> None:
+        """Show what was judged since the last report."""
+        for result in self._session.results[self._shown :]:
+            _show(self._config, result)
+        self._shown = len(self._session.results)
+
+
+def _show(config: pytest.Config, result: ChaosResult) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.option.verbose < 0:
+        return
+    colour = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.ERROR: "red", Verdict.INCONCLUSIVE: "yellow"}.get(result.verdict)
+    waiting.begin(config, "")
+    with waiting.quiet(config):
+        reporter.ensure_newline()
+        reporter.write(f"{result.id:<6} L{result.level} ")
+        reporter.write(
+            f"{'n/a' if result.verdict is Verdict.NOT_APPLICABLE else result.verdict.value:<13}", **({colour: True} if colour else {})
+        )
+        text = f"{result.title}  {chaos_phrases.recovery_words(result)}".rstrip()
+        reporter.write_line(f"{result.duration_seconds:6.1f} s  [{result.fidelity}] {one_line(text)}")
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Experiments have a line of their own instead of a letter."""
+    if not isinstance(report, pytest.TestReport) or not report.nodeid.startswith("chaos/test_experiments.py::") or report.when != "call":
+        return None
+    return (report.outcome, "", "") if report.outcome != "skipped" else ("not_applicable", "", "")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was not put back and how it can be; the summary of the run has the table of experiments."""
+    chaos, _ = _both(config)
+    if chaos is None or not chaos.results:
+        return
+    for line in chaos.campaign.residue if chaos.campaign else ():
+        terminalreporter.write_line(f"NOT PUT BACK: {one_line(line)}", red=True, bold=True)
+    if chaos.campaign and chaos.campaign.residue:
+        terminalreporter.write_line("put it back with `gpu-conformance chaos recover`, or by hand")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Clean up, let go of the cluster, and hand the results to the record of the run."""
+    chaos, state = _both(session.config)
+    if chaos is None or state is None or chaos.campaign is None:
+        return
+    chaos.campaign.close()
+    state.chaos = chaos.results
+    state.residue += [line for line in chaos.campaign.residue if line not in state.residue]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let go whatever happened."""
+    chaos, _ = _both(config)
+    if chaos is not None and chaos.campaign is not None:
+        chaos.campaign.close()
+
+
+def _both(config: pytest.Config) -> tuple[Session | None, State | None]:
+    return config.stash.get(SESSION, None), config.stash.get(STATE, None)

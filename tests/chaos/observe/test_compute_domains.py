@@ -1,0 +1,134 @@
+"""ComputeDomains: which DaemonSet runs a domain's daemons, and what is told of the domain's members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chaos.model.plan_facts import PlanFacts
+from chaos.observe.components import Components, find_components
+from chaos.observe.compute_domains import COMPONENT, DOMAINS, LABEL
+from chaos.observe.sample import NoData
+from chaos.observe.signals.registry import SIGNALS
+from fixtures.kubernetes.models import Json
+from tests.chaos.observe.made_up_cluster import Read, World, made_by, plan, pod, standing
+
+
+def daemon_set(name: str, labels: dict[str, str], namespace: str = "gpu", *, desired: int = 2, inner: str | None = None) -> Json:
+    of_pods = {**labels, **({LABEL: inner} if inner is not None else {})}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": of_pods}, "spec": {"containers": []}}},
+        "status": {"desiredNumberScheduled": desired},
+    }
+
+
+def domain(name: str, state: Any = "Ready", members: Any = ()) -> Json:
+    return {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"}, "status": {"status": state, "nodes": members}}
+
+
+def member(node: str, address: str, status: str = "Ready") -> Json:
+    return {"name": node, "ipAddress": address, "status": status}
+
+
+def daemon(node: str, address: str, owner: str = "uid-d") -> Json:
+    made = pod(f"d-{node}-{address}", node, gpus=0, namespace="gpu", labels={LABEL: "uid-one"}, meta=made_by(owner))
+    made["status"]["podIP"] = address
+    return made
+
+
+DRIVER = daemon_set("plugin", {"nvidia-dra-driver-gpu-component": "kubelet-plugin"})
+
+
+def world(*daemon_sets: Json, domains: list[Json], pods: list[Json] | None = None) -> World:
+    there = World(apps__daemonsets=[DRIVER, *daemon_sets], pods=pods or [], nodes=[])
+    there.lists |= {DOMAINS: domains, "resource.k8s.io/resourceslices": []}
+    return there
+
+
+def found(*daemon_sets: Json, domains: list[Json]) -> Components:
+    return find_components(world(*daemon_sets, domains=domains).view(), standing())
+
+
+def test_the_daemons_are_those_of_the_domains_uid_in_the_drivers_namespace() -> None:
+    ours = daemon_set("d", {LABEL: "uid-one"})
+    component = found(ours, domains=[domain("one")]).found[COMPONENT]
+    assert (component.namespace, component.name, component.uid) == ("gpu", "d", "uid-d")
+
+
+@pytest.mark.parametrize(
+    "looks_like",
+    [
+        daemon_set("d", {LABEL: "uid-one"}, "team"),
+        daemon_set("computedomain-daemon-uid-one", {"app": "compute-domain-daemon"}),
+        daemon_set("d", {LABEL: "uid-of-nobody"}),
+        daemon_set("d", {LABEL: ""}),
+        daemon_set("d", {LABEL: "uid-one"}, inner="uid-another"),
+        daemon_set("d", {LABEL: "uid-one"}, desired=0),
+    ],
+    ids=["a tenant's namespace", "a name", "no domain", "no UID", "pods of another domain", "runs nowhere"],
+)
+def test_what_only_looks_like_a_domains_daemons_is_none(looks_like: Json) -> None:
+    components = found(looks_like, domains=[domain("one")])
+    assert COMPONENT not in components.found
+    assert "is not installed" in components.missing((COMPONENT,))
+
+
+def test_of_several_domains_a_ready_one_is_chosen_by_name() -> None:
+    sets = [daemon_set(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
+    domains = [domain("a", "NotReady"), domain("c"), domain("b")]
+    assert found(*sets, domains=domains).found[COMPONENT].name == "d-b"
+
+
+def test_two_daemon_sets_of_one_domain_are_unclear() -> None:
+    both = [daemon_set(name, {LABEL: "uid-one"}) for name in ("d", "e")]
+    assert "gpu/d and gpu/e" in found(*both, domains=[domain("one")]).doubtful([COMPONENT])
+
+
+def test_without_the_driver_nobody_runs_daemons() -> None:
+    there = world(daemon_set("d", {LABEL: "uid-one"}), domains=[domain("one")])
+    there.lists["apps/daemonsets"].remove(DRIVER)
+    assert COMPONENT not in find_components(there.view(), standing()).found
+
+
+def value(signal: str, members: Any, pods: list[Json], state: Any = "Ready", domains: list[Json] | None = None) -> Any:
+    ours = daemon_set("d", {LABEL: "uid-one"})
+    one = [domain("one", state, members)]
+    components = found(ours, domains=one).found
+    there = world(ours, domains=one if domains is None else domains, pods=pods)
+    return SIGNALS[signal](Read(there, plan(facts=PlanFacts(components=components))))  # type: ignore[arg-type]
+
+
+TWO = [member("a", "10.1.0.1"), member("b", "10.1.0.2")]
+
+
+def test_state_and_members_are_as_the_status_says() -> None:
+    assert value("domain.state", TWO, [], "NotReady") == "NotReady"
+    assert value("domain.members", [*TWO, member("c", "", "NotReady")], []) == {"a": "Ready", "b": "Ready", "c": "NotReady"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "strays"),
+    [
+        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.2")], []),
+        ([daemon("a", "10.1.0.1")], ["b"]),
+        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.9")], ["b"]),
+        ([daemon("b", "10.1.0.1"), daemon("a", "10.1.0.2")], ["a", "b"]),
+        ([daemon("a", "10.1.0.1"), daemon("b", "10.1.0.2", owner="uid-of-a-copy")], ["b"]),
+    ],
+    ids=["all run", "one is gone", "one was replaced", "on other nodes", "made by somebody else"],
+)
+def test_a_stray_is_a_member_without_its_daemon(pods: list[Json], strays: list[str]) -> None:
+    assert value("domain.strays", TWO, pods) == strays
+
+
+@pytest.mark.parametrize("members", [None, "none", [7, None], [{}]])
+def test_a_status_that_says_nothing_sound_breaks_nothing(members: Any) -> None:
+    assert value("domain.strays", members, []) in ([], [""])
+    assert value("domain.state", members, [], state={"Ready": 1}) == ""
+
+
+def test_a_domain_that_is_gone_gives_no_data() -> None:
+    with pytest.raises(NoData, match="belongs to no ComputeDomain"):
+        value("domain.state", TWO, [], domains=[])

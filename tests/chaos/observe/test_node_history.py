@@ -1,0 +1,72 @@
+"""What began and ended between two samples is known all the same: a watch tells it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from chaos.model.plan import Target
+from chaos.observe.node_history import MEMORY, NodeHistory
+from chaos.observe.sample import Reading
+from chaos.observe.signals.registry import SIGNALS
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from tests.chaos.ledger.simulated_cluster import plan, world
+from tests.troubles import Trouble
+
+STATE = "dgxc.nvidia.com/nvsentinel-state"
+ON_GPU_1 = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
+
+
+def label(cluster: Cluster, labels: dict[str, str | None]) -> None:
+    answer = cluster.patch("nodes", "gpu-1", {"metadata": {"labels": labels}})
+    assert answer.ok, answer.message
+
+
+def await_labels(history: NodeHistory, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(history.labels("gpu-1")) < count and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert len(history.labels("gpu-1")) == count
+
+
+def test_labels_that_are_lost_and_restored_between_two_samples_have_changed_twice(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), NodeHistory(cluster) as history:
+        reading = Reading(cluster, plan(ON_GPU_1), {MEMORY: history})
+        assert SIGNALS["node.labels.changes"](reading) == 0
+        label(cluster, {"nvidia.com/gpu.product": None})
+        label(cluster, {"nvidia.com/gpu.product": "H100"})
+        await_labels(history, 3)
+        again = Reading(cluster, plan(ON_GPU_1), {MEMORY: history})
+        assert SIGNALS["node.labels.changes"](again) == 2
+
+
+def test_states_that_no_sample_saw_are_in_the_history_in_order(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), NodeHistory(cluster) as history:
+        history.labels("gpu-1")
+        for state, mig in (("quarantined", "success"), ("draining", "pending"), (None, "success")):
+            label(cluster, {STATE: state, "nvidia.com/mig.config.state": mig})
+        await_labels(history, 4)
+        reading = Reading(cluster, plan(ON_GPU_1), {MEMORY: history})
+        assert SIGNALS["remediation.history"](reading) == ["quarantined", "draining"]
+        assert SIGNALS["mig.states"](reading) == ["success", "pending", "success"]
+        assert SIGNALS["remediation.in.order"](reading) is True
+
+
+def test_a_watch_that_breaks_off_is_resumed_without_a_loss(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _), NodeHistory(cluster) as history:
+        history.labels("gpu-1")
+        history._watches["gpu-1"]._stream._response.shutdown()  # type: ignore[union-attr]
+        label(cluster, {"x": "1"})
+        label(cluster, {"x": "2"})
+        await_labels(history, 3)
+
+
+def test_a_watch_that_is_refused_is_no_data_and_never_a_quiet_node(tmp_path: Path) -> None:
+    with world(tmp_path, Trouble(verb="watch", resource="nodes", status=403, times=99)) as (cluster, _), NodeHistory(cluster) as history:
+        for _ in range(2):
+            with pytest.raises(ApiTrouble, match="403"):
+                SIGNALS["node.labels.changes"](Reading(cluster, plan(ON_GPU_1), {MEMORY: history}))
