@@ -199,7 +199,7 @@ def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
     wording, verdict = words.get(code, ("", None))
     if verdict is None or verdict not in verdicts:
         nothing = code == 10 and not report.results and verdicts == {Verdict.NOT_APPLICABLE}
-        return "inconclusive: no experiment applies to this cluster" if nothing else phrases.exit_meaning(code)
+        return "inconclusive: no experiment applies to this cluster" if nothing else phrases.run_meaning(report)
     return f"{phrases.exit_meaning(code)}; {wording}" if verdict in required else wording
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -17,8 +18,8 @@ import msgspec
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
-from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
-from reports.safe_text import one_line, redact, without_surrogates
+from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
+from reports.safe_text import encodable, one_line, redact
 
 JSON_NAME = "report.json"
 CHAOS_NAME = "chaos.json"
@@ -33,6 +34,7 @@ _WRITERS: dict[str, Writer] = {
     "ctrf.json": ctrf.render,
     "report.md": markdown.render,
     "metrics.prom": openmetrics.render,
+    "report.sarif": sarif.render,
 }
 
 
@@ -45,6 +47,13 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 class _Version(msgspec.Struct, rename="camel"):
     schema_version: str
+
+
+def clear(folder: Path) -> None:
+    """Remove every file that :func:`write_all` writes, the record first. Raises ``OSError``."""
+    for name in (JSON_NAME, CHAOS_NAME, *_WRITERS):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / ALLURE_NAME, ignore_errors=True)
 
 
 def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) -> None:
@@ -78,6 +87,12 @@ def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) ->
         problems.append(f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}")
     if problems:
         raise ReportError(f"{folder}: not every format could be written: {'; '.join(problems)}")
+
+
+def rewrite(report: Report, file: Path) -> None:
+    """Write ``report.json`` once more, where that can be done: the disk may be full."""
+    with contextlib.suppress(OSError):
+        write_atomically(file, to_json(report))
 
 
 def load(folder_or_file: Path) -> Report:
@@ -139,7 +154,7 @@ def _encoded(record: _Kind, kind: type[_Kind], encode: Callable[[_Kind], bytes])
     try:
         data = encode(record)
     except UnicodeEncodeError:
-        data = encode(msgspec.convert(_encodable(msgspec.to_builtins(record)), kind))
+        data = encode(msgspec.convert(encodable(msgspec.to_builtins(record)), kind))
     text = data.decode()
     redacted = redact(text)
     return data if redacted == text else redacted.encode()
@@ -171,13 +186,3 @@ def _write_allure(report: Report, chaos: ChaosReport | None, folder: Path) -> No
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-
-
-def _encodable(value: object) -> object:
-    if isinstance(value, str):
-        return without_surrogates(value)
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_encodable(item) for item in value]
-    return value

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from fixtures.verdict import coverage
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, SubjectResult, Target, TargetKind, Verdict
 from reports.safe_text import NAME_LIMIT, one_line
 
@@ -56,7 +57,9 @@ TARGET_NAME: dict[TargetKind, str] = {
     TargetKind.SNAPSHOT: "snapshot",
     TargetKind.SIMULATED: "simulated cluster",
     TargetKind.LOCAL: "local control plane",
+    TargetKind.SIMULATED_NODES: "cluster with simulated nodes",
 }
+"""Names of kinds alone; :func:`target_name` is the name of a target."""
 
 
 class AreaRow(msgspec.Struct, kw_only=True):
@@ -110,9 +113,13 @@ class Blocker(msgspec.Struct, frozen=True):
 
 
 def blockers(report: Report) -> list[Blocker]:
-    """What fails the run beside its requirements; those without a sentence are left out."""
+    """What fails the run beside its requirements; those without a sentence are left out.
+
+    The comparison with a baseline is a requirement too: where its result says what is worse, it is not said again.
+    """
+    told = any(result.id == COMPARISON and result.verdict is Verdict.FAILED for result in report.results)
     found = (
-        Blocker("baseline", "Worse than the baseline", report.regressions),
+        Blocker("baseline", "Worse than the baseline", [] if told else report.regressions),
         Blocker("waivers", "Waivers to renew or remove", report.waiver_problems),
     )
     return [one for one in found if one.sentences]
@@ -141,8 +148,20 @@ def exit_meaning(code: int) -> str:
     return EXIT_MEANING.get(code, "not an exit code of this suite")
 
 
+def target_name(target: Target) -> str:
+    """What kind of target it is, and how much of its nodes is simulated where a run did not simulate them itself."""
+    if not target.simulated_nodes or target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
+        return TARGET_NAME[target.kind]
+    what = "snapshot" if target.kind is TargetKind.SNAPSHOT else "cluster"
+    if target.partly_simulated:
+        return f"{what} with {target.simulated_nodes} of {target.nodes} nodes simulated"
+    return f"{what} of simulated nodes"
+
+
 def banner(target: Target) -> str:
     """The warning every output carries when the target is not a live cluster; "" when it is one."""
+    if target.simulated and target.kind in (TargetKind.SIMULATED_NODES, TargetKind.SNAPSHOT):
+        return _simulated_nodes(target)
     if target.kind is TargetKind.SIMULATED:
         return f"SIMULATED CLUSTER: {simulation(target)}. This is not a real cluster's result."
     if target.kind is TargetKind.LOCAL:
@@ -155,6 +174,15 @@ def banner(target: Target) -> str:
     if target.kind is TargetKind.SNAPSHOT:
         return "SNAPSHOT: judged offline from saved objects. Only requirements that read could be judged, as of the time it was taken."
     return ""
+
+
+def _simulated_nodes(target: Target) -> str:
+    saved = target.kind is TargetKind.SNAPSHOT
+    title = "SNAPSHOT OF SIMULATED NODES" if saved else "SIMULATED NODES"
+    most = "Some nodes" if target.simulated_nodes is None else f"{target.simulated_nodes} of {target.nodes} nodes"
+    said = f"{title}: {most} say that they are simulated, on a control plane that may be real. "
+    said += "What was judged on them is not a real cluster's result." if target.partly_simulated else "This is not a real cluster's result."
+    return said + (" Judged offline from saved objects." if saved else "")
 
 
 def simulation(target: Target) -> str:
@@ -256,7 +284,7 @@ def started(report: Report) -> datetime | None:
 
 def target_words(target: Target) -> str:
     """``simulated cluster, scenario x, defects y``: the target in one phrase for plain outputs."""
-    name = TARGET_NAME[target.kind]
+    name = target_name(target)
     return f"{name}, {simulation(target)}" if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL) else name
 
 
@@ -287,3 +315,18 @@ def _tally(results: Iterable[Result]) -> dict[Verdict, int]:
     for result in results:
         tally[result.verdict] += 1
     return tally
+
+
+def published_devices(report: Report) -> str:
+    """Devices that DRA drivers publish, how many of them claims hold and how many are tainted; empty where there are none."""
+    slices = [entry for row in report.inventory for entry in row.slices]
+    devices = [device for entry in slices for device in entry.devices]
+    if not devices:
+        return ""
+    drivers = ", ".join(sorted({entry.driver for entry in slices}))
+    more = sum(entry.left_out for entry in slices)
+    unread = any(device.claims is None for device in devices)
+    held = "claims not read" if unread else f"{sum(bool(device.claims) for device in devices)} held by claims"
+    tainted = sum(bool(device.taint) for device in devices)
+    where = f"{len(slices)} slice{'s' if len(slices) > 1 else ''} of {drivers}"
+    return f"Devices by DRA: {len(devices) + more} in {where}; {held}, {tainted} tainted"

@@ -25,6 +25,7 @@ _PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END 
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{16,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"]{1,256}(?=@)")
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{}|]+")
+_MARKDOWN = re.compile(r"[\\`*_~\[\]#|<>&@!$]|(?<=:)//|\bwww(?=\.)", re.IGNORECASE)
 _TRAILING = ".,;:!?)]"
 
 
@@ -69,6 +70,11 @@ def ascii_only(text: str) -> str:
 def xml_legal(text: str) -> str:
     """``text`` without the characters XML 1.0 cannot carry (section 2.2, Char)."""
     return _XML_ILLEGAL.sub("", text)
+
+
+def markdown_plain(text: str) -> str:
+    """``text`` in Markdown where it forms no link, no picture, no HTML and no formatting; its lines stay lines."""
+    return _MARKDOWN.sub(lambda match: "".join(f"&#{ord(character)};" for character in match.group()), text)
 
 
 def without_surrogates(text: str) -> str:
@@ -119,3 +125,14 @@ _ASCII = str.maketrans(
         "\u00a0": " ",
     }
 )
+
+
+def encodable(value: object) -> object:
+    """Decoded JSON whose texts, keys included, can all be written as UTF-8."""
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, dict):
+        return {encodable(key): encodable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [encodable(item) for item in value]
+    return value

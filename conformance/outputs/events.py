@@ -29,10 +29,7 @@ _ITEM = re.compile(r"(\d{1,7}) (?=\S)")
 _TAINT_OLD = re.compile(r"node\(s\) had (?:untolerated )?taint \{(?P<key>[^:}\s]{1,317}): ?(?P<value>[^}]{0,63})\}")
 _INSUFFICIENT = re.compile(r"Insufficient (?P<resource>[\w./-]{1,253})")
 _GANG = re.compile(r"(?P<short>\d{1,6})/(?P<total>\d{1,6}) tasks in gang unschedulable")
-_QUOTA = re.compile(
-    r"insufficient (?:unused )?quota for (?P<resource>[\w./-]{1,253}) in flavor (?P<flavor>[\w.-]{1,253})"
-    r"(?:.{0,160}?(?P<more>\d{1,12}) more needed)?"
-)
+_QUOTA = re.compile(r"insufficient (?:unused )?quota for [\w./-]{1,253} in flavor [\w.-]{1,253}")
 _TOO_LARGE = re.compile(r"maximum request size for shared resources is 1|at most 1 nvidia\.com/gpu can be requested")
 _AGE = r"(?P<age><unknown>|<invalid>|\.\.\.|(?:\d{1,6}[smhdy]){1,4}(?: \(x\d{1,6} over (?:\d{1,6}[smhdy]){1,4}\))?)"
 _DESCRIBE = re.compile(
@@ -243,12 +240,6 @@ def gang_shortage(message: str) -> tuple[int, int] | None:
     """(unschedulable, tasks) of Volcano's ``3/6 tasks in gang unschedulable``; ``None`` for other text."""
     match = _GANG.search(message.replace("**", ""))
     return (int(match["short"]), int(match["total"])) if match else None
-
-
-def quota_shortage(message: str) -> tuple[str, str, int | None] | None:
-    """(resource, flavor, more needed) of Kueue's insufficient-quota message; ``None`` for other text."""
-    match = _QUOTA.search(message)
-    return (match["resource"], match["flavor"], int(match["more"]) if match["more"] else None) if match else None
 
 
 def parse_events(text: str) -> list[ParsedEvent]:

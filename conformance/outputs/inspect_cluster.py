@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from conformance.outputs import events, resource_slice, starts, volcano
+from conformance.outputs.claim_tables import SliceRow, slice_rows
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.unreadable import Unreadable, readable_text
 from fixtures.kubernetes.podsecurity.rejection import parse_rejection
@@ -121,13 +122,18 @@ def _events_facts(parsed: list[events.ParsedEvent]) -> dict[str, object]:
 
 def inspect_resource_slices(text: str) -> Inspection:
     """``resourceslice``: pools that lack slices or devices, devices published twice or tainted. Raises ``Unreadable``."""
-    slices = resource_slice.parse(text)
+    try:
+        slices = resource_slice.parse(text)
+    except Unreadable:
+        if rows := slice_rows(text):
+            return _slice_table(rows)
+        raise
     pools = resource_slice.pools(slices)
     findings: list[InspectionFinding] = []
     codes: list[str] = []
     notes: list[InspectionFinding] = []
     for pool in pools:
-        subject = f"{pool.driver} pool {pool.name}"
+        subject = f"{pool.driver} pool {pool.name}".strip()
         if pool.incomplete:
             codes.append("INCOMPLETE_TEXT")
             findings.append(InspectionFinding(subject, Judged.UNDECIDABLE, f"incomplete text: {pool.incomplete}"))
@@ -150,6 +156,16 @@ def inspect_resource_slices(text: str) -> Inspection:
         return Inspection("resourceslice", verdict, "COMPLETE", message, facts, notes)
     first, code = next((finding, code) for finding, code in zip(findings, codes, strict=True) if finding.verdict is verdict)
     return Inspection("resourceslice", verdict, code, f"{first.subject}: {first.message}", facts, findings + notes)
+
+
+def _slice_table(rows: list[SliceRow]) -> Inspection:
+    """A table of slices tells which driver publishes for which node, and no more."""
+    nodes: dict[str, list[str]] = {}
+    for row in rows:
+        nodes.setdefault(row.driver, []).append(row.node or "several nodes")
+    message = f"a table of {len(rows)} slices tells neither generations nor devices: kubectl get resourceslices -o yaml does"
+    facts: dict[str, object] = {"slices": len(rows), "nodes": {driver: sorted(set(names)) for driver, names in sorted(nodes.items())}}
+    return Inspection("resourceslice", Judged.UNDECIDABLE, "TABLE", message, facts, [])
 
 
 _GANG_VERDICT = {

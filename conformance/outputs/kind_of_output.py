@@ -11,8 +11,8 @@ _MAX_LOOKED_AT = 400_000
 _JUDGED: tuple[tuple[str, str], ...] = (
     ("psa-rejection", r"violates PodSecurity \""),
     ("api-refusal", r"^The [A-Z]\w+ \"[^\"]+\" is invalid:"),
-    ("resourceslice", r"\"?kind\"?: \"?ResourceSlice\b"),
-    ("resourceclaim", r"\"?kind\"?: \"?ResourceClaim\b"),
+    ("resourceslice", r"\"?kind\"?: \"?ResourceSlice(?:List)?\b|^\s*NAME\s+NODE\s+DRIVER\s+POOL\s+AGE"),
+    ("resourceclaim", r"\"?kind\"?: \"?ResourceClaim(?:List)?\b|^\s*(?:NAMESPACE\s+)?NAME\s.*\bSTATE\s+AGE"),
     ("podgroup", r"\"?kind\"?: \"?PodGroup\b"),
     ("nccl-tests", r"#\s*(?:size|bytes)\s+count\s.*busbw|# Avg bus bandwidth|# Collective test starting: |# nThread \d+ nGpus|\"alg_bw\":"),
     ("nccl-log", r"NCCL (?:INFO|WARN) "),
@@ -63,10 +63,15 @@ _OTHER_PATTERNS = tuple((name, re.compile(pattern, re.MULTILINE)) for name, patt
 
 def judged_kinds(text: str) -> list[str]:
     """The kinds of ``inspect`` that a text may be, likeliest first."""
-    looked_at = "\n".join(line[:2048] for line in cut_lines(text[:_MAX_LOOKED_AT]))
-    return [name for name, pattern in _JUDGED_PATTERNS if pattern.search(looked_at)]
+    head = looked_at(text)
+    return [name for name, pattern in _JUDGED_PATTERNS if pattern.search(head)]
 
 
 def other_program(text: str) -> str:
     """The program that wrote a text which ``inspect`` does not judge, or empty."""
-    return _first(_OTHER_PATTERNS, "\n".join(line[:2048] for line in cut_lines(text[:_MAX_LOOKED_AT])))
+    return _first(_OTHER_PATTERNS, looked_at(text))
+
+
+def looked_at(text: str) -> str:
+    """The beginning of a text without blank lines: with each of a run of them, a pattern would look through all that follow."""
+    return "\n".join(line[:2048] for line in cut_lines(text[:_MAX_LOOKED_AT]) if line.strip())

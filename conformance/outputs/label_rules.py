@@ -5,18 +5,15 @@ Facts: docs/facts/labels.md#discovery-labels, docs/facts/labels.md#product-label
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from conformance.outputs import mig_geometry
-from conformance.outputs.node_advertisement import GPU, Inconsistency, NodeAdvertisement, ResourceLabels, advertisement
+from conformance.outputs.node_advertisement import GPU, Inconsistency, NodeAdvertisement, ResourceLabels
 
 
-def label_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
+def label_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     """Where the labels disagree with each other: numbers, suffixes, strategy, profiles, geometry, applied MIG config."""
-    node = advertisement(labels)
     found = [
-        Inconsistency(what, labels[what.removeprefix("label ")], "a whole number", "label format")
-        for what in node.malformed
+        Inconsistency(what, written, "a whole number", "label format")
+        for what, written in node.malformed.items()
         if what.startswith("label ")
     ]
     if node.vgpu:
@@ -28,15 +25,13 @@ def label_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
     return found
 
 
-def sharing_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
+def sharing_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     """Where product suffix, replicas and sharing strategy of one resource disagree, or a MIG product label with its resource."""
-    node = advertisement(labels)
     return [] if node.vgpu else [item for entry in (node.gpu, *node.mig) for item in _sharing_labels(entry)]
 
 
-def strategy_inconsistencies(labels: Mapping[str, str]) -> list[Inconsistency]:
+def strategy_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     """Where the MIG strategy label disagrees with the product or with the resources that are labelled."""
-    node = advertisement(labels)
     return [] if node.vgpu else _strategy_labels(node)
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 MAX_DEVICES = 128
 _RESOURCE_PREFIX = "nvidia.com/mig-"
-_PROFILE = re.compile(r"(\d{1,2})g\.(\d{1,4})gb((?:\+|-)[a-z0-9.]{1,16})?\Z")
 _RESOURCE_PROFILE = re.compile(r"(\d{1,2}g\.\d{1,4}gb)(?:\.([a-z0-9.]{1,16})|(-[a-z0-9.]{1,16}))?\Z")
 _WORD = re.compile(r"[A-Za-z0-9.]+")
 _SIZE = re.compile(r"(\d{2,4})GB?\Z")
@@ -135,11 +134,6 @@ def geometry_of(product: str) -> Geometry | None:
         if word in _BY_SIZE:
             return _BY_SIZE[word].get(size)
     return None
-
-
-def is_profile(text: str) -> bool:
-    """Whether ``text`` is written as a profile (``3g.40gb``, ``1g.10gb+me``, ``1g.24gb-me``)."""
-    return _PROFILE.fullmatch(text) is not None
 
 
 def resource_name(profile: str) -> str:

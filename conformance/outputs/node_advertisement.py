@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 
 from conformance.outputs import mig_geometry
+from fixtures.kubernetes.labels import keys_with
 
 PREFIX = "nvidia.com/"
 GPU = "nvidia.com/gpu"
@@ -69,8 +69,11 @@ class ResourceLabels(msgspec.Struct, frozen=True):
         return f"{self.resource}.shared" if self.renamed else self.resource
 
 
-class LabelWords(msgspec.Struct, frozen=True):
-    """The labels of one node taken apart. ``malformed`` are keys of counts that are no whole numbers."""
+class NodeAdvertisement(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node says about its NVIDIA devices: by label, and by capacity and allocatable (whole units per resource name).
+
+    ``malformed`` are values that are no whole numbers, as they are written: ``label <key>``, ``capacity <name>``, ``allocatable <name>``.
+    """
 
     gpu: ResourceLabels
     mig: tuple[ResourceLabels, ...]
@@ -79,22 +82,10 @@ class LabelWords(msgspec.Struct, frozen=True):
     mig_config: str
     mig_config_state: str
     vgpu: bool
-    malformed: tuple[str, ...]
-
-
-class NodeAdvertisement(msgspec.Struct, frozen=True):
-    """What one node says about its NVIDIA devices: by label, and by capacity and allocatable (whole units per resource name)."""
-
-    gpu: ResourceLabels
-    mig: tuple[ResourceLabels, ...]
-    strategy: str
-    mig_capable: bool | None
-    mig_config: str
-    mig_config_state: str
-    vgpu: bool
+    """A guest with virtual devices: questions of MIG, GPUDirect RDMA and DCGM profiling do not apply."""
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    malformed: tuple[str, ...]
+    malformed: Mapping[str, str]
 
     @property
     def labelled(self) -> bool:
@@ -124,11 +115,6 @@ def parse_product(label: str) -> Product:
     return Product(label, model if known else rest, known or "", False, shared)
 
 
-def is_vgpu(labels: Mapping[str, str]) -> bool:
-    """Whether the node is a vGPU guest, for which MIG, GPUDirect RDMA and DCGM profiling questions do not apply."""
-    return labels.get("nvidia.com/vgpu.present") == "true" or parse_product(labels.get(f"{GPU}.product", "")).vgpu
-
-
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and _COUNT.match(text) else None
 
@@ -144,7 +130,7 @@ def _resource_labels(labels: Mapping[str, str], resource: str, profile: str) -> 
     )
 
 
-def _units(quantities: Mapping[str, str], where: str, malformed: list[str]) -> dict[str, int]:
+def _units(quantities: Mapping[str, str], where: str, malformed: dict[str, str]) -> dict[str, int]:
     units: dict[str, int] = {}
     for name, quantity in quantities.items():
         if not name.startswith(PREFIX):
@@ -152,45 +138,29 @@ def _units(quantities: Mapping[str, str], where: str, malformed: list[str]) -> d
         if _UNITS.match(str(quantity)):
             units[name] = int(quantity)
         else:
-            malformed.append(f"{where} {name}")
+            malformed[f"{where} {name}"] = str(quantity)
     return units
 
 
 def advertisement(
     labels: Mapping[str, str], capacity: Mapping[str, str] | None = None, allocatable: Mapping[str, str] | None = None
 ) -> NodeAdvertisement:
-    """Read one node. Never raises: values that are not whole numbers are named in ``malformed`` (``label <key>``, ``capacity <name>``)."""
-    words = _taken_apart(tuple([item for item in labels.items() if item[0].startswith(PREFIX)]))
-    malformed = list(words.malformed)
+    """Take one node apart. Never raises: what is no whole number is ``malformed``."""
+    own = {key: labels[key] for key in keys_with(labels, PREFIX)}
+    matched = [match for key in own if key.startswith(_MIG_PREFIX) and (match := _MIG_LABEL.match(key))]
+    numbers = [f"{GPU}.count", f"{GPU}.replicas", *(match[0] for match in matched if match[2] in ("count", "replicas"))]
+    malformed = {f"label {key}": own[key] for key in numbers if key in own and _number(own[key]) is None}
+    parts = sorted({match[1] for match in matched})
+    capable = own.get("nvidia.com/mig.capable")
     return NodeAdvertisement(
-        gpu=words.gpu,
-        mig=words.mig,
-        strategy=words.strategy,
-        mig_capable=words.mig_capable,
-        mig_config=words.mig_config,
-        mig_config_state=words.mig_config_state,
-        vgpu=words.vgpu,
+        gpu=_resource_labels(own, GPU, ""),
+        mig=tuple(_resource_labels(own, f"nvidia.com/mig-{part}", mig_geometry.profile_of(part) or part) for part in parts),
+        strategy=own.get("nvidia.com/mig.strategy", "none"),
+        mig_capable=None if capable is None else capable == "true",
+        mig_config=own.get("nvidia.com/mig.config", ""),
+        mig_config_state=own.get("nvidia.com/mig.config.state", ""),
+        vgpu=own.get("nvidia.com/vgpu.present") == "true" or parse_product(own.get(f"{GPU}.product", "")).vgpu,
         capacity=_units(capacity or {}, "capacity", malformed),
         allocatable=_units(allocatable or {}, "allocatable", malformed),
-        malformed=tuple(malformed),
-    )
-
-
-@lru_cache(maxsize=8192)
-def _taken_apart(items: tuple[tuple[str, str], ...]) -> LabelWords:
-    """NVIDIA's labels of a node. A score of requirements ask it of every node, and nodes of a pool have the same."""
-    labels = dict(items)
-    matched = [match for key in labels if key.startswith(_MIG_PREFIX) and (match := _MIG_LABEL.match(key))]
-    numbers = [f"{GPU}.count", f"{GPU}.replicas", *(match[0] for match in matched if match[2] in ("count", "replicas"))]
-    parts = sorted({match[1] for match in matched})
-    capable = labels.get("nvidia.com/mig.capable")
-    return LabelWords(
-        gpu=_resource_labels(labels, GPU, ""),
-        mig=tuple(_resource_labels(labels, f"nvidia.com/mig-{part}", mig_geometry.profile_of(part) or part) for part in parts),
-        strategy=labels.get("nvidia.com/mig.strategy", "none"),
-        mig_capable=None if capable is None else capable == "true",
-        mig_config=labels.get("nvidia.com/mig.config", ""),
-        mig_config_state=labels.get("nvidia.com/mig.config.state", ""),
-        vgpu=is_vgpu(labels),
-        malformed=tuple(f"label {key}" for key in numbers if key in labels and _number(labels[key]) is None),
+        malformed=malformed,
     )

@@ -1,15 +1,12 @@
 """The label arithmetic of a GPU node: what its labels say, what they predict, where capacity or the labels themselves disagree.
 
 Grammar and arithmetic are those of k8s-device-plugin v0.20.0 (docs/facts/labels.md#discovery-labels,
-docs/facts/labels.md#product-label, docs/facts/resources.md#capacity). Inputs are plain mappings:
-``metadata.labels``, ``status.capacity``, ``status.allocatable`` of one node, all values strings.
+docs/facts/labels.md#product-label, docs/facts/resources.md#capacity). A node is taken apart by :func:`advertisement` before.
 
 vGPU guests (product ``GRID-…`` or ``nvidia.com/vgpu.present=true``) are not judged: nothing is expected and nothing is inconsistent.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from conformance.outputs import mig_geometry
 from conformance.outputs.label_rules import label_inconsistencies
@@ -22,7 +19,6 @@ from conformance.outputs.node_advertisement import (
     Product,
     ResourceLabels,
     advertisement,
-    is_vgpu,
     parse_product,
 )
 
@@ -39,23 +35,18 @@ __all__ = [
     "capacity_inconsistencies",
     "expectations",
     "inconsistencies",
-    "is_vgpu",
     "label_inconsistencies",
     "parse_product",
 ]
 
 
-def expectations(labels: Mapping[str, str]) -> dict[str, int]:
+def expectations(node: NodeAdvertisement) -> dict[str, int]:
     """Units per resource name that the labels predict for ``status.capacity`` (docs/facts/resources.md#capacity); 0 means absent or zero.
 
     A renamed resource predicts 0 for its plain name. Under ``mixed`` with some MIG and some whole devices, labels do not say how many
     devices are whole: ``nvidia.com/gpu`` is then left out, and :func:`capacity_inconsistencies` checks its bounds. ``{}`` for vGPU
     guests and for nodes whose labels hold no count.
     """
-    return _expectations(advertisement(labels))
-
-
-def _expectations(node: NodeAdvertisement) -> dict[str, int]:
     if node.vgpu or not node.labelled:
         return {}
     expected: dict[str, int] = {}
@@ -74,32 +65,25 @@ def _expectations(node: NodeAdvertisement) -> dict[str, int]:
     return expected
 
 
-def inconsistencies(
-    labels: Mapping[str, str], capacity: Mapping[str, str] | None = None, allocatable: Mapping[str, str] | None = None
-) -> list[Inconsistency]:
+def inconsistencies(node: NodeAdvertisement, *, capacity: bool = True, allocatable: bool = True) -> list[Inconsistency]:
     """All disagreements: of the labels with each other, of capacity with the labels, of allocatable with capacity.
 
-    ``capacity`` or ``allocatable`` of ``None`` means not captured: what needs it is left out (an empty mapping means nothing offered).
+    ``capacity`` or ``allocatable`` False: not captured, and what needs it is left out.
     """
-    node = advertisement(labels, capacity, allocatable)
-    found = label_inconsistencies(labels)
-    if capacity is not None:
-        found += _capacity_inconsistencies(node)
-    if capacity is not None and allocatable is not None:
-        found += _allocatable_inconsistencies(node)
+    found = label_inconsistencies(node)
+    if capacity:
+        found += capacity_inconsistencies(node)
+    if capacity and allocatable:
+        found += allocatable_inconsistencies(node)
     return found
 
 
-def capacity_inconsistencies(labels: Mapping[str, str], capacity: Mapping[str, str]) -> list[Inconsistency]:
+def capacity_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     """Where ``status.capacity`` is not what the labels predict, MIG resources without labels included."""
-    return _capacity_inconsistencies(advertisement(labels, capacity))
-
-
-def _capacity_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     found = [Inconsistency(what, "not a whole number", "a whole number", "Kubernetes") for what in node.malformed if what.startswith("cap")]
     if node.vgpu or not node.labelled:
         return found
-    expected = _expectations(node)
+    expected = expectations(node)
     for resource, units in expected.items():
         observed = node.capacity.get(resource, 0)
         if observed != units:
@@ -141,15 +125,11 @@ def _whole_device_bounds(node: NodeAdvertisement) -> list[Inconsistency]:
     return []
 
 
-def allocatable_inconsistencies(capacity: Mapping[str, str], allocatable: Mapping[str, str]) -> list[Inconsistency]:
+def allocatable_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     """Resources whose allocatable differs from capacity: fewer means unhealthy devices, more is impossible.
 
     Facts: docs/facts/resources.md#allocatable.
     """
-    return _allocatable_inconsistencies(advertisement({}, capacity, allocatable))
-
-
-def _allocatable_inconsistencies(node: NodeAdvertisement) -> list[Inconsistency]:
     found = [Inconsistency(what, "not a whole number", "a whole number", "Kubernetes") for what in node.malformed if what.startswith("all")]
     for resource in sorted({*node.capacity, *node.allocatable}):
         have, can = node.capacity.get(resource, 0), node.allocatable.get(resource, 0)

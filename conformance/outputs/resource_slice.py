@@ -8,14 +8,17 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from conformance.outputs.unreadable import Unreadable
-from conformance.outputs.yaml_text import load_objects
+from conformance.outputs.yaml_text import load_objects, none_of
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
+
+SHAPE_FOR_MACHINES = "vfio"
+"""Type of a GPU as a virtual machine gets it: its driver takes the other shapes out of the slice while a claim has it."""
 
 
 class DeviceTaint(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class SliceDevice(msgspec.Struct, frozen=True):
     counters: tuple[str, ...] = ()
     shareable: bool = False  # several claims may have it at a time (allowMultipleAllocations)
     node: str = ""  # where the pool says it per device
+    defaults: Mapping[str, str] = {}  # of a shareable device's capacity: what a claim takes that asks for no amount
 
     @property
     def type(self) -> str:
@@ -88,11 +92,12 @@ class Pool(msgspec.Struct, frozen=True):
     stale_slices: int
     devices: tuple[SliceDevice, ...]
     incomplete: str
+    lack: str = ""
 
     @property
     def complete(self) -> bool:
         """Whether every slice of the newest generation is there and could be read."""
-        return not self.incomplete and self.slices == self.expected_slices
+        return not self.incomplete and not self.lack
 
     @property
     def types(self) -> dict[str, int]:
@@ -106,9 +111,10 @@ def parse(text: str) -> list[Slice]:
     Raises:
         Unreadable: empty, binary or oversized text, malformed JSON or YAML, or no ResourceSlice in it.
     """
-    slices = [_slice(item) for item in load_objects(text) if _is_slice(item)]
+    objects = load_objects(text)
+    slices = [_slice(item) for item in objects if _is_slice(item)]
     if not slices:
-        raise Unreadable("no ResourceSlice found")
+        raise Unreadable(none_of("ResourceSlice", objects))
     return slices
 
 
@@ -176,6 +182,11 @@ def _device(entry: Json) -> SliceDevice:
         capacity={name: text_of(value.get("value") if isinstance(value, dict) else value) for name, value in amounts.items()},
         counters=tuple(text_of(mapping(item).get("counterSet")) for item in sequence(body.get("consumesCounters"))),
         shareable=body.get("allowMultipleAllocations") is True,
+        defaults={
+            name: text_of(policy.get("default"))
+            for name, value in amounts.items()
+            if (policy := mapping(mapping(value).get("requestPolicy"))).get("default") is not None
+        },
         node=text_of(body.get("nodeName")) or _only_node(body.get("nodeSelector")),
     )
 
@@ -198,6 +209,14 @@ def _only_node(selector: object) -> str:
     return ""
 
 
+def lack_of(slices: Collection[Slice]) -> str:
+    """What the newest generation of a pool lacks, or empty: slices, or one number of them that all its slices name."""
+    wanted, generation = sorted({entry.expected_slices for entry in slices}), next(iter(slices)).generation
+    if len(wanted) > 1:
+        return f"{len(slices)} slices of generation {generation}, which say that there are {' and '.join(map(str, wanted))}"
+    return f"{len(slices)} of {wanted[0]} slices of generation {generation}" if len(slices) != wanted[0] else ""
+
+
 def pools(slices: Iterable[Slice]) -> list[Pool]:
     """Pools by driver and name, sorted; each in its newest generation."""
     groups: dict[tuple[str, str], list[Slice]] = defaultdict(list)
@@ -217,6 +236,7 @@ def pools(slices: Iterable[Slice]) -> list[Pool]:
                 stale_slices=len(members) - len(current),
                 devices=tuple(device for entry in current for device in entry.devices),
                 incomplete="; ".join(dict.fromkeys(entry.incomplete for entry in current if entry.incomplete)),
+                lack=lack_of(current),
             )
         )
     return result
@@ -236,15 +256,16 @@ def pool_problems(pool: Pool) -> list[PoolProblem]:
     What was left out of the text is not a problem.
     """
     problems = []
-    if not pool.incomplete and pool.slices != pool.expected_slices:
-        message = f"{pool.slices} of {pool.expected_slices} slices of generation {pool.generation}"
-        problems.append(PoolProblem("INCOMPLETE_POOL", message))
+    if pool.lack and not pool.incomplete:
+        problems.append(PoolProblem("INCOMPLETE_POOL", pool.lack))
+    alone = [device for device in pool.devices if not device.counters and not device.shareable]
     for what, values in (
-        ("device name", [device.name for device in pool.devices]),
-        ("UUID", [uuid for device in pool.devices if (uuid := device.attribute("uuid"))]),
+        ("device name", [("", device.name) for device in pool.devices]),
+        ("UUID", [(device.type, uuid) for device in alone if (uuid := device.attribute("uuid"))]),  # a shape for machines shares it
     ):
-        twice = [(value, count) for value, count in sorted(Counter(values).items()) if count > 1]
+        twice = [(value, count) for (_, value), count in sorted(Counter(values).items()) if count > 1]
         problems += [PoolProblem("DUPLICATE", f"{what} {value} is published {count} times") for value, count in twice]
+    problems += [PoolProblem("DUPLICATE", message) for message in _beside_parts(pool)]
     if not pool.devices and pool.complete:
         problems.append(PoolProblem("NO_DEVICES", "its driver publishes no device: no claim gets one here"))
     for device in pool.devices:
@@ -254,6 +275,18 @@ def pool_problems(pool: Pool) -> list[PoolProblem]:
             message = f"device {device.name} has the taint {strange}, whose effect is not known"
             problems.append(PoolProblem("TAINTED", message, certain=False))
     return problems
+
+
+def _beside_parts(pool: Pool) -> Iterator[str]:
+    """Whole devices beside parts of them, which share no counters: both can be allocated."""
+    parts: dict[str, list[SliceDevice]] = defaultdict(list)
+    for device in pool.devices:
+        parts[device.attribute("parentUUID")].append(device)
+    for device in pool.devices:
+        mine = parts.get(device.attribute("uuid"), ()) if device.attribute("uuid") else ()
+        loose = [part.name for part in mine if not set(part.counters) & set(device.counters)]
+        if loose and device.type != SHAPE_FOR_MACHINES:
+            yield f"device {device.name} is published beside its own parts ({', '.join(loose[:3])}), and no counters tie them"
 
 
 def informing_taints(pool: Pool) -> list[str]:

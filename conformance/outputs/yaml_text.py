@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
@@ -39,8 +39,15 @@ def load_objects(text: str) -> list[Json]:
         documents = _load_yaml(text)
     objects = [item for document in documents for item in _unpack(document)]
     if not objects:
-        raise Unreadable("neither a JSON nor a YAML object found")
+        lists = any(isinstance(document, Mapping) and isinstance(document.get("items"), list) for document in documents)
+        raise Unreadable("the list is empty" if lists else "neither a JSON nor a YAML object found")
     return objects
+
+
+def none_of(kind: str, objects: Iterable[Json]) -> str:
+    """Why a text has no object of a kind: ``kubectl describe`` prints something that looks like YAML."""
+    described = any("API Version" in item and item.get("Kind") == kind for item in objects)
+    return f"kubectl describe leaves out what is read here: kubectl get {kind.lower()}s -o yaml" if described else f"no {kind} found"
 
 
 def _stream(text: str) -> list[Any]:
@@ -65,8 +72,11 @@ def _load_yaml(text: str) -> list[Any]:
     lines = text.split("\n")
     start = next((number for number, line in enumerate(lines) if _opens(line)), None)
     if start is None:
-        raise Unreadable("neither a JSON nor a YAML object found")
-    kept = [line for line in lines[start:] if line.strip() != "..." and not line.startswith(("$ ", "```"))]
+        none = next((line.strip() for line in lines if line.startswith("No resources found")), "")
+        raise Unreadable(f"kubectl says: {none[:120]}" if none else "neither a JSON nor a YAML object found")
+    fenced = any(line.lstrip().startswith("```") for line in lines[:start])
+    end = next((number for number in range(start, len(lines)) if fenced and lines[number].lstrip().startswith("```")), len(lines))
+    kept = [line for line in lines[start:end] if line.strip() != "..." and not line.startswith(("$ ", "```"))]
     try:
         return yaml_text.load_all("\n".join(kept), most=MAX_CHARACTERS)
     except NotYaml as error:
@@ -84,7 +94,10 @@ def _unpack(document: Any) -> Iterator[Json]:
     if isinstance(document, Mapping):
         items = document.get("items")
         if isinstance(items, list):
-            yield from (item for item in items if isinstance(item, dict))
+            # the API server says kind and version once, for the list
+            kind = str(document.get("kind") or "").removesuffix("List")
+            said = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+            yield from ({**said, **item} for item in items if isinstance(item, dict))
         elif isinstance(document, dict):
             yield document
     elif isinstance(document, list):

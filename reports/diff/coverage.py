@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fixtures.verdict.coverage import DECIDED, is_judged
-from fixtures.verdict.record import Cause, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, Cause, Report, Result, SubjectResult, Verdict
 from reports.safe_text import one_line
 
 _STAY = frozenset(
@@ -60,18 +60,24 @@ def subjects(old: Result, new: Result) -> Iterator[Lost]:
         after.setdefault(key(subject), set()).add(subject.verdict)
     before = {key(subject): subject for subject in old.subjects if subject.verdict in DECIDED}
     messages = {key(subject): subject.message for subject in new.subjects}
+    counts_before, counts_after = _counts(old), _counts(new)
     for name, subject in before.items():
-        if after.get(name) == {Verdict.NOT_APPLICABLE}:
+        kind = subject.kind.lower()
+        if after.get(name) == {Verdict.NOT_APPLICABLE} and not (_another_chosen(new, kind) and counts_after[kind] >= counts_before[kind]):
             yield Lost(subject=name, old=subject.verdict, new=Verdict.NOT_APPLICABLE, message=one_line(messages[name], 400))
     if old.subjects_omitted or new.subjects_omitted:
         yield from _counted(old, new)
         return
-    counts_before, counts_after = _counts(old), _counts(new)
     for name, subject in before.items():
         kind = subject.kind.lower()
         if kind in _STAY and name not in after and counts_after[kind] < counts_before[kind]:
             message = f"not among the subjects any more; {counts_before[kind]} of its kind were judged before, {counts_after[kind]} now"
             yield Lost(subject=name, old=subject.verdict, message=message)
+
+
+def _another_chosen(new: Result, kind: str) -> bool:
+    """Whether the requirement may have judged another of the kind instead: a probe goes to the freest node of each product."""
+    return kind in _STAY and new.access is not Access.READ
 
 
 def _counted(old: Result, new: Result) -> Iterator[Lost]:

@@ -1,19 +1,24 @@
-"""The gate between two runs: may what came between them (an upgrade) stay?
+"""The gate between two runs: may the change between them, such as an upgrade, stay?
 
-Nothing may be worse, and both runs must say enough to tell. What failed before and still fails is named and holds nobody up.
+Nothing may be worse, and both runs must have judged enough to tell. What failed before and still fails is named, and closes no gate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 import msgspec
 
-from fixtures.verdict.coverage import is_judged
-from fixtures.verdict.record import Cause, Report, Verdict
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.coverage import DECIDED, is_judged
+from fixtures.verdict.floor import Floor, missed
+from fixtures.verdict.record import Report, Verdict
 from reports import phrases
 from reports.diff import experiments, runs
+from reports.diff.completeness import cut_short
 from reports.diff.runs import Difference
+from reports.safe_text import one_line
 
 
 class GateCode(IntEnum):
@@ -25,14 +30,6 @@ class GateCode(IntEnum):
     RESIDUE = 11
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How little the later run may have judged. None: no bound."""
-
-    min_judged: int | None = None
-    max_inconclusive: int | None = None
-    max_not_applicable: int | None = None
-
-
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate decides. ``reasons`` are sentences, worst first; none when it is open."""
 
@@ -41,16 +38,34 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     difference: Difference
 
 
-CUT_SHORT = (2, 3, 5)
-"""Exit codes of runs that ended before they had judged what was selected."""
+def between(
+    before: Report, after: Report, chaos_before: ChaosReport | None, chaos_after: ChaosReport | None, accepted: Iterable[str]
+) -> Difference:
+    """A run compared with its baseline as the gate compares two runs: ``accepted`` names what may be lost.
+
+    A run that is about no experiments is not compared with the earlier ones.
+    """
+    experiments_before = chaos_before if chaos_after is not None else None
+    return runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
 
 
-def decide(before: Report, after: Report, difference: Difference, budget: Budget) -> Decision:
-    """Residue outranks what is worse, and what is worse outranks what is not known."""
-    difference = msgspec.structs.replace(difference, experiments=[_slower_gates(one) for one in difference.experiments])
+def strictly(difference: Difference) -> Difference:
+    """The same comparison, in which an experiment that recovers more slowly or is not held any more gates too."""
+    changes = [msgspec.structs.replace(one, gating=True) if _counts(one) else one for one in difference.experiments]
+    return msgspec.structs.replace(difference, experiments=changes)
+
+
+def decide(before: Report, after: Report, difference: Difference, floor: Floor, accepted: Iterable[str] = ()) -> Decision:
+    """The decision over the difference of two runs. ``floor`` bounds how little the later one may rest on.
+
+    Residue outranks what is worse, and that outranks what is not known.
+    """
+    difference = runs.accept(strictly(difference), accepted)
     residue = [f"the later run left something behind: {item}" for item in after.residue]
-    worse = [_sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
-    unknown = [*_incomplete("earlier", before), *_incomplete("later", after), *_over_budget(after, budget)]
+    worse = [sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
+    worse += _required(after, floor, failing=True)
+    unknown = [*_incomplete("earlier", before), *_incomplete("later", after), *_required(after, floor, failing=False)]
+    unknown += missed(after.results, floor)
     code = GateCode.OPEN
     for found, meaning in ((residue, GateCode.RESIDUE), (worse, GateCode.WORSE), (unknown, GateCode.NOT_KNOWN)):
         if found:
@@ -72,33 +87,31 @@ def render(decision: Decision) -> str:
     return "\n".join([*lines, f"{words[decision.code]}; exit code {decision.code:d}"]) + "\n"
 
 
-def _slower_gates(change: experiments.Change) -> experiments.Change:
-    slower = change.bucket is experiments.Bucket.SLOWER
-    return msgspec.structs.replace(change, gating=True) if slower else change
-
-
-def _sentence(change: runs.Change | experiments.Change) -> str:
+def sentence(change: runs.Change | experiments.Change) -> str:
+    """A change of a requirement or an experiment."""
     return runs.sentence(change) if isinstance(change, runs.Change) else experiments.sentence(change)
+
+
+def _counts(change: experiments.Change) -> bool:
+    """Slower by more than both uncertainties, or not held any more although the earlier run had judged it."""
+    lost = change.bucket is experiments.Bucket.REMOVED and change.old in DECIDED
+    return change.gating or lost or change.bucket is experiments.Bucket.SLOWER
 
 
 def _incomplete(which: str, report: Report) -> list[str]:
     """Why a run says too little: it ended early, or did not judge what it had to."""
-    cut = [one.id for one in report.scope.not_judged if one.cause is Cause.CUT_SHORT] if report.scope else []
-    if report.exit_code in CUT_SHORT or cut:
-        return [f"the {which} run was cut short (exit code {report.exit_code}, {len(cut)} requirements not reached)"]
+    if why := cut_short(report):
+        return [f"the {which} run was cut short ({why})"]
     return [f"the {which} run did not judge what it had to: {text}" for text in phrases.shortfalls(report)]
 
 
-def _over_budget(after: Report, budget: Budget) -> list[str]:
-    judged = sum(map(is_judged, after.results))
-    counts = phrases.counts(after)
-    found = []
-    if budget.min_judged is not None and judged < budget.min_judged:
-        found.append(f"{judged} requirements were judged, and --min-judged asks for {budget.min_judged}")
-    for option, verdict, most in (
-        ("--max-inconclusive", Verdict.INCONCLUSIVE, budget.max_inconclusive),
-        ("--max-not-applicable", Verdict.NOT_APPLICABLE, budget.max_not_applicable),
-    ):
-        if most is not None and counts[verdict] > most:
-            found.append(f"{counts[verdict]} requirements are {phrases.WORD[verdict]}, and {option} allows {most}")
-    return found
+def _required(after: Report, floor: Floor, *, failing: bool) -> Iterator[str]:
+    """What must be judged and pass: what fails, or what says neither yes nor no."""
+    results = {result.id: result for result in after.results}
+    for id_ in floor.required:
+        result = results.get(id_)
+        bad = result is not None and result.verdict in (Verdict.FAILED, Verdict.WARNED)
+        if failing and bad and result is not None:
+            yield f"{id_} must pass, and it {phrases.WORD[result.verdict]}: {one_line(result.message or result.title, 400)}"
+        if not failing and not bad and (result is None or not is_judged(result)):
+            yield f"{id_} must be judged, and it {'has no result' if result is None else f'is {phrases.WORD[result.verdict]}'}"

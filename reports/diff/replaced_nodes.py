@@ -36,6 +36,13 @@ def replaced_nodes(old: Report, new: Report) -> list[Replaced]:
     return found
 
 
+def other_nodes(old: Report, new: Report, replaced: Sequence[Replaced]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Accelerator nodes that only the later run has, and those that only the earlier one had, without replaced ones."""
+    before, after = ({row.node for row in made.inventory} for made in (old, new))
+    known = {name for kind in replaced for name in (*kind.gone, *kind.new)}
+    return tuple(sorted(after - before - known)), tuple(sorted(before - after - known))
+
+
 def renamed(old: Result, new: Result, replaced: Sequence[Replaced]) -> Result:
     """The older result as if its replaced nodes had the names of those that took their place."""
     names = _names(old, new, replaced)

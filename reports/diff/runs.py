@@ -16,10 +16,11 @@ import msgspec
 from fixtures.text.sentences import listed
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_judged
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Level, Report, Result, Verdict
 from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
-from reports.diff.replaced_nodes import Replaced, renamed, replaced_nodes
+from reports.diff.replaced_nodes import Replaced, other_nodes, renamed, replaced_nodes
 from reports.safe_text import NAME_LIMIT, one_line
 
 
@@ -72,6 +73,8 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     changes: list[Change]
     experiments: list[experiments.Change] = []
     replaced: list[Replaced] = []
+    nodes_added: tuple[str, ...] = ()
+    nodes_gone: tuple[str, ...] = ()
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
@@ -89,8 +92,7 @@ _State = tuple[Verdict, str]  # verdict and one sentence
 
 def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_chaos: ChaosReport | None = None) -> Difference:
     """What changed from ``old`` to ``new``, and between the chaos experiments of the two runs."""
-    before = {result.id: result for result in old.results}
-    after = {result.id: result for result in new.results}
+    before, after = ({result.id: result for result in made.results if result.id != COMPARISON} for made in (old, new))
     changes: list[Change] = []
     replaced = replaced_nodes(old, new)
     for result in after.values():
@@ -103,12 +105,15 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
         if result.id not in after:
             lost = coverage.left_out(result, new)
             changes.append(_lost(result, lost) if lost else _whole(Bucket.REQUIREMENT_REMOVED, result, old=result.verdict))
+    added, gone = other_nodes(old, new, replaced)
     return Difference(
         old=_side(old, old_chaos),
         new=_side(new, new_chaos),
         changes=changes,
         experiments=experiments.compare(old_chaos, new_chaos),
         replaced=replaced,
+        nodes_added=added,
+        nodes_gone=gone,
     )
 
 
@@ -125,7 +130,7 @@ def accept(difference: Difference, patterns: Iterable[str]) -> Difference:
 
 
 def _need_not_be_held(change: experiments.Change, patterns: tuple[str, ...]) -> bool:
-    lost = change.bucket is experiments.Bucket.NO_LONGER_HELD
+    lost = change.bucket in (experiments.Bucket.NO_LONGER_HELD, experiments.Bucket.REMOVED)
     return lost and any(fnmatchcase(change.experiment, pattern) for pattern in patterns)
 
 
@@ -148,9 +153,7 @@ def render(difference: Difference) -> str:
         lines.append("NOTE: the cluster UIDs differ; these may be two different clusters.")
     if difference.old.target != difference.new.target:
         lines.append("NOTE: the kinds of target differ.")
-    for kind in difference.replaced:
-        gone, fresh = (listed((one_line(name, NAME_LIMIT) for name in names), MAX_NODES_NAMED) for names in (kind.gone, kind.new))
-        lines.append(f"NOTE: nodes were replaced by others of their kind: {gone} -> {fresh}.")
+    lines += [f"NOTE: {text}." for text in node_sentences(difference)]
     for bucket in Bucket:
         changes = difference.of(bucket)
         if changes:
@@ -162,6 +165,18 @@ def render(difference: Difference) -> str:
     worse = len(regressions(difference))
     lines += ["", f"{worse} regressions" if worse != 1 else "1 regression"]
     return "\n".join(lines) + "\n"
+
+
+def node_sentences(difference: Difference) -> list[str]:
+    """Which accelerator nodes were replaced, came or went, without full stops."""
+    found = [f"nodes were replaced by others of their kind: {_names(kind.gone)} -> {_names(kind.new)}" for kind in difference.replaced]
+    found += [f"new nodes: {_names(difference.nodes_added)}"] if difference.nodes_added else []
+    found += [f"nodes that are gone: {_names(difference.nodes_gone)}"] if difference.nodes_gone else []
+    return found
+
+
+def _names(names: Iterable[str]) -> str:
+    return listed((one_line(name, NAME_LIMIT) for name in names), MAX_NODES_NAMED)
 
 
 def _compare(old: Result, new: Result) -> Iterator[Change]:

@@ -1,24 +1,28 @@
-"""Allure results: one ``*-result.json`` per requirement and chaos experiment, by Allure's own model, for those who already run Allure.
+"""Allure results: one ``*-result.json`` per requirement and chaos experiment, in Allure's own form, for those who already run Allure.
 
-Allure has no waiver and no warning: both pass with the verdict as a parameter, a tag and in the message.
+Allure has no waiver and no warning: both pass, and inconclusive is as broken as an error. So the verdict stands behind the name, in
+the message, in a parameter and in a tag, and ``categories.json`` tells them apart. Every finding is a step, up to a bound.
 Server address and context stay out: an Allure page is often published more widely than the report.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Level, Report, Result, TargetKind, Verdict
+from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
 from reports import chaos_phrases, phrases
-from reports.safe_text import NAME_LIMIT, link_parts, one_line, visible
-
-if TYPE_CHECKING:
-    from allure_commons.model2 import TestResult
+from reports.formats import allure_files
+from reports.formats.allure_model import Attachment, Label, Link, Parameter, StatusDetails, TestResult, TestStepResult
+from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
 
 MAX_SUBJECTS = 200
+MAX_STEPS = 50
 
 _STATUS = {
     Verdict.PASSED: "passed",
@@ -29,59 +33,86 @@ _STATUS = {
     Verdict.INCONCLUSIVE: "broken",
     Verdict.ERROR: "broken",
 }
+_TOLD_APART = (Verdict.WARNED, Verdict.WAIVED, Verdict.INCONCLUSIVE, Verdict.ERROR)
+"""Verdicts that share a status of Allure's with another."""
+_OURS = ("*-result.json", "*-attachment.txt", "*-container.json", "environment.properties", "categories.json", "executor.json")
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "minor"}
 
 
-def write(report: Report, folder: Path, chaos: ChaosReport | None = None) -> None:
-    """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``."""
-    from allure_commons.logger import AllureFileLogger  # slow to import, needed here alone
+def write(report: Report, folder: Path, chaos: ChaosReport | None = None, environ: Mapping[str, str] | None = None) -> None:
+    """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``.
 
-    logger = AllureFileLogger(folder)  # type: ignore[no-untyped-call]
+    ``environ`` is where a CI system says who it is; default: the process's environment.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     for index, result in enumerate(report.results):
-        item = _item(report, result, index)
-        if result.subjects:
-            name = f"{_digest(f'{report.run.id} {result.id} {index}')}-attachment.txt"
-            logger.report_attached_data(_table(result), name)  # type: ignore[no-untyped-call]
-            item.attachments = [_attachment(name, "subjects")]
-        logger.report_result(item)  # type: ignore[no-untyped-call]
+        digest = _digest(f"{report.run.id} {result.id} {index}")
+        table = _attached(folder, digest, "subjects", _table(result)) if result.subjects else []
+        _write(folder, digest, _item(report, result, index, table))
     for index, experiment in enumerate(chaos.experiments if chaos else []):
-        chaos_item = _experiment(report, experiment, len(report.results) + index)
-        if experiment.findings:
-            name = f"{_digest(f'{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}')}-attachment.txt"
-            logger.report_attached_data(_findings(experiment), name)  # type: ignore[no-untyped-call]
-            chaos_item.attachments = [_attachment(name, "findings")]
-        logger.report_result(chaos_item)  # type: ignore[no-untyped-call]
-    logger.report_attached_data(_environment(report, chaos), "environment.properties")  # type: ignore[no-untyped-call]
+        digest = _digest(f"{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}")
+        table = _attached(folder, digest, "findings", _findings(experiment)) if experiment.findings else []
+        _write(folder, digest, _experiment(report, experiment, len(report.results) + index, table))
+    said = {
+        "environment.properties": allure_files.environment(report, chaos),
+        "categories.json": allure_files.categories(),
+        "executor.json": allure_files.executor(report, os.environ if environ is None else environ),
+    }
+    for name, text in said.items():
+        if text:
+            (folder / name).write_bytes(text.encode())
 
 
-def _item(report: Report, result: Result, index: int) -> TestResult:
-    from allure_commons import model2
+def clear(folder: Path) -> None:
+    """Remove Allure's results from a folder, and nothing else that is there. Raises ``OSError``."""
+    for pattern in _OURS:
+        for file in folder.glob(pattern):
+            file.unlink()
 
+
+def _write(folder: Path, digest: str, item: TestResult) -> None:
+    (folder / f"{digest}-result.json").write_bytes(msgspec.json.encode(item))
+
+
+def _attached(folder: Path, digest: str, name: str, text: str) -> list[Attachment]:
+    """Write an attachment, and say where it is."""
+    file = f"{digest}-attachment.txt"
+    (folder / file).write_bytes(text.encode())
+    return [Attachment(name=name, source=file, type="text/plain")]
+
+
+def _item(report: Report, result: Result, index: int, attachments: list[Attachment]) -> TestResult:
     moment = phrases.started(report)
     start = (round(moment.timestamp() * 1000) if moment else 0) + index
-    target = phrases.TARGET_NAME[report.target.kind]
+    target = phrases.target_name(report.target)
+    area = _area(report, result.area)
     labels = {
-        "epic": _name(result.area),
+        "epic": area,
         "feature": _name(f"{result.id} {result.title}"),
-        "suite": _name(result.area),
+        "parentSuite": "GPU conformance",
+        "suite": area,
+        "package": _name(f"gpu-conformance.{result.area}"),
+        "layer": result.access.value,
         "severity": _SEVERITY[result.level],
         "framework": "gpu-conformance",
         "host": target,
     }
     tags = [result.level.value, result.access.value, result.verdict.value, target]
     digest = _digest(result.id)
-    return model2.TestResult(
+    return TestResult(
         uuid=_digest(f"{report.run.id} {result.id}"),
-        historyId=digest,
-        testCaseId=digest,
-        fullName=_name(f"gpu-conformance.{result.area}.{result.id}"),
-        name=_name(f"{result.id} {result.title}"),
+        history_id=digest,
+        test_case_id=digest,
+        full_name=_name(f"gpu-conformance.{result.area}.{result.id}"),
+        title_path=["GPU conformance", area],
+        name=_titled(result.id, result.title, result.verdict),
         status=_STATUS[result.verdict],
-        statusDetails=model2.StatusDetails(message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
+        status_details=StatusDetails(message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace=_trace(result)),
         stage="finished",
+        attachments=attachments,
         description=_description(report, result),
         parameters=[
-            model2.Parameter(name=name, value=value, excluded=True)
+            Parameter(name=name, value=value, excluded=True)
             for name, value in (
                 ("verdict", phrases.WORD[result.verdict]),
                 ("judged", str(result.judged)),
@@ -90,21 +121,15 @@ def _item(report: Report, result: Result, index: int) -> TestResult:
             )
             if value
         ],
-        labels=[model2.Label(name=n, value=v) for n, v in labels.items()] + [model2.Label(name="tag", value=tag) for tag in tags],
-        links=[
-            model2.Link(type="link", url=url, name=url)
-            for reference in result.references[:20]
-            for _, url in link_parts(one_line(reference))
-            if url
-        ],
+        labels=[Label(name=n, value=v) for n, v in labels.items()] + [Label(name="tag", value=tag) for tag in tags],
+        links=[Link(type="link", url=url, name=name) for reference in result.references[:20] for name, url in _named_links(reference)],
+        steps=_steps(map(_subject_step, phrases.ordered_subjects(result)), len(result.subjects) + result.subjects_omitted, start),
         start=start,  # the record has no start per requirement: milliseconds keep the order of the report
         stop=start + round(result.duration_seconds * 1000),
     )
 
 
-def _experiment(report: Report, result: ChaosResult, index: int) -> TestResult:
-    from allure_commons import model2
-
+def _experiment(report: Report, result: ChaosResult, index: int, attachments: list[Attachment]) -> TestResult:
     moment = chaos_phrases.started(result) or phrases.started(report)
     start = (round(moment.timestamp() * 1000) if moment else 0) + index
     target, word = phrases.TARGET_NAME[result.target_kind], chaos_phrases.fidelity(result)
@@ -117,36 +142,87 @@ def _experiment(report: Report, result: ChaosResult, index: int) -> TestResult:
         "recovery, s": chaos_phrases.recovery_cell(result),
     }
     labels = {"epic": chaos_phrases.AREA, "feature": title, "suite": chaos_phrases.AREA, "severity": _SEVERITY[Level.MUST]}
+    labels |= {"parentSuite": "GPU chaos", "package": f"gpu-conformance.{chaos_phrases.AREA}"}
     labels |= {"framework": "gpu-conformance", "host": target}
     tags = [tag for tag in (chaos_phrases.AREA, chaos_phrases.level_words(result), word, result.verdict.value, target) if tag]
     proved = [phrases.banner(report.target), result.proves]
-    return model2.TestResult(
+    return TestResult(
         uuid=_digest(f"{report.run.id} {chaos_phrases.AREA} {result.id} {index}"),
-        historyId=digest,
-        testCaseId=digest,
-        fullName=_name(f"gpu-conformance.{chaos_phrases.AREA}.{result.id}"),
-        name=title,
+        history_id=digest,
+        test_case_id=digest,
+        full_name=_name(f"gpu-conformance.{chaos_phrases.AREA}.{result.id}"),
+        title_path=["GPU chaos"],
+        name=_titled(result.id, result.title, result.verdict),
         status=_STATUS[result.verdict],
-        statusDetails=model2.StatusDetails(
+        status_details=StatusDetails(
             message=visible(f"{phrases.WORD[result.verdict]}: {result.message}"), trace="\n".join(chaos_phrases.details(result))
         ),
         stage="finished",
-        description="\n\n".join(_plain(visible(part)) for part in proved if part),
-        parameters=[model2.Parameter(name=name, value=value, excluded=True) for name, value in parameters.items() if value],
-        labels=[model2.Label(name=n, value=v) for n, v in labels.items()] + [model2.Label(name="tag", value=tag) for tag in tags],
+        attachments=attachments,
+        description="\n\n".join(markdown_plain(visible(part)) for part in proved if part),
+        parameters=[Parameter(name=name, value=value, excluded=True) for name, value in parameters.items() if value],
+        labels=[Label(name=n, value=v) for n, v in labels.items()] + [Label(name="tag", value=tag) for tag in tags],
+        steps=_steps(
+            (_step(f.verdict, one_line(f.name, NAME_LIMIT), f.message, {"reason": f.reason_code}) for f in result.findings),
+            len(result.findings),
+            start,
+        ),
         start=start,
         stop=start + round((chaos_phrases.finite(result.duration_seconds) or 0.0) * 1000),
     )
 
 
+def _titled(identifier: str, title: str, verdict: Verdict) -> str:
+    """The name of a result, with its verdict where Allure's status does not say it."""
+    return _name(f"{identifier} {title}") + (f" [{phrases.WORD[verdict]}]" if verdict in _TOLD_APART else "")
+
+
+def _area(report: Report, area: str) -> str:
+    """``FENCE: Taint fencing``; the code alone where the record does not name it."""
+    titles = {one.area: one.title for one in report.scope.areas} if report.scope else {}
+    return _name(f"{area}: {titles[area]}" if titles.get(area) else area)
+
+
+def _named_links(reference: str) -> list[tuple[str, str]]:
+    """(name, address) of each link of a reference such as ``Kubernetes, Taints: https://...``; the address where nothing names it."""
+    found, words = [], ""
+    for text, url in link_parts(one_line(reference)):
+        if url:
+            found.append((words.strip(" :,;") or url, url))
+        words = "" if url else text
+    return found
+
+
+def _subject_step(subject: SubjectResult) -> TestStepResult:
+    seen = f": {one_line(subject.observed, 200)}" if subject.observed else ""
+    facts = {"observed": subject.observed, "expected": subject.expected, "source": subject.source}
+    return _step(subject.verdict, f"{phrases.subject_name(subject)}{seen}", subject.message, facts)
+
+
+def _step(verdict: Verdict, name: str, message: str, facts: Mapping[str, str]) -> TestStepResult:
+    shown = {key: one_line(value, 400) for key, value in facts.items() if value}
+    return TestStepResult(
+        name=name + (f" [{phrases.WORD[verdict]}]" if verdict in _TOLD_APART else ""),
+        status=_STATUS[verdict],
+        status_details=StatusDetails(message=visible(message, 1_000)) if message else None,
+        stage="finished",
+        parameters=[Parameter(name=key, value=value) for key, value in shown.items()],
+    )
+
+
+def _steps(steps: Iterable[TestStepResult], total: int, start: int) -> list[TestStepResult]:
+    """As many steps as are shown, all at the start of the test: the record has no times of findings. What is not shown is counted."""
+    kept = [msgspec.structs.replace(step, start=start, stop=start) for step, _ in zip(steps, range(MAX_STEPS), strict=False)]
+    if total > len(kept):
+        more = f"{total - len(kept)} more are not shown"
+        kept.append(TestStepResult(name=more, status="skipped", stage="finished", start=start, stop=start))
+    return kept
+
+
 def _description(report: Report, result: Result) -> str:
     """Markdown of our own words only; text from the cluster is in the attachment, where Allure shows it as plain text."""
     parts = [phrases.banner(report.target), result.rationale, f"What to do: {result.remediation}" if result.remediation else ""]
-    return "\n\n".join(_plain(visible(part)) for part in parts if part)
-
-
-def _plain(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "\n\n".join(markdown_plain(visible(part)) for part in parts if part)
 
 
 def _trace(result: Result) -> str:
@@ -180,28 +256,6 @@ def _aligned(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
-def _attachment(source: str, name: str) -> object:
-    from allure_commons import model2
-
-    return model2.Attachment(name=name, source=source, type="text/plain")
-
-
-def _environment(report: Report, chaos: ChaosReport | None) -> str:
-    """Java properties: what was judged, without addresses or names of the cluster."""
-    facts = {
-        "target": phrases.TARGET_NAME[report.target.kind],
-        "kubernetes": report.target.kubernetes_version,
-        "suite": f"{report.suite.name} {report.suite.version}",
-        "run": report.run.id,
-        "verdict": chaos_phrases.overall(report, chaos),
-        "exitCode": str(report.exit_code),
-        "scope": phrases.scope_words(report) if report.results else "",
-    }
-    if report.target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
-        facts |= {"warning": phrases.banner(report.target)}
-    return "".join(f"{key}={_name(value, 1_000)}\n" for key, value in facts.items() if value).replace("\\", "\\\\")
 
 
 def _digest(text: str) -> str:

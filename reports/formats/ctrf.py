@@ -7,6 +7,7 @@ keeps the suite's own verdict, ``extra`` what CTRF has no field for.
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections import Counter
 
@@ -63,7 +64,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
             "tests": tests,
             "environment": {
                 "reportName": f"GPU {subject} ({phrases.target_words(report.target)})",
-                "testEnvironment": phrases.TARGET_NAME[report.target.kind],
+                "testEnvironment": phrases.target_name(report.target),
                 "extra": _environment(report),
             },
         },
@@ -105,6 +106,7 @@ def _environment(report: Report) -> dict[str, object]:
         "policyDigest": _name(report.run.policy_digest),
         "presets": [_name(text) for text in phrases.presets(report)],
     }
+    extra |= {"nodes": target.nodes, "simulatedNodes": target.simulated_nodes} if target.nodes is not None else {}
     if target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL):
         extra |= {"scenario": _name(target.scenario), "defects": [_name(d) for d in target.defects]}
         extra |= {"components": [_name(component) for component in target.components]} if target.components else {}
@@ -116,7 +118,7 @@ def _test(result: Result) -> dict[str, object]:
     troubled = phrases.troubled(result)
     test: dict[str, object] = {
         "id": str(uuid.uuid5(_NAMESPACE, _name(result.id))),
-        "name": _name(f"{result.id} {result.title}"),
+        "name": _name(f"{result.id} {result.title}") or "none",
         "status": _STATUS[result.verdict],
         "rawStatus": result.verdict.value,
         "duration": _milliseconds(result.duration_seconds),
@@ -144,7 +146,7 @@ def _experiment(result: ChaosResult) -> dict[str, object]:
     word = chaos_phrases.fidelity(result)
     test: dict[str, object] = {
         "id": str(uuid.uuid5(_NAMESPACE, _name(f"{chaos_phrases.AREA} {result.id}"))),
-        "name": _name(f"{result.id} {result.title}"),
+        "name": _name(f"{result.id} {result.title}") or "none",
         "status": _STATUS[result.verdict],
         "rawStatus": result.verdict.value,
         "duration": _milliseconds(chaos_phrases.finite(result.duration_seconds) or 0.0),
@@ -185,6 +187,9 @@ def _experiment(result: ChaosResult) -> dict[str, object]:
 
 
 def _milliseconds(seconds: float) -> int:
+    """Whole milliseconds; what is no length of time is 0."""
+    if not (math.isfinite(seconds) and 0 <= seconds < 1e12):
+        return 0
     return round(seconds * 1000)
 
 

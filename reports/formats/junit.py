@@ -1,5 +1,7 @@
 """JUnit XML, as read by Jenkins, GitLab, Prow and Testgrid: one test case per requirement and per chaos experiment.
 
+``file`` and ``line`` are those of the suite's own test of the requirement, as pytest itself writes them, but lines count from 1.
+
 failed becomes ``failure``; error and inconclusive become ``error``; not_applicable becomes ``skipped``; waived and
 warned pass, and say so in ``system-out`` and in the ``verdict`` property, so that neither hides among the skipped.
 A run without results or with residue still leaves a case that is red. Experiments are the suite ``chaos``.
@@ -7,18 +9,26 @@ A run without results or with residue still leaves a case that is red. Experimen
 
 from __future__ import annotations
 
+import math
+import re
 from xml.etree import ElementTree as ET
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, Verdict
 from reports import chaos_phrases, phrases
-from reports.safe_text import NAME_LIMIT, one_line, visible, xml_legal
+from reports.safe_text import NAME_LIMIT, clip, one_line, visible, xml_legal
 
 MAX_SUBJECTS = 20
+MAX_OUTPUT = 50_000
+"""Characters of one case's output: Jenkins keeps twice as many of a file with failures."""
+
+MAX_LINE = 100_000
 
 _FAILURES = (Verdict.FAILED,)
 _ERRORS = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 _SKIPPED = (Verdict.NOT_APPLICABLE,)
+_AREA = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
+_MARKER = re.compile(r"\[(?=\[)")
 
 
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
@@ -30,15 +40,14 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
             _case(suite, area, result)
     held = chaos.experiments if chaos else []
     if held:
-        suite = _suite(
-            root, report, chaos_phrases.AREA, [r.verdict for r in held], sum(chaos_phrases.finite(r.duration_seconds) or 0.0 for r in held)
-        )
+        seconds = sum(chaos_phrases.finite(r.duration_seconds) or 0.0 for r in held)
+        suite = _suite(root, report, chaos_phrases.AREA, [r.verdict for r in held], seconds)
         for experiment in held:
             _experiment(suite, experiment)
     _run_case(root, report, chaos)
     for attribute in ("tests", "failures", "errors", "skipped"):
         root.set(attribute, str(sum(int(suite.get(attribute, "0")) for suite in root)))
-    root.set("time", f"{report.run.duration_seconds:.3f}")
+    root.set("time", _time(report.run.duration_seconds))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -47,12 +56,12 @@ def _suite(root: ET.Element, report: Report, name: str, verdicts: list[Verdict],
     suite = ET.SubElement(
         root,
         "testsuite",
-        name=_name(name),
+        name=_name(name) or "none",
         tests=str(len(verdicts)),
         failures=str(sum(v in _FAILURES for v in verdicts)),
         errors=str(sum(v in _ERRORS for v in verdicts)),
         skipped=str(sum(v in _SKIPPED for v in verdicts)),
-        time=f"{seconds:.3f}",
+        time=_time(seconds),
     )
     moment = phrases.started(report)
     if moment:
@@ -74,10 +83,14 @@ def _case(suite: ET.Element, area: str, result: Result) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        classname=_name(f"gpu-conformance.{area}"),
-        name=_name(f"{result.id} {result.title}"),
-        time=f"{result.duration_seconds:.3f}",
+        classname=_name(f"gpu-conformance.{area or 'none'}"),
+        name=_name(f"{result.id} {result.title}") or "none",
+        time=_time(result.duration_seconds),
     )
+    if _AREA.fullmatch(area):
+        case.set("file", f"conformance/{area.lower()}/test_{area.lower()}.py")
+        if 0 < result.line <= MAX_LINE:
+            case.set("line", str(result.line))
     _properties(
         case,
         {
@@ -98,8 +111,8 @@ def _experiment(suite: ET.Element, result: ChaosResult) -> None:
         suite,
         "testcase",
         classname=f"gpu-conformance.{chaos_phrases.AREA}",
-        name=_name(f"{result.id} {result.title}"),
-        time=f"{chaos_phrases.finite(result.duration_seconds) or 0.0:.3f}",
+        name=_name(f"{result.id} {result.title}") or "none",
+        time=_time(result.duration_seconds),
     )
     recovery, detection = chaos_phrases.recovery(result), chaos_phrases.detection(result)
     _properties(
@@ -121,7 +134,7 @@ def _experiment(suite: ET.Element, result: ChaosResult) -> None:
             "samplerGapSeconds": _seconds(chaos_phrases.finite(result.sampler_gap_seconds)),
         },
     )
-    details = xml_legal("\n".join(chaos_phrases.details(result)))
+    details = _output(chaos_phrases.details(result))
     _outcome(case, result.verdict, result.message, chaos_phrases.reason(result), details)
     if result.verdict is Verdict.PASSED and result.residue:
         ET.SubElement(case, "system-out").text = details
@@ -136,7 +149,12 @@ def _outcome(case: ET.Element, verdict: Verdict, text: str, reason: str, details
     elif verdict in _SKIPPED:
         ET.SubElement(case, "skipped", message=message, type=_name(reason or verdict.value))
     elif verdict is not Verdict.PASSED:
-        ET.SubElement(case, "system-out").text = f"{phrases.WORD[verdict]}: {message}\n{details}"
+        ET.SubElement(case, "system-out").text = _output([f"{phrases.WORD[verdict]}: {message}", details])
+
+
+def _time(seconds: float) -> str:
+    """Seconds as JUnit has them; what is no length of time is 0."""
+    return f"{seconds:.3f}" if math.isfinite(seconds) and 0 <= seconds < 1e9 else "0.000"
 
 
 def _seconds(number: float | None) -> str:
@@ -163,7 +181,7 @@ def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> No
         problem, kind = "no requirement was judged", "empty"
     error = ET.SubElement(case, "error", message=_name(f"{problem}; exit code {report.exit_code}", 1_000), type=kind)
     lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS], *(text for one in blockers for text in one.sentences[:MAX_SUBJECTS])]
-    error.text = "\n".join(_name(item, 1_000) for item in lines) or chaos_phrases.exit_meaning(report, chaos)
+    error.text = _output([_name(item, 1_000) for item in lines]) or chaos_phrases.exit_meaning(report, chaos)
 
 
 def _details(result: Result) -> str:
@@ -177,15 +195,20 @@ def _details(result: Result) -> str:
     if result.remediation:
         lines.append(f"What to do: {visible(result.remediation)}")
     lines += [f"See {one_line(reference)}" for reference in result.references[:10]]
-    return xml_legal("\n".join(lines))
+    return _output(lines)
+
+
+def _output(lines: list[str]) -> str:
+    """Bounded text of a case. Jenkins reads ``[[NAME|value]]`` in it as an order, such as to publish a file of its own: never here."""
+    return _MARKER.sub("[ ", xml_legal(clip("\n".join(lines), MAX_OUTPUT)))
 
 
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:
     properties = ET.SubElement(parent, "properties")
     for name, value in values.items():
-        if value:
-            ET.SubElement(properties, "property", name=name, value=_name(value))
+        if text := _name(value):
+            ET.SubElement(properties, "property", name=name, value=text)
 
 
 def _name(text: str, limit: int = NAME_LIMIT) -> str:
-    return xml_legal(one_line(text, limit))
+    return _MARKER.sub("[ ", xml_legal(one_line(text, limit)))

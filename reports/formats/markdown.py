@@ -30,13 +30,16 @@ _SIGN = {
 _SPECIAL = re.compile(r"[\\`*_~\[\]#|<>&@$]|:(?=\S)|\bwww\.", re.IGNORECASE)
 
 
-def render(report: Report, chaos: ChaosReport | None = None) -> str:
-    """The summary. What does not fit is counted, never dropped in silence."""
+def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int = MAX_BYTES) -> str:
+    """The summary, in at most ``max_bytes`` (from 1,000 on). What does not fit is counted, never dropped in silence."""
     head = "\n".join(_head(report, chaos)) + "\n"
     held = chaos_phrases.attention(chaos.experiments) if chaos else []
     rows = [*((_experiment(r), "experiments") for r in held), *((_block(r), "requirements") for r in phrases.attention(report))]
-    closing = f"\nRun {escape(report.run.id)}, {escape(report.suite.name)} {escape(report.suite.version)}.\n"
-    room = MAX_BYTES - len(head.encode()) - len(closing.encode()) - 500
+    closing = f"\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
+    room = max_bytes - len(closing.encode()) - 500
+    if len(head.encode()) > room:
+        return _cut(head, room + 400) + closing
+    room -= len(head.encode())
     parts: list[str] = []
     for index, (block, _) in enumerate(rows):
         room -= len(block.encode())
@@ -49,9 +52,30 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
     return head + ("\n### What needs attention\n" if rows else "") + "".join(parts) + closing
 
 
+def _cut(text: str, room: int) -> str:
+    """The first lines of ``text`` that fit, and how many do not."""
+    lines = text.splitlines(keepends=True)
+    kept = 0
+    while kept < len(lines) and (room := room - len(lines[kept].encode())) >= 0:
+        kept += 1
+    return "".join(lines[:kept]) + f"\n**{len(lines) - kept} more lines do not fit here; see the full report.**\n"
+
+
 def escape(text: str, limit: int = NAME_LIMIT) -> str:
     """One line of ``text`` with every character that means something to GitHub's Markdown as an HTML entity."""
-    return _SPECIAL.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), one_line(text, limit))
+    return _entities(one_line(text, limit))
+
+
+def _entities(text: str) -> str:
+    return _SPECIAL.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), text)
+
+
+def _commands(text: str, limit: int) -> str:
+    """``text`` with what stands between backticks as code, which holds no markup, and all else escaped."""
+    parts = one_line(text, limit).split("`")
+    if len(parts) % 2 == 0:  # one backtick has no partner: none of them is trusted
+        return escape(text, limit)
+    return "".join(f"`{part}`" if index % 2 and part.strip() else _entities(part) for index, part in enumerate(parts))
 
 
 def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
@@ -63,7 +87,7 @@ def _head(report: Report, chaos: ChaosReport | None) -> Iterator[str]:
         yield "> [!WARNING]"
         yield f"> **{escape(warning, 1_000)}**"
         yield ""
-    facts = [phrases.TARGET_NAME[report.target.kind], f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
+    facts = [phrases.target_name(report.target), f"Kubernetes {escape(report.target.kubernetes_version) or 'unknown'}"]
     yield f"{', '.join(facts)} · exit code **{report.exit_code}** ({escape(chaos_phrases.exit_meaning(report, chaos), 600)})"
     if presets := phrases.presets(report):
         yield ""
@@ -162,5 +186,5 @@ def _block(result: Result) -> str:
     if len(troubled) > MAX_SUBJECTS:
         lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
     if result.remediation:
-        lines.append(f"\n**What to do:** {escape(result.remediation, 600)}")
+        lines.append(f"\n**What to do:** {_commands(result.remediation, 600)}")
     return "\n".join([*lines, "", "</details>", ""])

@@ -36,6 +36,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, openmetrics: boo
                     {
                         "target": target,
                         "scenario": report.target.scenario,
+                        "simulated": str(report.target.simulated).lower(),
                         "kubernetes_version": report.target.kubernetes_version,
                         "suite_version": report.suite.version,
                         "verdict": report.verdict.value,

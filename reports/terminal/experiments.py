@@ -66,7 +66,7 @@ def findings(results: list[ChaosResult], colour: bool) -> Table:
 
 def simulated(result: ChaosResult) -> bool:
     """Whether the fault was not one of a real cluster."""
-    return result.target_kind in (TargetKind.SIMULATED, TargetKind.LOCAL)
+    return result.target_kind not in (TargetKind.LIVE, TargetKind.SNAPSHOT)
 
 
 def _fidelity(result: ChaosResult, colour: bool) -> Text:

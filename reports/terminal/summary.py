@@ -15,19 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, Verdict
-from reports import chaos_phrases, phrases
+from reports import chaos_phrases, phrases, remedies
 from reports.safe_text import NAME_LIMIT, one_line, visible
 from reports.terminal import experiments
 from reports.terminal.tables import SHORT, STYLE, grid, plain
 
 MIN_WIDTH = 60
 MAX_SUBJECTS = 3
+MAX_COMMANDS = 2
 MAX_ROWS = 200
 MAX_SENTENCES = 10
 
 _COLUMN = phrases.WORD | {Verdict.NOT_APPLICABLE: "n.a."}
 FULL_WORDS_WIDTH = 100
+ALL_VERDICTS_WIDTH = 76
 
 
 def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
@@ -67,11 +70,11 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
 
 def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:
     console.print()
-    console.print(_areas(report, colour, _COLUMN if width >= FULL_WORDS_WIDTH else SHORT))
+    console.print(_areas(report, colour, width))
     rows = phrases.attention(report)
     if rows:
         console.print()
-        console.print(_findings(rows[:MAX_ROWS], colour))
+        console.print(_findings(report, rows[:MAX_ROWS], colour))
     if len(rows) > MAX_ROWS:
         console.print(f"... and {len(rows) - MAX_ROWS} more requirements; see the report.")
 
@@ -97,10 +100,12 @@ def _header(report: Report, colour: bool) -> list[Text]:
     nodes = f", {len(report.inventory)} accelerator nodes" if report.inventory else ""
     took = phrases.duration_words(report.run.duration_seconds)
     lines = [
-        f"Cluster {cluster} ({phrases.TARGET_NAME[target.kind]}), Kubernetes {version}{nodes}",
+        f"Cluster {cluster} ({phrases.target_name(target)}), Kubernetes {version}{nodes}",
         f"Run {one_line(report.run.id, NAME_LIMIT)}, {took}, {report.requests.count} requests, "
         f"{phrases.size_words(report.requests.bytes)} received",
     ]
+    if devices := phrases.published_devices(report):
+        lines.append(one_line(devices, 1_500))
     if presets := phrases.presets(report):
         lines.append("Presets " + one_line("; ".join(presets), 1_500))
     texts = [plain(line, 2_000, colour) for line in lines]
@@ -112,15 +117,20 @@ def _header(report: Report, colour: bool) -> list[Text]:
     return texts
 
 
-def _areas(report: Report, colour: bool, words: dict[Verdict, str]) -> Table:
+def _areas(report: Report, colour: bool, width: int) -> Table:
+    """Counts by area. A narrow terminal has no room for verdicts that nothing has."""
     table = grid(colour, footer=True)
     rows, counts = phrases.areas(report), phrases.counts(report)
-    table.add_column("area", "all", overflow="fold", max_width=20)
-    for verdict in Verdict:
+    words = _COLUMN if width >= FULL_WORDS_WIDTH else SHORT
+    verdicts = [one for one in Verdict if width >= ALL_VERDICTS_WIDTH or counts[one] or one in (Verdict.PASSED, Verdict.FAILED)]
+    if width < ALL_VERDICTS_WIDTH and len(verdicts) > 5:
+        table.padding = 0  # rich would drop the first column
+    table.add_column("area", "all", overflow="fold", min_width=5, max_width=20)
+    for verdict in verdicts:
         table.add_column(words[verdict], _count(verdict, counts[verdict]), justify="right", no_wrap=True, min_width=len(words[verdict]))
     table.add_column("judged/total", f"{sum(r.judged for r in rows)}/{sum(r.total for r in rows)}", justify="right", no_wrap=True)
     for row in rows:
-        cells = [_count(verdict, row.counts[verdict]) for verdict in Verdict]
+        cells = [_count(verdict, row.counts[verdict]) for verdict in verdicts]
         table.add_row(plain(one_line(row.area, 40), 100, colour), *cells, Text(f"{row.judged}/{row.total}"))
     return table
 
@@ -129,7 +139,7 @@ def _count(verdict: Verdict, number: int) -> Text:
     return Text(str(number), style=STYLE[verdict] if number else "dim")
 
 
-def _findings(rows: list[Result], colour: bool) -> Table:
+def _findings(report: Report, rows: list[Result], colour: bool) -> Table:
     table = grid(colour, lines=True)
     table.add_column("id", overflow="fold", max_width=14)
     table.add_column("level", no_wrap=True, min_width=6)
@@ -140,21 +150,24 @@ def _findings(rows: list[Result], colour: bool) -> Table:
             plain(one_line(result.id, 40), 100, colour),
             Text(result.level.value),
             Text(phrases.WORD[result.verdict], style=STYLE[result.verdict]),
-            Group(*(plain(line, 2_000, colour) for line in _explanation(result))),
+            Group(*(plain(line, 2_000, colour) for line in _explanation(report, result))),
         )
     return table
 
 
-def _explanation(result: Result) -> list[str]:
+def _explanation(report: Report, result: Result) -> list[str]:
     lines = [one_line(result.title, NAME_LIMIT)]
     troubled = phrases.troubled(result)
     if result.message and (not troubled or result.verdict is Verdict.WAIVED):
         lines.append(one_line(result.message, 400))
-    lines += [f"- {phrases.subject_sentence(subject, 160)}" for subject in troubled[:MAX_SUBJECTS]]
-    if len(troubled) > MAX_SUBJECTS:
-        lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
+    most = MAX_SENTENCES if result.id == COMPARISON else MAX_SUBJECTS
+    lines += [f"- {phrases.subject_sentence(subject, 160)}" for subject in troubled[:most]]
+    if len(troubled) > most:
+        lines.append(f"- and {len(troubled) - most} more")
     if result.remediation:
         lines.append(f"Do: {visible(result.remediation, 400)}")
+        filled = [line for one in remedies.commands(report, result) for line in one.lines]
+        lines += [f"$ {one_line(line, 400)}" for line in filled[:MAX_COMMANDS]]
     return lines
 
 
@@ -189,7 +202,7 @@ def _scope(report: Report, colour: bool) -> Text | None:
 def _chaos_line(report: Report, chaos: ChaosReport, colour: bool) -> Text:
     line = Text("CHAOS", style=STYLE[chaos.verdict])
     line.append(plain(f": {chaos_phrases.tally_words(chaos)}", 4_000, colour))
-    return line.append(f" [{phrases.TARGET_NAME[report.target.kind]}]" if phrases.banner(report.target) else "")
+    return line.append(f" [{phrases.target_name(report.target)}]" if phrases.banner(report.target) else "")
 
 
 def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colour: bool) -> Text:
@@ -200,7 +213,7 @@ def _last_line(report: Report, chaos: ChaosReport | None, report_path: str, colo
         line.append(",")
     else:
         line = Text(chaos_phrases.overall(report, chaos).upper(), style=STYLE[report.verdict])
-        line.append(f" [{phrases.TARGET_NAME[report.target.kind]}]" if phrases.banner(report.target) else "")
+        line.append(f" [{phrases.target_name(report.target)}]" if phrases.banner(report.target) else "")
         line.append(plain(f": {phrases.scope_words(report)};", 4_000, colour))
     line.append(plain(f" exit code {report.exit_code}{meaning}, report ", 2_000, colour))
     return line.append(plain(report_path, 2_000, colour))

@@ -110,6 +110,29 @@ def test_a_text_of_another_kind_is_judged_as_what_it_is(name: str, kind: str) ->
     assert result.facts["askedFor"] == kind
 
 
+TABLE = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid    100 on h0 device  0 [0x01] NVIDIA H100
+#  Rank  1 Group  0 Pid    101 on h1 device  0 [0x01] NVIDIA H100
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+  1073741824     268435456     float     sum      -1   5000.0  214.75  214.75      0   5001.0  214.70  214.70      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 214.72
+"""
+
+
+def test_a_text_that_decides_nothing_as_what_it_was_called_is_judged_as_what_it_is() -> None:
+    """A log's reader finds the ranks of a table without NCCL's own lines, and nothing to judge."""
+    result = inspect("nccl-log", TABLE)
+    assert (result.kind, result.verdict) == ("nccl-tests", "good")
+    assert result.message.endswith("(it is nccl-tests, not nccl-log)")
+    with_log = TABLE + "h0:1:2 [0] NCCL INFO NCCL version 2.21.5\n"
+    assert inspect("nccl-log", with_log).kind == "nccl-log"
+
+
 OTHERS = [
     (
         "rocm-smi",

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import label_rules, node_labels, node_text
+from conformance.outputs.node_labels import advertisement
 from conformance.outputs.unreadable import Unreadable
 from tests.outputs.lookalikes import lookalike
 
@@ -76,44 +77,44 @@ def test_product_grammar(text: str, expected: tuple[str, str, bool, bool]) -> No
     ],
 )
 def test_expectations(node: dict[str, str], expected: dict[str, int]) -> None:
-    assert node_labels.expectations(node) == expected
+    assert node_labels.expectations(advertisement(node)) == expected
 
 
 @pytest.mark.parametrize(
     "node", [labels(), labels(gpu__replicas="3", **{"gpu__sharing-strategy": "mps"}), mixed(), mixed(**{"mig-1g.10gb__replicas": "2"})]
 )
 def test_what_is_expected_is_consistent_and_one_less_is_not(node: dict[str, str]) -> None:
-    expected = {name: str(units) for name, units in node_labels.expectations(node).items()}
-    assert node_labels.capacity_inconsistencies(node, expected) == []
+    expected = {name: str(units) for name, units in node_labels.expectations(advertisement(node)).items()}
+    assert node_labels.capacity_inconsistencies(advertisement(node, expected)) == []
     for name, units in expected.items():
         if units != "0":
             short = expected | {name: str(int(units) - 1)}
-            assert what(node_labels.inconsistencies(node, short, short)) == [f"capacity {name}"]
+            assert what(node_labels.inconsistencies(advertisement(node, short, short))) == [f"capacity {name}"]
 
 
 def test_capacity_disagreements_name_their_source() -> None:
-    (found,) = node_labels.capacity_inconsistencies(labels(), {GPU: "3"})
+    (found,) = node_labels.capacity_inconsistencies(advertisement(labels(), {GPU: "3"}))
     assert (found.observed, found.expected, found.source) == ("3", "4", "nvidia.com/gpu.count 4 x replicas 1")
-    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4", "nvidia.com/mig-1g.5gb": "1"})) == [
+    assert what(node_labels.capacity_inconsistencies(advertisement(labels(), {GPU: "4", "nvidia.com/mig-1g.5gb": "1"}))) == [
         "capacity nvidia.com/mig-1g.5gb"
     ]
-    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4", SHARED: "8"})) == [f"capacity {SHARED}"]
-    assert what(node_labels.capacity_inconsistencies(labels(), {GPU: "4.5"})) == [f"capacity {GPU}", f"capacity {GPU}"]
+    assert what(node_labels.capacity_inconsistencies(advertisement(labels(), {GPU: "4", SHARED: "8"}))) == [f"capacity {SHARED}"]
+    assert what(node_labels.capacity_inconsistencies(advertisement(labels(), {GPU: "4.5"}))) == [f"capacity {GPU}", f"capacity {GPU}"]
 
 
 def test_partly_mig_node_is_bounded() -> None:
     node = mixed(**{"mig-1g.10gb__count": "7", "gpu__replicas": "1"})
-    assert node_labels.capacity_inconsistencies(node, {GPU: "1", "nvidia.com/mig-1g.10gb": "7"}) == []
-    assert what(node_labels.capacity_inconsistencies(node, {GPU: "2", "nvidia.com/mig-1g.10gb": "7"})) == [f"capacity {GPU}"]
+    assert node_labels.capacity_inconsistencies(advertisement(node, {GPU: "1", "nvidia.com/mig-1g.10gb": "7"})) == []
+    assert what(node_labels.capacity_inconsistencies(advertisement(node, {GPU: "2", "nvidia.com/mig-1g.10gb": "7"}))) == [f"capacity {GPU}"]
     full = mixed(**{"mig-1g.10gb__count": "8", "gpu__replicas": "1"})
-    assert what(node_labels.capacity_inconsistencies(full, {GPU: "1", "nvidia.com/mig-1g.10gb": "8"})) == [f"capacity {GPU}"]
+    assert what(node_labels.capacity_inconsistencies(advertisement(full, {GPU: "1", "nvidia.com/mig-1g.10gb": "8"}))) == [f"capacity {GPU}"]
 
 
 def test_allocatable() -> None:
-    assert node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "8"}) == []
-    (fewer,) = node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "7"})
+    assert node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "8"})) == []
+    (fewer,) = node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "7"}))
     assert "1 unhealthy unit(s)" in fewer.source
-    (more,) = node_labels.allocatable_inconsistencies({GPU: "8"}, {GPU: "9"})
+    (more,) = node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "9"}))
     assert "never above capacity" in more.source
 
 
@@ -142,7 +143,7 @@ def test_allocatable() -> None:
     ],
 )
 def test_labels_against_each_other(node: dict[str, str], expected: list[str]) -> None:
-    assert what(node_labels.label_inconsistencies(node)) == expected
+    assert what(node_labels.label_inconsistencies(advertisement(node))) == expected
 
 
 def test_single_strategy_and_its_config() -> None:
@@ -153,8 +154,10 @@ def test_single_strategy_and_its_config() -> None:
         mig__config="all-1g.10gb",
         mig__config__state="success",
     )
-    assert what(node_labels.label_inconsistencies(node)) == ["label nvidia.com/gpu.count"]
-    assert what(node_labels.label_inconsistencies(node | {"nvidia.com/mig.config": "all-2g.20gb"})) == ["label nvidia.com/gpu.product"]
+    assert what(node_labels.label_inconsistencies(advertisement(node))) == ["label nvidia.com/gpu.count"]
+    assert what(node_labels.label_inconsistencies(advertisement(node | {"nvidia.com/mig.config": "all-2g.20gb"}))) == [
+        "label nvidia.com/gpu.product"
+    ]
 
 
 def test_describe_of_two_nodes() -> None:
@@ -219,8 +222,8 @@ def test_rules_of_sharing_and_of_strategy_can_be_asked_apart() -> None:
         "nvidia.com/gpu.replicas": "1",
         "nvidia.com/mig.strategy": "several",
     }
-    assert [item.observed for item in label_rules.sharing_inconsistencies(labels)] == ["Tesla-T4-SHARED"]
-    assert [item.observed for item in label_rules.strategy_inconsistencies(labels)] == ["several"]
+    assert [item.observed for item in label_rules.sharing_inconsistencies(advertisement(labels))] == ["Tesla-T4-SHARED"]
+    assert [item.observed for item in label_rules.strategy_inconsistencies(advertisement(labels))] == ["several"]
     guest = {**labels, "nvidia.com/vgpu.present": "true"}
-    assert not label_rules.sharing_inconsistencies(guest)
-    assert not label_rules.strategy_inconsistencies(guest)
+    assert not label_rules.sharing_inconsistencies(advertisement(guest))
+    assert not label_rules.strategy_inconsistencies(advertisement(guest))

@@ -142,13 +142,7 @@ def test_yaml_events_of_both_apis() -> None:
     assert (found.object, found.source, found.kind) == ("pod/x", "default-scheduler", EventKind.UNSCHEDULABLE)
 
 
-def test_quota_and_gang_numbers() -> None:
-    assert events.quota_shortage("insufficient unused quota for nvidia.com/gpu in flavor h100, 4 more needed") == (
-        "nvidia.com/gpu",
-        "h100",
-        4,
-    )
-    assert events.quota_shortage("insufficient quota for cpu in flavor f, request > maximum capacity (3)") == ("cpu", "f", None)
+def test_gang_numbers() -> None:
     assert events.gang_shortage("**3/6** tasks in gang unschedulable") == (3, 6)
     assert events.gang_shortage("fine") is None
 

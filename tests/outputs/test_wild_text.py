@@ -216,8 +216,8 @@ VALUES = st.one_of(
 @SETTINGS
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_labels(labels: dict[str, str]) -> None:
-    expected = {name: str(units) for name, units in node_labels.expectations(labels).items()}
-    found = node_labels.inconsistencies(labels, expected, expected)
+    expected = {name: str(units) for name, units in node_labels.expectations(node_labels.advertisement(labels)).items()}
+    found = node_labels.inconsistencies(node_labels.advertisement(labels, expected, expected))
     bounded = [item for item in found if item.what.startswith(("capacity", "allocatable")) and item.what.partition(" ")[2] in expected]
     assert bounded == [], "what the labels predict is consistent with them"
 
@@ -236,7 +236,6 @@ def test_any_row_or_message(text: str) -> None:
     nccl_tests.parse_row(text)
     events.classify(text)
     events.gang_shortage(text)
-    events.quota_shortage(text)
     with contextlib.suppress(Unreadable):
         perftest.parse("RDMA_Write BW Test\n" + text)
     with contextlib.suppress(Unreadable):

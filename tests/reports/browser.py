@@ -25,7 +25,8 @@ FLAGS = (
     "--disable-sync",
     "--remote-debugging-port=0",
 )
-DEADLINE = 60.0
+DEADLINE = 300.0
+"""Seconds until a browser that says nothing is given up. A busy machine takes a minute for a large page."""
 
 
 def find_browser() -> str | None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from fixtures.verdict.record import (
     Access,
+    AppliedPolicy,
+    AppliedWaiver,
     AreaCoverage,
     Cause,
+    ComparedChange,
+    Comparison,
     Coverage,
+    DeviceClaim,
     InventoryRow,
     Level,
     NotJudged,
+    PublishedDevice,
+    PublishedSlice,
     Report,
     Requests,
     Result,
@@ -19,6 +26,7 @@ from fixtures.verdict.record import (
     Target,
     TargetKind,
     Verdict,
+    WaiverState,
 )
 
 HOSTILE = {
@@ -61,6 +69,23 @@ def result(id: str, verdict: Verdict, subjects: list[SubjectResult] | None = Non
     return Result(id=id, verdict=verdict, subjects=subjects, **(values | fields))  # type: ignore[arg-type]
 
 
+def published(device: str, claim: str, *, used_by: list[str]) -> PublishedSlice:
+    """A ResourceSlice of three devices: one that a claim holds, one tainted and free, one whose claims were not read."""
+    held = DeviceClaim(namespace="team-a", name=claim, used_by=used_by, owner=f"Job/{claim}", share=True)
+    return PublishedSlice(
+        name=f"slice-of-{device}",
+        driver="gpu.nvidia.com",
+        pool=device,
+        generation=3,
+        devices=[
+            PublishedDevice(name=device, type="gpu", product=device, uuid=device, claims=[held]),
+            PublishedDevice(name=f"{device}-ill", taint=f"gpu.nvidia.com/xid={device}:NoExecute", claims=[]),
+            PublishedDevice(name=f"{device}-unread"),
+        ],
+        left_out=5,
+    )
+
+
 def report(results: list[Result], *, kind: TargetKind = TargetKind.LIVE, verdict: Verdict = Verdict.PASSED, exit_code: int = 0) -> Report:
     """A report around ``results``; the summary is counted."""
     summary = {v.value: sum(r.verdict is v for r in results) for v in Verdict}
@@ -95,6 +120,7 @@ def report(results: list[Result], *, kind: TargetKind = TargetKind.LIVE, verdict
                 capacity={"nvidia.com/gpu": "8"} if i < 6 else {},
                 judged=i < 7,
                 message="" if i < 6 else ("no capacity although the operator labelled it" if i == 6 else "cordoned: not judged"),
+                slices=[published(f"gpu-{i}", f"train-{i}", used_by=[f"train-{i}"])] if i < 2 else [],
             )
             for i, name in enumerate(NODES)
         ],
@@ -304,16 +330,31 @@ def hostile_report() -> Report:
     made.target.server = made.target.context = made.target.cluster_uid = made.target.kubernetes_version = " ".join(texts)
     made.target.scenario, made.target.defects, made.target.notes = texts[0], texts, texts
     made.run.id = made.run.command = made.run.policy_digest = made.run.started_at = " ".join(texts)
-    made.inventory = [InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t) for t in texts]
+    made.inventory = [
+        InventoryRow(node=t, sources=texts, product=t, capacity={t: t}, message=t, slices=[published(t, t, used_by=texts)]) for t in texts
+    ]
     made.requests.by_verb_and_resource = dict.fromkeys(texts, 1)
     made.residue = texts
     made.regressions = texts
+    made.waiver_problems = texts
+    made.waivers = [
+        AppliedWaiver(requirement=t, subjects=texts, reason=t, owner=t, expires=t, state=WaiverState.EXPIRED, waived=1) for t in texts
+    ]
+    made.policy = AppliedPolicy(changed="\n".join(texts), whole="\n".join(texts))
+    made.comparison = Comparison(
+        run=texts[0],
+        started_at=texts[1],
+        cluster_uid=texts[2],
+        kubernetes_version=texts[3],
+        counts=dict.fromkeys(texts, 3),
+        changes=[ComparedChange(bucket=t, requirement=t, subject=t, message=t) for t in texts],
+    )
     unjudged = [NotJudged(id=t, title=t, area=t, level=Level.MUST, cause=Cause.SELECTION, because=t) for t in texts]
     made.scope = Coverage(
         requirements=2 * len(texts),
         judged=len(texts),
         sentence=" ".join(texts),
-        areas=[AreaCoverage(area=t, requirements=2, judged=1) for t in texts],
+        areas=[AreaCoverage(area=t, title=t, requirements=2, judged=1) for t in texts],
         not_judged=unjudged,
         shortfalls=texts,
         notes=texts,

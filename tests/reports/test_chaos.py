@@ -11,7 +11,7 @@ import pytest
 from fixtures.verdict.record import TargetKind, Verdict
 from reports.folder import ReportError, load_chaos, write_all
 from reports.formats import html
-from reports.formats.timeline import LEFT, RIGHT, timeline
+from reports.page.timeline import LEFT, RIGHT, timeline
 from tests.reports.chaos_samples import chaos, experiment, hostile_experiment, marks, series
 from tests.reports.sample_report import report
 

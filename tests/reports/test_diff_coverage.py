@@ -8,7 +8,7 @@ import pytest
 
 from conformance.cli.main import main
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import runs
 from reports.folder import write_all
 from tests.reports.chaos_samples import chaos, experiment
@@ -152,3 +152,14 @@ def test_the_command_ends_with_1_unless_the_loss_is_accepted(tmp_path: Path, cap
     assert "no longer judged (1)" in capsys.readouterr().out
     assert main([*command, "--accept-not-judged", "ADV-01"]) == 0
     assert main([*command, "--accept-not-judged", "NET"]) == 1
+
+
+def test_a_probe_that_went_to_another_node_has_lost_none() -> None:
+    def probed(at: str, *others: str) -> Result:
+        return result("FENCE-05", OK, [a_node(at), *(a_node(name, NOT, message="not chosen") for name in others)], access=Access.WORKLOAD)
+
+    assert lost([probed("gpu-0", "gpu-1")], [probed("gpu-1", "gpu-0")]) == []
+    both = result("FENCE-05", OK, [a_node("gpu-0"), a_node("gpu-1")], access=Access.WORKLOAD)
+    assert lost([both], [probed("gpu-1", "gpu-0")]) == [("FENCE-05", "Node gpu-0", True)]
+    read = result("ADV-01", OK, [a_node("gpu-1"), a_node("gpu-0", NOT)])
+    assert lost([result("ADV-01", OK, [a_node("gpu-0"), a_node("gpu-1", NOT)])], [read]) == [("ADV-01", "Node gpu-0", True)]

@@ -8,9 +8,10 @@ import pytest
 
 from conformance.cli import reports as cli
 from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.floor import Floor, Most
 from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, Result, Verdict
 from reports.diff import gate, runs
-from reports.diff.gate import Budget, GateCode
+from reports.diff.gate import GateCode
 from reports.folder import write_all
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, report, result, subject
@@ -33,8 +34,14 @@ def a_run(nodes: dict[str, Verdict], *, inventory: list[InventoryRow] | None = N
     return made
 
 
-def decided(before: Report, after: Report, budget: Budget | None = None) -> gate.Decision:
-    return gate.decide(before, after, runs.compare(before, after), budget or Budget())
+def decided(before: Report, after: Report, floor: Floor | None = None) -> gate.Decision:
+    return gate.decide(before, after, runs.compare(before, after), floor or Floor())
+
+
+def a_floor(minimum: int, *, most: int) -> Floor:
+    unsure = Most(verdict=Verdict.INCONCLUSIVE, count=most, source="--max-inconclusive")
+    silent = Most(verdict=Verdict.NOT_APPLICABLE, count=most, source="--max-not-applicable")
+    return Floor(minimum=minimum, source="--min-judged", most=(unsure, silent))
 
 
 def buckets(before: Report, after: Report) -> list[tuple[str, str]]:
@@ -89,20 +96,20 @@ def test_waiver_problems_and_residue_close_the_gate_and_residue_comes_first() ->
     assert decision.reasons == ["the later run left something behind: pod x/y", "waivers: waiver 1, ADV-01: expired"]
 
 
-def test_a_budget_bounds_what_need_not_be_judged() -> None:
+def test_a_floor_bounds_what_need_not_be_judged() -> None:
     before, after = a_run({"a": OK}), a_run({"a": OK})
     silent = result("NET-01", Verdict.NOT_APPLICABLE, [])
     unsure = result("NET-02", Verdict.INCONCLUSIVE, [], level=Level.SHOULD)
     for made in (before, after):
         made.results += [silent, unsure]
     assert decided(before, after).code is GateCode.OPEN
-    assert decided(before, after, Budget(min_judged=1, max_inconclusive=1, max_not_applicable=1)).code is GateCode.OPEN
-    tight = decided(before, after, Budget(min_judged=2, max_inconclusive=0, max_not_applicable=0))
+    assert decided(before, after, a_floor(1, most=1)).code is GateCode.OPEN
+    tight = decided(before, after, a_floor(2, most=0))
     assert tight.code is GateCode.NOT_KNOWN
     assert tight.reasons == [
         "1 requirements were judged, and --min-judged asks for 2",
-        "1 requirements are inconclusive, and --max-inconclusive allows 0",
-        "1 requirements are not applicable, and --max-not-applicable allows 0",
+        "1 requirements are inconclusive (NET-02), and --max-inconclusive allows 0",
+        "1 requirements are not applicable (NET-01), and --max-not-applicable allows 0",
     ]
 
 
@@ -112,13 +119,41 @@ def test_a_recovery_slower_than_both_uncertainties_closes_the_gate() -> None:
 
     def decided_over(old: ChaosReport, new: ChaosReport) -> gate.Decision:
         run = a_run({"a": OK})
-        return gate.decide(run, run, runs.compare(run, run, old, new), Budget())
+        return gate.decide(run, run, runs.compare(run, run, old, new), Floor())
 
     slower = decided_over(recovered(4), recovered(9))
     assert slower.code is GateCode.WORSE
     assert slower.reasons[0].startswith("recovery is slower: A1")
     assert decided_over(recovered(4), recovered(4.9)).code is GateCode.OPEN
     assert decided_over(recovered(9), recovered(4)).code is GateCode.OPEN
+
+
+def test_an_experiment_that_is_not_held_any_more_closes_the_gate_unless_that_is_accepted() -> None:
+    run = a_run({"a": OK})
+    held = runs.compare(run, run, chaos(experiment()), None)
+    assert gate.decide(run, run, held, Floor()).reasons == ["experiment removed: A1 Device plugin killed (passed -> none)"]
+    assert gate.decide(run, run, held, Floor(), ["A1"]).code is GateCode.OPEN
+    never = runs.compare(run, run, chaos(experiment(Verdict.NOT_APPLICABLE)), None)
+    assert gate.decide(run, run, never, Floor()).code is GateCode.OPEN
+
+
+def test_what_is_required_must_be_judged_and_pass() -> None:
+    good, bad = a_run({"a": OK}), a_run({"a": BAD})
+    assert decided(good, good, Floor(required=("ADV-01",))).code is GateCode.OPEN
+    still = decided(bad, bad, Floor(required=("ADV-01",)))
+    assert (still.code, still.reasons) == (GateCode.WORSE, ["ADV-01 must pass, and it failed: Requirement ADV-01"])
+    absent = decided(good, good, Floor(required=("NET-01",)))
+    assert (absent.code, absent.reasons) == (GateCode.NOT_KNOWN, ["NET-01 must be judged, and it has no result"])
+    for made in (good, bad):
+        made.results.append(result("NET-01", Verdict.NOT_APPLICABLE, []))
+    silent = decided(good, good, Floor(required=("NET-01",)))
+    assert (silent.code, silent.reasons) == (GateCode.NOT_KNOWN, ["NET-01 must be judged, and it is not applicable"])
+
+
+def test_an_area_of_which_the_later_run_judged_nothing_closes_the_gate() -> None:
+    good = a_run({"a": OK})
+    assert decided(good, good, Floor(areas=("ADV",))).code is GateCode.OPEN
+    assert decided(good, good, Floor(areas=("ADV", "NET"))).code is GateCode.NOT_KNOWN
 
 
 # -- nodes that were replaced -------------------------------------------------------------------------
@@ -143,6 +178,16 @@ def test_a_machine_that_is_gone_without_another_in_its_place_is_no_longer_judged
     before, after = a_run({"a": OK, "b": OK, "c": OK}), a_run({"a": OK, "d": OK})
     assert [bucket for bucket, _ in buckets(before, after)] == ["no longer judged"]
     assert "nodes were replaced by others of their kind: b, c -> d" in runs.render(runs.compare(before, after))
+
+
+def test_nodes_that_came_or_went_are_named() -> None:
+    before = a_run({"a": OK, "b": OK}, inventory=[row("a"), row("b", "H200")])
+    after = a_run({"a": OK, "c": BAD}, inventory=[row("a"), row("c", "B200")])
+    text = gate.render(decided(before, after))
+    assert "NOTE: new nodes: c." in text
+    assert "NOTE: nodes that are gone: b." in text
+    assert "new failure: ADV-01 MUST Node c (none -> failed)" in text
+    assert "NOTE: n" not in gate.render(decided(after, after))
 
 
 def test_a_node_that_stays_keeps_its_own_verdict() -> None:
@@ -182,6 +227,19 @@ def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path,
     assert cli.main(["gate", *paths]) == 4
     assert "two clusters" in capsys.readouterr().err
     assert cli.main(["gate", *paths, "--another-cluster"]) == 0
+
+
+def test_the_bounds_are_the_policys_where_no_option_gives_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, policy = saved(tmp_path / "good", a_run({"a": OK})), tmp_path / "policy.yaml"
+    policy.write_text("gate: {minimumJudged: 2, maxInconclusive: 0}\n")
+    assert cli.main(["gate", good, good, "--policy", str(policy)]) == 10
+    assert "1 requirements were judged, and gate.minimumJudged asks for 2" in capsys.readouterr().out
+    assert cli.main(["gate", good, good, "--policy", str(policy), "--min-judged", "1"]) == 0
+    policy.write_text("required: [NET-01]\n")
+    assert cli.main(["gate", good, good, "--policy", str(policy)]) == 10
+    policy.write_text("gate: {minimumJugded: 2}\n")
+    assert cli.main(["gate", good, good, "--policy", str(policy)]) == 4
+    assert "did you mean 'minimumJudged'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["a"], ["a", "b", "--min-judged", "-1"], ["a", "b", "--max-inconclusive", "many"], ["none", "none"]])

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.verdict.record import Report, TargetKind, Verdict
+from fixtures.verdict.record import InventoryRow, Report, TargetKind, Verdict
 from reports.formats import html
+from reports.page.devices import MAX_DEVICES
+from reports.page.rows import MAX_NAMED, MAX_OTHERS_SHOWN, MAX_PASSED_SHOWN
+from tests.reports.page_reports import full_report
 from tests.reports.sample_report import HOSTILE, NODES, hostile_report, large_report, report, result, sample_report, subject
 
 VOID = {"meta", "path", "rect", "use", "input", "br", "img", "link"}
@@ -157,16 +160,30 @@ def test_omitted_subjects_are_counted() -> None:
     assert "120 more subjects are not shown here; 120 of them are counted but not kept in report.json." in words
 
 
-def test_many_subjects_keep_the_failed_ones_first_and_name_the_rest() -> None:
-    subjects = [subject(f"n{i:04d}") for i in range(300)] + [subject(f"bad{i:03d}", Verdict.FAILED) for i in range(180)]
+def test_many_causes_keep_the_failed_ones_first_and_name_the_rest() -> None:
+    subjects = [subject(f"n{i:04d}", observed=str(i)) for i in range(300)]
+    subjects += [subject(f"bad{i:03d}", Verdict.FAILED, observed=str(i)) for i in range(180)]
     text = html.render(report([result("REQ-01", Verdict.FAILED, subjects)]))
-    assert text.count('<td class="v failed">') == html.MAX_OTHERS_SHOWN
-    assert text.count('<td class="v passed">') == html.MAX_PASSED_SHOWN
-    assert text.index("bad000") < text.index("n0000")
+    table = text[text.index('<table class="subjects">') :]
+    assert table.count('<td class="v failed">') == MAX_OTHERS_SHOWN
+    assert table.count('<td class="v passed">') == MAX_PASSED_SHOWN
+    assert table.index("bad000") < table.index("n0000")
     words = Document(text).words
     assert "Also passed: n0005, n0006" in words
     assert "Also failed: bad050, bad051" in words
     assert "225 more subjects are not shown here; report.json lists them." in words  # 30 failed, 195 passed
+
+
+def test_subjects_of_one_cause_share_a_row() -> None:
+    failed = [subject(f"bad{i:03d}", Verdict.FAILED, message=f"bad{i:03d} has no taint") for i in range(180)]
+    text = html.render(report([result("REQ-01", Verdict.FAILED, [*failed, subject("good"), subject("other", observed="x")])]))
+    words, table = Document(text).words, text[text.index('<table class="subjects">') :]
+    assert table.count('<td class="v failed">') == 1
+    assert table.count('<td class="v passed">') == 2
+    assert "node (180) bad000, bad001" in words
+    assert f"bad{MAX_NAMED - 1:03d} and 80 more" in words
+    assert "… has no taint" in words
+    assert "80 more subjects are not shown here; report.json lists them." in words
 
 
 def test_subjects_that_were_not_judged_say_why() -> None:
@@ -273,6 +290,39 @@ def test_residue_is_an_alarm() -> None:
     assert "Namespace gpu-conformance-7f3a" in words
 
 
+def test_devices_are_listed_by_slice_with_their_claims_and_owners() -> None:
+    text = html.render(sample_report())
+    table = text[text.index('<table class="devices">') :]
+    rows = re.findall(r"<tr>.*?</tr>", table[: table.index("</table>")], re.S)[1:]
+    assert len(rows) == 6
+    ill, held, unread = rows[:3]
+    assert "gpu-0-ill" in ill
+    assert ">free<" in ill
+    assert "xid=gpu-0:NoExecute" in ill
+    assert "team-a/train-0 of Job/train-0, used by train-0 (a share)" in held
+    assert "not read" in unread
+    assert "free" not in unread
+    assert "generation 3" in held
+    assert NODES[0] in held
+    assert "10 more devices" in table
+
+
+def test_a_page_without_slices_has_no_table_of_devices() -> None:
+    plain = sample_report()
+    for row in plain.inventory:
+        row.slices = []
+    assert "Devices by ResourceSlice" not in html.render(plain)
+
+
+def test_devices_of_a_fleet_are_bounded_and_counted() -> None:
+    fleet = sample_report()
+    first = fleet.inventory[0].slices[0]
+    fleet.inventory = [InventoryRow(node=f"n-{i}", slices=[first]) for i in range(400)]
+    text = html.render(fleet)
+    assert text.count("slice-of-gpu-0") == MAX_DEVICES
+    assert f"{400 * 8 - MAX_DEVICES:,} more devices" in text
+
+
 def test_inventory_is_a_matrix_of_nodes_and_sources() -> None:
     text = html.render(sample_report())
     table = text[text.index('<table class="inventory">') :]
@@ -316,3 +366,82 @@ def test_colours_reach_contrast_aa(scheme: int) -> None:
         pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs if contrast(colours[pair[0]], colours[pair[1]]) < 4.5
     }
     assert weak == {}
+
+
+def test_attention_has_causes_and_commands_with_real_names() -> None:
+    text = html.render(full_report())
+    section = text[text.index('id="attention"') : text.index("</section>", text.index('id="attention"'))]
+    words = Document(f"<section {section}</section>").words
+    assert "Node gpu-003: any pod without a device request can be placed here" in words
+    assert "kubectl taint nodes gpu-003 gpu-005 nvidia.com/gpu=present:NoSchedule" in words
+    assert words.index("FENCE-01") < words.index("INV-02") < words.index("FENCE-10") < words.index("REQ-02")
+    assert "waived until 2026-12-31 by platform@example.com: migration in progress" in words
+    assert "INV-01" not in words
+
+
+def test_comparison_with_the_baseline_is_told_by_bucket() -> None:
+    words = Document(html.render(full_report())).words
+    assert "Baseline: run 20261101T000000Z-0001 of 2026-11-01T00:00:00Z, Kubernetes v1.35.4." in words
+    assert "It is of another cluster: another." in words
+    assert "1 new failure 0 became inconclusive 1 no longer judged 1 still failing 700 fixed" in words
+    assert "New failure: 1 FENCE-01 Node gpu-003 passed → failed" in words
+    assert "No longer judged: 1 NET-05 passed → none: left out by -k" in words
+    assert "FENCE-01 Node gpu-003" in words
+    assert "650 more, of which report.json keeps some." in words
+    assert 'id="comparison"' not in html.render(sample_report())
+
+
+def test_policy_is_text_and_secrets_in_it_are_not() -> None:
+    made = full_report()
+    assert made.policy
+    made.policy.changed += "  note: Bearer abcdefghijklmnopqrstuvwxyz\n"
+    text = html.render(made)
+    assert "fence:\n  taintKeys:\n  - +example.com/gpu" in text
+    assert "defaults, changed in part" in text
+    assert "abcdefghijklmnopqrstuvwxyz" not in text
+    assert "more characters" not in text[text.index('id="policy"') :]
+    made.policy.changed = ""
+    assert "The defaults of the suite, unchanged." in html.render(made)
+
+
+def test_waivers_name_owner_and_expiry_and_areas_have_names() -> None:
+    words = Document(html.render(full_report())).words
+    assert "REQ-02Job team-a/trainerplatform@example.com2026-12-311usedmigration in progress" in words
+    assert "FENCE Taint fencing" in words
+
+
+def test_what_was_not_judged_says_why_for_each() -> None:
+    words = Document(html.render(full_report())).words
+    assert "NET-05 All traffic is fast: left out by -k" in words
+    assert "DRA-02 A claim is allocated and released: no DeviceClass exists" in words
+
+
+def test_matrix_has_nodes_requirements_and_words_for_each_cell() -> None:
+    text = html.render(full_report())
+    table = text[text.index('<table class="matrix">') :]
+    table = table[: table.index("</table>")]
+    assert table.count('<th scope="row">') == len(NODES)
+    assert table.count('<td class="v failed"><span class="vh">failed</span></td>') == 3
+    assert ">FENCE-01</a>" in table
+    assert ">OBS-01</a>" not in table
+    assert "looked at 8 nodes and found nothing on any of them" in html.render(
+        report([result("A-1", Verdict.PASSED, [subject(name, kind="Node") for name in NODES])])
+    )
+
+
+def test_hostile_names_get_into_no_command_and_stay_in_the_text() -> None:
+    made = report(
+        [
+            result(
+                f"A-{i}",
+                Verdict.FAILED,
+                [subject(name, Verdict.FAILED, kind="Node"), subject("gpu-0", Verdict.FAILED, kind="Node")],
+                remediation="`kubectl cordon NODE`",
+            )
+            for i, name in enumerate([*HOSTILE.values(), "$(reboot)", "'; reboot; '"])
+        ]
+    )
+    text = html.render(made)
+    commands = re.findall(r"<li><code[^>]*>(.*?)</code>", text)
+    assert set(commands) == {"kubectl cordon gpu-0"}
+    assert "$(reboot)" in text

@@ -11,6 +11,8 @@ from reports.formats import markdown
 from reports.terminal import summary
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
 
+SENTENCES = ("NOT JUDGED: ", "WORSE THAN THE BASELINE: ", "WAIVERS TO RENEW OR REMOVE: ", "Note: ")
+
 
 def plain(made: object = None, width: int = 110) -> str:
     return summary.summary(made or sample_report(), width=width, colour=False, report_path="out/x/report.html")  # type: ignore[arg-type]
@@ -21,7 +23,7 @@ def test_summary_without_colour_is_ascii_within_the_width() -> None:
         for made in (sample_report(), hostile_report()):
             lines = plain(made, width).splitlines()
             assert all(line.isascii() for line in lines)
-            wrapped = [line for line in lines[:-1] if not line.startswith(("NOT JUDGED: ", "WORSE THAN THE BASELINE: ", "Note: "))]
+            wrapped = [line for line in lines[:-1] if not line.startswith(SENTENCES)]
             assert all(len(line) <= width for line in wrapped)  # the others are sentences to be found again, as the last line is
             assert "\x1b" not in "\n".join(lines)
 
@@ -155,3 +157,28 @@ def test_markdown_with_hostile_megabytes_stays_small() -> None:
     )
     made.target.kubernetes_version = huge
     assert len(markdown.render(made).encode()) < 64_000
+
+
+@pytest.mark.parametrize(
+    ("remediation", "shown"),
+    [
+        ("Run `kubectl taint node NODE a=b`, or say so.", "Run `kubectl taint node NODE a=b`, or say so."),
+        ("run `a|b <c> @d` now", "run `a|b <c> @d` now"),
+        ("one ` alone and <b>", "one &#96; alone and &#60;b&#62;"),
+        ("`` `<b>` ``", "`<b>`"),
+    ],
+)
+def test_commands_of_a_remediation_are_code_in_markdown(remediation: str, shown: str) -> None:
+    made = markdown.render(report([result("A-1", Verdict.FAILED, [subject("n", Verdict.FAILED)], remediation=remediation)]))
+    line = next(line for line in made.splitlines() if line.startswith("**What to do:**"))
+    assert line.removeprefix("**What to do:**").split() == shown.split()
+
+
+def test_a_narrow_table_keeps_its_areas_and_leaves_out_what_nothing_has() -> None:
+    made = report([result("FENCE-01", Verdict.PASSED, [subject("n")], area="FENCE"), result("MIG-01", Verdict.NOT_APPLICABLE, area="MIG")])
+    lines = [line for line in plain(made, 60).splitlines() if line.startswith("| ")]
+    assert [line.split()[1] for line in lines] == ["area", "FENCE", "MIG", "all"]
+    assert lines[0].split("|")[2:-1] == [" pass ", " fail ", " n.a. ", " judged/total "]
+    every = report([result(f"A-{n}", one, area="FENCE") for n, one in enumerate(Verdict)])
+    head = next(line for line in plain(every, 60).splitlines() if line.startswith("|area"))
+    assert len(head.split("|")) == 11

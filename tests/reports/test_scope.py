@@ -84,7 +84,7 @@ def test_the_record_keeps_it() -> None:
 def test_the_page_says_it_above_everything_else() -> None:
     words = Document(html.render(selected())).words
     assert "Passed within the selection 3 of 4 requirements judged" in words
-    assert "1 left out by -k mig A-04" in words
+    assert "1 left out by -k mig: A-04" in words
     assert "Conformant" not in words
     assert SHORT in Document(html.render(short())).words
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import html
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +80,13 @@ def test_a_token_whose_end_was_cut_off_is_redacted_all_the_same() -> None:
         shown = safe_text.redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
         assert shown == "NVIDIA_VISIBLE_DEVICES=[redacted token] by hand"
     assert safe_text.redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE.values(), "**b** _i_ ~s~ # h", "[a](b) ![c](d)", "<b>&amp;", "https://x.example www.x.example", "$x$ `y`"]
+)
+def test_plain_text_in_markdown_forms_nothing(text: str) -> None:
+    plain = safe_text.markdown_plain(text)
+    without = re.sub(r"&#\d+;", "", plain)
+    assert not re.search(r"[\\`*_~\[\]|<>@!$&#]|://|www\.", without)
+    assert html.unescape(plain) == text

@@ -57,9 +57,33 @@
   }
   addEventListener("hashchange", follow);
 
+  const selected = (element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    return document.execCommand("copy");
+  };
+  const copy = async (button) => {
+    const code = button.parentElement.querySelector("code");
+    let done = true;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {
+      done = selected(code);
+    }
+    button.firstChild.data = done ? "Copied" : "Selected";
+    document.getElementById("copied").textContent = done ? "Command copied" : "Command selected";
+  };
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.hidden = false;
+    button.addEventListener("click", () => copy(button));
+  }
+
+  // What paper shows is open on it: experiments and their words, what was not judged. Requirements are told under "attention".
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = folds.filter((row) => !row.open);
+    closed = folds.filter((row) => !row.open && !row.closest("#requirements, #matrix, #comparison, #policy, .further, .unjudged"));
     for (const row of closed) row.open = true;
   });
   addEventListener("afterprint", () => {

@@ -1,0 +1,1 @@
+"""One report of many clusters, from the records of their runs."""

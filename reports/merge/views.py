@@ -1,0 +1,128 @@
+"""The fleet's report as JSON, Markdown and one self-contained HTML page without a script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import jinja2
+import msgspec
+from markupsafe import Markup, escape
+
+from fixtures.verdict.record import Verdict
+from reports import phrases
+from reports.formats.markdown import escape as markdown_escape
+from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet
+from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, redact, visible
+
+TEMPLATES = Path(__file__).with_name("templates")
+MAX_MARKDOWN_ROWS = 100
+MAX_FAILING = 100
+
+LETTER = {
+    Verdict.PASSED: "✓",
+    Verdict.FAILED: "✗",
+    Verdict.WARNED: "!",
+    Verdict.WAIVED: "w",
+    Verdict.NOT_APPLICABLE: "-",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.ERROR: "E",
+}
+"""One sign for each verdict, so that the grid can be read without its colours."""
+
+
+def sentence(fleet: Fleet) -> str:
+    """How many clusters are what, in one sentence without a full stop."""
+    real = fleet.clusters
+    good = sum(one.exit_code == 0 and not one.partly_simulated for one in real)
+    bad = sum(one.exit_code == 1 for one in real)
+    parts = [
+        f"{len(real)} {'cluster' if len(real) == 1 else 'clusters'}: {good} passed, {bad} not conformant, {len(real) - good - bad} others"
+    ]
+    if stale := sum(one.stale for one in real):
+        parts.append(f"{stale} of them judged too long ago")
+    if partly := sum(one.partly_simulated for one in real):
+        parts.append(f"{partly} of them with simulated nodes")
+    if fleet.simulated_clusters:
+        parts.append(f"{len(fleet.simulated_clusters)} simulated, not counted")
+    if fleet.unreadable:
+        parts.append(f"{len(fleet.unreadable)} reports could not be read")
+    return "; ".join(parts)
+
+
+def to_json(fleet: Fleet) -> bytes:
+    """``fleet.json``: credentials redacted."""
+    text = msgspec.json.format(msgspec.json.encode(msgspec.convert(encodable(msgspec.to_builtins(fleet)), Fleet)), indent=2).decode()
+    return (redact(text) + "\n").encode()
+
+
+def to_markdown(fleet: Fleet) -> str:
+    """A summary for a pull request or a step summary. What does not fit is counted."""
+    lines = [f"## GPU conformance of a fleet: {markdown_escape(sentence(fleet))}", ""]
+    for text in (*fleet.unreadable, *fleet.notes)[:MAX_MARKDOWN_ROWS]:
+        lines += [f"> {markdown_escape(text, 600)}", ""]
+    lines += _grid(fleet, fleet.clusters) if fleet.clusters else ["No report of a real cluster.", ""]
+    if fleet.failing:
+        lines += ["### What fails in most clusters", "", "| requirement | level | clusters | which |", "|---|---|---|---|"]
+        for shared in fleet.failing[:20]:
+            names = ", ".join(markdown_escape(name, 80) for name in shared.names[:5])
+            more = f" and {shared.clusters - 5} more" if shared.clusters > 5 else ""
+            what = f"{markdown_escape(shared.id)} {markdown_escape(shared.title)}"
+            lines.append(f"| {what} | {shared.level.value} | {shared.clusters} | {names}{more} |")
+        lines.append("")
+    if fleet.simulated_clusters:
+        lines += ["### Simulated clusters", "", "> [!WARNING]", "> **These are no results of real clusters.**", ""]
+        lines += _grid(fleet, fleet.simulated_clusters)
+    signs = ", ".join(f"{LETTER[verdict]} {phrases.WORD[verdict]}" for verdict in Verdict)
+    return "\n".join([*lines, f"{signs}; empty: not asked. A number says how many requirements of the area need attention.", ""])
+
+
+def to_html(fleet: Fleet) -> str:
+    """The page. Pure: the same fleet gives the same bytes."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["name"] = lambda text: escape(one_line(text, NAME_LIMIT))
+    environment.filters["cell"] = lambda text: escape(visible(text, CELL_LIMIT))
+    style = (TEMPLATES / "fleet.css").read_text(encoding="utf-8").strip()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return environment.get_template("fleet.html.j2").render(
+        fleet=fleet,
+        failing=fleet.failing[:MAX_FAILING],
+        groups=[
+            ("Clusters", "clusters", fleet.clusters),
+            ("Simulated clusters: no results of real clusters", "simulated", fleet.simulated_clusters),
+        ],
+        sentence=sentence(fleet),
+        style=Markup(style),  # our own file, not text from a cluster
+        csp=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        cells=cells,
+        letter=LETTER,
+        word=phrases.WORD,
+        verdicts=list(Verdict),
+    )
+
+
+def cells(fleet: Fleet, one: ClusterRow) -> list[AreaVerdict | None]:
+    """The row's cells in the order of the fleet's areas; None where nothing of the area was asked."""
+    held = {cell.area: cell for cell in one.areas}
+    return [held.get(area) for area in fleet.areas]
+
+
+def _simulated(one: ClusterRow) -> str:
+    return " (simulated)" if one.simulated else " (some nodes simulated)" if one.partly_simulated else ""
+
+
+def _grid(fleet: Fleet, rows: list[ClusterRow]) -> list[str]:
+    head = ["cluster", "verdict", *(markdown_escape(area, 60) for area in fleet.areas)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for one in rows[:MAX_MARKDOWN_ROWS]:
+        name = f"{markdown_escape(one.name, 120)}{_simulated(one)}{' (stale)' if one.stale else ''}"
+        values = [
+            "" if cell is None else f"{LETTER[cell.verdict]}{f' {cell.attention}' if cell.attention else ''}" for cell in cells(fleet, one)
+        ]
+        lines.append("| " + " | ".join([name, markdown_escape(one.headline), *values]) + " |")
+    if len(rows) > MAX_MARKDOWN_ROWS:
+        lines += ["", f"**{len(rows) - MAX_MARKDOWN_ROWS} more clusters; see the full report.**"]
+    return [*lines, ""]

@@ -1,0 +1,1 @@
+"""Parts of the HTML page, computed from a record: rows, causes, the matrix of nodes."""

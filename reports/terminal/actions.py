@@ -1,0 +1,77 @@
+"""GitHub Actions: groups and annotations in a step's log, and text that cannot pass for a command.
+
+The runner takes any line for a command that starts with ``::``, white space aside, and any that holds ``##[``
+(docs/facts/github-actions.md#commands-in-a-log).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, Verdict
+from reports import chaos_phrases, phrases
+from reports.safe_text import one_line
+
+VARIABLE = "GITHUB_ACTIONS"
+MAX_ANNOTATIONS = 10
+"""GitHub shows so many of each kind for a step, and drops the others."""
+
+_LEVEL = {Verdict.FAILED: "error", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "warning", Verdict.WARNED: "warning"}
+_COMMAND = re.compile(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)|##(?=\[)")
+
+
+def is_on(environment: Mapping[str, str]) -> bool:
+    """Whether the output is a step's log."""
+    return environment.get(VARIABLE, "").lower() == "true"
+
+
+def command(name: str, message: str = "", **properties: str) -> str:
+    """A command for the runner. Whatever the texts hold, it is one line and one command."""
+    given = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return f"::{name}{' ' * bool(given)}{given}::{_data(message)}"
+
+
+def annotate(report: Report, chaos: ChaosReport | None = None) -> Iterator[str]:
+    """One annotation for each thing that fails the run itself, then for each requirement and experiment that did not pass.
+
+    Requirements and experiments are in the order of the summary.
+    """
+    told: dict[str, int] = {}
+    for title, sentence in _of_the_run(report):
+        told["error"] = told.get("error", 0) + 1
+        if told["error"] <= MAX_ANNOTATIONS:
+            yield command("error", one_line(sentence, 600), title=title)
+    rows = [(result.id, result.title, result.verdict, result.message) for result in phrases.attention(report)]
+    if chaos is not None:
+        rows += [(one.id, one.title, one.verdict, one.message) for one in chaos_phrases.attention(chaos.experiments)]
+    for id_, title, verdict, message in rows:
+        level = _LEVEL.get(verdict)
+        if level is None:
+            continue
+        told[level] = told.get(level, 0) + 1
+        if told[level] <= MAX_ANNOTATIONS:
+            yield command(level, one_line(f"{title}: {message}" if message else title), title=one_line(f"{id_} {verdict}", 80))
+
+
+def _of_the_run(report: Report) -> Iterator[tuple[str, str]]:
+    """What makes a run red that no requirement tells: what was left behind, what had to be judged, waivers, the baseline."""
+    if report.residue:
+        yield "Left behind", f"{len(report.residue)} objects, such as {report.residue[0]}"
+    yield from (("Not judged", text) for text in phrases.shortfalls(report))
+    for blocker in phrases.blockers(report):
+        yield from ((blocker.title, text) for text in blocker.sentences)
+
+
+def harmless(text: str) -> str:
+    """The text with nothing in it that a runner takes for a command."""
+    return _COMMAND.sub(lambda found: f"{found[1]}: " if found[1] is not None else "## ", text)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,150 @@
+"""Reports that fill the HTML page: ten failures, a fleet, and one with everything that a page can show."""
+
+from __future__ import annotations
+
+from fixtures.verdict.record import (
+    AppliedPolicy,
+    AppliedWaiver,
+    AreaCoverage,
+    Cause,
+    ComparedChange,
+    Comparison,
+    Coverage,
+    InventoryRow,
+    Level,
+    NotJudged,
+    Report,
+    Verdict,
+    WaiverState,
+)
+from tests.reports.sample_report import CAPACITY, HOSTILE, NFD, NODES, OPERATOR, report, result, sample_report, subject
+
+
+def failing_report(failures: int = 10, passed: int = 64) -> Report:
+    """``failures`` requirements that fail as real ones do, with words of their real length, among others that pass."""
+    fault = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods, and nobody notices for weeks"
+    remedy = "`kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule` for each node named. " + (
+        "Better, set the taint in the node pool's template, so that new nodes start with it. If you use other taint keys, list them "
+        "in fence.taintKeys of the policy. `kubectl describe node NODE` shows what the node has now, and who set it last. "
+    )
+    results = [
+        result(
+            f"FENCE-{i:02d}",
+            Verdict.FAILED,
+            [
+                subject(f"gpu-{i}-{j}", Verdict.FAILED, kind="Node", observed="no taints", expected="a taint", message=fault)
+                for j in range(6)
+            ],
+            title="Every accelerator node carries the hard taint of its pool",
+            remediation=remedy,
+            rationale="A soft or missing taint lets ordinary pods occupy accelerator nodes. " * 3,
+        )
+        for i in range(failures)
+    ]
+    results += [result(f"REQ-{i:02d}", Verdict.PASSED, [subject(name, kind="Node") for name in NODES]) for i in range(passed)]
+    return report(results, verdict=Verdict.FAILED, exit_code=1)
+
+
+def fleet_report(nodes: int = 1_000, failing: int = 211, requirements: int = 84) -> Report:
+    """A fleet of three pools in which ``failing`` nodes fail here and there; subjects are capped as a run caps them."""
+    names = [f"gpu-pool-{i % 3}-{i:04d}.example.internal" for i in range(nodes)]
+    bad = names[:failing]
+    results = []
+    for number in range(requirements):
+        hit = {name for at, name in enumerate(bad) if number < 14 and (at * 7 + number * number) % 5 < 2}
+        wrong = [
+            subject(
+                name,
+                Verdict.FAILED,
+                kind="Node",
+                observed=f"driver {550 + at % 4}.90.{number:02d}",
+                expected="driver 570.124.06",
+                source="node.metadata.labels[nvidia.com/cuda.driver-version.full]",
+                message=f"{name} runs a driver that no other node of its pool has",
+            )
+            for at, name in enumerate(name for name in bad if name in hit)
+        ]
+        good = [subject(name, kind="Node", observed="driver 570.124.06", expected="driver 570.124.06") for name in names if name not in hit]
+        results.append(
+            result(
+                f"ADV-{number:02d}",
+                Verdict.FAILED if wrong else Verdict.PASSED,
+                [*wrong, *good[:100]],
+                judged=nodes,
+                total=nodes,
+                subjects_omitted=len(good) - 100,
+                remediation="`kubectl describe node NODE`, then `kubectl delete pod -l app=x --field-selector spec.nodeName=NODE`.",
+                rationale="A node with another driver fails jobs that its peers run. " * 3,
+                message=f"Node {wrong[0].name}: another driver (and {len(wrong) - 1} more)" if wrong else "",
+            )
+        )
+    made = report(results, verdict=Verdict.FAILED, exit_code=1)
+    made.inventory = [
+        InventoryRow(node=name, sources=[NFD, OPERATOR, CAPACITY], product=f"NVIDIA-{name[9]}-80GB", capacity={"nvidia.com/gpu": "8"})
+        for name in names
+    ]
+    return made
+
+
+def full_report() -> Report:
+    """The rich report with a scope, waivers, a baseline, a policy, residue and commands to copy."""
+    made = sample_report()
+    for one in made.results:
+        if one.id == "FENCE-01":
+            one.remediation = "`kubectl taint nodes NODE nvidia.com/gpu=present:NoSchedule` for each node named." + (
+                f" `kubectl label node NODE {' '.join(f'example.com/label-{i}=value' for i in range(9))}`."
+            )
+            for each in one.subjects:
+                each.kind = "Node"
+    unjudged = [one for one in made.results if one.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE, Verdict.ERROR)]
+    made.scope = Coverage(
+        requirements=16,
+        judged=10,
+        sentence="10 of 16 requirements judged",
+        areas=[AreaCoverage(area="FENCE", title="Taint fencing", requirements=3, judged=3)],
+        not_judged=[
+            *(
+                NotJudged(id=one.id, title=one.title, area=one.area, level=one.level, cause=Cause.ABSENT, because=one.message)
+                for one in unjudged
+            ),
+            NotJudged(
+                id="NET-05", title="All traffic is fast", area="NET", level=Level.MUST, cause=Cause.SELECTION, because="left out by -k"
+            ),
+        ],
+        notes=["the snapshot lacks events"],
+    )
+    made.waivers = [
+        AppliedWaiver(
+            requirement="REQ-02",
+            subjects=["Job team-a/trainer"],
+            reason="migration in progress",
+            owner="platform@example.com",
+            expires="2026-12-31",
+            state=WaiverState.USED,
+            waived=1,
+        ),
+        AppliedWaiver(
+            requirement="FENCE-05", subjects=["*"], reason="old", owner="nobody", expires="2025-01-31", state=WaiverState.EXPIRED
+        ),
+    ]
+    made.waiver_problems = ["waiver 2 (FENCE-05) expired on 2025-01-31; its owner is nobody"]
+    made.regressions = ["new failure: FENCE-01 MUST Node gpu-003 (passed -> failed)"]
+    made.comparison = Comparison(
+        run="20261101T000000Z-0001",
+        started_at="2026-11-01T00:00:00Z",
+        cluster_uid="another",
+        kubernetes_version="v1.35.4",
+        counts={"new failure": 1, "no longer judged": 1, "still failing": 1, "fixed": 700},
+        changes=[
+            ComparedChange(
+                bucket="new failure", requirement="FENCE-01", subject="Node gpu-003", old=Verdict.PASSED, new=Verdict.FAILED, gating=True
+            ),
+            ComparedChange(bucket="no longer judged", requirement="NET-05", old=Verdict.PASSED, message="left out by -k"),
+            ComparedChange(bucket="still failing", requirement="GANG-02", subject="PodGroup team-a/train-0", message=HOSTILE["script"]),
+            *(ComparedChange(bucket="fixed", requirement="REQ-03", subject=f"Node gpu-{i:03}", new=Verdict.PASSED) for i in range(50)),
+        ],
+        changes_omitted=647,
+    )
+    made.policy = AppliedPolicy(changed="fence:\n  taintKeys:\n  - +example.com/gpu\n", whole="accelerators: {}\nfence: {}\n" * 300)
+    made.residue = ["Namespace gpu-conformance-7f3a"]
+    return made

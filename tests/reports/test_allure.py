@@ -1,0 +1,182 @@
+"""Allure results as its users expect them: names, links, steps, categories, executor, and a folder that others use too."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.verdict.record import AreaCoverage, Coverage, Report, Verdict
+from reports.formats import allure, allure_files
+from tests.reports.chaos_samples import bare, hostile_chaos, mixed_chaos
+from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report, subject
+
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_SERVER_URL": "https://github.example",
+    "GITHUB_REPOSITORY": "org/cluster",
+    "GITHUB_RUN_ID": "77",
+    "GITHUB_RUN_NUMBER": "12",
+    "GITHUB_WORKFLOW": "upgrade",
+}
+GITLAB = {
+    "GITLAB_CI": "true",
+    "CI_PROJECT_URL": "https://gitlab.example/org/cluster",
+    "CI_JOB_URL": "https://gitlab.example/org/cluster/-/jobs/9",
+    "CI_JOB_NAME": "gate",
+    "CI_PIPELINE_IID": "34",
+}
+JENKINS = {"JENKINS_URL": "https://ci.example/", "BUILD_URL": "https://ci.example/job/gate/5/", "JOB_NAME": "gate", "BUILD_NUMBER": "5"}
+
+
+def items(made: Report, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
+    allure.write(made, folder, environ={}, **more)
+    loaded = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*-result.json")]
+    return {item["name"].split()[0]: item for item in loaded}
+
+
+def labels(item: dict[str, Any]) -> dict[str, str]:
+    return {label["name"]: label["value"] for label in item["labels"] if label["name"] != "tag"}
+
+
+def test_verdicts_that_share_a_status_are_told_apart_by_name_message_parameter_and_tag(tmp_path: Path) -> None:
+    found = items(sample_report(), tmp_path)
+    for identifier, status, word in (
+        ("FENCE-10", "passed", "warned"),
+        ("REQ-02", "passed", "waived"),
+        ("INV-02", "broken", "inconclusive"),
+        ("PSA-04", "broken", "error"),
+    ):
+        item = found[identifier]
+        assert item["status"] == status
+        assert item["name"].endswith(f" [{word}]")
+        assert item["statusDetails"]["message"].startswith(f"{word}: ")
+        assert {"name": "verdict", "value": word, "excluded": True} in item["parameters"]
+        assert {"name": "tag", "value": word} in item["labels"]
+    assert not found["INV-01"]["name"].endswith("]")
+    assert not found["FENCE-01"]["name"].endswith("]")
+
+
+def test_every_verdict_but_a_pass_has_a_category_of_its_own(tmp_path: Path) -> None:
+    found = items(sample_report(), tmp_path)
+    rules = json.loads((tmp_path / "categories.json").read_text())
+    chosen = {
+        identifier: [
+            rule["name"]
+            for rule in rules
+            if item["status"] in rule["matchedStatuses"] and re.fullmatch(rule["messageRegex"], item["statusDetails"]["message"])
+        ]
+        for identifier, item in found.items()
+    }
+    assert chosen["FENCE-01"] == ["Not conformant"]
+    assert chosen["INV-02"] == ["Inconclusive: could not be judged"]
+    assert chosen["PSA-04"] == ["Error of the suite"]
+    assert chosen["FENCE-10"] == ["Warned: recommended, and does not hold"]
+    assert chosen["REQ-02"] == ["Waived by the owner"]
+    assert chosen["DRA-01"] == ["Not applicable"]
+    assert chosen["INV-01"] == []
+
+
+def test_a_message_of_many_lines_keeps_its_category(tmp_path: Path) -> None:
+    [item] = items(report([result("A-1", Verdict.FAILED, message="one\ntwo\npassed: three")]), tmp_path).values()
+    message = item["statusDetails"]["message"]
+    matching = [rule["name"] for rule in json.loads(allure_files.categories()) if re.fullmatch(rule["messageRegex"], message)]
+    assert matching == ["Not conformant"]
+
+
+def test_findings_are_steps_the_bad_ones_first(tmp_path: Path) -> None:
+    steps = items(sample_report(), tmp_path)["FENCE-01"]["steps"]
+    assert len(steps) == 8
+    assert (steps[0]["name"], steps[0]["status"]) == ("node gpu-003: no taint", "failed")
+    assert steps[0]["statusDetails"]["message"].startswith("any pod without a device request")
+    assert {"name": "source", "value": "node.spec.taints"} in steps[0]["parameters"]
+    assert {step["status"] for step in steps[2:]} == {"passed"}
+    assert all(step["start"] == step["stop"] for step in steps)
+
+
+def test_steps_are_bounded_and_the_others_counted(tmp_path: Path) -> None:
+    made = report([result("A-1", Verdict.FAILED, [subject(f"n{i}", Verdict.FAILED) for i in range(300)], subjects_omitted=40)])
+    steps = items(made, tmp_path)["A-1"]["steps"]
+    assert len(steps) == allure.MAX_STEPS + 1
+    assert steps[-1]["name"] == "290 more are not shown"
+
+
+def test_findings_of_experiments_are_steps(tmp_path: Path) -> None:
+    chaos = mixed_chaos()
+    found = items(bare(chaos), tmp_path, chaos=chaos)
+    with_findings = next(one for one in chaos.experiments if one.findings)
+    assert [step["name"].split(" [")[0] for step in found[with_findings.id]["steps"]] == [one.name for one in with_findings.findings]
+
+
+def test_links_have_the_names_of_their_pages(tmp_path: Path) -> None:
+    references = [
+        "Kubernetes, Taints and Tolerations: https://kubernetes.io/docs/taints/",
+        "https://kubernetes.io/docs/bare/",
+        "Two pages: https://a.example/1 and https://b.example/2",
+        "javascript:alert(1)",
+        "no address",
+    ]
+    [item] = items(report([result("A-1", Verdict.PASSED, references=references)]), tmp_path).values()
+    assert [(link["name"], link["url"]) for link in item["links"]] == [
+        ("Kubernetes, Taints and Tolerations", "https://kubernetes.io/docs/taints/"),
+        ("https://kubernetes.io/docs/bare/", "https://kubernetes.io/docs/bare/"),
+        ("Two pages", "https://a.example/1"),
+        ("and", "https://b.example/2"),
+    ]
+
+
+def test_epics_are_areas_by_name_where_the_record_has_it(tmp_path: Path) -> None:
+    made = sample_report()
+    made.scope = Coverage(requirements=1, judged=1, areas=[AreaCoverage(area="FENCE", title="Taint fencing", requirements=1, judged=1)])
+    found = items(made, tmp_path)
+    assert (labels(found["FENCE-01"])["epic"], labels(found["INV-01"])["epic"]) == ("FENCE: Taint fencing", "INV")
+    assert labels(found["FENCE-05"])["layer"] == "workload"
+    assert found["FENCE-01"]["titlePath"] == ["GPU conformance", "FENCE: Taint fencing"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (GITHUB, ("github", "https://github.example/org/cluster/actions/runs/77", "upgrade #12", 12)),
+        (GITLAB, ("gitlab", "https://gitlab.example/org/cluster/-/jobs/9", "gate #34", 34)),
+        (JENKINS, ("jenkins", "https://ci.example/job/gate/5/", "gate #5", 5)),
+    ],
+)
+def test_the_executor_is_what_the_ci_system_says(environ: dict[str, str], expected: tuple[str, str, str, int], tmp_path: Path) -> None:
+    allure.write(sample_report(), tmp_path, environ=environ)
+    found = json.loads((tmp_path / "executor.json").read_text())
+    assert (found["type"], found["buildUrl"], found["buildName"], found["buildOrder"]) == expected
+    assert found["reportName"] == "GPU conformance (simulated cluster)"
+
+
+@pytest.mark.parametrize("bad", ["javascript:alert(1)", "", "https://a.example/ x", *HOSTILE.values()])
+def test_an_executor_never_links_to_what_is_no_address(bad: str, tmp_path: Path) -> None:
+    allure.write(sample_report(), tmp_path, environ=JENKINS | {"BUILD_URL": bad, "BUILD_NUMBER": bad})
+    found = json.loads((tmp_path / "executor.json").read_text())
+    assert "buildUrl" not in found
+    assert "buildOrder" not in found
+    assert found["url"] == "https://ci.example/"
+
+
+def test_a_folder_that_others_use_too_keeps_their_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "0-result.json").write_text("{}")
+    allure.write(sample_report(), tmp_path, environ={})
+    assert (tmp_path / "0-result.json").is_file()
+    allure.clear(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    allure.write(hostile_report(), tmp_path / "a", environ=dict.fromkeys((*GITHUB, *JENKINS), HOSTILE["script"]))
+    allure.write(bare(hostile_chaos()), tmp_path / "b", hostile_chaos(), environ={})
+    for file in [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()]:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), file
+        if file.name.endswith("-result.json"):
+            item = json.loads(text)
+            assert all(re.match(r"https?://", link["url"]) for link in item.get("links", []))
+            assert "\n" not in item["name"] + "".join(step["name"] for step in item.get("steps", []))

@@ -1,0 +1,62 @@
+"""The page as keyboards and screen readers meet it: axe-core finds nothing serious, and every control can be reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report
+from tests.reports.axe import NoAxe, axe_script
+from tests.reports.browser import find_browser
+from tests.reports.chaos_samples import bare, mixed_chaos
+from tests.reports.page_reports import fleet_report, full_report
+from tests.reports.report_browser import Browser
+from tests.reports.sample_report import hostile_report
+
+pytestmark = [
+    pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
+    pytest.mark.xdist_group("browser"),
+]
+
+SERIOUS = """
+axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+  .filter((one) => ["serious", "critical"].includes(one.impact))
+  .map((one) => `${one.impact} ${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`))
+"""
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    try:
+        return axe_script(tmp_path_factory.mktemp("axe"))
+    except NoAxe as error:
+        pytest.skip(str(error))
+
+
+PAGES: dict[str, tuple[Report, ChaosReport | None]] = {
+    "full": (full_report(), mixed_chaos()),
+    "hostile": (hostile_report(), None),
+    "fleet": (fleet_report(50, 10, requirements=20), None),
+    "chaos alone": (bare(mixed_chaos()), mixed_chaos()),
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "scheme", "width"),
+    [("full", "light", 1280), ("full", "dark", 390), ("hostile", "light", 390), ("fleet", "dark", 1280), ("chaos alone", "light", 390)],
+)
+def test_nothing_serious_stands_in_the_way(browser: Browser, axe: str, page: str, scheme: str, width: int) -> None:
+    browser.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    report, chaos = PAGES[page]
+    browser.open(report, "", chaos)
+    browser.run("document.querySelectorAll('details').forEach((one, index) => { one.open = index % 3 === 0; })")
+    browser.run(axe)
+    assert browser.run(SERIOUS) == []
+
+
+def test_the_check_finds_what_is_wrong(browser: Browser, axe: str) -> None:
+    browser.open(full_report())
+    browser.run("(() => { const one = document.createElement('button'); document.querySelector('main').append(one); })()")
+    browser.run(axe)
+    assert any("button-name" in one for one in browser.run(SERIOUS))

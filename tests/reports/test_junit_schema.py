@@ -1,0 +1,120 @@
+"""junit.xml against an XML Schema of what Jenkins, GitLab and the actions of GitHub read, and against text that gives orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report, TargetKind, Verdict
+from reports.formats import junit
+from tests.reports.chaos_samples import bare, hostile_chaos, mixed_chaos
+from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
+
+REPOSITORY = Path(__file__).parents[2]
+SCHEMA = Path(__file__).with_name("schemas") / "jenkins-junit.xsd"
+
+
+@pytest.fixture(scope="module")
+def schema() -> etree.XMLSchema:
+    return etree.XMLSchema(etree.parse(str(SCHEMA)))
+
+
+def parsed(made: Report, chaos: ChaosReport | None = None) -> etree._Element:
+    return etree.fromstring(junit.render(made, chaos).encode(), etree.XMLParser(resolve_entities=False, no_network=True))
+
+
+def odd_report() -> Report:
+    """Empty names, and lengths of time that are none."""
+    made = report([result("", Verdict.FAILED, area="", title="", duration_seconds=float("nan"))])
+    made.results += [result("A-1", Verdict.WAIVED, duration_seconds=-3.0), result("A-2", Verdict.NOT_APPLICABLE, duration_seconds=1e300)]
+    made.run.duration_seconds = float("inf")
+    made.run.started_at = "yesterday"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "chaos"),
+    [
+        *((sample_report(kind), None) for kind in TargetKind),
+        (sample_report(), mixed_chaos()),
+        (bare(mixed_chaos()), mixed_chaos()),
+        (hostile_report(), None),
+        (bare(hostile_chaos()), hostile_chaos()),
+        (report([], exit_code=5), None),
+        (large_report(300, 40), None),
+        (odd_report(), None),
+    ],
+)
+def test_junit_satisfies_the_schema(schema: etree.XMLSchema, made: Report, chaos: ChaosReport | None) -> None:
+    document = parsed(made, chaos)
+    assert schema.validate(document), schema.error_log
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("testsuite", lambda e: e.set("tests", "many")),
+        ("testsuite/testcase", lambda e: e.set("time", "1,5")),
+        ("testsuite/testcase", lambda e: e.set("file", "/etc/passwd")),
+        ("testsuite/testcase[failure]", lambda e: e.append(etree.Element("skipped", message="both", type="x"))),
+        ("testsuite/testcase[failure]/failure", lambda e: e.set("message", "two\nlines")),
+        ("testsuite/testcase[system-out]/system-out", lambda e: setattr(e, "text", "x" * 60_001)),
+        ("testsuite/properties/property", lambda e: e.attrib.pop("value")),
+    ],
+    ids=["count", "time", "file", "two outcomes", "message", "output", "property"],
+)
+def test_the_schema_refuses_what_readers_would_misread(schema: etree.XMLSchema, path: str, change: object) -> None:
+    document = parsed(sample_report())
+    element = document.find(path)
+    assert element is not None
+    change(element)  # type: ignore[operator]
+    assert not schema.validate(document)
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    """GitLab keeps the first of those that share class and name, and drops the others."""
+    names = [(case.get("classname"), case.get("name")) for case in parsed(sample_report(), mixed_chaos()).iter("testcase")]
+    assert len(names) == len(set(names)) > 14
+
+
+def test_the_file_of_a_case_is_a_test_of_the_suite() -> None:
+    areas = sorted(path.parent.name for path in (REPOSITORY / "conformance").glob("*/catalogue.yaml"))
+    assert len(areas) > 10
+    made = report([result(f"{area.upper()}-01", Verdict.PASSED) for area in areas])
+    files = [case.get("file") for case in parsed(made).iter("testcase")]
+    assert [(REPOSITORY / str(file)).is_file() for file in files] == [True] * len(areas)
+
+
+def test_a_name_that_is_no_area_names_no_file() -> None:
+    made = report([result("A-1", Verdict.PASSED, area=area) for area in ("../../etc", "fence", "A/B", "\u0410", "")])
+    assert [case.get("file") for case in parsed(made).iter("testcase")] == [None] * 5
+
+
+def test_text_from_the_cluster_gives_jenkins_no_orders() -> None:
+    order = "[[ATTACHMENT|/etc/passwd]] [[[PROPERTY|a=b]]]"
+    made = report([result(f"A-{i}", verdict, [subject(order, Verdict.FAILED, observed=order)], message=order, remediation=order)
+                   for i, verdict in enumerate(Verdict)])  # fmt: skip
+    made.residue = [order]
+    text = junit.render(made)
+    assert "ATTACHMENT|/etc/passwd" in text, "the words are still there to read"
+    assert "[[" not in text
+
+
+def test_output_of_a_case_is_bounded() -> None:
+    made = report([result("A-1", Verdict.FAILED, [subject("n" * 9_000, Verdict.FAILED, observed="o" * 9_000)] * 100,
+                          remediation="r" * 90_000, references=["h" * 9_000] * 100)])  # fmt: skip
+    assert max(len(element.text or "") for element in parsed(made).iter("failure")) < 51_000
+
+
+@pytest.mark.parametrize(("line", "shown"), [(12, "12"), (0, None), (-1, None), (10**9, None)])
+def test_a_case_names_the_line_of_its_test_where_that_is_known(line: int, shown: str | None, schema: etree.XMLSchema) -> None:
+    document = parsed(report([result("FENCE-01", Verdict.PASSED, area="FENCE", line=line)]))
+    assert [case.get("line") for case in document.iter("testcase")] == [shown]
+    assert schema.validate(document), schema.error_log
+
+
+def test_a_line_without_a_file_is_not_named() -> None:
+    assert parsed(report([result("A-1", Verdict.PASSED, area="A/B", line=3)])).find(".//testcase").get("line") is None

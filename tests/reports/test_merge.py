@@ -1,0 +1,208 @@
+"""One report of many clusters: worst first, real and simulated apart, whatever the reports say."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.cli.main import main
+from fixtures.verdict.record import Level, Report, Run, Target, TargetKind, Verdict, encode_report
+from reports.merge.fleet import MAX_AREAS, Fleet, Named, code, merge
+from reports.merge.views import sentence, to_html, to_json, to_markdown
+from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def a_run(name: str, *verdicts: Verdict, kind: TargetKind = TargetKind.LIVE, exit_code: int | None = None, started: str = "") -> Report:
+    """A run on a cluster of its own whose requirements FENCE-01, INV-02, FENCE-03, … have the verdicts."""
+    areas = ("FENCE", "INV", "NET")
+    held = [result(f"{areas[at % 3]}-{at:02d}", verdict, [subject("gpu-0", verdict)]) for at, verdict in enumerate(verdicts)]
+    worst = Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.PASSED
+    made = report(held, kind=kind, verdict=worst, exit_code=int(worst is Verdict.FAILED) if exit_code is None else exit_code)
+    target = Target(kind=kind, context=name, cluster_uid=f"uid-{name}", kubernetes_version="v1.36.2", scenario=made.target.scenario)
+    return msgspec.structs.replace(made, target=target, run=Run(id=f"run-{name}", started_at=started or "2026-11-22T10:00:00Z"))
+
+
+def fleet_of(*reports: Report, max_age: timedelta | None = None) -> Fleet:
+    return merge([Named(one) for one in reports], now=NOW, max_age=max_age)
+
+
+def test_the_worst_cluster_comes_first() -> None:
+    fleet = fleet_of(
+        a_run("good", Verdict.PASSED),
+        a_run("unsure", Verdict.INCONCLUSIVE, exit_code=10),
+        a_run("bad", Verdict.FAILED),
+        a_run("worse", Verdict.FAILED, Verdict.FAILED),
+        a_run("left", Verdict.PASSED, exit_code=11),
+    )
+    assert [one.name for one in fleet.clusters] == ["worse", "bad", "left", "unsure", "good"]
+
+
+def test_a_cell_shows_the_worst_requirement_of_the_area_and_how_many_need_a_look() -> None:
+    (one,) = fleet_of(a_run("a", Verdict.PASSED, Verdict.NOT_APPLICABLE, Verdict.PASSED, Verdict.WARNED, Verdict.PASSED)).clusters
+    found = {cell.area: (cell.verdict, cell.attention, cell.requirements) for cell in one.areas}
+    assert found == {"FENCE": (Verdict.WARNED, 1, 2), "INV": (Verdict.PASSED, 0, 2), "NET": (Verdict.PASSED, 0, 1)}
+
+
+def test_what_fails_in_most_clusters_is_told_once() -> None:
+    fleet = fleet_of(a_run("a", Verdict.FAILED, Verdict.FAILED), a_run("b", Verdict.PASSED, Verdict.FAILED), a_run("c", Verdict.PASSED))
+    assert [(one.id, one.clusters, one.names) for one in fleet.failing] == [("INV-01", 2, ["a", "b"]), ("FENCE-00", 1, ["a"])]
+
+
+@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
+def test_a_simulated_cluster_is_never_shown_as_a_real_one(kind: TargetKind) -> None:
+    fleet = merge([Named(a_run("real", Verdict.PASSED)), Named(a_run("sim", Verdict.FAILED, kind=kind), "production")], now=NOW)
+    assert [one.name for one in fleet.clusters] == ["real"]
+    assert [one.name for one in fleet.simulated_clusters] == ["production"]
+    assert sentence(fleet) == "1 cluster: 1 passed, 0 not conformant, 0 others; 1 simulated, not counted"
+    assert fleet.failing == []
+    assert code(fleet) == 10
+    page, text = to_html(fleet), to_markdown(fleet)
+    assert page.index("SIMULATED CLUSTERS: the rows below") < page.index("production")
+    assert '<span class="b warned">simulated</span> <a href="#simulated-1">production' in page
+    assert "production (simulated)" in text
+    assert json.loads(to_json(fleet))["simulatedClusters"][0]["simulated"] is True
+
+
+def test_of_two_runs_on_one_cluster_the_later_counts() -> None:
+    fleet = fleet_of(a_run("a", Verdict.PASSED, started="2026-11-21T10:00:00Z"), a_run("a", Verdict.FAILED, started="2026-11-22T10:00:00Z"))
+    assert [one.exit_code for one in fleet.clusters] == [1]
+    assert fleet.notes == ["run run-a of a is left out: run run-a judged the same cluster later"]
+
+
+def test_two_clusters_of_one_name_stay_two() -> None:
+    first, second = a_run("a", Verdict.PASSED), a_run("a", Verdict.PASSED)
+    second.target.cluster_uid, second.run.id = "uid-other", "run-other"
+    assert sorted(one.name for one in fleet_of(first, second).clusters) == ["a", "a (run-other)"]
+
+
+@pytest.mark.parametrize(
+    ("started", "stale"),
+    [
+        ("2026-11-22T11:00:00Z", False),
+        ("2026-11-22T12:30:00Z", False),
+        ("2027-01-01T00:00:00Z", True),
+        ("2026-11-20T11:00:00Z", True),
+        ("yesterday", True),
+    ],
+)
+def test_an_old_run_is_stale_and_no_pass(started: str, stale: bool) -> None:
+    fleet = fleet_of(a_run("a", Verdict.PASSED, started=started), max_age=timedelta(hours=26))
+    assert fleet.clusters[0].stale is stale
+    assert code(fleet) == (10 if stale else 0)
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"), [((0, 0), 0), ((0, 10), 10), ((10, 1), 1), ((11, 1), 1), ((0, 11), 11), ((0, 99), 3), ((0, 2), 2)]
+)
+def test_the_gate_ends_with_the_worst_code(codes: tuple[int, ...], expected: int) -> None:
+    assert code(fleet_of(*(a_run(f"c{at}", Verdict.PASSED, exit_code=held) for at, held in enumerate(codes)))) == expected
+
+
+def test_no_cluster_is_no_pass() -> None:
+    assert code(fleet_of()) == 10
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [tag, *(f"{tag} {name}" for name, _ in attrs)]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_text_forms_no_markup(text: str) -> None:
+    hostile = a_run(text, Verdict.FAILED)
+    hostile.results[0] = msgspec.structs.replace(hostile.results[0], id=text, title=text, area=text, message=text)
+    hostile.target.server = hostile.target.kubernetes_version = hostile.target.cluster_uid = hostile.run.id = text
+    fleet = merge([Named(hostile), Named(hostile, text)], unreadable=[text], now=NOW)
+    tags = Tags()
+    tags.feed(to_html(fleet))
+    assert not {"script", "img", "svg", "iframe", "link"} & set(tags.found)
+    assert not [tag for tag in tags.found if " on" in tag or tag == "img src"]
+    assert to_html(fleet).count("<style>") == 1
+    assert not re.search(r"<script|<img|<svg|\x1b|\u202e|\]\(", to_markdown(fleet))
+    assert json.loads(to_json(fleet))["schemaVersion"] == "1.0"
+
+
+def test_credentials_are_redacted() -> None:
+    leaking = a_run("https://admin:hunter2@10.0.0.1", Verdict.FAILED)
+    leaking.results[0].message = "Authorization: Bearer abcdefghijklmnopqrstuvwxyz"
+    fleet = fleet_of(leaking)
+    for text in (to_html(fleet), to_markdown(fleet), to_json(fleet).decode()):
+        assert "hunter2" not in text
+        assert "abcdefghijklmnop" not in text
+
+
+def test_a_report_with_a_thousand_areas_keeps_the_grid_narrow() -> None:
+    wide = report([result(f"A{at}-01", Verdict.PASSED) for at in range(1000)])
+    fleet = fleet_of(wide)
+    assert len(fleet.areas) == MAX_AREAS
+    assert fleet.notes == [f"{1000 - MAX_AREAS} of 1000 areas are not shown"]
+
+
+def test_two_hundred_reports_make_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for at in range(200):
+        made = sample_report(TargetKind.LIVE if at % 4 else TargetKind.SIMULATED)
+        made.target.context, made.target.cluster_uid, made.run.id = f"cluster-{at:03d}", f"uid-{at}", f"run-{at}"
+        if at % 3 == 0:
+            made.results, made.exit_code, made.verdict = [one for one in made.results if one.verdict is Verdict.PASSED], 0, Verdict.PASSED
+        (tmp_path / f"{at}").mkdir()
+        (tmp_path / f"{at}" / "report.json").write_bytes(encode_report(made))
+    assert main(["merge", *(str(tmp_path / f"{at}") for at in range(200)), "--into", str(tmp_path / "fleet")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "150 clusters: 50 passed, 100 not conformant, 0 others; 50 simulated, not counted"
+    fleet = json.loads((tmp_path / "fleet" / "fleet.json").read_text())
+    codes = [one["exitCode"] for one in fleet["clusters"]]
+    assert codes == [1] * 100 + [0] * 50
+    assert (tmp_path / "fleet" / "fleet.html").stat().st_size < 2_000_000
+    assert len((tmp_path / "fleet" / "fleet.md").read_bytes()) < 64_000
+
+
+def test_one_broken_report_costs_nobody_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, broken = tmp_path / "a=b.json", tmp_path / "broken.json"
+    good.write_bytes(encode_report(a_run("a", Verdict.PASSED)))
+    broken.write_text("[" * 100_000)
+    arguments = ["merge", str(good), f"east={good}", str(broken), str(tmp_path / "gone"), "--into", str(tmp_path / "fleet")]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "1 cluster: 1 passed" in shown
+    assert "2 reports could not be read" in shown
+    assert "broken.json: not a report.json" in shown
+    assert main([*arguments, "--gate"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/nowhere/report.json"], "no report could be read: /nowhere/report.json: cannot read the report"),
+        (["/nowhere", "--max-age", "-1"], "not a number of hours"),
+        (["/nowhere", "--max-age", "nan"], "not a number of hours"),
+        ([], "required: REPORT"),
+        (["/nowhere", ""], "an empty value was given"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        ended = main(["merge", *arguments])
+    except SystemExit as error:
+        ended = int(str(error.code))
+    assert ended == 4
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert shown.count("\n") == 1
+
+
+def test_the_level_of_a_failure_decides_between_two_bad_clusters() -> None:
+    should = a_run("should", Verdict.FAILED, Verdict.FAILED)
+    for one in should.results:
+        one.level = Level.SHOULD
+    assert [one.name for one in fleet_of(should, a_run("must", Verdict.FAILED)).clusters] == ["must", "should"]

@@ -1,0 +1,154 @@
+"""report.sarif: against the standard's schema, as GitHub takes it, and with hostile text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema
+import pytest
+
+from fixtures.verdict.record import Access, Level, Report, TargetKind, Verdict
+from reports.formats import sarif
+from tests.reports.sample_report import HOSTILE, hostile_report, large_report, report, result, sample_report, subject
+
+SCHEMA = json.loads(Path(__file__).with_name("schemas").joinpath("sarif-2.1.0.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER)
+
+
+def run(made: Report) -> dict[str, Any]:
+    [one] = json.loads(sarif.render(made))["runs"]
+    return dict(one)
+
+
+def results(made: Report) -> list[dict[str, Any]]:
+    return list(run(made)["results"])
+
+
+def uri(one: dict[str, Any]) -> str:
+    return str(one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(sample_report(kind) for kind in TargetKind),
+        hostile_report(),
+        report([], exit_code=5),
+        report([result("", Verdict.FAILED, title="", area="")]),
+        large_report(60, 40),
+    ],
+)
+def test_sarif_satisfies_the_schema(made: Report) -> None:
+    document = json.loads(sarif.render(made))
+    assert [f"{list(e.absolute_path)}: {e.message}"[:300] for e in VALIDATOR.iter_errors(document)] == []
+
+
+@pytest.mark.parametrize(("key", "value"), [("level", "critical"), ("kind", "warned"), ("message", "text"), ("severity", 1)])
+def test_the_schema_refuses_what_sarif_does_not_know(key: str, value: object) -> None:
+    document = json.loads(sarif.render(sample_report()))
+    document["runs"][0]["results"][0][key] = value
+    assert list(VALIDATOR.iter_errors(document))
+
+
+def test_only_read_requirements_are_rules_and_each_is_one_passed_or_not() -> None:
+    made = sample_report()
+    rules = [rule["id"] for rule in run(made)["tool"]["driver"]["rules"]]
+    assert rules == [r.id for r in made.results if r.access is Access.READ]
+    assert "INV-01" in rules
+    assert "GANG-02" not in rules
+
+
+def test_results_are_what_did_not_pass_and_point_at_their_rule() -> None:
+    made = sample_report(TargetKind.LIVE)
+    rules = run(made)["tool"]["driver"]["rules"]
+    found = results(made)
+    assert all(rules[one["ruleIndex"]]["id"] == one["ruleId"] for one in found)
+    assert [(one["ruleId"], one["kind"], one["level"], uri(one)) for one in found] == [
+        ("INV-02", "open", "none", "node/gpu-007"),
+        ("FENCE-01", "fail", "error", "node/gpu-003"),
+        ("FENCE-01", "fail", "error", "node/gpu-005"),
+        ("FENCE-10", "fail", "warning", "node/gpu-002"),
+        ("REQ-02", "fail", "note", "Job/team-a/trainer"),
+    ]
+    assert "observed no taint, expected a taint" in found[1]["message"]["text"]
+    assert found[1]["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "node gpu-003"
+    assert found[1]["properties"]["source"] == "node.spec.taints"
+
+
+def test_a_waived_subject_stays_and_is_suppressed() -> None:
+    found = {one["ruleId"]: one for one in results(sample_report())}
+    [suppression] = found["REQ-02"]["suppressions"]
+    assert (suppression["kind"], suppression["status"]) == ("external", "accepted")
+    assert "waived until 2026-12-31" in suppression["justification"]
+    assert not any("suppressions" in one for id_, one in found.items() if id_ != "REQ-02")
+
+
+def test_a_requirement_that_failed_without_subjects_has_a_result() -> None:
+    [one] = results(report([result("A-1", Verdict.FAILED, message="nothing to judge although it is required")]))
+    assert uri(one) == "Cluster"
+    assert one["message"]["text"] == "nothing to judge although it is required"
+
+
+@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL, TargetKind.SNAPSHOT])
+def test_no_result_of_another_target_looks_like_a_live_one(kind: TargetKind) -> None:
+    made = run(sample_report(kind))
+    assert made["automationDetails"]["id"] == f"gpu-conformance/{kind.value}/"
+    assert all(one["message"]["text"].startswith("[") for one in made["results"])
+    assert made["invocations"][0]["toolExecutionNotifications"][0]["level"] == "warning"
+
+
+def test_fingerprints_stay_the_same_and_tell_subjects_apart() -> None:
+    later = sample_report()
+    later.run.id, later.run.started_at = "another", "2027-01-01T00:00:00Z"
+    later.results[2].subjects[0].message = later.results[2].subjects[0].observed = "now with other words"
+    one, two = results(sample_report()), results(later)
+    assert [a["partialFingerprints"] for a in one] == [b["partialFingerprints"] for b in two]
+    assert len({a["partialFingerprints"]["gpuConformance/v1"] for a in one}) == len(one)
+    assert len({a["partialFingerprints"]["primaryLocationLineHash"] for a in one}) == len(one)
+
+
+def test_what_github_does_not_keep_is_counted() -> None:
+    many = [subject(f"n{i}", Verdict.FAILED) for i in range(6_000)]
+    made = run(report([result("A-1", Verdict.FAILED, many)]))
+    assert len(made["results"]) == 5_000
+    assert "1000 more results" in made["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_paths_of_hostile_names_lead_nowhere() -> None:
+    names = ["..", ".", "../../etc/passwd", "/etc/passwd", "C:\\x", "https://x.example/", "a b", "%2e%2e", *HOSTILE.values()]
+    made = report([result("A-1", Verdict.FAILED, [subject(name, Verdict.FAILED, kind=name, namespace=name) for name in names])])
+    for one, name in zip(results(made), names, strict=True):
+        segments = uri(one).split("/")
+        assert len(segments) == 3, name
+        assert not {"", ".", ".."} & set(segments)
+        assert ":" not in uri(one)
+        assert all(c.isascii() and c.isprintable() for c in uri(one))
+    assert unquote(uri(results(made)[2])).startswith("../../etc/passwd/")
+
+
+def test_help_says_what_to_do_and_links_its_sources() -> None:
+    rule = next(rule for rule in run(sample_report())["tool"]["driver"]["rules"] if rule["id"] == "FENCE-01")
+    assert "What to do: kubectl taint nodes" in rule["help"]["text"]
+    assert rule["helpUri"] == "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
+    assert "javascript:" not in json.dumps(rule)
+    assert rule["defaultConfiguration"]["level"] == "error"
+
+
+def test_markdown_of_the_help_forms_nothing_but_its_own_links() -> None:
+    for rule in run(hostile_report())["tool"]["driver"]["rules"]:
+        text = rule["help"]["markdown"].replace("**What to do:**", "")
+        for line in text.split("\n"):
+            rest = re.sub(r"^- \[(.*)\]\(<https?://[^<>\s]*>\)$", r"\1", line)
+            assert not set(rest) & set("<>[]`|@!"), line
+            assert "://" not in rest
+
+
+def test_a_failing_should_warns_and_strict_fails_it() -> None:
+    bad = [subject("n", Verdict.FAILED)]
+    warned = result("A-1", Verdict.WARNED, bad, level=Level.SHOULD)
+    failed = result("A-1", Verdict.FAILED, bad, level=Level.SHOULD)
+    assert [results(report([one]))[0]["level"] for one in (warned, failed)] == ["warning", "error"]
