@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from fixtures.text.sentences import plain
 
 
 class Parser(argparse.ArgumentParser):
-    """``argparse`` with the suite's exit code for usage errors."""
+    """``argparse`` with the suite's exit code for usage errors. ``examples`` are command lines that its help ends with."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
+        self.examples = tuple(examples)
+        if examples:
+            shown = "examples:\n" + "\n".join(f"  {line}" for line in examples)
+            more["epilog"] = "\n\n".join(part for part in (more.get("epilog"), shown) if part)
+            more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **more)
 
     def error(self, message: str) -> NoReturn:
         """Print one line and end with 4."""
@@ -25,7 +34,43 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
 
+class PytestOptions:
+    """Takes options as pytest's parser does, for the help and the completion of a command that runs pytest."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+
+    def getgroup(self, name: str, description: str = "") -> PytestOptions:
+        """The same for every group: a help text needs one."""
+        return self
+
+    def addoption(self, *names: str, **attributes: Any) -> None:
+        """Register one option."""
+        self._parser.add_argument(*names, **attributes)
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """What reads the value of an option: a whole number between two bounds, which are allowed themselves."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most:,}")
+        return int(text)
+
+    return read
+
+
+def tell(*lines: object) -> None:
+    """Print lines that may hold what a cluster or a file says: each stays one line, and no terminal or CI system acts on it."""
+    from reports.terminal.actions import harmless  # imported late: most commands have nothing to tell
+
+    for line in lines:
+        print(harmless(plain(str(line))))
+
+
 def complain(program: str, message: object) -> int:
-    """Print one line on stderr; the exit code for usage errors."""
-    print(f"{program}: {plain(' '.join(str(message).split()))}", file=sys.stderr)
+    """Print one line on stderr, which no CI system takes for a command; the exit code for usage errors."""
+    from reports.terminal.actions import harmless  # imported late: most commands have nothing to complain about
+
+    print(harmless(f"{program}: {plain(' '.join(str(message).split()))}"), file=sys.stderr)
     return 4

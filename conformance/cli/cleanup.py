@@ -16,6 +16,7 @@ from chaos.cluster.namespaces import SHARING
 from chaos.safety.lease import LeaseView, read_lease
 from conformance.cli import confirming, target
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.commands import command_parser
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
 from conformance.policy.policy_file import PolicyError
 from fixtures.cluster.client import Cluster
@@ -41,10 +42,8 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     consent: Consent
 
 
-def main(argv: Sequence[str]) -> int:
-    """Find, show, ask and remove."""
-    parser = Parser(prog=PROGRAM)
-    parser.add_argument("command")
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
     target.add_options(parser)
     parser.add_argument("--run", metavar="ID", default="", help="one run only; default: every run of the suite")
     parser.add_argument(
@@ -52,7 +51,12 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     confirming.add_options(parser)
-    arguments = parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Find, show, ask and remove."""
+    parser = command_parser("cleanup")
+    arguments = parser.parse_args(argv[1:])
     if arguments.run and not owned.is_run_id(arguments.run):
         return complain(parser.prog, f"--run {arguments.run!r}: not a run id")
     folder = Path(arguments.folder) if arguments.folder else None

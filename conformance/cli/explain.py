@@ -11,25 +11,28 @@ from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.commands import command_parser
 from conformance.cli.snapshot_command import snapshot_command
 from fixtures.verdict.record import Access
 
 
+def options(parser: Parser, command: str) -> None:
+    """Give the parser the arguments of ``list`` or of ``explain``."""
+    if command == "explain":
+        parser.add_argument("id", metavar="ID", help="a requirement, for example FENCE-01")
+        parser.add_argument("--json", action="store_true", help="print the entry of the catalogue as JSON")
+        return
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the catalogue as JSON")
+    form.add_argument("--snapshot-command", action="store_true", help="print the shell command that saves a snapshot of all they read")
+
+
 def main(argv: Sequence[str]) -> int:
     """Print all requirements, or one of them."""
-    parser = Parser(prog="gpu-conformance")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
-    listing = commands.add_parser("list", help="list the requirements")
-    form = listing.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true")
-    form.add_argument("--snapshot-command", action="store_true", help="print the shell command that saves a snapshot of all they read")
-    explain = commands.add_parser("explain", help="explain one requirement")
-    explain.add_argument("id")
-    explain.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
+    arguments = command_parser(argv[0]).parse_args(argv[1:])
     try:
         catalogue = load_catalogue()
-        if arguments.command == "list":
+        if argv[0] == "list":
             requirements = list(catalogue.by_id.values())
             if arguments.snapshot_command:
                 print(snapshot_command(catalogue))

@@ -15,6 +15,7 @@ import msgspec
 from tabulate import tabulate
 
 from conformance.cli.arguments import Parser
+from conformance.cli.commands import command_parser
 from conformance.cli.inspect_node import inspect_node
 from conformance.outputs.captured_bytes import decoded
 from conformance.outputs.inspect_claims import inspect_resource_claims
@@ -77,12 +78,20 @@ def inspect(kind: str, text: str) -> Inspection:
         raise Unreadable(f"unknown kind {kind[:64]!r}{hint}")
     text = unwrapped(readable_text(text))
     try:
-        return reader(text)
+        result = reader(text)
     except Unreadable:
         found = _as_another_kind(kind, text)
         if found is None:
             raise
         return found
+    return _of_its_own_kind(kind, text) or result if result.reason_code == "NO_EVIDENCE" else result
+
+
+def _of_its_own_kind(kind: str, text: str) -> Inspection | None:
+    """What another reader decides of a text in which that of ``kind`` found nothing, and which bears the marks of another tool only."""
+    kinds = judged_kinds(text)
+    found = _as_another_kind(kind, text) if kinds and kind not in kinds else None
+    return found if found is not None and found.verdict is not Judged.UNDECIDABLE else None
 
 
 def _as_another_kind(kind: str, text: str) -> Inspection | None:
@@ -144,23 +153,26 @@ def _read(file: str) -> str:
         raise Unreadable(f"cannot be read: {error}") from error
 
 
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
+    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument("--json", action="store_true", help="print {kind, verdict, reasonCode, message, facts, findings}")
+
+
 def main(argv: Sequence[str]) -> int:
     """Run ``[inspect] KIND FILE [--json]`` and return the exit code."""
     argv = argv[1:] if argv[:1] == ["inspect"] else argv
-    parser = Parser(prog="gpu-conformance inspect", description="Judge one captured output by itself.", epilog=f"KIND: {', '.join(KINDS)}")
-    parser.add_argument("kind", metavar="KIND")
-    parser.add_argument("file", metavar="FILE", help="a file, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="print {kind, verdict, reasonCode, message, facts, findings}")
     try:
-        options = parser.parse_args(list(argv))
+        arguments = command_parser("inspect").parse_args(list(argv))
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
-        if options.kind not in KINDS:
-            inspect(options.kind, "")
-        result = inspect(options.kind, _read(options.file))
+        if arguments.kind not in KINDS:
+            inspect(arguments.kind, "")
+        result = inspect(arguments.kind, _read(arguments.file))
     except Unreadable as error:
-        print(f"gpu-conformance inspect {_printable(options.kind)} {_printable(options.file)}: {_printable(error)}", file=sys.stderr)
+        print(f"gpu-conformance inspect {_printable(arguments.kind)} {_printable(arguments.file)}: {_printable(error)}", file=sys.stderr)
         return EXIT_UNREADABLE
-    print(to_json(result) if options.json else to_text(result))
+    print(to_json(result) if arguments.json else to_text(result))
     return _EXIT[result.verdict]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,6 +23,31 @@ _BY_CLAIM = re.compile(r"\.deploy\.dra-|dra-kubelet-plugin|dra-driver")
 Verdict = tuple[Judged, str, list[InspectionFinding]]
 
 
+class _Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the text, taken apart."""
+
+    text: node_text.NodeView
+    node: Node
+    view: node_labels.NodeAdvertisement
+    sources: list[PhysicalCount]
+
+    @property
+    def name(self) -> str:
+        """Its name, if the text tells it."""
+        return self.text.name or "node"
+
+    @property
+    def units(self) -> dict[str, int]:
+        """Device resources of capacity."""
+        return _units(self.text.capacity)
+
+
+def _read(text: node_text.NodeView) -> _Node:
+    node = _node(text)
+    view = node_labels.advertisement(text.labels, text.capacity, text.allocatable)
+    return _Node(text=text, node=node, view=view, sources=physical_counts(node, view, _POLICY, []))
+
+
 def _is_device(resource: str) -> bool:
     known = _POLICY.accelerators
     return matches(resource, known.resources) and not matches(resource, known.no_devices)
@@ -34,17 +60,17 @@ def _is_fabric(resource: str) -> bool:
 def inspect_node(text: str) -> Inspection:
     """``node``: advertisement and label arithmetic of every accelerator node in the text. Raises ``Unreadable``."""
     views = node_text.parse_nodes(text)
-    accelerators = [view for view in views if _is_accelerator_node(view)]
-    judged = [(view, *_judge(view)) for view in accelerators]
+    accelerators = [_read(view) for view in views if _is_accelerator_node(view)]
+    judged = [(item, *_judge(item)) for item in accelerators]
     findings = [finding for _, _, _, found in judged for finding in found]
-    facts: dict[str, object] = {"nodes": len(views), "acceleratorNodes": [_facts(view) for view in accelerators]}
+    facts: dict[str, object] = {"nodes": len(views), "acceleratorNodes": [_facts(item) for item in accelerators]}
     if not accelerators:
         message = f"{len(views)} node(s), none with labels or resources of an accelerator"
         return Inspection("node", Judged.UNDECIDABLE, "NO_DEVICES", message, facts, [])
     verdict = worst([each for _, each, _, _ in judged])
     code = next(code for _, each, code, _ in judged if each is verdict)
     if verdict is Judged.GOOD:
-        message = "; ".join(f"{view.name or 'node'}: {_words(view)}" for view in accelerators[:8])
+        message = "; ".join(f"{item.name}: {_words(item)}" for item in accelerators[:8])
         return Inspection("node", verdict, code, f"consistent: {message}", facts, findings)
     first = next(finding for finding in findings if finding.verdict is verdict)
     return Inspection("node", verdict, code, f"{first.subject}: {first.message}", facts, findings)
@@ -58,27 +84,27 @@ def _node(view: node_text.NodeView) -> Node:
 
 def _is_accelerator_node(view: node_text.NodeView) -> bool:
     names = (*view.labels, *(view.capacity or {}), *(view.allocatable or {}))
-    return any(_NVIDIA in key for key in names) or any(map(_is_device, names)) or bool(_marks(view))
+    return any(_NVIDIA in key for key in names) or any(map(_is_device, names)) or bool(_marks(_node(view)))
 
 
-def _marks(view: node_text.NodeView) -> tuple[str, ...]:
-    return marks_of(_node(view), _is_device, lambda text: matches(text, _POLICY.accelerators.marks))
+def _marks(node: Node) -> tuple[str, ...]:
+    return marks_of(node, _is_device, lambda text: matches(text, _POLICY.accelerators.marks))
 
 
-def _units(quantities: dict[str, str] | None) -> dict[str, int]:
+def _units(quantities: Mapping[str, str] | None) -> dict[str, int]:
     return {name: whole(value) for name, value in sorted((quantities or {}).items()) if _is_device(name)}
 
 
-def _words(view: node_text.NodeView) -> str:
-    expected = node_labels.expectations(view.labels) or {n: u for n, u in _units(dict(view.capacity or {})).items() if u}
+def _words(item: _Node) -> str:
+    expected = node_labels.expectations(item.view) or {n: u for n, u in item.units.items() if u}
     return ", ".join(f"{name} {units}" for name, units in sorted(expected.items()))
 
 
-def _facts(view: node_text.NodeView) -> dict[str, object]:
-    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
+def _facts(item: _Node) -> dict[str, object]:
+    text, node = item.text, item.view
     return {
-        "name": view.name,
-        "form": view.form,
+        "name": text.name,
+        "form": text.form,
         "product": node.gpu.product.text,
         "model": node.gpu.product.model,
         "count": node.gpu.count,
@@ -89,54 +115,49 @@ def _facts(view: node_text.NodeView) -> dict[str, object]:
         "migConfig": node.mig_config,
         "migConfigState": node.mig_config_state,
         "vgpu": node.vgpu,
-        "expected": node_labels.expectations(view.labels),
-        "capacity": dict(node.capacity) | _units(dict(view.capacity)) if view.capacity is not None else None,
-        "allocatable": dict(node.allocatable) | _units(dict(view.allocatable)) if view.allocatable is not None else None,
-        "counts": {source.source: source.devices for source in _sources(view)},
+        "expected": node_labels.expectations(node),
+        "capacity": dict(node.capacity) | item.units if text.capacity is not None else None,
+        "allocatable": dict(node.allocatable) | _units(text.allocatable) if text.allocatable is not None else None,
+        "counts": {source.source: source.devices for source in item.sources},
     }
 
 
-def _sources(view: node_text.NodeView) -> list[PhysicalCount]:
-    return physical_counts(_node(view), _POLICY, [])
-
-
-def _judge(view: node_text.NodeView) -> Verdict:
+def _judge(item: _Node) -> Verdict:
     """By the labels of GPU Feature Discovery where they are, else by whatever else counts devices."""
-    name = view.name or "node"
-    node = node_labels.advertisement(view.labels, view.capacity, view.allocatable)
+    name, text, node = item.name, item.text, item.view
     if node.vgpu:
         return _undecided(name, "NOT_APPLICABLE", "vGPU guest: MIG, GPUDirect RDMA and DCGM profiling do not apply")
     wrong = [
         InspectionFinding(
-            name, Judged.BAD, f"{item.what} {item.observed}, expected {item.expected} ({item.source})", item.observed, item.expected
+            name, Judged.BAD, f"{fault.what} {fault.observed}, expected {fault.expected} ({fault.source})", fault.observed, fault.expected
         )
-        for item in node_labels.inconsistencies(view.labels, view.capacity, view.allocatable)
+        for fault in node_labels.inconsistencies(node, capacity=text.capacity is not None, allocatable=text.allocatable is not None)
     ]
     if node.mig_config_state == "failed":
         wrong.append(InspectionFinding(name, Judged.BAD, f"mig.config {node.mig_config} failed: labels show the last applied geometry"))
-    if wrong and (why := _elsewhere(view)):
+    if wrong and (why := _elsewhere(item)):
         return _undecided(name, "OFFERED_ELSEWHERE", why)
     told = {finding.message.split(",")[0] for finding in wrong}
-    wrong += [finding for finding in _shortfalls(name, view) if finding.message.split(",")[0] not in told]
-    wrong += _disagreements(name, view)
-    if not node.labelled and any(_units(dict(view.capacity or {})).values()):
-        wrong += _wrong_terms(name, view)
+    wrong += [finding for finding in _shortfalls(name, text) if finding.message.split(",")[0] not in told]
+    wrong += _disagreements(item)
+    if not node.labelled and any(item.units.values()):
+        wrong += _wrong_terms(item)
     if wrong:
         return Judged.BAD, "INCONSISTENT", wrong
     if node.mig_config_state not in ("", "success"):
         return _undecided(name, "MIG_CONFIG_CHANGING", f"mig.config.state is {node.mig_config_state}: the node is changing")
-    return (Judged.GOOD, "CONSISTENT", []) if node.labelled else _judge_advertised(name, view, node)
+    return (Judged.GOOD, "CONSISTENT", []) if node.labelled else _judge_advertised(item)
 
 
 def _undecided(name: str, code: str, message: str) -> Verdict:
     return Judged.UNDECIDABLE, code, [InspectionFinding(name, Judged.UNDECIDABLE, message)]
 
 
-def _elsewhere(view: node_text.NodeView) -> str:
+def _elsewhere(item: _Node) -> str:
     """Why a node may offer nothing by a device plugin although it has devices; empty where nothing says so."""
-    if any(_units(dict(view.capacity or {})).values()):
+    if any(item.units.values()):
         return ""
-    labels = view.labels
+    labels = item.text.labels
     if (config := labels.get("nvidia.com/gpu.workload.config", "")).startswith("vm-"):
         return f"nvidia.com/gpu.workload.config is {config}: its devices are for virtual machines"
     if any(_BY_CLAIM.search(key) and value == "true" for key, value in labels.items()):
@@ -158,49 +179,48 @@ def _shortfalls(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
     return found
 
 
-def _disagreements(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
+def _disagreements(item: _Node) -> list[InspectionFinding]:
     """Sources that count different numbers of devices."""
-    sources = _sources(view)
-    if len({source.devices for source in sources}) < 2:
+    if len({source.devices for source in item.sources}) < 2:
         return []
-    observed = ", ".join(f"{source.devices} by {source.source}" for source in sources)
-    return [InspectionFinding(name, Judged.BAD, f"its sources count different numbers of devices: {observed}", observed, "one number")]
+    observed = ", ".join(f"{source.devices} by {source.source}" for source in item.sources)
+    return [InspectionFinding(item.name, Judged.BAD, f"its sources count different numbers of devices: {observed}", observed, "one number")]
 
 
-def _wrong_terms(name: str, view: node_text.NodeView) -> list[InspectionFinding]:
+def _wrong_terms(item: _Node) -> list[InspectionFinding]:
     """ADV-03: what its capacity is not a product of."""
-    terms = terms_of(_node(view), _units(dict(view.capacity or {})), _sources(view))
     return [
         InspectionFinding(
-            name,
+            item.name,
             Judged.BAD,
             f"capacity {term.resource} {term.observed}, expected {term.formula} ({term.problem or term.source})",
             str(term.observed),
             term.formula,
         )
-        for term in terms
+        for term in terms_of(item.node, item.view, item.units, item.sources)
         if not term.agrees
     ]
 
 
-def _judge_advertised(name: str, view: node_text.NodeView, node: node_labels.NodeAdvertisement) -> Verdict:
+def _judge_advertised(item: _Node) -> Verdict:
     """ADV-01, and what is left of ADV-03 without GPU Feature Discovery."""
-    units = {resource: count for resource, count in _units(dict(view.capacity or {})).items() if count}
-    if view.capacity is None:
+    name, text = item.name, item.text
+    units = {resource: count for resource, count in item.units.items() if count}
+    if text.capacity is None:
         return _undecided(name, "NO_CAPACITY", "the text holds no capacity: nothing to compare its labels with")
     if not units:
-        if why := _elsewhere(view):
+        if why := _elsewhere(item):
             return _undecided(name, "OFFERED_ELSEWHERE", why)
-        marks = _marks(view)
+        marks = _marks(item.node)
         if not marks:
             return _undecided(name, "NO_DEVICE_COUNT", "no device resource and nothing that says that it has devices")
         message = f"it advertises no device and {marks[0]} says that it has some: no plugin has registered with the kubelet"
         return Judged.BAD, "NOT_ADVERTISED", [InspectionFinding(name, Judged.BAD, message, "nothing", "a device resource > 0")]
-    terms = terms_of(_node(view), units, _sources(view))
+    terms = terms_of(item.node, item.view, units, item.sources)
     if terms:
         notes = [InspectionFinding(name, Judged.GOOD, f"{term.shown} ({term.source})") for term in terms]
         return Judged.GOOD, "CONSISTENT", notes
-    gpu = node.gpu
+    gpu = item.view.gpu
     shared = gpu.factor > 1 or gpu.product.shared
     if gpu.factor > 1 and (have := units.get(gpu.advertised_as, 0)):
         if have % gpu.factor:
@@ -209,7 +229,7 @@ def _judge_advertised(name: str, view: node_text.NodeView, node: node_labels.Nod
         message = f"no gpu.count: {have} is consistent if the node has {have // gpu.factor} device(s) x {gpu.factor} replicas"
         return _undecided(name, "NO_DEVICE_COUNT", message)
     offered = ", ".join(f"{count} x {resource}" for resource, count in units.items())
-    if view.allocatable is None or shared:
+    if text.allocatable is None or shared:
         kind = "shared" if shared else "exclusive"
         return _undecided(name, "NO_DEVICE_COUNT", f"no gpu.count: {offered} cannot be checked ({kind})")
     message = f"{offered}, all allocatable; no label counts its devices, so a lost one would not show"

@@ -12,20 +12,24 @@ import msgspec
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.commands import command_parser
 from conformance.matrix.detection import Matrix, MatrixError, Rows, rows_of, run_matrix
 from fixtures.simulator.interface import ScenarioError, defect_names, load_defect, load_scenario, scenario_names
 
 
-def main(argv: Sequence[str]) -> int:
-    """Exit 0 when every bar holds, 1 when not, 4 for a wrong name."""
-    parser = Parser(prog="gpu-conformance matrix")
-    parser.add_argument("command")
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
     parser.add_argument("--json", metavar="FILE", help="write the matrix to this file")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these scenarios and defects")
     chosen.add_argument("--requirement", metavar="ID", help="its defects, their scenarios, and only it in all other scenarios")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) * 2, help="how many runs at a time")
-    arguments = parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit 0 when every bar holds, 1 when not, 4 for a wrong name."""
+    parser = command_parser("matrix")
+    arguments = parser.parse_args(argv[1:])
     try:
         catalogue = load_catalogue()
         scenarios = [name for name in scenario_names() if load_scenario(name).fleet is None]

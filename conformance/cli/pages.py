@@ -25,7 +25,8 @@ from msgspec.inspect import (
 
 from conformance.catalogue import Catalogue, load_catalogue
 from conformance.cli.arguments import Parser, complain
-from conformance.cli.snapshot_command import snapshot_command
+from conformance.cli.commands import command_parser
+from conformance.cli.readme import with_generated_parts
 from conformance.policy import model
 from conformance.policy.platforms import Preset, presets
 from conformance.policy.policy_file import policy_schema
@@ -39,8 +40,6 @@ _PLAIN: dict[type[Type], str] = {
     BoolType: "true or false",
     NoneType: "null",
 }
-_BLOCK_BEGINS = "<!-- the command below is generated: make docs -->"
-_BLOCK_ENDS = "<!-- end of the generated command -->"
 _SHOWN = 72  # characters of a default in the table; longer ones follow it
 
 
@@ -185,26 +184,22 @@ def _docstrings(source: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def with_snapshot_command(text: str, catalogue: Catalogue) -> str:
-    """A README with the catalogue's command in its block; unchanged if it has no such block."""
-    before, begin, rest = text.partition(_BLOCK_BEGINS)
-    _, end, after = rest.partition(_BLOCK_ENDS)
-    return f"{before}{begin}\n```sh\n{snapshot_command(catalogue)}\n```\n{end}{after}" if end else text
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where the pages go; made if absent")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the pages into a folder, and the generated block of a README beside it. Exit 4 where they cannot be written."""
-    parser = Parser(prog="gpu-conformance docs")
-    parser.add_argument("command")
-    parser.add_argument("folder", type=Path, help="where the pages go; made if absent")
-    folder: Path = parser.parse_args(argv).folder
+    """Write the pages into a folder, and the generated parts of a README beside it. Exit 4 where they cannot be written."""
+    parser = command_parser("docs")
+    folder: Path = parser.parse_args(argv[1:]).folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in pages().items():
             (folder / name).write_text(text, encoding="utf-8")
         readme = folder.absolute().parent / "README.md"
         if readme.is_file():
-            readme.write_text(with_snapshot_command(readme.read_text(encoding="utf-8"), load_catalogue()), encoding="utf-8")
+            readme.write_text(with_generated_parts(readme.read_text(encoding="utf-8"), load_catalogue()), encoding="utf-8")
     except OSError as error:
         return complain(parser.prog, f"{error.filename or folder}: {error.strerror or error}")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from conformance.cli import target
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.commands import command_parser
 from conformance.cli.policy_draft import KEYS, draft
 from conformance.policy.platforms import PresetError, chosen_by_marks, named
 from fixtures.cluster.client import Cluster
@@ -23,15 +24,17 @@ PROGRAM = "gpu-conformance policy"
 USAGE, INCONCLUSIVE = 4, 10
 
 
-def main(argv: Sequence[str]) -> int:
-    """Read, draft and print."""
-    parser = Parser(prog=PROGRAM)
-    parser.add_argument("command")
-    parser.add_argument("action", choices=["init"])
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
+    parser.add_argument("action", choices=["init"], help="draft a policy")
     target.add_options(parser)
     parser.add_argument("--snapshot", metavar="PATH", default="", help="a file or folder of 'kubectl get' output instead of a live cluster")
     parser.add_argument("--platform", metavar="NAME[,NAME]", default="", help="presets by name; default: the cluster's own marks choose")
-    arguments = parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Read, draft and print."""
+    arguments = command_parser("policy").parse_args(argv[1:])
     try:
         by_name = named((name.strip() for name in arguments.platform.split(",") if name.strip()), "--platform")
         if arguments.snapshot and (arguments.kubeconfig or arguments.in_cluster):

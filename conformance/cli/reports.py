@@ -6,11 +6,40 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.arguments import Parser, complain
+from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.cli.arguments import Parser, complain, whole_number
+from conformance.cli.commands import command_parser
+from conformance.coverage.floor import floor_of
+from conformance.policy.model import Policy
+from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Report
 from reports.diff import gate
 from reports.diff.runs import Difference, accept, compare, regressions, render
 from reports.folder import ReportError, load_run, write_all
+
+MAX_COUNT = 99_999
+"""More requirements than any catalogue has."""
+
+
+def options(parser: Parser, command: str) -> None:
+    """Give the parser the arguments of ``diff``, ``gate`` or ``report``."""
+    if command == "report":
+        parser.add_argument("folder", type=Path, metavar="DIR", help="a run's folder, with report.json or chaos.json")
+        return
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="a report.json, or a run's folder")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="the same of the later run")
+    _accepts_losses(parser)
+    if command == "gate":
+        parser.add_argument("--another-cluster", action="store_true", help="compare reports of two clusters; default: refuse them")
+        for option, words in (
+            ("--min-judged", "requirements that the later run must have judged"),
+            ("--max-inconclusive", "requirements that may be inconclusive in the later run"),
+            ("--max-not-applicable", "requirements that may have nothing to judge in the later run"),
+        ):
+            parser.add_argument(option, metavar="N", type=whole_number(0, MAX_COUNT), help=f"{words}; default: the policy's gate")
+        parser.add_argument("--require", metavar="ID[,ID...]", action="append", default=[], help="requirements that must have passed")
+        parser.add_argument("--policy", metavar="FILE", help="takes bounds and required ids from this policy, where no option gives one")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -19,38 +48,20 @@ def main(argv: Sequence[str]) -> int:
     What was judged and is not any more is a regression, unless ``--accept-not-judged`` names it. ``gate`` also ends with 10 when
     the runs do not tell enough, and with 11 when the later one left something behind.
     """
-    parser = Parser(prog="gpu-conformance")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
-    diff = commands.add_parser("diff", help="compare two reports (files or run folders)")
-    diff.add_argument("before", type=Path)
-    diff.add_argument("after", type=Path)
-    _accepts_losses(diff)
-    between = commands.add_parser("gate", help="may an upgrade stay? Compare the report before it with the report after it")
-    between.add_argument("before", type=Path)
-    between.add_argument("after", type=Path)
-    between.add_argument("--another-cluster", action="store_true", help="the reports are about two clusters on purpose")
-    for option, words in (
-        ("--min-judged", "requirements that the later run must have judged"),
-        ("--max-inconclusive", "requirements that may be inconclusive in the later run"),
-        ("--max-not-applicable", "requirements that may have nothing to judge in the later run"),
-    ):
-        between.add_argument(option, metavar="N", type=_count, help=words)
-    _accepts_losses(between)
-    report = commands.add_parser("report", help="write HTML and all other views of a report again")
-    report.add_argument("folder", type=Path)
-    arguments = parser.parse_args(argv)
+    arguments = command_parser(argv[0]).parse_args(argv[1:])
     try:
-        if arguments.command == "report":
+        if argv[0] == "report":
             record, chaos = load_run(arguments.folder)
             write_all(record, arguments.folder, chaos)
             print(arguments.folder / "report.html")
             return 0
         (before, chaos_before), (after, chaos_after) = load_run(arguments.before), load_run(arguments.after)
-        difference = accept(compare(before, after, chaos_before, chaos_after), arguments.accept_not_judged)
+        difference = compare(before, after, chaos_before, chaos_after)
     except ReportError as error:
         return complain("gpu-conformance", error)
-    if arguments.command == "gate":
+    if argv[0] == "gate":
         return _gate(arguments, before, after, difference)
+    difference = accept(difference, arguments.accept_not_judged)
     print(render(difference))
     return 1 if regressions(difference) else 0
 
@@ -59,12 +70,27 @@ def _gate(arguments: argparse.Namespace, before: Report, after: Report, differen
     old, new = before.target, after.target
     if not arguments.another_cluster and (old.kind, old.cluster_uid) != (new.kind, new.cluster_uid):
         return complain("gpu-conformance gate", "the reports are about two clusters; if that is on purpose, say --another-cluster")
-    budget = gate.Budget(
-        min_judged=arguments.min_judged, max_inconclusive=arguments.max_inconclusive, max_not_applicable=arguments.max_not_applicable
-    )
-    decision = gate.decide(before, after, difference, budget)
+    try:
+        floor = _floor(arguments)
+    except (PolicyError, CatalogueError) as error:
+        return complain("gpu-conformance gate", error)
+    decision = gate.decide(before, after, difference, floor, arguments.accept_not_judged)
     print(gate.render(decision), end="")
     return int(decision.code)
+
+
+def _floor(arguments: argparse.Namespace) -> Floor:
+    """What the options bound, else the policy. Raises :class:`PolicyError` and :class:`CatalogueError`."""
+    policy = build_policy(read_policy_file(Path(arguments.policy))) if arguments.policy else Policy()
+    required = [*(id_.strip() for text in arguments.require for id_ in text.split(",") if id_.strip()), *policy.required]
+    known = load_catalogue()
+    return floor_of(
+        policy.gate,
+        required=tuple(known.get(id_).id for id_ in required),
+        min_judged=arguments.min_judged,
+        max_inconclusive=arguments.max_inconclusive,
+        max_not_applicable=arguments.max_not_applicable,
+    )
 
 
 def _accepts_losses(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +101,3 @@ def _accepts_losses(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="accept that a requirement, area, experiment or subject is no longer judged ('NET', 'Node gpu-3', 'ADV-01 Node gpu-3')",
     )
-
-
-def _count(text: str) -> int:
-    """A whole number from 0. Raises :class:`argparse.ArgumentTypeError`."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-SUITE = Path(__file__).resolve().parents[1]
-OPTIONS = (
-    "--import-mode=importlib",
-    "--strict-markers",
-    *("-p", "no:cacheprovider"),
-    *("-p", "no:allure_pytest"),
-    *("-p", "conformance.plugin.session"),
-    *("-p", "conformance.plugin.hooks"),
-    *("-p", "chaos.surface.plugin"),
-    f"--rootdir={SUITE.parent}",
-    *("-c", "/dev/null"),
-)
+from conformance.cli.arguments import Parser, PytestOptions
+from conformance.cli.commands import command_parser
+from conformance.plugin.options import add_options
+from conformance.plugin.starting import OPTIONS, SUITE
+
+
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser the suite's own options. All of pytest's work as well."""
+    add_options(PytestOptions(parser))
+    parser.add_argument("-k", metavar="EXPRESSION", help="pytest's selection; ids and areas work as names")
+    parser.add_argument("-n", metavar="N", help="workers (pytest-xdist)")
 
 
 def main(argv: Sequence[str]) -> int:
     """Run pytest on the installed suite with the arguments after ``run``; its exit code."""
+    if {"-h", "--help"} & set(argv[1:]):
+        command_parser("run").print_help()
+        return 0
     return int(pytest.main([*OPTIONS, str(SUITE), *argv[1:]]))

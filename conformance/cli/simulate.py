@@ -9,18 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.arguments import Parser, complain
+from conformance.cli.commands import command_parser
 from fixtures.simulator import interface as simulator
 from fixtures.simulator.interface import ScenarioError, bug_names, defect_names, scenario_names
 
 
-def main(argv: Sequence[str]) -> int:
-    """Start the cluster, print its kubeconfig's path, wait for Ctrl-C or SIGTERM."""
-    parser = Parser(prog="gpu-conformance simulate")
-    parser.add_argument("command")
+def options(parser: Parser, _command: str) -> None:
+    """Give the parser its arguments."""
     parser.add_argument("scenario", nargs="?", help="SCENARIO[:key=value][,DEFECT...]")
     parser.add_argument("--folder", metavar="DIR", help="write the kubeconfig to this file; default: in a temporary folder")
     parser.add_argument("--list", action="store_true", help="list scenarios, defects and seeded bugs")
-    arguments = parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Start the cluster, print its kubeconfig's path, wait for Ctrl-C or SIGTERM."""
+    parser = command_parser("simulate")
+    arguments = parser.parse_args(argv[1:])
     if arguments.list:
         print("scenarios:", *scenario_names(), sep="\n  ")
         print("defects:", *defect_names(), sep="\n  ")

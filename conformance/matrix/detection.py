@@ -16,10 +16,14 @@ import msgspec
 
 from conformance.matrix.forked_runs import run_pytest
 from fixtures.simulator.interface import load_defect
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, Verdict, decode_report
 
 RED = (Verdict.FAILED, Verdict.WARNED)
 NOT_GREEN = (*RED, Verdict.INCONCLUSIVE, Verdict.ERROR)
+COMPARED = "healthy"
+"""The scenario that is judged twice, the second time against the first. So are the defects that trip the comparison."""
+
 ROW_SECONDS = 240.0
 SUITE = Path(__file__).resolve().parents[1]
 
@@ -122,7 +126,7 @@ def run_matrix(rows: Rows, requirements: Iterable[str], *, jobs: int, tell: Call
 
 def scenario_row(run: Runner, name: str, only: str = "") -> ScenarioRow:
     """Judge a healthy scenario, by all requirements or by one."""
-    report = run(name, only)
+    report = run(name, only, compared=name == COMPARED and not only)
     return ScenarioRow(
         name=name,
         verdict=report.verdict,
@@ -135,7 +139,7 @@ def defect_row(run: Runner, name: str) -> DefectRow:
     """Judge a defect in its scenario."""
     plan = load_defect(name)
     scenario, trips = plan.scenario, plan.trips
-    report = run(f"{scenario},{name}")
+    report = run(f"{scenario},{name}", compared=COMPARISON in trips)
     red = [result.id for result in report.results if result.verdict in RED or (plan.denied and _is_named_undecided(result, trips))]
     undecided = [result.id for result in report.results if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR)]
     return DefectRow(
@@ -157,12 +161,21 @@ class Runner:
         if self._environment.pop("PYTHONDONTWRITEBYTECODE", ""):
             self._environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")  # compiled once for all rows, and gone with the folder
 
-    def __call__(self, simulate: str, only: str = "") -> Report:
-        """The record of one run, of one requirement where ``only`` names it. Raises :class:`MatrixError` when there is none."""
+    def __call__(self, simulate: str, only: str = "", *, compared: bool = False) -> Report:
+        """The record of one run, of one requirement where ``only`` names it. Raises :class:`MatrixError` when there is none.
+
+        ``compared``: its baseline is a run of the scenario without defects.
+        """
         name = simulate.replace(",", "+").replace(":", "+")
+        if not compared:
+            return self._run(simulate, name, only, ())
+        self._run(simulate.partition(",")[0], f"{name}-before", "", ())
+        return self._run(simulate, name, only, ("--baseline", str(self._folder / f"{name}-before")))
+
+    def _run(self, simulate: str, name: str, only: str, more: Sequence[str]) -> Report:
         report_dir = self._folder / name
         arguments = ["-q", "-c", str(SUITE.parent / "pyproject.toml"), str(SUITE), "--simulate", simulate, "--report-dir", str(report_dir)]
-        arguments += ["--only", only] if only else []
+        arguments += [*(("--only", only) if only else ()), *more]
         try:
             done = run_pytest(
                 arguments, cwd=SUITE.parent, environment=self._environment, log=self._folder / f"{name}.log", seconds=ROW_SECONDS

@@ -24,7 +24,6 @@ LIBRARIES = (
     "pytest",
     "unittest",
     "execnet",
-    "allure_commons.model2",
     "packaging.version",
     "pdb",
     "rich.table",

@@ -4,31 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conformance.plugin.options import Options
+from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
-from fixtures.verdict.record import Report
+from conformance.policy.waivers import RequirementWaivers, WaiverFile
+from conformance.requirement import Requirement
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.findings import COMPARISON, Finding, Outcome, Subject
+from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+
+if TYPE_CHECKING:
+    from reports.diff.runs import Difference
+    from reports.diff.since_baseline import Since
+
+_OUTCOME = {Verdict.FAILED: Outcome.BAD, Verdict.PASSED: Outcome.OK}
 
 
-def read_baseline(options: Options) -> Report | None:
-    """The report that ``--baseline`` names; None without the option. Raises :class:`pytest.UsageError` when it is not one."""
-    from reports.folder import ReportError, load  # imported late: most runs have no baseline
+def read_baseline(options: Options) -> Baseline | None:
+    """What ``--baseline`` names; None without the option. Raises :class:`pytest.UsageError` when it is no report."""
+    from reports.folder import ReportError, load_run  # imported late: most runs have no baseline
 
     if not options.baseline:
         return None
+    path = Path(options.baseline).expanduser()
+    folder = path if path.is_dir() else path.parent
+    if options.report_dir and folder.resolve() == Path(options.report_dir).expanduser().resolve():
+        raise pytest.UsageError(f"--baseline {path} is in the folder of --report-dir, where this run writes its own report")
     try:
-        return load(Path(options.baseline).expanduser())
+        return Baseline(*load_run(path))
     except ReportError as error:
         raise pytest.UsageError(f"--baseline {error}") from None
 
 
-def compare_with(baseline: Report, report: Report, accepted: Iterable[str]) -> None:
-    """Write the regressions into ``report``. With one of them a run that passed has failed; a worse end of the run stays."""
-    from reports.diff import runs  # imported late, as above
+def pending_comparison(requirement: Requirement) -> Result:
+    """The result to fill in where an option left its test out: ``--baseline`` asks for it in any case."""
+    return Result(
+        id=requirement.id,
+        title=requirement.title,
+        area=requirement.area,
+        level=requirement.level,
+        access=requirement.access,
+        verdict=Verdict.NOT_APPLICABLE,
+        rationale=requirement.rationale,
+        remediation=requirement.remediation,
+        references=requirement.references,
+    )
 
-    difference = runs.accept(runs.compare(baseline, report), accepted)
-    report.regressions = [runs.sentence(change) for change in runs.regressions(difference) if isinstance(change, runs.Change)]
+
+def difference_from(baseline: Baseline, report: Report, chaos: ChaosReport | None, accepted: Iterable[str]) -> Difference:
+    """What changed since the baseline. A run that is about no experiments is not compared with those of its baseline."""
+    from reports.diff import gate  # imported late, as above
+
+    return gate.between(baseline.report, report, baseline.chaos, chaos, accepted)
+
+
+def judge_comparison(pending: Result, baseline: Report, report: Report, difference: Difference, file: WaiverFile) -> Since:
+    """The result of UPG-05 for a run whose other results are in ``report``, and the difference that its waivers leave."""
+    from reports.diff.since_baseline import since_baseline
+
+    waivers = RequirementWaivers.of(COMPARISON, file)
+    if waivers is None:
+        return since_baseline(pending, baseline, report, difference)
+    found = since_baseline(pending, baseline, report, difference, lambda subject: waivers.words(_finding(subject)))
+    found.result.waivers = waivers.uses()
+    return found
+
+
+def _finding(subject: SubjectResult) -> Finding:
+    outcome = _OUTCOME.get(subject.verdict, Outcome.UNDECIDED)
+    return Finding(Subject(subject.kind, subject.name, subject.namespace), outcome)
+
+
+def compare_with(baseline: Report, report: Report, difference: Difference) -> None:
+    """Write the comparison into ``report``. With a regression a run that passed has failed; a worse end of the run stays."""
+    from reports.diff import gate, runs  # imported late, as above
+    from reports.diff.comparison import comparison
+
+    report.comparison = comparison(baseline, difference)
+    report.regressions = [gate.sentence(change) for change in runs.regressions(difference)]
     if report.regressions:
         fail(report)

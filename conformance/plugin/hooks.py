@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.plugin import progress, selecting
+from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, read_options
@@ -24,14 +24,15 @@ from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, 
 from conformance.plugin.waivers import read_waivers
 from conformance.plugin.waves import Waves
 from conformance.policy.platforms import chosen_by_marks
-from conformance.requirement import Needs, Requirement
+from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
 from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
+from fixtures.snapshot.simulated_nodes import describe
 from fixtures.snapshot.state import Snapshot
 from fixtures.system import private_files
 from fixtures.system.garbage import collect_rarely
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.findings import AT_THE_END, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Result, Verdict
 
 WORKER_KEY = "gpu_conformance"
@@ -71,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         state.lock_file = handover.snapshot_file + ".lock"
         if state.opened.cluster is not None:
             state.opened.cluster.learn_versions(state.snapshot.versions, state.snapshot.unknown)
-        state.needs = _needs(selecting.selected(catalogue, options), state)
+        state.needs = needs_of(selecting.selected(catalogue, options), options.access)
     else:
         state = State(catalogue, options, owned.new_run_id())
     config.stash[STATE] = state
@@ -117,6 +118,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     prepare_folder(state, session.config)
     session.config.pluginmanager.register(Recorder(session.config, state), "gpu-conformance-recorder")
     progress.prepare(session.config)
+    cluster = state.opened.cluster
+    waiting.follow(session.config, cluster.waits.now if cluster is not None else list)
     if getattr(session.config.option, "tx", None):
         _read_cluster(state, selecting.selected(state.catalogue, state.options), progress.teller(session.config))
         folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
@@ -140,24 +143,12 @@ def pytest_configure_node(node: object) -> None:
         node.workerinput[WORKER_KEY] = msgspec.json.encode(state.opened.handover).decode()  # type: ignore[attr-defined]
 
 
-def _needs(requirements: Iterable[Requirement], state: State) -> Needs:
-    """What the requirements within the run's access do to the cluster: resource keys and verbs to the ids that need them."""
-    reads: dict[str, list[str]] = {}
-    writes: dict[str, list[str]] = {}
-    for requirement in requirements:
-        if requirement.access.rank <= state.options.access.rank:
-            for key in requirement.lists:
-                reads.setdefault(key, []).append(requirement.id)
-            for right in requirement.writes:
-                writes.setdefault(right, []).append(requirement.id)
-    return Needs(reads=reads, writes=writes)
-
-
 def _read_cluster(state: State, requirements: list[Requirement], say: Callable[[str], None]) -> None:
     """Read what the requirements need, once. Trouble with one kind, or with discovery, is the listing's."""
-    state.needs = _needs(requirements, state)
+    state.needs = needs_of(requirements, state.options.access)
     if state.opened.offline is not None:
         state.snapshot = state.opened.offline
+        _tell_simulated(state, say)
         _adopt_presets(state, say)
         return
     assert state.opened.cluster is not None
@@ -167,9 +158,21 @@ def _read_cluster(state: State, requirements: list[Requirement], say: Callable[[
         state.opened.cluster, ["nodes", "pods", "namespaces", *state.needs.reads], version=state.opened.target.kubernetes_version
     )
     state.opened.target.cluster_uid = state.snapshot.cluster_uid
+    _tell_simulated(state, say)
     _adopt_presets(state, say)
     served = [key for key in created_keys(state) if state.opened.cluster.serves(key)]
     state.never_created = frozenset(key for key in served if access.refused(state.opened.cluster, key, access.REMOVAL_VERBS))
+
+
+def _tell_simulated(state: State, say: Callable[[str], None]) -> None:
+    """Describe the target by its nodes, and say so where the header could not: before the nodes were read."""
+    from reports import phrases  # imported late, as all of reports
+
+    target = state.opened.target
+    said = phrases.banner(target)
+    describe(target, state.snapshot.listing("nodes"))
+    if target.simulated and (words := phrases.banner(target)) != said:
+        say(f"*** {words} ***")
 
 
 def _adopt_presets(state: State, say: Callable[[str], None]) -> None:
@@ -231,7 +234,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = _state(session.config)
     if state is None or not state.worker:
         return
-    state.needs = _needs([item.stash[REQUIREMENT] for item in session.items if REQUIREMENT in item.stash], state)
+    asked = [item.stash[REQUIREMENT] for item in session.items if REQUIREMENT in item.stash]
+    state.needs = needs_of(asked, state.options.access)
     session.config.workeroutput[WORKER_KEY] = state.left_out  # type: ignore[attr-defined]
 
 
@@ -247,8 +251,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if state is None or requirement is None:
         return
     if not state.has_snapshot:
+        waiting.begin(item.config, "reading the cluster")
         selected = [other.stash[REQUIREMENT] for other in item.session.items if REQUIREMENT in other.stash]
         _read_cluster(state, selected, progress.teller(item.config))
+    waiting.begin(item.config, requirement.id)
     check_preconditions(requirement, state)
 
 
@@ -277,6 +283,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     evidence = item.stash.get(EVIDENCE, None) or state.evidence(requirement)
     result = conclude(requirement, evidence, error, item.stash.get(SECONDS, call.duration), state)
+    result.line = (item.location[1] or 0) + 1  # pytest counts from 0
     setattr(report, RESULT_ATTRIBUTE, msgspec.json.encode(result).decode())
     if result.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
         report.outcome, report.longrepr = "passed", None
@@ -308,7 +315,8 @@ class Recorder:
             return
         result = msgspec.json.decode(text.encode(), type=Result)
         self._state.results[result.id] = result
-        progress.show(self._config, result, len(self._state.results), self._state.planned)
+        if result.reason_code != AT_THE_END:  # shown once it is judged
+            progress.show(self._config, result, len(self._state.results), self._state.planned)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know how many requirements are to come."""
@@ -325,6 +333,16 @@ class Recorder:
         self._state.planned = len(ids)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Fold the lines of the requirements together in the log of a GitHub Actions step."""
+    progress.group(session.config, "Requirements, one by one")
+    try:
+        return (yield)
+    finally:
+        progress.group(session.config, "")
+
+
 def pytest_report_header(config: pytest.Config) -> list[str] | None:
     """Say what is judged, loudly when it is simulated."""
     state = _state(config)
@@ -338,8 +356,8 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
     text = getattr(report, RESULT_ATTRIBUTE, None)
     if text is None:
         return None
-    verdict = msgspec.json.decode(text.encode(), type=Result).verdict
-    return str(verdict), "", ""
+    result = msgspec.json.decode(text.encode(), type=Result)
+    return "" if result.reason_code == AT_THE_END else str(result.verdict), "", ""
 
 
 @pytest.hookimpl(trylast=True)
@@ -348,14 +366,23 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     state = _state(session.config)
     if state is None or state.worker or not state.is_open or exitstatus == ExitCode.USAGE:
         return
+    waiting.begin(session.config, "cleaning up and writing the report")
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
+    waiting.begin(session.config, "")
     session.config.stash[progress.REPORT] = report
+    progress.hold_back(session.config, _is_in_the_summary)
+
+
+def _is_in_the_summary(report: pytest.TestReport) -> bool:
+    """Whether the table of requirements or of experiments tells the failure. What ended with a traceback needs that too."""
+    return hasattr(report, RESULT_ATTRIBUTE) or (isinstance(report.longrepr, str) and "::test_experiment[" in report.nodeid)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the tables of areas and experiments, and what needs attention."""
     state = _state(config)
     report = config.stash.get(progress.REPORT, None)
+    progress.put_back(config, terminalreporter)
     if state is not None and report is not None and state.report_folder is not None:
         config.stash[progress.VERDICT] = progress.summary(terminalreporter, report, state.report_folder, chaos_record(state, report))
         for complaint in state.complaints:
@@ -365,8 +392,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Write the verdict as the last line, and end the embedded cluster."""
     state = _state(config)
-    reporter = config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None and (line := config.stash.get(progress.VERDICT, "")):
-        reporter.write_line(line)
+    progress.conclude(config)
     if state is not None and state.is_open:
         state.opened.close()

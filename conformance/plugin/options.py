@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -33,16 +34,35 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     require: tuple[str, ...] = ()
     min_judged: int | None = None
+    max_inconclusive: int | None = None
+    max_not_applicable: int | None = None
     waivers: str = ""
     baseline: str = ""
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     report_dir: str = ""
+    evidence: bool = False
+    alluredir: str = ""
+    clean_alluredir: bool = False
     every_node: bool = False
     platform: tuple[str, ...] = ()  # presets by name; empty: the cluster's marks choose
     settle: float = 0.0  # seconds to wait for changes under way
 
 
-def add_options(parser: pytest.Parser) -> None:
+class OptionGroup(Protocol):
+    """A group of options under one heading."""
+
+    def addoption(self, *names: str, **attributes: Any) -> None:
+        """Register one option, as ``argparse`` takes it."""
+
+
+class OptionParser(Protocol):
+    """What options are registered with: pytest's parser, or one that only writes their help."""
+
+    def getgroup(self, name: str, description: str = "") -> OptionGroup:
+        """The group of that name."""
+
+
+def add_options(parser: OptionParser) -> None:
     """Register the options. ``--strict`` is pytest's own flag, read here as "a SHOULD fails too".
 
     What takes a value is None where it was not given, so that an empty value can be told from none.
@@ -86,11 +106,14 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="ID[,ID...]",
         action="append",
         default=[],
-        help="requirements that must judge something: if one finds nothing to judge, it fails",
+        help="requirements that must be judged and pass: if one finds nothing to judge it fails, and no option may leave it out",
     )
     group.addoption(
         "--min-judged", metavar="N", help="exit code 10 if fewer requirements are judged; default: gate.minimumJudged of the policy"
     )
+    for name, what in (("inconclusive", "are inconclusive"), ("not-applicable", "have nothing to judge")):
+        key = "gate.max" + name.title().replace("-", "")
+        group.addoption(f"--max-{name}", metavar="N", help=f"exit code 10 if more requirements {what}; default: {key} of the policy")
     group.addoption("--every-node", action="store_true", help="probe every free accelerator node; default: one node of every product")
     group.addoption(
         "--settle", metavar="SECONDS", help="wait so long for roll-outs and changes under way to end, then judge; default: judge at once"
@@ -107,6 +130,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="accept that a requirement, area or subject of the baseline is no longer judged ('NET', 'Node gpu-3')",
     )
     group.addoption("--report-dir", metavar="DIR", help="folder of the report; default: out/<run id>, and out/latest points at it")
+    group.addoption(
+        "--evidence",
+        action="store_true",
+        help="keep in evidence/ of the report what each verdict rests on: API objects without secrets, and outputs of probes",
+    )
+    group.addoption("--alluredir", metavar="DIR", help="also write Allure's results to this folder, beside those that are there")
+    group.addoption("--clean-alluredir", action="store_true", help="remove Allure's earlier results from that folder first")
 
 
 NAMES = (
@@ -119,9 +149,12 @@ NAMES = (
     "policy",
     "platform",
     "report_dir",
+    "alluredir",
     "only",
     "require",
     "min_judged",
+    "max_inconclusive",
+    "max_not_applicable",
     "settle",
     "waivers",
     "baseline",
@@ -165,16 +198,23 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         strict=bool(config.getoption("strict", False)),
         require=required,
         min_judged=_count("--min-judged", option.min_judged),
+        max_inconclusive=_count("--max-inconclusive", option.max_inconclusive),
+        max_not_applicable=_count("--max-not-applicable", option.max_not_applicable),
         waivers=option.waivers or "",
         baseline=option.baseline or "",
         accept_not_judged=tuple(option.accept_not_judged),
         report_dir=option.report_dir or "",
+        evidence=option.evidence,
+        alluredir=option.alluredir or "",
+        clean_alluredir=option.clean_alluredir,
         every_node=option.every_node,
         platform=_split(option.platform),
         settle=float(_count("--settle", option.settle, "seconds") or 0),
     )
     if options.settle and options.snapshot:
         raise pytest.UsageError("--settle: a saved snapshot does not change; take another one later")
+    if options.clean_alluredir and not options.alluredir:
+        raise pytest.UsageError("--clean-alluredir needs --alluredir")
     if options.accept_not_judged and not options.baseline:
         raise pytest.UsageError("--accept-not-judged needs --baseline")
     _check_names(catalogue, options)

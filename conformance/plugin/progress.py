@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conformance.plugin import waiting
 from conformance.plugin.session import State
+from conformance.plugin.step_log import StepLog
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from reports.terminal import actions
 
 REPORT = pytest.StashKey[Report]()
 VERDICT = pytest.StashKey[str]()
 """The verdict's line, to be written below pytest's own count."""
+
+STEP_LOG = pytest.StashKey[StepLog]()
+_HELD_BACK = pytest.StashKey[list[pytest.TestReport]]()
+_DEFAULT_CHARACTERS = "fE"
+"""What pytest lists in its short summary where nobody asked for other things (``-r``)."""
+
+PIPE_WIDTH = 120
+"""Columns of tables in files and logs, which have no width of their own; ``COLUMNS`` names another."""
 
 _COLOUR = {
     Verdict.PASSED: {"green": True},
@@ -25,11 +37,17 @@ _COLOUR = {
     Verdict.WAIVED: {"cyan": True},
     Verdict.NOT_APPLICABLE: {"light": True},
 }
+_BEFORE = 29
+"""Columns before the numbers of a requirement's line: place, id and verdict."""
+
+_LEAST = 40
 _WORD = {Verdict.NOT_APPLICABLE: "n/a"}
 
 
 def header(state: State) -> list[str]:
-    """Lines above the run."""
+    """Lines above the run, each fit for a terminal: a server says its version."""
+    from reports.safe_text import one_line  # imported late, as below
+
     target = state.opened.target
     lines = []
     if target.kind is TargetKind.SIMULATED:
@@ -41,9 +59,10 @@ def header(state: State) -> list[str]:
     lines += [f"gang scheduler: {component}" for component in target.components]
     lines += [f"not as in the scenario: {note}" for note in target.notes]
     version = f", Kubernetes {target.kubernetes_version}" if target.kubernetes_version else ""
-    lines.append(f"target: {target.kind} {target.server}{version}")
+    kind = "cluster at" if target.kind is TargetKind.LIVE else target.kind  # whether it is live, its nodes have yet to say
+    lines.append(f"target: {kind} {target.server}{version}")
     lines.append(f"run: {state.run_id}, access up to {state.options.access}")
-    return lines
+    return [one_line(line) for line in lines]
 
 
 def prepare(config: pytest.Config) -> None:
@@ -52,6 +71,11 @@ def prepare(config: pytest.Config) -> None:
     if reporter is not None:
         reporter.showfspath = False
         reporter._show_progress_info = False
+        if config.option.reportchars == _DEFAULT_CHARACTERS:
+            reporter.reportchars = ""
+        if actions.is_on(os.environ):
+            log = config.stash[STEP_LOG] = StepLog(reporter.write_line)
+            log.close()
 
 
 def teller(config: pytest.Config) -> Callable[[str], None]:
@@ -64,22 +88,53 @@ def teller(config: pytest.Config) -> Callable[[str], None]:
         if reporter is None or config.option.verbose < 0:
             return
         with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-            reporter.write_line(one_line(words))
+            with waiting.quiet(config):
+                reporter.write_line(one_line(words))
 
     return tell
 
 
+def group(config: pytest.Config, title: str) -> None:
+    """Begin a group of lines in the log of a GitHub Actions step, or end it where the title is empty."""
+    if (log := config.stash.get(STEP_LOG, None)) is not None:
+        log.say(actions.command("group", title) if title else actions.command("endgroup"))
+
+
+def hold_back(config: pytest.Config, told: Callable[[pytest.TestReport], bool]) -> None:
+    """Let pytest not print the failures that the summary tells: each is told once, with its remediation."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        failed = reporter.stats.pop("failed", [])
+        config.stash[_HELD_BACK] = failed
+        if others := [report for report in failed if not told(report)]:
+            reporter.stats["failed"] = others
+
+
+def put_back(config: pytest.Config, reporter: pytest.TerminalReporter) -> None:
+    """Let pytest count the failures, and list them where ``-r`` asks for that."""
+    if failed := config.stash.get(_HELD_BACK, []):
+        reporter.stats["failed"] = failed
+
+
 def show(config: pytest.Config, result: Result, count: int, planned: int) -> None:
-    """One requirement's line."""
+    """One requirement's line. Until the next one begins, nothing is awaited, or workers are."""
+    parallel = bool(getattr(config.option, "tx", None)) and count < planned
+    waiting.begin(config, f"workers have judged {count} of {planned} requirements, and nothing new" if parallel else "")
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or config.option.verbose < 0:
         return
     place = f"{count:3}/{planned}" if planned else f"{count:3}"
     judged = f"{result.judged}/{result.total}"
-    reporter.ensure_newline()
-    reporter.write(f"{place} {result.id:<9}")
-    reporter.write(f"{_WORD.get(result.verdict, str(result.verdict)):<13}", **_COLOUR[result.verdict])
-    reporter.write_line(f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}")
+    with waiting.quiet(config):
+        reporter.ensure_newline()
+        reporter.write(f"{place} {result.id:<9}")
+        reporter.write(f"{_WORD.get(result.verdict, str(result.verdict)):<13}", **_COLOUR[result.verdict])
+        line = f"{judged:>11} {result.duration_seconds:6.1f} s  {result.title}"
+        reporter.write_line(_cut(line, max(reporter._tw.fullwidth - _BEFORE, _LEAST)) if reporter.isatty else line)
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
 def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> str:
@@ -87,14 +142,30 @@ def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, cha
     from reports.terminal.summary import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
-    reporter.write_line("")
-    text = render(report, width=max(writer.fullwidth, 80), colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos)
+    width = writer.fullwidth if reporter.isatty or os.environ.get("COLUMNS") else PIPE_WIDTH
+    text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos)
     above, _, last = text.rstrip("\n").rpartition("\n")
     reporter.write(above.rstrip("\n") + "\n")
+    if (log := reporter.config.stash.get(STEP_LOG, None)) is not None:
+        log.say(*actions.annotate(report, chaos))
     return last
 
 
+def conclude(config: pytest.Config) -> None:
+    """Write the verdict as the last line."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    log = config.stash.get(STEP_LOG, None)
+    if log is not None:
+        log.reopen()
+    if reporter is not None and (line := config.stash.get(VERDICT, "")):
+        waiting.begin(config, "")
+        with waiting.quiet(config):
+            reporter.write_line(line if log is None else actions.harmless(line))
+
+
 def _shown(folder: Path) -> str:
+    if not (folder / "report.html").is_file():
+        return "not written"
     try:
         return str(folder.relative_to(Path.cwd()) / "report.html")
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from datetime import UTC, datetime
@@ -9,18 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from conformance.coverage.floor import floor_of
 from conformance.coverage.run import coverage_of_run
 from conformance.devices.node_inventory import inventory
-from conformance.plugin.baseline import compare_with
+from conformance.plugin import progress
+from conformance.plugin.baseline import compare_with, difference_from, judge_comparison, pending_comparison
 from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
+from conformance.plugin.starting import as_typed
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise
 from conformance.plugin.waivers import account_for_waivers
 from conformance.policy.policy_file import digest
+from conformance.policy.policy_text import policy_text
 from conformance.version import VERSION
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import AppliedPreset, Coverage, Report, Requests, Result, Run, Suite, Verdict
+
+RECORD = "report.json"
 
 
 def prepare_folder(state: State, config: pytest.Config) -> None:
@@ -29,18 +37,77 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
     folder = Path(chosen) if chosen else config.invocation_params.dir / "out" / state.run_id
     try:
         private_files.make_folder(folder)
+        if (folder / RECORD).exists():
+            _forget_earlier_run(folder)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise pytest.UsageError(f"--report-dir {folder}: {error.strerror or error}") from None
+    _prepare_evidence(state, folder)
+    _prepare_allure(state)
     state.report_folder = folder
     state.opened.handover.folder = str(folder.resolve())
+
+
+def _forget_earlier_run(folder: Path) -> None:
+    """Remove the files of an earlier run: one that is killed must not leave another's verdict behind as its own."""
+    from reports.folder import clear  # imported late: most folders are new
+
+    clear(folder)
+
+
+def _prepare_evidence(state: State, folder: Path) -> None:
+    """Begin the evidence of the run, and remove that of an earlier one. Raises :class:`pytest.UsageError` when it cannot be written."""
+    if not state.options.evidence and not (folder / "evidence").exists():
+        return
+    from reports.evidence import bundle  # imported late: most runs keep no evidence
+
+    try:
+        bundle.prepare(folder, wanted=state.options.evidence)
+    except bundle.EvidenceError as error:
+        raise pytest.UsageError(f"--evidence: {error}") from None
+
+
+def _prepare_allure(state: State) -> None:
+    """Make the folder of ``--alluredir``. Raises :class:`pytest.UsageError` when it cannot be made."""
+    if not state.options.alluredir:
+        return
+    from reports.formats import allure
+
+    folder = Path(state.options.alluredir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if state.options.clean_alluredir:
+            allure.clear(folder)
+    except OSError as error:
+        raise pytest.UsageError(f"--alluredir {folder}: {error.strerror or error}") from None
 
 
 def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Report, int]:
     """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
     sweep(state, workers=bool(getattr(config.option, "tx", None)))
+    report = _record(state, config, pytest_exit)
+    baseline, accepted = state.baseline, state.options.accept_not_judged
+    if baseline is not None and report.exit_code == ExitCode.INTERRUPTED:
+        state.results.pop(COMPARISON, None)  # what the run did not reach cannot be compared
+        report = _record(state, config, pytest_exit)
+    elif baseline is not None:
+        difference = difference_from(baseline, report, chaos_record(state, report), accepted)
+        if report.results:
+            pending = state.results.get(COMPARISON) or pending_comparison(state.catalogue.get(COMPARISON))
+            found = judge_comparison(pending, baseline.report, report, difference, state.opened.handover.waivers)
+            state.results[COMPARISON], difference = found.result, found.difference
+            progress.show(config, state.results[COMPARISON], len(state.results), max(state.planned, len(state.results)))
+            report = _record(state, config, pytest_exit)
+            if report.scope is not None:
+                report.scope.notes.append(state.results[COMPARISON].message)
+        compare_with(baseline.report, report, difference)
+    return report, _write(state, report)
+
+
+def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
+    """The record of what was judged so far."""
     order = list(state.catalogue.by_id)
     results = sorted(state.results.values(), key=lambda result: order.index(result.id))
     coverage = _coverage(state, results)
@@ -60,7 +127,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
             id=state.run_id,
             started_at=datetime.fromtimestamp(state.started, UTC).isoformat(timespec="seconds"),
             duration_seconds=round(time.time() - state.started, 3),
-            command=shlex.join(["pytest", *config.invocation_params.args]),
+            command=shlex.join(as_typed([str(argument) for argument in config.invocation_params.args])),
             policy_digest=digest(state.opened.policy),
             presets=[AppliedPreset(name=one.name, why=one.why) for one in state.opened.presets],
         ),
@@ -72,24 +139,30 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
         results=results,
         requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
         residue=state.residue,
+        policy=policy_text(state.opened.policy),
     )
     account_for_waivers(state.opened.handover.waivers, report)
-    if state.baseline is not None and report.exit_code != ExitCode.INTERRUPTED:
-        compare_with(state.baseline, report, state.options.accept_not_judged)
-    return report, _write(state, report)
+    return report
 
 
 def _coverage(state: State, results: list[Result]) -> Coverage | None:
     """How much of the catalogue was judged; None for a run about chaos experiments alone."""
     if not results and state.chaos is not None:
         return None
+    options = state.options
+    floor = floor_of(
+        state.opened.policy.gate,
+        required=options.require,
+        min_judged=options.min_judged,
+        max_inconclusive=options.max_inconclusive,
+        max_not_applicable=options.max_not_applicable,
+    )
     return coverage_of_run(
         state.catalogue,
         results,
         state.left_out,
-        policy=state.opened.policy,
-        access=state.options.access,
-        min_judged=state.options.min_judged,
+        access=options.access,
+        floor=floor,
         scope=state.scope if state.has_snapshot else None,
     )
 
@@ -114,6 +187,7 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
 
 def _write(state: State, report: Report) -> int:
     from reports.folder import JSON_NAME, ReportError, write_all  # imported late: jinja2 and friends are not needed before
+    from reports.formats import step_summary
 
     folder = state.report_folder
     if folder is None:
@@ -122,11 +196,49 @@ def _write(state: State, report: Report) -> int:
         write_all(report, folder, chaos_record(state, report))
     except ReportError as error:
         state.complaints.append(str(error))
+        _not_written(report, folder / JSON_NAME)
         if not (folder / JSON_NAME).is_file():
-            return int(ExitCode.INTERNAL_ERROR)
+            return report.exit_code
+    if problem := step_summary.append(report, chaos_record(state, report), os.environ):
+        state.complaints.append(problem)
+    if state.options.evidence:
+        _write_evidence(state, report, folder)
+    if state.options.alluredir:
+        _write_allure(state, report)
     if not state.options.report_dir:
         _point_latest(folder)
     return report.exit_code
+
+
+def _not_written(report: Report, file: Path) -> None:
+    """A run whose report is not whole is never green: whoever waits for a view of it would see nothing, or an older one."""
+    from reports.folder import rewrite
+
+    if file.is_file() and report.exit_code != ExitCode.CONFORMANT:
+        return
+    report.verdict, report.exit_code = Verdict.ERROR, int(ExitCode.INTERNAL_ERROR)
+    if file.is_file():
+        rewrite(report, file)
+
+
+def _write_evidence(state: State, report: Report, folder: Path) -> None:
+    from conformance.plugin.evidence import write_evidence
+    from reports.evidence import bundle
+
+    reads = {result.id: state.catalogue.get(result.id).lists for result in report.results}
+    try:
+        write_evidence(report, folder, state.snapshot if state.has_snapshot else None, reads)
+    except bundle.EvidenceError as error:
+        state.complaints.append(str(error))
+
+
+def _write_allure(state: State, report: Report) -> None:
+    from reports.formats import allure
+
+    try:
+        allure.write(report, Path(state.options.alluredir), chaos_record(state, report))
+    except (OSError, ValueError) as error:
+        state.complaints.append(f"--alluredir {state.options.alluredir}: {error}")
 
 
 def _point_latest(folder: Path) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import fcntl
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue
@@ -23,11 +24,18 @@ from conformance.policy.waivers import RequirementWaivers
 from conformance.requirement import Needs, Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Cluster
-from fixtures.probes.workspace import Workspace
+from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.findings import Evidence, NotApplicable
 from fixtures.verdict.record import Access, Report, Result
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """The records of the run that ``--baseline`` names."""
+
+    report: Report
+    chaos: ChaosReport | None = None
 
 
 class State:
@@ -48,7 +56,7 @@ class State:
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0
-        self.baseline: Report | None = None  # the report that this run may not be worse than
+        self.baseline: Baseline | None = None  # the records that this run may not be worse than
         self.report_folder: Path | None = None
         self.needs = Needs(reads={}, writes={})
         self._opened: OpenTarget | None = None
@@ -64,6 +72,17 @@ class State:
     def evidence(self, requirement: Requirement) -> Evidence:
         """Takes the findings of a requirement, and covers what the run's waivers name."""
         return Evidence(RequirementWaivers.of(requirement.id, self.opened.handover.waivers))
+
+    def keep_outputs(self, identifier: str, outputs: Sequence[Output]) -> None:
+        """Write what a requirement's probe rests on as evidence, where the run keeps any."""
+        if not outputs or not self.opened.handover.folder:
+            return
+        from reports.evidence import bundle  # imported late: most runs keep no evidence
+
+        try:
+            bundle.write_outputs(Path(self.opened.handover.folder), identifier, [(one.name, one.content) for one in outputs])
+        except OSError as error:
+            self.complaints.append(f"evidence of {identifier}: {error.strerror or error}")
 
     @property
     def opened(self) -> OpenTarget:
@@ -172,6 +191,12 @@ def may_ask(request: pytest.FixtureRequest, snapshot: Snapshot) -> bool:
 
 
 @pytest.fixture(scope="session")
+def has_baseline(request: pytest.FixtureRequest) -> bool:
+    """Whether this run is compared with an earlier one."""
+    return bool(_state(request).options.baseline)
+
+
+@pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The API of the cluster. Not applicable for a saved snapshot."""
     opened = _state(request).opened
@@ -206,6 +231,7 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -
         pods=pods,
         devices=devices,
         pull_secret=(probes.copy_pull_secret, COPIED_SECRET) if probes.copy_pull_secret else None,
+        keep_outputs=state.options.evidence,
     )
     yield workspace
     workspace.close()
@@ -215,9 +241,11 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest, _workspace: Workspace) -> Iterator[Workspace]:
     """Where the requirement creates things; cleared after it. One requirement at a time over all workers."""
-    with _turn(_state(request).lock_file):
+    state = _state(request)
+    with _turn(state.lock_file):
         yield _workspace
         _workspace.clear()
+        state.keep_outputs(request.node.stash[REQUIREMENT].id, _workspace.take_outputs())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
@@ -36,6 +37,7 @@ def settle(cluster: Cluster, policy: Policy, version: str, seconds: float, say: 
         if left <= 0:
             say(f"not settled after {seconds:.0f} s, judged as it is: {named}")
             return False
-        say(f"settling, up to {left:.0f} s more: {named}")
+        end = datetime.now().astimezone() + timedelta(seconds=left)
+        say(f"settling, up to {left:.0f} s more, until {end:%H:%M:%S}: {named}")
         waited.wait(min(pause, left))
         pause = min(pause * 1.5, LONGEST_PAUSE)

@@ -10,7 +10,7 @@ from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
 from fixtures.verdict.chaos_record import ChaosResult
-from fixtures.verdict.findings import ADVISED, Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.findings import ADVISED, AT_THE_END, Evidence, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
@@ -55,7 +55,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     required = requirement.id in state.required
     judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
     if isinstance(error, NotApplicable):
-        verdict = Verdict.FAILED if required else Verdict.NOT_APPLICABLE
+        verdict = Verdict.FAILED if required and error.code != AT_THE_END else Verdict.NOT_APPLICABLE
         judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
     elif isinstance(error, Inconclusive):
         # what was found bad before the trouble stays found; what was found good proves nothing any more

@@ -96,8 +96,9 @@ class Waves:
             workspace.halt()
             raise
         finally:
-            for part in parts.values():
-                workspace.join(part)
+            for item in members:
+                workspace.join(part := parts[item.nodeid])
+                self._state.keep_outputs(item.stash[REQUIREMENT].id, part.take_outputs())
 
 
 def fit_beside(units: Sequence[int], free: Sequence[int]) -> bool:

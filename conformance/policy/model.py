@@ -43,7 +43,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
     """Names (globs) among them that are no devices: permission to monitor all of a node's devices, or shares of one device."""
     vm_resources: tuple[str, ...] = ("nvidia.com/[A-Z]*",)
     """Resources (globs) that pass devices to virtual machines and are named after the product: approved, but no container can use them."""
-    drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com")
+    drivers: tuple[str, ...] = ("gpu.*", "gaudi.intel.com", "tpu.google.com", "neuron.aws.com", "hami-core-gpu.project-hami.io")
     """DRA drivers (globs) whose devices are accelerators; other drivers are recognised by their name and by what they publish."""
     device_classes: tuple[str, ...] = ()
     """Names of DeviceClasses that must exist."""
@@ -162,6 +162,10 @@ class Tenants(Section, frozen=True, kw_only=True):
         "nvidia-device-plugin",
         "nvidia-dra-driver-gpu",
         "dra-driver-nvidia-gpu",
+        "k8s-gpu-dra-driver",
+        "intel-gpu-resource-driver",
+        "intel-gaudi-resource-driver",
+        "intel-gpu-base-operator",
         "gpu-resources",
         "node-feature-discovery",
         "nvsentinel",
@@ -415,6 +419,10 @@ class Gate(Section, frozen=True, kw_only=True):
 
     minimum_judged: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many requirements must be judged at least; ``--min-judged`` overrides it."""
+    max_inconclusive: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many requirements may be inconclusive at most, those of level SHOULD too; ``--max-inconclusive`` overrides it."""
+    max_not_applicable: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many requirements may have nothing to judge; ``--max-not-applicable`` overrides it."""
     areas: tuple[str, ...] = ()
     """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""
 

@@ -32,13 +32,9 @@ def policy_schema() -> Json:
 def read_policy_file(path: Path) -> Json:
     """The document of a policy file, schema checked. Raises :class:`PolicyError`."""
     try:
-        document = yaml_text.load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PolicyError(f"policy {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise PolicyError(f"policy {path}: not text") from None
+        document = yaml_text.read(path)
     except NotYaml as error:
-        raise PolicyError(f"policy {path}: not YAML: {error}") from None
+        raise PolicyError(f"policy {path}: {error}") from None
     document = {} if document is None else document
     check(document, f"policy {path}")
     return dict(document)
@@ -46,13 +42,21 @@ def read_policy_file(path: Path) -> Json:
 
 def check(document: object, where: str) -> None:
     """Check a document against the schema. Raises :class:`PolicyError` for the first thing that is wrong."""
-    from jsonschema import Draft202012Validator  # imported late: most runs have no policy file
-    from jsonschema.exceptions import best_match
-
     if not isinstance(document, Mapping):
         raise PolicyError(f"{where}: expected a mapping of sections, found {type(document).__name__}")
     if not all(isinstance(key, str) for key in _keys(document)):
         raise PolicyError(f"{where}: every key must be text")
+    try:
+        msgspec.convert(document, Policy)  # the structs are the schema
+    except msgspec.ValidationError:
+        _complain(document, where)
+
+
+def _complain(document: object, where: str) -> None:
+    """Say what is wrong as the schema says it. Raises :class:`PolicyError`."""
+    from jsonschema import Draft202012Validator  # imported late: most runs have nothing to complain about
+    from jsonschema.exceptions import best_match
+
     error = best_match(Draft202012Validator(policy_schema()).iter_errors(document))
     if error is None:
         return

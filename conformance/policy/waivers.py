@@ -64,13 +64,9 @@ def read_waiver_file(path: Path, started: float) -> WaiverFile:
     Whether the catalogue has the requirements is for the reader to check: the policy's room does not know it.
     """
     try:
-        document = yaml_text.load(path.read_text(encoding="utf-8"), most=MAX_FILE_BYTES)
-    except OSError as error:
-        raise WaiverError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise WaiverError(f"{path}: not text") from None
+        document = yaml_text.read(path, most=MAX_FILE_BYTES)
     except NotYaml as error:
-        raise WaiverError(f"{path}: not YAML: {error}") from None
+        raise WaiverError(f"{path}: {error}") from None
     try:
         waivers = msgspec.convert(document, _Document).waivers
     except msgspec.ValidationError as error:

@@ -83,12 +83,14 @@ def per_node(
     asked: Iterable[PlaceFinding],
     unfit: Callable[[Place], str] = lambda _: "",
     obstacle: Callable[[Node], str] = lambda _: "",
+    offered: Callable[[Scope, Node], Sequence[Place]] = places_of,
 ) -> Iterator[Finding]:
     """One finding for every accelerator node: what the probes found on it, or why none ran there.
 
     ``unfit`` says why the question is none for a place, ``obstacle`` what else keeps this probe from a node; or nothing.
+    ``offered`` gives the places of a node as the probe tells them apart.
     """
-    return one_per_node(asked, scope.accelerator_nodes, lambda node, reached: _not_asked(scope, node, reached, unfit, obstacle))
+    return one_per_node(asked, scope.accelerator_nodes, lambda node, reached: _not_asked(scope, node, reached, unfit, obstacle, offered))
 
 
 def one_per_node(
@@ -138,11 +140,12 @@ def _not_asked(
     reached: Mapping[tuple[str, ...], str],
     unfit: Callable[[Place], str],
     obstacle: Callable[[Node], str],
+    offered: Callable[[Scope, Node], Sequence[Place]],
 ) -> Finding:
     """Why no probe ran on a node that offers devices; one that offers none, or none that is in question, is left out."""
     if reason := without_devices(scope, node):
         return not_judged(subject(node), message=reason, source=_STATE)
-    places = places_of(scope, node)
+    places = offered(scope, node)
     fit = [place for place in places if not unfit(place)]
     if not fit:
         reasons = dict.fromkeys(unfit(place) for place in places)

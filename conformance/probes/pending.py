@@ -72,8 +72,11 @@ def _state(waited: PendingPod, obj: Json | None, seconds: float) -> PendingPod:
     )
 
 
-def judge_pending(waited: PendingPod, resource: str, why: str, control: str) -> Finding:
-    """The pod asked for ``resource``, which it must not get because ``why``. ``control``: why the control failed, or empty."""
+def judge_pending(waited: PendingPod, resource: str, why: str, control: str, *, words: str = "") -> Finding:
+    """The pod asked for ``resource``, which it must not get because ``why``. ``control``: why the control failed, or empty.
+
+    The scheduler's message has ``words`` where that is the reason; without, the name of the resource.
+    """
     source = "pod watched"
     expected = f"Pending and not bound: {why}"
     observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
@@ -88,7 +91,7 @@ def judge_pending(waited: PendingPod, resource: str, why: str, control: str) -> 
         )
     if waited.gone:
         return undecided(waited.subject, message="somebody deleted it while it was watched", source=source)
-    if waited.reason != "Unschedulable" or resource not in waited.message:
+    if waited.reason != "Unschedulable" or (words or resource) not in waited.message:
         text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
         return undecided(
             waited.subject,

@@ -81,19 +81,25 @@ def hold_pods(workspace: Workspace, pods: Sequence[Json], marker: str, seconds: 
     """Create pods that stay, wait until all run at the same time, read each log up to the line ``marker``."""
     names = [workspace.start(pod) for pod in pods]
     deadline = time.monotonic() + seconds
+    ran = await_running(workspace, names, seconds)
+    for name, state in ran.items():
+        if not state.trouble:
+            text = follow_log(workspace, name, marker, max(deadline - time.monotonic(), 1.0))
+            trouble = "" if marker in text.splitlines() else f"its log did not reach {marker!r} within {seconds:g} s"
+            ran[name] = msgspec.structs.replace(state, logs={"probe": text}, trouble=trouble)
+    return ran
+
+
+def await_running(workspace: Workspace, names: Sequence[str], seconds: float) -> dict[str, ProbeResult]:
+    """Wait until pods that were created all run at the same time: by name, without logs."""
     workspace.wait(
         names, lambda seen: True if len(seen) == len(names) and all(pod.status.phase == "Running" for pod in seen) else None, seconds
     )
-    states = {name: _read(workspace, name) for name in names}
     ran = {}
-    for name, state in states.items():
-        subject = Subject("Pod", name, workspace.namespace())
-        if state.status.phase != "Running":
-            ran[name] = ProbeResult(subject=subject, node=state.spec.node_name, trouble=f"it did not run: {pod_trouble(state)}")
-            continue
-        text = follow_log(workspace, name, marker, max(deadline - time.monotonic(), 1.0))
-        trouble = "" if marker in text.splitlines() else f"its log did not reach {marker!r} within {seconds:g} s"
-        ran[name] = ProbeResult(subject=subject, node=state.spec.node_name, logs={"probe": text}, trouble=trouble)
+    for name in names:
+        state = _read(workspace, name)
+        trouble = "" if state.status.phase == "Running" else f"it did not run: {pod_trouble(state)}"
+        ran[name] = ProbeResult(subject=Subject("Pod", name, workspace.namespace()), node=state.spec.node_name, trouble=trouble)
     return ran
 
 

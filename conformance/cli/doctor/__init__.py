@@ -1,0 +1,1 @@
+"""``gpu-conformance doctor``: whether a run could judge a cluster, before it is started."""

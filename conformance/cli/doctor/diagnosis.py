@@ -1,0 +1,230 @@
+"""What the doctor found out: rights, versions, free devices, and what a run would judge. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from conformance.devices.availability import foreign_taints, without_devices
+from conformance.devices.free_devices import Place, places_of
+from conformance.devices.products import pools
+from conformance.inv.rights import Review
+from conformance.inv.skew import driver_version
+from conformance.plugin.session import State
+from conformance.requirement import Requirement
+from conformance.scope.scope import Scope
+from conformance.version import VERSION
+from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
+from fixtures.verdict.coverage import is_judged
+from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.record import Access, Cause, Report, Target, TargetKind
+
+READY, NOT_READY = 0, 10
+FORMAT = "1.0"
+
+
+class MissingRight(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A right that the account lacks, or about which the API server gave no answer (``unknown``)."""
+
+    right: str
+    needed_by: tuple[str, ...]
+    reason: str = ""
+    unknown: bool = False
+
+
+class Rights(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many rights a run needs, and which are missing. ``asked`` is 0 for a saved snapshot."""
+
+    asked: int
+    missing: tuple[MissingRight, ...] = ()
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Devices of one resource on the nodes of one product. ``free`` counts those on nodes that probes can use."""
+
+    product: str
+    resource: str
+    nodes: int
+    usable_nodes: int
+    devices: int
+    free: int
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node that no probe can use, or a requirement that is not judged, and why: one sentence without a full stop."""
+
+    name: str
+    because: str
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The requirements of the catalogue by what a run would do with them: their ids, each in one list.
+
+    ``judged`` were tried. ``probed`` ask the cluster, and nothing that was read speaks against that.
+    """
+
+    requirements: int
+    judged: tuple[str, ...]
+    probed: tuple[str, ...]
+    not_judged: tuple[LeftOut, ...]
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything that the doctor tells. ``ready``: a run has all rights and reads, and something to judge."""
+
+    schema_version: str = FORMAT
+    suite_version: str = VERSION
+    ready: bool
+    exit_code: int
+    seconds: float = 0.0
+    target: Target
+    access: Access
+    presets: tuple[str, ...]
+    kubelets: dict[str, int]
+    drivers: dict[str, int]
+    accelerator_nodes: int
+    rights: Rights
+    pools: tuple[Pool, ...]
+    nodes_left_out: tuple[LeftOut, ...]
+    outlook: Outlook
+    obstacles: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def diagnose(state: State, report: Report, *, ceiling: Access, reviews: Sequence[Review], with_devices: Collection[str] = ()) -> Diagnosis:
+    """The diagnosis of a trial run. ``report`` is its record; ``with_devices`` are ids whose probes hold devices."""
+    rights = Rights(asked=len(reviews), missing=tuple(_missing(reviews)))
+    pools_found, nodes_left_out = _devices(state.scope)
+    free = any(pool.free for pool in pools_found)
+    outlook = _outlook(state, report, ceiling, rights, frozenset() if free else frozenset(with_devices))
+    obstacles = tuple(_obstacles(state, report, rights))
+    return Diagnosis(
+        ready=not obstacles,
+        exit_code=NOT_READY if obstacles else READY,
+        target=report.target,
+        access=ceiling,
+        presets=tuple(f"{preset.name} ({preset.why})" for preset in report.run.presets),
+        kubelets=_kubelets(state.scope),
+        drivers=_drivers(state.scope),
+        accelerator_nodes=len(report.inventory),
+        rights=rights,
+        pools=pools_found,
+        nodes_left_out=nodes_left_out,
+        outlook=outlook,
+        obstacles=obstacles,
+        notes=tuple(report.scope.notes) if report.scope else (),
+    )
+
+
+def _missing(reviews: Iterable[Review]) -> Iterator[MissingRight]:
+    for review in reviews:
+        if not review.allowed:
+            right = review.right
+            yield MissingRight(right=str(right), needed_by=right.needed_by, reason=review.reason, unknown=review.allowed is None)
+
+
+def _devices(scope: Scope) -> tuple[tuple[Pool, ...], tuple[LeftOut, ...]]:
+    """Devices by product, and the nodes that no probe can use. Nothing where nodes or pods could not be read."""
+    try:
+        grouped = [
+            (product, node, _why_unusable(scope, node))
+            for product, nodes in pools(scope, scope.accelerator_nodes).items()
+            for node in nodes
+        ]
+        rows: dict[tuple[str, str], list[tuple[Place, bool]]] = {}
+        for product, node, why in grouped:
+            for place in places_of(scope, node):
+                rows.setdefault((product, place.resource), []).append((place, not why))
+    except (Inconclusive, NotApplicable):
+        return (), ()
+    found = [
+        Pool(
+            product=product,
+            resource=resource,
+            nodes=len(places),
+            usable_nodes=sum(usable for _, usable in places),
+            devices=sum(place.capacity for place, _ in places),
+            free=sum(place.free for place, usable in places if usable),
+        )
+        for (product, resource), places in sorted(rows.items())
+    ]
+    return tuple(found), tuple(LeftOut(name=node.name, because=why) for _, node, why in grouped if why)
+
+
+def _why_unusable(scope: Scope, node: Node) -> str:
+    """Why no probe can use a node, or empty."""
+    taints = foreign_taints(scope, node)
+    return scope.why_not_judged(node) or without_devices(scope, node) or (f"taint {listed(taints)}" if taints else "")
+
+
+def _kubelets(scope: Scope) -> dict[str, int]:
+    """Versions of the kubelets, with the number of nodes of each."""
+    listing = scope.snapshot.listing("nodes")
+    if listing.trouble:
+        return {}
+    return dict(sorted(Counter(node.status.node_info.kubelet_version or "unknown" for node in listing.items).items()))
+
+
+def _drivers(scope: Scope) -> dict[str, int]:
+    """Versions of the NVIDIA driver that slices or labels tell, with the number of nodes of each."""
+    try:
+        found = Counter(driver_version(scope, node) for node in scope.accelerator_nodes)
+    except (Inconclusive, NotApplicable):
+        return {}
+    return {version: count for version, count in sorted(found.items()) if version}
+
+
+def _outlook(state: State, report: Report, ceiling: Access, rights: Rights, without_device: Collection[str]) -> Outlook:
+    """Which requirements a run would judge, and why not the others."""
+    causes = {one.id: one for one in (report.scope.not_judged if report.scope else ())}
+    judged = {result.id for result in report.results if is_judged(result)}
+    probed, left_out = [], []
+    for requirement in state.catalogue.by_id.values():
+        if requirement.id in judged:
+            continue
+        trial = causes.get(requirement.id)
+        because = ""
+        if trial is None or trial.cause is not Cause.ACCESS:
+            because = trial.because if trial else "the trial ended before its turn"
+        elif requirement.access.rank > ceiling.rank:
+            because = f"it needs access {requirement.access}, and the run's ceiling is {ceiling}"
+        else:
+            because = _what_stops_a_probe(requirement, state, rights, without_device)
+        if because:
+            left_out.append(LeftOut(name=requirement.id, because=because))
+        else:
+            probed.append(requirement.id)
+    order = [id_ for id_ in state.catalogue.by_id if id_ in judged]
+    return Outlook(requirements=len(state.catalogue.by_id), judged=tuple(order), probed=tuple(probed), not_judged=tuple(left_out))
+
+
+def _what_stops_a_probe(requirement: Requirement, state: State, rights: Rights, without_device: Collection[str]) -> str:
+    lacking = [one.right for one in rights.missing if requirement.id in one.needed_by]
+    if lacking:
+        return f"the account may not {listed(lacking, 3)}"
+    for key in requirement.reads:
+        if not state.snapshot.listing(key).served:
+            return f"the cluster does not serve {key}"
+    return "no device is free on a node that a probe can use" if requirement.id in without_device else ""
+
+
+def _obstacles(state: State, report: Report, rights: Rights) -> Iterator[str]:
+    """What would make a run end with exit code 10, a sentence each."""
+    if rights.missing:
+        yield f"{len(rights.missing)} of {rights.asked} rights are missing"
+    seen: set[str] = set()
+    for key in ("nodes", "pods", "namespaces", *state.needs.reads):
+        listing = state.snapshot.listing(key)
+        if listing.trouble and listing.trouble != "Forbidden" and key not in seen:
+            seen.add(key)
+            yield f"{key} could not be listed: {listing.message}"
+    refused = tuple(f"{result.id} was refused: " for result in report.results)
+    for sentence in report.scope.shortfalls if report.scope else ():
+        if not sentence.startswith(refused):  # said above, by right
+            yield sentence
+    if not any(is_judged(result) for result in report.results):
+        kind = "snapshot" if state.opened.target.kind is TargetKind.SNAPSHOT else "cluster"
+        yield f"no requirement can be judged on this {kind}"

@@ -1,0 +1,176 @@
+"""The verdict on each node as labels of the project's own, so that schedulers can use it. A label says until when it holds.
+
+``gpu-conformance.io/verdict`` is ``passed``, ``failed`` or ``unknown``. ``gpu-conformance.io/verdict-until`` is a time in Unix seconds, so
+that node affinity can ask for more than a number (``Gt``). What has expired is removed by the next publishing or by a sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from fixtures.cluster.client import SIMULATED_MARK, Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json, Node
+from fixtures.snapshot.simulated_nodes import is_simulated
+from fixtures.verdict.coverage import is_partial
+from fixtures.verdict.record import Level, Report, TargetKind, Verdict
+
+LABEL = "gpu-conformance.io/verdict"
+UNTIL = "gpu-conformance.io/verdict-until"
+MAX_HOURS = 168
+MAX_NODES = 10_000
+
+_PAGE = 500
+_UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
+
+
+class NodeVerdict(StrEnum):
+    """What the label says."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class NotPublished(Exception):
+    """Verdicts that must not be published or could not be. The message is one line."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Labels of one node that change; None removes one."""
+
+    node: str
+    uid: str
+    labels: dict[str, str | None]
+
+
+def verdicts(report: Report) -> dict[str, NodeVerdict]:
+    """The verdict on each accelerator node of the report, from its MUST requirements.
+
+    ``failed``: one of them failed for the node. ``passed``: one judged the node, none failed for it or is undecided, and the run judged
+    all that it had to. Otherwise ``unknown``. Waived findings count as passed.
+    """
+    failed: set[str] = set()
+    unsure: set[str] = set()
+    good: set[str] = set()
+    uncounted = False
+    for result in report.results:
+        if result.level is not Level.MUST:
+            continue
+        for subject in result.subjects:
+            if subject.kind != "Node":
+                continue
+            node = subject.name.partition(" ")[0]  # "gpu-0 nvidia.com/gpu" is a part of a node
+            if subject.verdict is Verdict.FAILED:
+                failed.add(node)
+            elif subject.verdict in _UNDECIDED:
+                unsure.add(node)
+            elif subject.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
+                good.add(node)
+        hidden = result.subjects_omitted and all(one.verdict is not Verdict.PASSED for one in result.subjects)
+        uncounted |= bool(hidden)  # the record keeps failures first: if it holds nothing else, it may lack some
+    whole = report.exit_code in (0, 1) and not is_partial(report.scope) and not uncounted
+    found = {}
+    for row in report.inventory[:MAX_NODES]:
+        if row.node in failed:
+            found[row.node] = NodeVerdict.FAILED
+        elif whole and row.judged and row.node in good and row.node not in unsure:
+            found[row.node] = NodeVerdict.PASSED
+        else:
+            found[row.node] = NodeVerdict.UNKNOWN
+    return found
+
+
+def check(report: Report, cluster_uid: str, version: str) -> None:
+    """Whether the report is about this very cluster. Raises :class:`NotPublished`; a simulated result never labels a real node."""
+    target = report.target
+    if target.kind is TargetKind.SNAPSHOT:
+        raise NotPublished("the report is about saved objects, not about a cluster")
+    simulated = target.kind in (TargetKind.SIMULATED, TargetKind.LOCAL)
+    if simulated and SIMULATED_MARK not in version:
+        raise NotPublished("the report is about a simulated cluster, and this is not one")
+    if not target.cluster_uid or target.cluster_uid != cluster_uid:
+        raise NotPublished("the report is about another cluster: the UIDs of the namespace kube-system differ")
+
+
+def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Json]) -> dict[str, NodeVerdict]:
+    """The verdicts that these nodes may carry: no node that is real now passes because a simulated one of its name did."""
+    simulated = {row.node for row in report.inventory if row.simulated}
+    real = {name for node in nodes if (name := node["metadata"]["name"]) in simulated and not _says_simulated(node)}
+    return {name: NodeVerdict.UNKNOWN if name in real and verdict is NodeVerdict.PASSED else verdict for name, verdict in wanted.items()}
+
+
+def _says_simulated(node: Json) -> bool:
+    try:
+        return is_simulated(msgspec.convert(node, Node, strict=False))
+    except msgspec.ValidationError:
+        return False
+
+
+def changes(nodes: list[Json], wanted: Mapping[str, NodeVerdict], until: int) -> list[Change]:
+    """What to change so that the wanted nodes have their labels, and no other node has one."""
+    found = []
+    for node in nodes:
+        metadata = node["metadata"]
+        held = {key: value for key, value in (metadata.get("labels") or {}).items() if key in (LABEL, UNTIL)}
+        verdict = wanted.get(metadata["name"])
+        target: dict[str, str] = {} if verdict is None else {LABEL: verdict.value, UNTIL: str(until)}
+        if held != target:
+            found.append(Change(metadata["name"], metadata["uid"], {**dict.fromkeys(held), **target}))
+    return found
+
+
+def expired(nodes: list[Json], now: float, *, everything: bool = False) -> list[Change]:
+    """Labels that no longer hold: past their time, without a readable time, or with one further off than any that is published."""
+    found = []
+    for node in nodes:
+        metadata = node["metadata"]
+        labels = metadata.get("labels") or {}
+        held = [key for key in (LABEL, UNTIL) if key in labels]
+        text = str(labels.get(UNTIL, ""))
+        holds = LABEL in labels and text.isascii() and text.isdigit() and len(text) <= 12 and now < int(text) <= now + MAX_HOURS * 3600
+        if held and (everything or not holds):
+            found.append(Change(metadata["name"], metadata["uid"], dict.fromkeys(held)))
+    return found
+
+
+def apply(cluster: Cluster, wanted: list[Change]) -> list[str]:
+    """Make the changes, each on the very node that was read. Returns a sentence for each that failed; a node that is gone is none."""
+    problems = []
+    for change in wanted:
+        try:
+            answer = cluster.patch("nodes", change.node, {"metadata": {"uid": change.uid, "labels": change.labels}})
+        except ApiTrouble as error:
+            problems.append(f"node {change.node}: {error.message}")
+            continue
+        if not answer.ok and answer.status not in (404, 409):
+            problems.append(f"node {change.node}: {answer.status} {answer.reason}: {answer.message[:200]}")
+    return problems
+
+
+def read_nodes(cluster: Cluster) -> list[Json]:
+    """All nodes. Raises :class:`NotPublished` if they are refused or too many, and ``ApiTrouble``."""
+    found: list[Json] = []
+    token = ""
+    while True:
+        answer = cluster.page(cluster.path("nodes"), token, limit=_PAGE)
+        if not answer.ok:
+            raise NotPublished(f"cannot list nodes: {answer.status} {answer.reason}")
+        document = answer.json()
+        found += document["items"]
+        if len(found) > MAX_NODES:
+            raise NotPublished(f"the cluster has more than {MAX_NODES:,} nodes")
+        token = (document.get("metadata") or {}).get("continue") or ""
+        if not token:
+            return found
+
+
+def read_cluster_uid(cluster: Cluster) -> str:
+    """UID of the namespace kube-system. Raises :class:`NotPublished`."""
+    found = cluster.find("namespaces", "kube-system")
+    if found is None:
+        raise NotPublished("the cluster has no namespace kube-system")
+    return str(found["metadata"]["uid"])

@@ -1,0 +1,76 @@
+"""Every command helps: what it is for, what each argument means, and examples that its own parser takes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.cli.arguments import Parser
+from conformance.cli.commands import COMMANDS, command_parser
+from conformance.cli.main import main
+
+
+def parsers() -> Iterator[tuple[str, Parser]]:
+    """Each command, and each command below it, by its words."""
+    for name in COMMANDS:
+        parser = command_parser(name)
+        below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        yield name, parser
+        for action in below:
+            yield from ((f"{name} {word}", one) for word, one in action.choices.items() if isinstance(one, Parser))
+
+
+PARSERS = dict(parsers())
+
+
+def words_of(example: str) -> list[str]:
+    """The words after ``gpu-conformance`` of an example, which may be in a shell's ``$(…)``."""
+    words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"'))
+    assert words[0] == "gpu-conformance"
+    return words[1:]
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_command_has_two_examples_that_its_parser_takes(name: str) -> None:
+    examples = PARSERS[name].examples
+    assert len(set(examples)) >= 2
+    for example in examples:
+        words = words_of(example)
+        assert " ".join(words).startswith(name)
+        assert example in PARSERS[name].format_help()
+        assert command_parser(words[0]).parse_args(words[1:])
+
+
+def test_an_example_with_an_unknown_option_would_be_found(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_parser("doctor").parse_args(words_of("gpu-conformance doctor --kubeconfg FILE")[1:])
+    assert ended.value.code == 4
+    assert "unrecognized arguments: --kubeconfg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_every_option_of_a_command_says_what_it_does(name: str) -> None:
+    silent = [action.option_strings or action.dest for action in PARSERS[name]._actions if not action.help and action.nargs != "A..."]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_0_and_shows_the_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main([name, "--help"])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: gpu-conformance {name}")
+    assert all(example in shown for example in COMMANDS[name].examples)
+
+
+def test_the_list_of_commands_names_each_with_its_purpose(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert [name for name, command in COMMANDS.items() if f"{name} " not in shown or command.about not in shown] == []

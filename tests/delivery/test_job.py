@@ -1,0 +1,100 @@
+"""``gpu-conformance job`` against the simulated cluster, as the Job in a cluster runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance.cli.main import main
+from conformance.delivery.node_labels import LABEL
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.watch import Observation
+from fixtures.ownership import owned
+from reports.folder import load
+from tests.endtoend.runs import ROOT
+from tests.simulated import simulated
+
+
+def last_line(capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
+    held = json.loads(capfd.readouterr().out.splitlines()[-1])["gpuConformance"]
+    assert isinstance(held, dict)
+    return held
+
+
+def test_a_job_hands_its_results_on_and_labels_disturb_no_later_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    volume, sonobuoy = tmp_path / "volume", tmp_path / "sonobuoy"
+    volume.mkdir()
+    with simulated(tmp_path, "healthy") as kubeconfig:
+        job = ["job", "--kubeconfig", str(kubeconfig)]
+        assert main([*job, "--to", f"folder={volume}", "--to", f"sonobuoy={sonobuoy}", "--publish", "1", "--", "--read-only"]) == 0
+        said = last_line(capfd)
+        assert (said["simulated"], said["verdict"], said["undelivered"]) == (True, "passed", [])
+        nodes = Cluster.from_kubeconfig(kubeconfig).page("/api/v1/nodes", "").json()["items"]
+        labels = {node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(LABEL) for node in nodes}
+        assert {value for name, value in labels.items() if name.startswith("h100-")} == {"passed"}
+        assert {value for name, value in labels.items() if not name.startswith("h100-")} == {None}
+        before = load(volume / str(said["runId"]))
+        with tarfile.open((sonobuoy / "done").read_text()) as tar:
+            assert "junit.xml" in tar.getnames()
+        assert main([*job, "--to", f"folder={volume}", "--to", "folder=/nowhere", "--", "--read-only", "--only=INV,OPS,ADV"]) == 3
+        said = last_line(capfd)
+        assert (said["exitCode"], said["undelivered"]) == (3, ["folder"])
+        after = load(volume / str(said["runId"]))
+    told = {one.id: one.verdict for one in before.results}
+    assert {one.id: one.verdict for one in after.results}.items() <= told.items()
+    assert len(after.results) > 10
+
+
+def test_a_cluster_that_does_not_answer_ends_with_the_line_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gone = tmp_path / "kubeconfig"
+    gone.write_text("{}")
+    assert main(["job", "--kubeconfig", str(gone), "--to", f"folder={tmp_path}"]) == 4
+    said = last_line(capfd)
+    assert (said["exitCode"], said["verdict"], said["undelivered"]) == (4, None, ["folder"])
+
+
+def test_a_job_that_is_ended_removes_what_it_made_and_says_so(tmp_path: Path) -> None:
+    with simulated(tmp_path, "healthy") as kubeconfig:
+        session = Cluster.from_kubeconfig(kubeconfig)
+        command = [sys.executable, "-m", "conformance.cli.main", "job", "--kubeconfig", str(kubeconfig), "--", "--only", "FENCE"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as job:
+            with Observation(session, "pods", labels=f"{owned.MANAGED_BY}={owned.SUITE}") as observation:
+                assert any(objects for objects in observation.until(time.monotonic() + 90)), "no probe began"
+            job.send_signal(signal.SIGTERM)  # to the job alone, as the kubelet does
+            output, _ = job.communicate(timeout=120)
+        assert job.returncode == 2, output
+        assert json.loads(output.splitlines()[-1])["gpuConformance"]["exitCode"] == 2
+        assert owned.find(session) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name the cluster"),
+        (["--in-cluster", "--kubeconfig", "x"], "name the cluster"),
+        (["--in-cluster", "--", "--report-dir=/x"], "--report-dir is not for a job"),
+        (["--in-cluster", "--to", "mail=me"], "no destination"),
+        (["--in-cluster", "--publish", "169"], "not a whole number from 1 to 168"),
+        (["--in-cluster", "--keep", "0"], "not a whole number from 1"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_runs(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        ended = main(["job", *arguments])
+    except SystemExit as error:
+        ended = int(str(error.code))
+    assert ended == 4
+    assert words in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["x", "--sweep"], ["--sweep", "--remove"]])
+def test_publishing_does_one_thing_at_a_time(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", *arguments, "--in-cluster"]) == 4
+    assert "one of them only" in capfd.readouterr().err

@@ -1,0 +1,177 @@
+"""The verdict on each node: what the labels may say, about which cluster, and until when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.delivery.node_labels import (
+    LABEL,
+    MAX_HOURS,
+    UNTIL,
+    Change,
+    NodeVerdict,
+    NotPublished,
+    apply,
+    changes,
+    check,
+    expired,
+    read_nodes,
+    verdicts,
+)
+from fixtures.verdict.record import (
+    AreaCoverage,
+    Cause,
+    Coverage,
+    InventoryRow,
+    Level,
+    NotJudged,
+    Report,
+    Result,
+    SubjectResult,
+    Target,
+    TargetKind,
+    Verdict,
+)
+from tests.reports.sample_report import report, result, subject
+from tests.served import served
+
+NOW = 1_800_000_000
+
+
+def a_report(*results: Result, exit_code: int = 0, nodes: tuple[str, ...] = ("gpu-0", "gpu-1"), **fields: Any) -> Report:
+    made = report(list(results), exit_code=exit_code)
+    return msgspec.structs.replace(made, inventory=[InventoryRow(node=name) for name in nodes], **fields)
+
+
+def on(node: str, verdict: Verdict = Verdict.PASSED, kind: str = "Node") -> SubjectResult:
+    return subject(node, verdict, kind=kind)
+
+
+GOOD = result("FENCE-01", Verdict.PASSED, [on("gpu-0"), on("gpu-1")])
+
+
+def test_a_node_that_a_must_judged_and_none_failed_has_passed() -> None:
+    assert verdicts(a_report(GOOD)) == {"gpu-0": NodeVerdict.PASSED, "gpu-1": NodeVerdict.PASSED}
+
+
+def test_a_failure_of_a_part_of_a_node_is_the_node_s() -> None:
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-0 nvidia.com/gpu", Verdict.FAILED), on("gpu-1")])
+    assert verdicts(a_report(GOOD, bad, exit_code=1)) == {"gpu-0": NodeVerdict.FAILED, "gpu-1": NodeVerdict.PASSED}
+
+
+@pytest.mark.parametrize(
+    ("subject_", "level", "expected"),
+    [
+        (on("gpu-0", Verdict.FAILED), Level.SHOULD, NodeVerdict.PASSED),
+        (on("gpu-0", Verdict.FAILED, kind="Namespace"), Level.MUST, NodeVerdict.PASSED),
+        (on("gpu-0", Verdict.INCONCLUSIVE), Level.MUST, NodeVerdict.UNKNOWN),
+        (on("gpu-0", Verdict.ERROR), Level.MUST, NodeVerdict.UNKNOWN),
+        (on("gpu-0", Verdict.WAIVED), Level.MUST, NodeVerdict.PASSED),
+    ],
+)
+def test_what_a_subject_says_of_its_node(subject_: SubjectResult, level: Level, expected: NodeVerdict) -> None:
+    other = result("OPS-01", subject_.verdict, [subject_], level=level)
+    assert verdicts(a_report(GOOD, other, exit_code=1))["gpu-0"] is expected
+
+
+def test_a_node_that_no_must_judged_is_unknown() -> None:
+    assert verdicts(a_report(result("FENCE-01", Verdict.PASSED, [on("gpu-0")])))["gpu-1"] is NodeVerdict.UNKNOWN
+
+
+@pytest.mark.parametrize("exit_code", [2, 3, 10, 11])
+def test_a_run_that_did_not_judge_all_passes_no_node(exit_code: int) -> None:
+    assert set(verdicts(a_report(GOOD, exit_code=exit_code)).values()) == {NodeVerdict.UNKNOWN}
+
+
+def test_a_selection_passes_no_node_and_may_fail_one() -> None:
+    left = NotJudged(id="INV-01", title="x", area="INV", level=Level.MUST, cause=Cause.SELECTION, because="left out by --only")
+    scope = Coverage(requirements=2, judged=1, areas=[AreaCoverage(area="INV", requirements=1, judged=0)], not_judged=[left])
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED)])
+    assert verdicts(a_report(GOOD, bad, exit_code=1, scope=scope)) == {"gpu-0": NodeVerdict.UNKNOWN, "gpu-1": NodeVerdict.FAILED}
+
+
+def test_failures_that_the_record_could_not_hold_pass_no_node() -> None:
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-9", Verdict.FAILED)], subjects_omitted=1)
+    assert verdicts(a_report(GOOD, bad, exit_code=1))["gpu-0"] is NodeVerdict.UNKNOWN
+
+
+def test_only_nodes_of_the_inventory_are_labelled() -> None:
+    assert set(verdicts(a_report(GOOD, nodes=("gpu-1",)))) == {"gpu-1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "uid", "version", "words"),
+    [
+        (TargetKind.SNAPSHOT, "uid", "v1.37.0", "saved objects"),
+        (TargetKind.SIMULATED, "uid", "v1.37.0", "simulated cluster, and this is not one"),
+        (TargetKind.LOCAL, "uid", "v1.37.0", "simulated cluster, and this is not one"),
+        (TargetKind.LIVE, "other", "v1.37.0", "another cluster"),
+        (TargetKind.LIVE, "", "v1.37.0", "another cluster"),
+    ],
+)
+def test_a_report_labels_the_nodes_of_its_own_cluster_only(kind: TargetKind, uid: str, version: str, words: str) -> None:
+    held = a_report(GOOD, target=Target(kind=kind, cluster_uid=uid))
+    with pytest.raises(NotPublished, match=words):
+        check(held, "uid" if uid else "", version)
+
+
+def test_the_report_of_this_cluster_is_taken() -> None:
+    check(a_report(target=Target(kind=TargetKind.LIVE, cluster_uid="uid")), "uid", "v1.37.0")
+    check(a_report(target=Target(kind=TargetKind.SIMULATED, cluster_uid="uid")), "uid", "v1.37.0+simulated")
+
+
+def a_node(name: str, **labels: str) -> dict[str, Any]:
+    held = {"gpu-conformance.io/" + key.replace("_", "-"): value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"zone": "a", **held}}}
+
+
+def test_labels_follow_the_report_and_leave_nodes_that_it_does_not_name() -> None:
+    nodes = [a_node("gpu-0"), a_node("cpu-0", verdict="passed", verdict_until="1"), a_node("gpu-1", verdict="failed", verdict_until="99")]
+    wanted = {"gpu-0": NodeVerdict.PASSED, "gpu-1": NodeVerdict.FAILED, "gone": NodeVerdict.PASSED}
+    assert changes(nodes, wanted, 99) == [
+        Change("gpu-0", "uid-gpu-0", {LABEL: "passed", UNTIL: "99"}),
+        Change("cpu-0", "uid-cpu-0", {LABEL: None, UNTIL: None}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "goes"),
+    [
+        ({"verdict": "passed", "verdict_until": str(NOW + 60)}, False),
+        ({"verdict": "passed", "verdict_until": str(NOW)}, True),
+        ({"verdict": "passed"}, True),
+        ({"verdict_until": str(NOW + 60)}, True),
+        ({"verdict": "passed", "verdict_until": "soon"}, True),
+        ({"verdict": "passed", "verdict_until": "٣"}, True),
+        ({"verdict": "passed", "verdict_until": str(NOW + MAX_HOURS * 3600 + 1)}, True),
+        ({"verdict": "passed", "verdict_until": "9" * 60}, True),
+        ({}, False),
+    ],
+)
+def test_a_label_goes_when_its_time_has_come_or_cannot_be_told(labels: dict[str, str], goes: bool) -> None:
+    assert [change.node for change in expired([a_node("gpu-0", **labels)], NOW)] == (["gpu-0"] if goes else [])
+
+
+def test_removal_takes_labels_that_still_hold_too() -> None:
+    nodes = [a_node("gpu-0", verdict="passed", verdict_until=str(NOW + 60)), a_node("gpu-1")]
+    assert expired(nodes, NOW, everything=True) == [Change("gpu-0", "uid-gpu-0", {LABEL: None, UNTIL: None})]
+
+
+def test_labels_are_set_and_taken_away_and_nothing_else_of_the_node_changes(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node(f"gpu-{at}") for at in range(3)]) as (cluster, _):
+        nodes = read_nodes(cluster)
+        assert apply(cluster, changes(nodes, {"gpu-1": NodeVerdict.FAILED}, NOW)) == []
+        labelled = cluster.get("nodes", "gpu-1").json()
+        assert labelled["metadata"]["labels"] == {"zone": "a", LABEL: "failed", UNTIL: str(NOW)}
+        assert apply(cluster, expired(read_nodes(cluster), NOW)) == []
+        assert cluster.get("nodes", "gpu-1").json()["metadata"]["labels"] == {"zone": "a"}
+
+
+def test_a_node_that_was_made_anew_under_the_name_is_not_labelled(tmp_path: Path) -> None:
+    with served(tmp_path, [a_node("gpu-0")]) as (cluster, _):
+        assert apply(cluster, [Change("gpu-0", "uid-of-the-old-one", {LABEL: "passed"}), Change("gone", "x", {LABEL: "passed"})]) == []
+        assert cluster.get("nodes", "gpu-0").json()["metadata"]["labels"] == {"zone": "a"}

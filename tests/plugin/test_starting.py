@@ -1,0 +1,20 @@
+"""A record holds the command as somebody typed it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plugin.starting import OPTIONS, SUITE, as_typed
+
+
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (["conformance", "--simulate", "healthy"], "pytest conformance --simulate healthy"),
+        ([*OPTIONS, str(SUITE), "--read-only"], "gpu-conformance run --read-only"),
+        ([*OPTIONS, str(SUITE.parent / "chaos"), "--chaos", "--simulate", "resilience"], "gpu-conformance chaos run --simulate resilience"),
+        ([], "pytest"),
+    ],
+)
+def test_a_command_is_recorded_as_it_was_typed(given: list[str], typed: str) -> None:
+    assert " ".join(as_typed(given)) == typed

@@ -1,0 +1,112 @@
+"""What a run waits for is said while it waits, where somebody watches, and disturbs no other line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from conformance.plugin.waiting import LOG_AGAIN, LOG_FIRST, Waiting, sentence
+from fixtures.cluster.waits import Wait, Waits
+from tests.endtoend.runs import command, environment
+
+CLOCK = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
+
+
+def a_wait(what: str = "pods in probe", *, began: float = 100, until: float = 190) -> Wait:
+    return Wait(what=what, began=began, until=until)
+
+
+def test_a_wait_says_what_for_how_long_and_until_when() -> None:
+    assert sentence("FENCE-06", [a_wait()], 90, 130, CLOCK) == (
+        "FENCE-06: waiting 30 s so far, until 12:01:00 at the latest, for pods in probe"
+    )
+    assert sentence("FENCE-06", [a_wait(), a_wait("pods in other")], 90, 130, CLOCK).endswith("for pods in probe (and 1 more)")
+    assert sentence("reading the cluster", [], 90, 130, CLOCK) == "reading the cluster: 40 s so far"
+    assert "until 12:00:00" in sentence("FENCE-06", [a_wait(until=110)], 90, 130, CLOCK)  # it is late, and does not end in the past
+
+
+def test_waits_are_known_while_they_last_and_longest_first() -> None:
+    waits = Waits()
+    with waits.of("first", 10):
+        with contextlib.suppress(RuntimeError), waits.of("second", 20):
+            assert [wait.what for wait in waits.now()] == ["first", "second"]
+            raise RuntimeError
+        assert [wait.what for wait in waits.now()] == ["first"]
+    assert waits.now() == []
+
+
+class Followed:
+    """A run that is followed, with a clock of the test's."""
+
+    def __init__(self, *, live: bool, what: str = "pods in probe") -> None:
+        self.stream = io.StringIO()
+        self.began = time.monotonic()
+        self.waiting = Waiting(self.stream, lambda: [a_wait(what, began=self.began, until=self.began + 600)], live=live, width=60)
+        self.waiting.begin("FENCE-06")
+
+    def after(self, seconds: float) -> str:
+        """What has been printed when so much time has passed."""
+        self.waiting.tell(self.began + seconds + 0.5, CLOCK)
+        return self.stream.getvalue()
+
+
+def test_a_log_is_told_after_a_while_and_then_seldom() -> None:
+    run = Followed(live=False)
+    assert run.after(LOG_FIRST - 5) == ""
+    assert run.after(LOG_FIRST + 1).count("\n") == 1
+    assert run.after(LOG_FIRST + LOG_AGAIN - 5).count("\n") == 1
+    assert run.after(LOG_FIRST + LOG_AGAIN + 5).count("\n") == 2
+    assert "\x1b" not in run.stream.getvalue()
+
+
+def test_a_result_ends_what_was_said_of_the_wait() -> None:
+    run = Followed(live=False)
+    run.after(LOG_FIRST + 1)
+    run.waiting.begin("")
+    assert run.after(LOG_FIRST + 2 * LOG_AGAIN).count("\n") == 1
+
+
+def test_a_terminal_has_one_line_that_is_gone_when_others_print() -> None:
+    run = Followed(live=True)
+    shown = run.after(3)
+    assert shown.startswith("\r\x1b[KFENCE-06: waiting ")
+    assert "\n" not in shown
+    assert len(shown) <= len("\r\x1b[K") + 59
+    with run.waiting.quiet():
+        assert run.stream.getvalue().endswith("\r\x1b[K")
+        before = run.stream.getvalue()
+    with run.waiting.quiet():
+        assert run.stream.getvalue() == before
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_is_awaited_cannot_move_the_cursor(live: bool) -> None:
+    shown = Followed(live=live, what="\x1b[2J\r\n::error::x").after(LOG_FIRST + 1)
+    assert "\x1b[2J" not in shown
+    assert shown.removeprefix("\r\x1b[K").rstrip("\n").isprintable()
+
+
+def test_a_run_on_a_terminal_says_what_it_waits_for(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    arguments = command("--simulate", "healthy:podStart=4", "--only", "FENCE-06", "--report-dir", str(tmp_path / "report"))
+    with subprocess.Popen(arguments, cwd=tmp_path, env={**environment(), "TERM": "xterm"}, stdout=theirs, stderr=theirs) as run:
+        os.close(theirs)
+        shown = ""
+        try:
+            while piece := os.read(ours, 65536):
+                shown += piece.decode(errors="replace")
+        except OSError:
+            pass  # a terminal whose program has ended
+        assert run.wait(120) == 0, shown
+    os.close(ours)
+    assert "\r\x1b[KFENCE-06: waiting" in shown
+    assert "at the latest, for pods in" in shown
+    assert "PASSED WITHIN THE SELECTION" in shown.rstrip().splitlines()[-1]
