@@ -46,6 +46,7 @@ SAMPLED = (
     "list apps/statefulsets",
     "list resource.k8s.io/resourceclaims",
     "list resource.k8s.io/resourceslices",
+    "list resource.nvidia.com/computedomains",
     "list resource.k8s.io/devicetaintrules",
     *(f"{verb} kueue.x-k8s.io/workloads" for verb in ("list", "watch", "delete")),  # they hold pods of a namespace that goes
     "list kueue.x-k8s.io/clusterqueues",

@@ -1,0 +1,193 @@
+"""The image's layout: digests, user and files are what a runtime expects, and the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from email.message import Message
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.distributions import LOCK, closure, locked
+from deploy.image import build, oci
+from deploy.image.oci import Entry
+
+CONTAINERFILE = Path(build.__file__).with_name("Containerfile")
+EPOCH = 1_700_000_000
+
+
+def blobs(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+
+def an_archive(*entries: Entry) -> bytes:
+    layers = [oci.layer(entries, EPOCH), oci.layer([Entry(path="opt/x", mode=0o644, data=b"x")], EPOCH)]
+    return oci.layout(build.image(EPOCH), layers)
+
+
+FILE = Entry(path="usr/bin/a", mode=0o755, data=b"a")
+
+
+def test_every_digest_is_that_of_its_blob() -> None:
+    held = blobs(an_archive(FILE))
+    for name, data in held.items():
+        if name.startswith("blobs/sha256/"):
+            assert hashlib.sha256(data).hexdigest() == name.rpartition("/")[2]
+
+    def described(descriptor: dict[str, Any]) -> bytes:
+        data = held["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
+        assert len(data) == descriptor["size"]
+        return data
+
+    (listed,) = json.loads(held["index.json"])["manifests"]
+    manifest = json.loads(described(listed))
+    config = json.loads(described(manifest["config"]))
+    layers = [gzip.decompress(described(one)) for one in manifest["layers"]]
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(data).hexdigest() for data in layers]
+    assert len(config["history"]) == len(layers)
+    assert json.loads(held["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    assert oci.digest_of(an_archive(FILE)) == listed["digest"]
+
+
+def configuration(archive: bytes) -> dict[str, Any]:
+    held = blobs(archive)
+    found = [json.loads(data) for data in held.values() if data.startswith(b'{"architecture"')]
+    assert len(found) == 1
+    config = found[0]["config"]
+    assert isinstance(config, dict)
+    return config
+
+
+def test_the_image_runs_as_a_user_without_privileges() -> None:
+    config = configuration(an_archive(FILE))
+    assert (config["User"], config["Entrypoint"]) == ("65532:65532", ["/usr/bin/gpu-conformance"])
+    assert "PYTHONDONTWRITEBYTECODE=1" in config["Env"]
+
+
+def test_the_containerfile_makes_the_same_image() -> None:
+    text = CONTAINERFILE.read_text()
+    config = configuration(an_archive(FILE))
+    final = text.rpartition("\nFROM ")[2]
+    environment = re.search(r"^ENV ((?:.*\\\n)*.*)$", final, re.MULTILINE)
+    assert environment is not None
+    assert environment[1].replace("\\\n", " ").split() == config["Env"]
+    assert f"\nUSER {config['User']}\n" in final
+    assert f"\nENTRYPOINT {json.dumps(config['Entrypoint'])}\n" in final
+    assert f"\nWORKDIR {config['WorkingDir']}\n" in final
+    assert " ".join(build.PACKAGES) in final
+    assert repr(build._SCRIPT.decode())[1:-1] in text
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        for name in ("b", "a") if folder == "one" else ("a", "b"):
+            (tmp_path / folder / "sub" / name).write_text(name)
+            os.utime(tmp_path / folder / "sub" / name, (len(folder), 5 if folder == "one" else 6))
+    one, two = (oci.layer(oci.entries(tmp_path / folder), EPOCH) for folder in ("one", "two"))
+    assert one == two
+
+
+def test_a_layer_belongs_to_root_and_has_no_setuid_no_devices_and_every_folder(tmp_path: Path) -> None:
+    program, pipe = tmp_path / "su", tmp_path / "pipe"
+    program.write_text("x")
+    program.chmod(0o6755)
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    made = oci.layer(oci.entries(tmp_path, "opt/deep"), EPOCH)
+    with tarfile.open(fileobj=io.BytesIO(made.data), mode="r:gz") as tar:
+        held = {member.name: member for member in tar}
+    assert list(held) == ["opt", "opt/deep", "opt/deep/link", "opt/deep/su"]
+    assert {(member.uid, member.gid, member.mtime) for member in held.values()} == {(0, 0, EPOCH)}
+    assert held["opt/deep/su"].mode == 0o755
+    assert held["opt/deep/link"].linkname == "/etc/passwd"
+
+
+def a_root(path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name in (
+            "./",
+            "./dev",
+            "./dev/null",
+            "./usr/bin/python3.11",
+            "./usr/share/man/man1/x",
+            "./usr/share/doc/x/copyright",
+            "./var/lib/apt/x",
+        ):
+            info = tarfile.TarInfo(name)
+            if name.endswith("null"):
+                info.type = tarfile.CHRTYPE
+            elif name.endswith(("/", "dev")):
+                info.type = tarfile.DIRTYPE
+            info.mode = 0o4755
+            tar.addfile(info)
+        hard = tarfile.TarInfo("./usr/bin/python3")
+        hard.type, hard.linkname, hard.mode = tarfile.LNKTYPE, "./usr/bin/python3.11", 0o4755
+        tar.addfile(hard)
+    return path
+
+
+def test_the_root_keeps_what_runs_and_the_licences(tmp_path: Path) -> None:
+    held = {entry.path: entry for entry in build.base_entries(a_root(tmp_path / "root.tar"))}
+    assert {"usr/bin/python3", "usr/bin/python3.11", "usr/share/doc/x/copyright"} <= set(held)
+    assert not [path for path in held if path.startswith(("usr/share/man", "var/lib/apt", "dev/"))]
+    assert held["usr/bin/python3"].mode == 0o755
+    assert held["tmp"].mode == 0o1777
+    assert b"65532" in held["etc/passwd"].data
+
+
+# -- what goes into it -----------------------------------------------------------------------------------------------------
+
+
+def test_the_image_gets_what_a_run_needs_and_no_development_tool() -> None:
+    held = closure()
+    assert {"pytest", "kubernetes", "msgspec", "certifi", "pytest-xdist"} <= set(held)
+    assert not {"ruff", "mypy", "hypothesis", "import-linter", "gpu-conformance"} & set(held)
+    lines = locked(set(held), LOCK.read_text())
+    assert {line.partition("==")[0] for line in lines.splitlines() if "==" in line} == set(held)
+    assert lines.count("--hash=sha256:") >= len(held)
+
+
+def test_what_the_lock_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="not in the lock: absent"):
+        locked({"absent", "pytest"}, LOCK.read_text())
+
+
+class Fake(Distribution):
+    """A distribution with needs and no files."""
+
+    def __init__(self, *needs: str) -> None:
+        self.needs = needs
+
+    def read_text(self, filename: str) -> str | None:
+        message = Message()
+        for need in self.needs:
+            message["Requires-Dist"] = need
+        message["Name"], message["Version"] = "fake", "1"
+        return str(message) if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return path
+
+
+def test_needs_are_followed_through_extras_and_circles() -> None:
+    known = {
+        "a": Fake("B[fast]>=1", 'windows; sys_platform == "win32"'),
+        "B": Fake("a", 'c; extra == "fast"', 'd; extra == "slow"'),
+        "c": Fake(),
+    }
+    assert list(closure("a", known.__getitem__)) == ["b", "c"]
+
+
+def test_a_need_that_is_not_installed_is_an_error() -> None:
+    with pytest.raises(PackageNotFoundError):
+        closure("a-distribution-that-nobody-has")

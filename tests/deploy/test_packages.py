@@ -1,0 +1,212 @@
+"""Chart, kustomize and Sonobuoy plugin: one source, pods that meet the restricted standard, rights that are used and no others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from conformance.catalogue import load_catalogue
+from deploy import workload
+from deploy.packages import OVERLAYS, files, schema
+from deploy.templates import Each, Format, Value, When, resolved, template
+from tests.deploy.chart import CHART, by_name, documents, helm, rendered
+from tests.kubectl import needs_kubectl
+
+OVERLAY_FOLDER = CHART.parents[1] / "kustomize" / "overlays"
+FULL = {
+    "access": "full",
+    "mode": "job",
+    "options": ["--strict", "--only=FENCE, \"INV\" {{ .Values.x }} 'x'"],
+    "policy": {"fence": {"taintKeys": ["<&>"]}},
+    "results": {"configMap": "", "claim": "results", "keep": 3, "putUrlSecret": "store", "caConfigMap": "ca"},
+    "publishHours": 26,
+    "image": "registry.example/a: b@sha256:0",
+    "tolerations": [{"key": "a", "operator": "Exists"}],
+}
+CASES = {**OVERLAYS, "everything": FULL}
+
+
+def expected(chosen: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    values = workload.values(**chosen)
+    trees = [*workload.beside(), *workload.grants(load_catalogue()), *workload.runs()]
+    return by_name([document for tree in trees if (document := resolved(tree, values)) is not None])
+
+
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_the_chart_installs_what_the_source_says(chosen: dict[str, Any]) -> None:
+    assert by_name(rendered(workload.values(**chosen))) == expected(chosen)
+
+
+@pytest.mark.skipif(helm() is None, reason="helm is not here (make helm builds it; HELM names it)")
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_helm_renders_what_the_source_says(chosen: dict[str, Any], tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(chosen))
+    command = [
+        str(helm()),
+        "template",
+        "x",
+        str(CHART),
+        "--namespace",
+        "gpu-conformance",
+        "--kube-version",
+        "1.36.0",
+        "--values",
+        str(values),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert by_name(documents(done.stdout)) == expected(chosen)
+
+
+@pytest.mark.skipif(helm() is None, reason="helm is not here (make helm builds it; HELM names it)")
+def test_helm_finds_nothing_to_complain_about_and_refuses_unknown_values() -> None:
+    done = subprocess.run([str(helm()), "lint", "--strict", str(CHART)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    for wrong in ("acces=full", "access=admin", "publishHours=999", "results.bucket=x"):
+        done = subprocess.run([str(helm()), "lint", "--set", wrong, str(CHART)], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0, wrong
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_kustomize_builds_what_the_chart_installs(name: str) -> None:
+    done = subprocess.run(["kubectl", "kustomize", str(OVERLAY_FOLDER / name)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    built = by_name(documents(done.stdout))
+    assert built.pop(("Namespace", "gpu-conformance")) == workload.namespace()
+    assert built == by_name(rendered(workload.values(**OVERLAYS[name])))
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_files_of_an_overlay_are_those_that_it_names(name: str) -> None:
+    names = yaml.safe_load((OVERLAY_FOLDER / name / "kustomization.yaml").read_text())["resources"]
+    assert sorted(names) == ["../../base", "rights.yaml", "runs.yaml"]
+    assert sorted(path.name for path in (OVERLAY_FOLDER / name).iterdir()) == ["kustomization.yaml", "rights.yaml", "runs.yaml"]
+
+
+def test_nothing_lies_in_the_generated_folders_that_is_not_generated() -> None:
+    deploy = CHART.parents[1]
+    found = {path.relative_to(deploy).as_posix() for part in ("helm", "kustomize", "sonobuoy") for path in (deploy / part).rglob("*.*")}
+    assert found == set(files(load_catalogue()))
+
+
+def pods(chosen: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for document in expected(chosen).values():
+        spec = document.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            found.append(spec["template"]["spec"])
+    return found
+
+
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_every_pod_runs_without_any_privilege(chosen: dict[str, Any]) -> None:
+    held = pods(chosen)
+    assert len(held) == (2 if chosen.get("publishHours") else 1)
+    for pod in held:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any(pod.get(field) for field in ("hostNetwork", "hostPID", "hostIPC"))
+        assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in pod["volumes"]}
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_the_read_only_size_reads() -> None:
+    held = expected(OVERLAYS["read-only"])
+    verbs = {verb for (kind, _), one in held.items() if kind == "ClusterRole" for rule in one["rules"] for verb in rule["verbs"]}
+    assert verbs <= {"get", "list", "watch"}
+    assert held["Role", "gpu-conformance-results"]["rules"][1]["resourceNames"] == ["gpu-conformance-result"]
+
+
+def test_a_right_is_given_only_where_it_is_used() -> None:
+    plain, labels = expected(OVERLAYS["read-only"]), expected(OVERLAYS["read-only-labels"])
+    assert ("ClusterRole", "gpu-conformance-publish") not in plain
+    patching = [rule for rule in labels["ClusterRole", "gpu-conformance-publish"]["rules"] if "patch" in rule["verbs"]]
+    assert [rule["resources"] for rule in patching] == [["nodes"]]
+    assert ("Role", "gpu-conformance-results") not in expected(FULL)  # it hands on to a volume and a store
+    assert ("ClusterRole", "gpu-conformance-read-only") not in expected(FULL)
+
+
+def test_every_binding_names_the_account_that_the_pods_have() -> None:
+    for chosen in CASES.values():
+        held = expected(chosen)
+        account = held["ServiceAccount", "gpu-conformance"]["metadata"]
+        for (kind, _), one in held.items():
+            if kind.endswith("Binding"):
+                assert one["subjects"] == [{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}]
+                assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in held
+        assert {pod["serviceAccountName"] for pod in pods(chosen)} == {account["name"]}
+
+
+def test_nobody_reaches_the_pod_and_it_reaches_what_it_needs() -> None:
+    spec = expected({})["NetworkPolicy", "gpu-conformance"]["spec"]
+    assert (spec["ingress"], spec["policyTypes"]) == ([], ["Ingress", "Egress"])
+    assert {port["port"] for rule in spec["egress"] for port in rule["ports"]} == {53, 443, 6443}
+    template_labels = expected({})["CronJob", "gpu-conformance"]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= template_labels.items()
+
+
+@pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
+def test_the_job_understands_its_arguments(chosen: dict[str, Any]) -> None:
+    from conformance.cli.commands import command_parser
+
+    for pod in pods(chosen):
+        command, *rest = pod["containers"][0]["args"]
+        arguments = command_parser(command).parse_args(rest)
+        assert arguments.in_cluster is True
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"), [({}, True), ({"acces": "full"}, False), ({"access": "admin"}, False), ({"publishHours": 169}, False)]
+)
+def test_the_schema_of_the_values_refuses_what_the_chart_does_not_know(values: dict[str, Any], fits: bool) -> None:
+    assert jsonschema.Draft7Validator(schema()).is_valid({**workload.DEFAULTS, **values}) is fits
+
+
+def test_the_sonobuoy_plugin_writes_where_sonobuoy_looks() -> None:
+    plugin = yaml.safe_load((CHART.parents[1] / "sonobuoy" / "gpu-conformance.yaml").read_text())
+    assert plugin["sonobuoy-config"]["result-format"] == "junit"
+    assert plugin["spec"]["args"] == ["job", "--in-cluster", "--to", "sonobuoy", "--", "--read-only"]
+    assert {"name": "results", "mountPath": "/tmp/sonobuoy/results"} in plugin["spec"]["volumeMounts"]
+
+
+def test_text_that_looks_like_an_action_never_reaches_a_template() -> None:
+    with pytest.raises(ValueError, match="look like an action"):
+        template({"a": "{{ .Values.x }}"})
+
+
+def test_a_tree_and_its_template_agree(tmp_path: Path) -> None:
+    tree = {
+        "a": [When(".Values.on", {"b": Value(".Values.list"), "c": [1]}), Each(".Values.list"), Format("%s-%v", (".Values.x", ".Values.x"))]
+    }
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "x.yaml").write_text(template(tree))
+    for on in (True, False):
+        values = {"Values": {"on": on, "list": ["true", "1", "a: b"], "x": "y"}}
+        assert rendered(values, tmp_path) == [resolved(tree, values)]
+
+
+def test_a_template_that_was_edited_by_hand_is_found(tmp_path: Path) -> None:
+    copy = tmp_path / "chart"
+    shutil.copytree(CHART, copy)
+    runs = copy / "templates" / "runs.yaml"
+    runs.write_text(runs.read_text().replace("backoffLimit: 0", "backoffLimit: 6"))
+    assert by_name(rendered(workload.values(), copy)) != expected({})
+    assert json.loads((copy / "values.schema.json").read_text()) == schema()

@@ -1,0 +1,167 @@
+"""Licences, bill of materials and signatures: what may not be shipped is found, and an edited file does not verify."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from email.message import Message
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.distributions import closure
+from deploy.image import build, oci
+from deploy.image.oci import Entry
+from deploy.licences import Licence, expression, licences, page, unknown
+from deploy.sbom import Package, bom, main, packages, problem, to_json
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Fake(Distribution):
+    """A distribution with some metadata."""
+
+    def __init__(self, *fields: tuple[str, str]) -> None:
+        self.fields = (("Name", "fake"), ("Version", "1"), *fields)
+
+    def read_text(self, filename: str) -> str | None:
+        message = Message()
+        for name, value in self.fields:
+            message[name] = value
+        return str(message) if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return path
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([("License-Expression", "MIT AND Apache-2.0"), ("License", "GPL")], "MIT AND Apache-2.0"),
+        ([("License", "Apache 2.0")], "Apache-2.0"),
+        ([("License", "see the file"), ("Classifier", "License :: OSI Approved :: MIT License")], "MIT"),
+        ([("Classifier", "License :: Freely Distributable"), ("License", "Apache-2.0")], "Apache-2.0"),
+        ([("License", "Proprietary")], "Proprietary"),
+        ([("Classifier", "License :: OSI Approved :: GNU General Public License v3 (GPLv3)")], "GNU General Public License v3 (GPLv3)"),
+        ([], ""),
+    ],
+)
+def test_a_licence_is_read_from_what_a_distribution_says(fields: list[tuple[str, str]], expected: str) -> None:
+    assert expression(Fake(*fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "permitted"),
+    [
+        ("MIT", True),
+        ("Apache-2.0 OR GPL-3.0-only", True),
+        ("Apache-2.0 AND MIT", True),
+        ("Apache-2.0 AND GPL-3.0-only", False),
+        ("GPL-3.0-only", False),
+        ("", False),
+    ],
+)
+def test_what_may_not_be_shipped_is_named(told: str, permitted: bool) -> None:
+    assert bool(unknown([Licence("a", "1", told, "")])) is not permitted
+
+
+def test_everything_that_a_run_needs_may_be_shipped() -> None:
+    found = licences()
+    assert unknown(found) == []
+    assert {"kubernetes", "pytest"} <= {one.name for one in found}
+
+
+def test_the_page_lists_what_is_installed_and_keeps_what_another_python_needs() -> None:
+    text = page("| exceptiongroup | MIT | x |\n| gone-long-ago | MIT | x |\n| ruff | MIT | x |\n")
+    assert "| kubernetes | Apache-2.0 |" in text
+    assert "gone-long-ago" not in text
+    assert "| ruff |" not in text  # installed here, and no run needs it
+
+
+def an_image(path: Path) -> Path:
+    said = "Package: libc6\nVersion: 2.36-9+deb12u10\nArchitecture: amd64\nDescription: x\n Package: liar\n"
+    layer = oci.layer([Entry(path=f"{build.STATUS}libc6", mode=0o644, data=said.encode())], 0)
+    path.write_bytes(oci.layout(build.image(0), [layer]))
+    return path
+
+
+def test_the_bill_is_valid_and_names_every_part_with_its_needs(tmp_path: Path) -> None:
+    assert packages(an_image(tmp_path / "image.tar")) == [Package("libc6", "2.36-9+deb12u10", "amd64")]
+    into = tmp_path / "out" / "sbom.json"
+    assert main(["--image", str(tmp_path / "image.tar"), "--into", str(into)]) == 0
+    text = into.read_text()
+    assert problem(text) == ""
+    held = json.loads(text)
+    components = {one["bom-ref"]: one for one in held["components"]}
+    assert set(components) == {f"pypi:{name}" for name in closure()} | {"deb:libc6:amd64"}
+    assert components["deb:libc6:amd64"]["purl"].startswith("pkg:deb/debian/libc6@2.36-9")
+    assert components["pypi:pytest"]["licenses"] == [{"license": {"id": "MIT"}}]
+    needs = {one["ref"]: one.get("dependsOn", []) for one in held["dependencies"]}
+    assert "pypi:certifi" in needs["pypi:kubernetes"]
+    assert len(needs["gpu-conformance"]) == len(components)
+
+
+def test_the_same_content_gives_the_same_bill() -> None:
+    first, second = to_json(bom(closure())), to_json(bom(closure()))
+    assert first == second
+    assert json.loads(first)["serialNumber"] != json.loads(to_json(bom({})))["serialNumber"]
+
+
+def test_a_document_that_is_no_bill_is_found() -> None:
+    held = json.loads(to_json(bom({})))
+    held["components"] = [{"name": "x", "type": "sandwich"}]
+    assert "sandwich" in problem(json.dumps(held))
+    assert problem('{"bomFormat": "CycloneDX"}') != ""
+
+
+def test_what_is_no_image_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.tar").write_text("no tar")
+    with pytest.raises(SystemExit):
+        main(["--image", str(tmp_path / "x.tar")])
+    assert "not an image layout" in capsys.readouterr().err
+
+
+def documented(program: str) -> list[str]:
+    """The blocks of commands that the page on security gives for one program."""
+    section = (DOCS / "security.md").read_text().partition("## Sign and verify")[2]
+    return [block for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) if program in block]
+
+
+def run_in(folder: Path, script: str) -> int:
+    done = subprocess.run(["sh", "-ec", script], cwd=folder, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    return done.returncode
+
+
+@pytest.mark.skipif(shutil.which("minisign") is None, reason="minisign is not here")
+def test_what_minisign_has_signed_verifies_until_it_is_edited(tmp_path: Path) -> None:
+    (block,) = documented("minisign")
+    make, sign, verify = block.splitlines()
+    (tmp_path / "report.json").write_text('{"verdict": "failed"}')
+    assert [run_in(tmp_path, command) for command in (make, sign, verify)] == [0, 0, 0]
+    (tmp_path / "report.json").write_text('{"verdict": "passed"}')
+    assert run_in(tmp_path, verify) != 0
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not here")
+def test_the_documented_commands_sign_and_an_edited_file_does_not_verify(tmp_path: Path) -> None:
+    make, sign, verify = documented("ssh-keygen")
+
+    def run(script: str) -> int:
+        return run_in(tmp_path, script)
+
+    (tmp_path / "report.json").write_text('{"verdict": "failed"}')
+    (tmp_path / "image.digest").write_text("sha256:0\n")
+    assert run(make + sign) == 0
+    assert run(verify) == 0
+    for name, edited in (("report.json", '{"verdict": "passed"}'), ("image.digest", "sha256:1\n")):
+        before = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(edited)
+        assert run(verify) != 0, name
+        (tmp_path / name).write_text(before)
+    assert run(verify) == 0
+    assert run(verify.replace("-I release@", "-I other@")) != 0
+    assert run(verify.replace("-n gpu-conformance", "-n git")) != 0
