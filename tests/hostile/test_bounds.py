@@ -26,6 +26,7 @@ from fixtures.verdict.findings import Inconclusive
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig
+from tests.steps import steps
 
 
 def nest(depth: int) -> str:
@@ -55,6 +56,50 @@ def test_a_deep_object_costs_its_kind_and_no_more(tmp_path: Path, depth: int, wh
     with pytest.raises(Inconclusive) as caught:
         _ = snapshot.pods
     assert caught.value.code == "Unreadable"
+
+
+DEEP_PARTS = {
+    "fields of an owner": '"managedFields": [{"manager": "m", "fieldsV1": %s}]',
+    "fields of an owner, as text that looks like it": '"annotations": {"a\\"managedFields": "]]}}"}, "managedFields": [%s]',
+    "one in the other": '"managedFields": [{"managedFields": {"managedFields": %s}}]',
+}
+
+
+@pytest.mark.parametrize("depth", [limits.JSON_DEPTH, 3_000, 100_000])
+@pytest.mark.parametrize("part", DEEP_PARTS)
+def test_what_nobody_reads_may_be_deep_and_hides_no_other_object(tmp_path: Path, part: str, depth: int) -> None:
+    """A tenant may write that into an object of his own: a real API server takes owners of fields at any depth (1.37.2)."""
+    pods = [an_object("Pod", "a"), an_object("Pod", "b"), an_object("Pod", "c")]
+    body = json.dumps(a_list("Pod", *pods)).replace('"uid": "uid-of-b"', f'"uid": "uid-of-b", {DEEP_PARTS[part] % nest(depth)}')
+    snapshot, _ = read_pods(tmp_path, every(Said(body.encode())))
+    assert [pod.name for pod in snapshot.pods] == ["a", "b", "c"]
+    with lying(tmp_path, every(Said(body.encode()))) as (cluster, _):
+        assert [pod["metadata"]["name"] for pod in cluster.each("pods")] == ["a", "b", "c"]
+        with Observation(cluster, "pods", "default") as observation:
+            assert observation.objects.keys() == {"default/a", "default/b", "default/c"}
+
+
+def test_parameters_of_a_driver_may_be_deep_and_hide_no_other_claim() -> None:
+    deep = '{"a":' * 1_500 + "1" + "}" * 1_500
+    config = '[{"requests": ["r"], "opaque": {"driver": "d.example.com", "parameters": DEEP}}]'.replace("DEEP", deep)
+    claim = json.dumps(an_object("ResourceClaim", "c", "resource.k8s.io/v1", spec={"devices": {"config": "CONFIG"}}))
+    found = json_text.decode(claim.replace('"CONFIG"', config))
+    assert found["spec"] == {"devices": {"config": [{"requests": ["r"], "opaque": None}]}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"spec": DEEP, "managedFields": []}',
+        '{"managedFields": [], "spec": {"managedField": DEEP}}',
+        '{"annotations": {"managedFields": "x"}, "spec": DEEP}',
+        '{"managedFields": [DEEP',
+        '{"opaque": DEEP}]]]',
+    ],
+)
+def test_whatever_else_is_deep_is_no_json(text: str) -> None:
+    with pytest.raises(NotJson):
+        json_text.decode(text.replace("DEEP", nest(2_000)))
 
 
 @pytest.mark.parametrize("depth", [limits.JSON_DEPTH + 1, 1_500])
@@ -107,15 +152,12 @@ def test_what_is_not_json_is_one_exception(text: bytes) -> None:
         json_text.decode(text)
 
 
-def test_looking_at_depth_takes_time_linear_in_the_text() -> None:
-    def seconds(size: int) -> float:
+def test_looking_at_depth_goes_through_a_text_as_often_however_long_it_is() -> None:
+    def passes(size: int) -> int:
         text = b"[" + (nest(limits.JSON_DEPTH - 2) + ",").encode() * size + b"1]"
-        began = time.process_time()
-        check_depth(text)
-        return time.process_time() - began
+        return steps(lambda: check_depth(text))
 
-    seconds(100)
-    assert seconds(8_000) < 16 * max(seconds(1_000), 0.005)
+    assert passes(8_000) == passes(100) < 4 * limits.JSON_DEPTH
 
 
 # -- bytes and time --------------------------------------------------------------------------------------
@@ -147,12 +189,11 @@ def slowly(first: bytes = b"") -> Iterator[bytes]:
 
 
 def test_a_deadline_is_for_the_whole_request(tmp_path: Path) -> None:
-    with lying(tmp_path, lambda asked: Said(slowly(b"{"))) as (cluster, _):
-        began = time.monotonic()
+    with lying(tmp_path, lambda asked: Said(slowly(b"{"))) as (cluster, asked):
         with pytest.raises(ApiTrouble) as caught:
             cluster.request("GET", "/api/v1/pods", seconds=0.6)
         assert caught.value.code == "Timeout"
-        assert time.monotonic() - began < 2
+        assert len(asked) == 1, "no time is left for another attempt"
 
 
 def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
@@ -163,7 +204,7 @@ def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
             with connection:
                 connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-                for _ in range(100):
+                while True:
                     try:
                         connection.sendall(b"a")
                     except OSError:
@@ -173,21 +214,43 @@ def test_a_head_has_to_come_in_time_as_well(tmp_path: Path) -> None:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
-        began = time.monotonic()
-        with pytest.raises(ApiTrouble):
+        with pytest.raises(ApiTrouble) as caught:
             cluster.request("GET", "/version", attempts=1, seconds=0.6)
-        assert time.monotonic() - began < 2
+        assert caught.value.code == "Timeout"
 
 
 def test_who_is_always_late_costs_the_time_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.1)
     with lying(tmp_path, lambda asked: Said(slowly()) if "pods" in asked.path else said(an_object("Node", "n"))) as (cluster, _):
-        began = time.monotonic()
-        for _ in range(20):
-            with pytest.raises(ApiTrouble):
+        given = []
+        for _ in range(8):
+            with pytest.raises(ApiTrouble) as caught:
                 cluster.request("GET", "/api/v1/pods", seconds=1.0)
-        assert time.monotonic() - began < 6
+            given.append(caught.value.message.rpartition(" within ")[2])
+        assert given == ["1 s", "0.5 s", "0.25 s", "0.125 s", *["0.1 s"] * 4]
         assert cluster.get("nodes", "n").ok, "others are not the slower for it"
+
+
+def test_who_is_always_throttled_is_asked_less_each_time_and_again_as_before_once_he_answers(tmp_path: Path) -> None:
+    refusing = [True]
+    created = said(an_object("Pod", "p"), 201)
+    refused = Said(status(429, "TooManyRequests").body, 429, {"Retry-After": "soon"})
+    with lying(tmp_path, lambda asked: refused if refusing[0] else created) as (cluster, asked):
+
+        def requests_of_a_creation() -> int:
+            before = len(asked)
+            with suppress(ApiTrouble):
+                cluster.request("POST", "/api/v1/namespaces/d/pods", body=an_object("Pod", "p"))
+            return len(asked) - before
+
+        counts = [requests_of_a_creation() for _ in range(6)]
+        assert counts[0] > 2
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] == 2
+        refusing[0] = False
+        assert requests_of_a_creation() == 1
+        refusing[0] = True
+        assert requests_of_a_creation() == counts[0]
 
 
 def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
@@ -203,14 +266,15 @@ def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["²", "-5", "", "x", "1e9", "9" * 400, "0x10", "Wed, 21 Oct 2065 07:28:00 GMT", "٣"])
-def test_an_odd_retry_after_is_no_crash_and_no_wait(tmp_path: Path, text: str) -> None:
+def test_an_odd_retry_after_is_no_crash_and_no_wait(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("fixtures.cluster.client._pause", pauses.append)
     refusal = Said(status(429, "TooManyRequests").body, 429, {"Retry-After": text.encode().decode("latin-1")})
     with lying(tmp_path, every(refusal)) as (cluster, asked):
-        began = time.monotonic()
         with pytest.raises(ApiTrouble) as caught:
             cluster.request("GET", "/api/v1/pods", attempts=3, seconds=10)
         assert caught.value.code == "TooManyRequests"
-        assert time.monotonic() - began < 3
+        assert all(pause < 1 for pause in pauses)
         assert len(asked) <= 3
 
 
@@ -400,22 +464,20 @@ def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_flood_of_events_ends_at_the_deadline(tmp_path: Path) -> None:
-    began = time.monotonic()
     trouble, opened = watched(tmp_path, lambda: Said(itertools.repeat(event("MODIFIED", an_object("Pod", "p")))), seconds=0.5)
     assert trouble is None
     assert opened == 1
-    assert time.monotonic() - began < 5
 
 
 def test_a_silent_watch_ends_at_the_deadline_too(tmp_path: Path) -> None:
-    ended = threading.Event()
+    ended, outlasted = threading.Event(), threading.Event()
 
     def silence() -> Iterator[bytes]:
-        ended.wait(5)
+        if not ended.wait(60):
+            outlasted.set()
         yield b""
 
-    began = time.monotonic()
     trouble, _ = watched(tmp_path, lambda: Said(silence()), seconds=0.3)
     ended.set()
     assert trouble is None
-    assert time.monotonic() - began < 3
+    assert not outlasted.is_set(), "the watch ended before the silence"

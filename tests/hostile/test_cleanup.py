@@ -18,9 +18,9 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, CONFORMANCE_PREFIX, PROOF
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.system.process import Process
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"

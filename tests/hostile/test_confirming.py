@@ -13,8 +13,8 @@ from conformance.cli.confirming import Consent, NotConfirmed, add_options, confi
 from conformance.policy.policy_file import PolicyError
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.simulator.server.http.faults import Trouble
 from tests.served import served
+from tests.troubles import Trouble
 
 UID = "11111111-2222-4333-8444-555555555555"
 KUBE_SYSTEM: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": UID}}

@@ -57,12 +57,16 @@ def test_it_is_one_line_and_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_credentials_that_cannot_be_renewed_are_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster.from_kubeconfig(kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    config = yaml.safe_load(path.read_text())
+    _server(**{"tls-server-name": "api"})(config)  # no plain kubeconfig: the official client opens it
+    path.write_text(json.dumps(config))
+    cluster = Cluster.from_kubeconfig(path)
 
     def gone(*_: Any) -> None:
         raise FileNotFoundError(SECRET)
 
-    monkeypatch.setattr(cluster._api, "update_params_for_auth", gone)
+    monkeypatch.setattr("fixtures.cluster.official_client.ApiClient.update_params_for_auth", gone)
     with pytest.raises(ApiTrouble, match="could not be renewed") as caught:
         cluster.get("namespaces", "default")
     assert SECRET not in caught.value.message

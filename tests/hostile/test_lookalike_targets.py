@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.catalogue.selection import load_all
 from chaos.model.plan_facts import PlanFacts
 from chaos.observe.components import Components, find_components, pods_of, standing_of
 from chaos.observe.signals.agents import policy_state
@@ -26,13 +25,14 @@ from fixtures.verdict.record import TargetKind, Verdict
 from tests.builders import a_policy
 from tests.chaos.experiments.test_end_to_end import campaign_on
 from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan, pod
+from tests.chaos.shipped import EXPERIMENTS
+from tests.watching import PATIENCE
 
 LABELS = {
     "device-plugin": {"app": "nvidia-device-plugin-daemonset"},
     "gfd": {"app": "gpu-feature-discovery"},
     "exporter": {"app": "nvidia-dcgm-exporter"},
 }
-EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
 RELEASE = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
 CLUSTER_POLICY: Json = {
     "metadata": {"name": "cluster-policy", "uid": "uid-policy", "annotations": RELEASE},
@@ -278,7 +278,7 @@ def plant(cluster: Cluster) -> dict[str, str]:
         assert cluster.create("apps/daemonsets", body, namespace="aaa").ok
     wanted = sum(item["status"]["desiredNumberScheduled"] for item in copied)
     with Observation(cluster, "pods", "aaa") as observation:
-        for objects in observation.until(time.monotonic() + 30):
+        for objects in observation.until(time.monotonic() + PATIENCE):
             if len(objects) == wanted and all(item["spec"].get("nodeName") for item in objects.values()):
                 return {name: item["metadata"]["uid"] for name, item in objects.items()}
     raise AssertionError("the copies have no pods")

@@ -138,7 +138,7 @@ def test_a_configuration_beside_a_copy_is_not_the_plugin_s() -> None:
     node = a_node(**sharing())
     scope = a_scope(nodes=[node], configmaps=[a_config("version: v9", "aaa")], daemonsets=[copied(), true_one()])
     [finding] = check_configs(scope)
-    assert "no key of any ConfigMap of the platform's namespaces" in finding.message
+    assert "not a key of any ConfigMap of the platform's namespaces" in finding.message
 
 
 def test_two_configurations_are_named_and_the_one_that_the_plugin_mounts_decides() -> None:

@@ -17,11 +17,11 @@ from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.proof_record import PROOF
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.text import limits
 from fixtures.verdict.findings import Inconclusive
 from tests.definitions import definitions
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"

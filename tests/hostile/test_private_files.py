@@ -58,6 +58,6 @@ def test_programs_of_a_local_cluster_write_for_their_user_alone(tmp_path: Path) 
     folder = tmp_path / "plane"
     folder.mkdir(mode=0o700)
     process = Process.start("writer", ["/bin/sh", "-c", "echo said; mkdir data; echo secret > data/key"], folder, mark="m")
-    process._popen.wait(10)
+    process._popen.wait(60)
     assert (folder / "data" / "key").is_file()
     assert too_open(folder) == {}

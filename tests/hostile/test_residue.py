@@ -17,9 +17,9 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.verdict.record import Target, TargetKind
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"

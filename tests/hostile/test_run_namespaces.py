@@ -15,10 +15,10 @@ from fixtures.probes.namespace_limits import DNS_PORT, NETWORK_POLICIES, QUOTA, 
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission import chain
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.verdict.findings import Inconclusive
 from tests.builders import a_cpu_node, a_node, a_scope
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 GPU = "nvidia.com/gpu"

@@ -12,7 +12,6 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext
-from chaos.catalogue.selection import load_all
 from chaos.cluster import namespaces
 from chaos.engine.recover import RecoveryResult, status
 from chaos.ledger import authentic, config_maps
@@ -31,6 +30,8 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
+from tests.chaos.shipped import EXPERIMENTS
+from tests.watching import PATIENCE
 
 ANOTHER = "20261121-130000-beef"
 PRODUCT = "nvidia.com/gpu.product"
@@ -124,7 +125,7 @@ def test_a_ledger_that_a_tenant_wrote_is_told_and_not_carried_out(
     assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
     assert f"possible attack: entry {RUN}/A1/1 ({undo})" in capsys.readouterr().out
     writes = [key for key in cluster.requests().by_verb_and_resource if not key.startswith(("get", "list", "watch"))]
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     assert (done.restored, done.residue) == (0, ())
     is_told(done, undo)
     assert fetch(cluster, "nodes", "gpu-1") == before
@@ -159,9 +160,9 @@ def test_garbage_holds_nobody_up(cluster: Cluster) -> None:
 def test_numbers_without_bound_hold_nobody_up(cluster: Cluster, closed: str) -> None:
     plant(cluster)
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.verified": closed}}, namespaces.SHARED).ok
-    before = time.monotonic()
+    before = time.process_time()
     told = status(cluster).forged
-    assert time.monotonic() - before < 5
+    assert time.process_time() - before < 5
     assert any("no list of numbers" in line for line in told), told
 
 
@@ -197,7 +198,7 @@ def test_a_true_ledger_in_a_flood_is_still_found(cluster: Cluster, tmp_path: Pat
     assert cluster.delete("scheduling.k8s.io/priorityclasses", anchor).ok
     for number in range(12):
         plant(cluster, run_id=f"20251121-140000-{number:04x}")
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     assert done.restored == 1
     assert product(cluster) == "H100"
 
@@ -231,7 +232,7 @@ def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_pa
     assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     plant(cluster, run_id=ANOTHER)
     assert cluster.patch("configmaps", config_maps.config_map_name(ANOTHER), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"holds an entry of A1 of run {RUN}")
     assert product(cluster) == "None"
     assert any(f"run {RUN}: 1 changes are open" in line for line in done.unreadable)  # and what it was is told as missing
@@ -243,7 +244,7 @@ def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_pat
     assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     plant(cluster, name="innocent")
     assert cluster.patch("configmaps", "innocent", {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     is_told(done, "is not the run of its name")
     assert product(cluster) == "None"
 
@@ -252,11 +253,11 @@ def test_an_entry_that_was_edited_is_not_the_one_that_was_written(cluster: Clust
     stripped(cluster, tmp_path)
     edited = lines_of(cluster).replace('"H100"', '"B200"')
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": edited}}, namespaces.SHARED).ok
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"entry {RUN}/A1/1")
     assert product(cluster) == "None"
     assert not done.clean
-    found = recover(cluster, tmp_path / RUN, seconds=5)  # the run's own folder still knows
+    found = recover(cluster, tmp_path / RUN, seconds=PATIENCE)  # the run's own folder still knows
     assert found.restored == 1
     assert product(cluster) == "H100"
 
@@ -269,7 +270,7 @@ def test_an_entry_beside_true_ones_is_told_and_they_are_put_back(cluster: Cluste
     assert cluster.patch(
         "configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": lines_of(cluster) + more}}, namespaces.SHARED
     ).ok
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"entry {RUN}/A1/2 (host.command)")
     assert done.restored == 1
     assert product(cluster) == "H100"
@@ -287,11 +288,11 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
         assert book.flush(soon())
         assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     else:
-        assert recover(cluster, seconds=5).clean
+        assert recover(cluster, seconds=PATIENCE).clean
     assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok  # its administrator's will by now
     plant(cluster)
     assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": {"A1.jsonl": text}}, namespaces.SHARED).ok
-    done = recover(cluster, seconds=5)
+    done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"entry {RUN}/A1/1 (node.labels)")
     assert product(cluster) == "None"
 
@@ -319,7 +320,7 @@ ENV = {
 @pytest.fixture(scope="module")
 def terms() -> Terms:
     """Those of the suite's own experiments under the default policy."""
-    return Terms.of(load_all(), Policy())
+    return Terms.of(list(EXPERIMENTS.values()), Policy())
 
 
 @pytest.mark.parametrize(
@@ -368,7 +369,7 @@ def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for
     assert line.entry is not None
     Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).vouch(digest(line.entry))
     plant(cluster, line, experiment=experiment)
-    done = recover(cluster, seconds=5, terms=terms)
+    done = recover(cluster, seconds=PATIENCE, terms=terms)
     assert (done.restored, [line for line in done.forged if "entry" in line]) == (0, [])
     (left,) = done.residue
     assert why in left.message, left.message
@@ -383,12 +384,12 @@ def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Clus
     assert cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: None}}}).ok
     assert book.path is not None
     artefacts.write(book.path.with_name("plan.json"), plan(experiment="A9"))  # of gpu-1
-    (left,) = recover(cluster, tmp_path, seconds=5, terms=terms).residue
+    (left,) = recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).residue
     assert "node gpu-2, which is not in its plan" in left.message
     artefacts.write(
         book.path.with_name("plan.json"), plan(Target(kind="nodes", name="gpu-2", uid="uid-gpu-2", node="gpu-2"), experiment="A9")
     )
-    assert recover(cluster, tmp_path, seconds=5, terms=terms).clean
+    assert recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).clean
 
 
 def test_what_would_not_be_undone_is_not_done(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
@@ -406,7 +407,7 @@ def test_a_file_that_others_may_write_is_not_believed(cluster: Cluster, tmp_path
     book = stripped(cluster, tmp_path)
     assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
     book.path.chmod(0o622)
-    done = recover(cluster, tmp_path, seconds=5)
+    done = recover(cluster, tmp_path, seconds=PATIENCE)
     assert (done.clean, done.restored) == (False, 0)
     assert any("others may write to it" in line for line in done.unreadable)
     assert product(cluster) == "None"

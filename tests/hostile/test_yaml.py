@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.text import limits, yaml_text
 from fixtures.text.yaml_text import NotYaml
 from fixtures.verdict.findings import Inconclusive
+from tests.steps import steps
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + level)}: &{chr(98 + level)} [" + ",".join(f"*{chr(97 + level)}" for _ in range(9)) + "]\n" for level in range(8)
@@ -48,10 +48,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_one_exception_and_soon(name: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(NotYaml):
-        yaml_text.load(HOSTILE[name])
-    assert time.monotonic() - began < 5
+    def load() -> None:
+        with pytest.raises(NotYaml):
+            yaml_text.load(HOSTILE[name])
+
+    assert steps(load) < 20 * (limits.YAML_NODES + len(HOSTILE[name]))
 
 
 def test_what_people_write_is_loaded() -> None:
@@ -109,12 +110,10 @@ NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
 PODS = '{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"p","namespace":"d"}}]}'
 
 
-def test_comments_before_a_snapshot_cost_time_linear_in_them(tmp_path: Path) -> None:
+def test_a_million_comments_before_a_snapshot_are_read_once(tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("# a\n" * 1_000_000 + "$ kubectl get nodes -o yaml\n" + NODE)
-    began = time.monotonic()
     assert [node.name for node in load_files(file).nodes] == ["n"]
-    assert time.monotonic() - began < 5
     file.write_text("#" * 4_000_000)
     with pytest.raises(SnapshotError):
         load_files(file)

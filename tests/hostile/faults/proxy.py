@@ -21,7 +21,7 @@ from tests.hostile.faults.requests import Asked, asked
 
 _PASSED_ON = ("Accept", "Content-Type", "User-Agent", "Authorization")
 _KEPT = ("Content-Type", "Warning", "Retry-After")
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 
 
 class Fault(msgspec.Struct, kw_only=True):
