@@ -12,7 +12,7 @@ TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --loca
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test check lint matrix matrix-local incidents bench local fidelity rights-local chaos-selfcheck faults docs lock clean
+.PHONY: help setup conformance conformance-local test check lint matrix matrix-local incidents bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,6 +25,7 @@ $(STAMP): requirements.lock pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
 	$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(BIN)/python requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(BIN)/python -m compileall -q conformance chaos fixtures reports  # for shells that keep no bytecode themselves: a third of a run
 	@touch $@
 
 setup: $(STAMP) ## prepare the locked environment only
@@ -65,6 +66,9 @@ fidelity: $(STAMP) ## ask a real API server and the simulated one the same 2,500
 matrix-local: $(STAMP) ## judge every scenario and defect on real Kubernetes too; writes out/local-matrix.json (LOCAL=1.36, ARGS="--only NAME")
 	@$(BIN)/python -m tests.simulator.localcluster.matrix $(if $(LOCAL),--minor $(LOCAL)) $(ARGS)
 
+upgrade-local: $(STAMP) ## upgrade real Kubernetes under simulated GPU nodes, with the gate of deploy/ci around it (ARGS="1.35 1.36"; default: the newest step)
+	@$(BIN)/python -m tests.upg.local_upgrade $(ARGS)
+
 rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubernetes; writes out/rights.json (ARGS=--embedded)
 	@$(BIN)/python -m tests.simulator.localcluster.rights $(ARGS)
 
@@ -75,8 +79,43 @@ chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control r
 faults: $(STAMP) ## run after run through a proxy that refuses, cuts and lies; writes out/faults.json (ARGS="--runs 20 --seed 7")
 	@$(BIN)/python -m tests.hostile.faults $(ARGS)
 
+allure-page: ## install Allure 3 from the npm registry into .tools, for the test that looks at its page
+	@rm -rf .tools/allure.new && mkdir -p .tools/allure.new
+	@cp tests/reports/allure3/package.json tests/reports/allure3/package-lock.json .tools/allure.new/
+	@npm ci --prefix .tools/allure.new --ignore-scripts --no-audit --no-fund --silent
+	@rm -rf .tools/allure && mv .tools/allure.new .tools/allure  # whole or not at all: tests may look for it meanwhile
+
 docs: $(STAMP) ## write every generated file: pages of docs/, the README's command, roles of deploy/, JSON Schemas
 	@$(BIN)/python -m tests.development.generated
+
+# Programs that Go builds for the tests stay in the cache: linking them again costs more than all of their tests.
+KEPT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpu-conformance/tools
+HELM_VERSION := v3.18.6
+LINTERS := tests/upg/linters
+
+helm: ## build helm from a pinned Go module into .tools/bin, for the tests of the chart
+	@mkdir -p .tools/bin
+	@test -x $(KEPT)/$(HELM_VERSION)/helm || CGO_ENABLED=0 GOBIN=$(KEPT)/$(HELM_VERSION) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@ln -sf $(KEPT)/$(HELM_VERSION)/helm .tools/bin/helm
+
+linters: ## build what lints Argo's and Tekton's files of deploy/ci: their own validation, from pinned Go modules
+	@mkdir -p .tools/bin $(KEPT)
+	@built=$(KEPT)/ci-lint-$$(cat $(LINTERS)/main.go $(LINTERS)/go.mod $(LINTERS)/go.sum | sha256sum | cut -c1-16) && \
+	  { test -x $$built || { CGO_ENABLED=0 go build -C $(LINTERS) -trimpath -ldflags "-s -w" -o $$built.$$$$ . && mv $$built.$$$$ $$built; }; } && \
+	  ln -sf $$built .tools/bin/ci-lint
+
+image: $(STAMP) ## build the image as an OCI layout from Debian packages and locked wheels, without registry or daemon, and try it
+	@$(BIN)/python -m deploy.image.build $(ARGS)
+	@$(BIN)/python -m tests.deploy.try_image out/image/*.tar
+
+screenshots: $(STAMP) ## take the pictures of README.md; writes docs/images (Chromium needed)
+	@$(BIN)/python -m tests.development.screenshots
+
+sbom: $(STAMP) ## write out/sbom.cdx.json (CycloneDX) with the Python distributions, and the image's Debian packages if make image was run
+	@$(BIN)/python -m deploy.sbom $(foreach image,$(firstword $(wildcard out/image/*.tar)),--image $(image)) $(ARGS)
+
+licences: $(STAMP) ## list the licences of what a run needs
+	@$(BIN)/python -m deploy.licences
 
 lock: $(UV) ## renew requirements.lock from pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev -o requirements.lock pyproject.toml
