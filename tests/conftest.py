@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from conformance.matrix.forked_runs import LIBRARIES
 from fixtures.simulator import interface as simulator
+from fixtures.system.garbage import collect_rarely
 from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -15,6 +16,7 @@ settings.load_profile("project")
 
 def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
+    collect_rarely()
     if hasattr(config, "workerinput"):
         multiprocessing.set_forkserver_preload(list(LIBRARIES))
         simulator.fork_simulators("forkserver")
@@ -25,3 +27,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Under ``--dist loadgroup`` only: alone, tests run in the order of their files."""
     if getattr(config.option, "loadgroup", False):
         arrange(items)
+
+
+def pytest_collection_finish() -> None:
+    """All tests live to the end: looking through them for garbage, again and again, was a tenth of what the small ones cost."""
+    collect_rarely()

@@ -65,6 +65,7 @@ def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
         "needs": state.needs,
         "may_probe": may_probe,
         "may_ask": False,
+        "has_baseline": False,
     }
     try:
         check_preconditions(requirement, state)

@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).parent
 
 WAITING = (
+    "upg/test_local_upgrade.py",
     "simulator/localcluster/test_chaos_local.py",
+    "endtoend/test_readme.py",
     "chaos/safety/test_real_api.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",
@@ -25,9 +27,13 @@ WAITING = (
     "chaos/experiments/test_end_to_end.py",
     "endtoend/test_trouble.py",
     "simulator/host",
+    "chaos/surface",
+    "chaos/safety",
+    "chaos/ledger",
     "chaos",
 )
 COMPUTING = (
+    "endtoend/test_matrix.py::test_healthy_scenarios_are_green",
     "simulator/localcluster/test_attached.py",
     "simulator/localcluster/test_gang_facts.py",
     "simulator/localcluster/test_exec.py",
@@ -35,13 +41,27 @@ COMPUTING = (
     "simulator/localcluster/test_matrix_local.py",
     "simulator/fidelity",
     "simulator/localcluster",
-    "endtoend/test_matrix.py",
+    "reports/test_html",
+    "reports/test_merge_browser.py",
+    "reports/test_allure_page.py",
+    "delivery",
+    "cli",
+    "deploy",
+    "development",
     "endtoend",
     "simulator/scenarios",
+    "hostile",
     "core",
     "",
+    "endtoend/test_matrix.py::test_the_command",
+    "endtoend/test_matrix.py::test_a_requirement_is_judged_alone",
+    "endtoend/test_matrix.py",
 )
-"""Folders and files below ``tests``, in the order in which they start."""
+"""Folders, files and tests below ``tests``, in the order in which they start; the longest entry that fits a test counts.
+
+Files of many seconds come first. The rows of the matrix come last: each is a unit of a second or two, so no worker is left without
+work while another has a long file to go through.
+"""
 
 APART = (
     "simulator/localcluster/test_matrix_local.py",
@@ -51,6 +71,7 @@ APART = (
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck/test_selfcheck.py",
     "chaos/experiments/test_end_to_end.py",
+    "cli/test_doctor.py",
     "endtoend/test_matrix.py",
     "endtoend/test_runs.py",
     "endtoend/test_rights.py",
@@ -70,10 +91,10 @@ def arrange(items: list[pytest.Item]) -> None:
     waiting: list[tuple[int, list[pytest.Item]]] = []
     computing: list[tuple[int, list[pytest.Item]]] = []
     for unit in units.values():
-        file = _file(unit[0])
-        rank = _rank(file, WAITING)
+        test = unit[0].nodeid.removeprefix(f"{ROOT.name}/")
+        rank = _rank(test, WAITING)
         if rank is None:
-            computing.append((_rank(file, COMPUTING) or 0, unit))
+            computing.append((_rank(test, COMPUTING) or 0, unit))
         else:
             waiting.append((rank, unit))
     items[:] = [item for unit in _alternately(_sorted(waiting), _sorted(computing)) for item in unit]
@@ -95,8 +116,9 @@ def _file(item: pytest.Item) -> str:
     return item.path.relative_to(ROOT).as_posix()
 
 
-def _rank(file: str, order: Sequence[str]) -> int | None:
-    return next((rank for rank, start in enumerate(order) if file.startswith(start)), None)
+def _rank(test: str, order: Sequence[str]) -> int | None:
+    fitting = [(len(start), rank) for rank, start in enumerate(order) if test.startswith(start)]
+    return max(fitting)[1] if fitting else None
 
 
 def _sorted(ranked: Iterable[tuple[int, list[pytest.Item]]]) -> list[list[pytest.Item]]:

@@ -13,10 +13,12 @@ import yaml
 
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.admission.interface import Admission
+from fixtures.simulator.api.registry import Registry
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.http.authorization import Authorizer
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.server.store.store import Store
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 
 def kubeconfig(folder: Path, server: str) -> Path:
@@ -40,20 +42,21 @@ def served(
     troubles: Sequence[Trouble] = (),
     authorizer: Authorizer | None = None,
     admissions: Sequence[Admission] = (),
+    native_gangs: bool = False,
 ) -> Iterator[tuple[Cluster, Store]]:
-    """A served store and a session with it."""
-    store = Store()
+    """A served store and a session with it. ``native_gangs`` is the feature gate GenericWorkload."""
+    store = Store(Registry(native_gangs=native_gangs))
     for obj in objects:
         store.put_initial(obj)
     server = SimulatedServer(store, troubles=list(troubles), authorizer=authorizer, admissions=admissions)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    url = asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    url = asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:
         yield Cluster.from_kubeconfig(kubeconfig(folder, url)), store
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

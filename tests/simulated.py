@@ -12,8 +12,8 @@ from pathlib import Path
 from fixtures.simulator.config.rights import SUITE_USER
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.simulator.process.kubeconfigs import new_tokens, write_kubeconfig
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.simulated_cluster import SimulatedCluster
+from tests.troubles import Trouble
 
 
 @contextmanager
@@ -38,4 +38,5 @@ def simulated(folder: Path, scenario: str, *troubles: Trouble) -> Iterator[Path]
 
 
 async def _order(cluster: SimulatedCluster, troubles: tuple[Trouble, ...]) -> None:
-    cluster.trouble(*(dataclasses.replace(trouble, user=SUITE_USER) for trouble in troubles))
+    assert cluster.server is not None
+    cluster.server.troubles.extend(dataclasses.replace(trouble, user=SUITE_USER) for trouble in troubles)

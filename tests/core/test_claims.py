@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.dynamic_resources.claims import Request, requests
 from conformance.fence.checks import check_aimed, check_intruders
 from conformance.psa.standards import check_standards
 from fixtures.kubernetes.models import Json, Pod
@@ -108,6 +109,54 @@ def test_older_claims_and_alternatives_are_read() -> None:
     ways = [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu"}]
     several = {"metadata": old["metadata"], "spec": {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}}
     assert asking(web("c"), resourceclaims=[several], deviceclasses=classes) == "yes"
+
+
+WISH: Json = {
+    "deviceClassName": "gpu",
+    "count": 3,
+    "allocationMode": "ExactCount",
+    "selectors": [{"cel": {"expression": "device.driver == 'x'"}}],
+    "capacity": {"requests": {"memory": "10Gi", "shares": 2}},
+    "tolerations": [{"operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 30}],
+}
+READ = Request(
+    name="r", device_class="gpu", count=3, expressions=("device.driver == 'x'",), admin=False, capacity={"memory": "10Gi", "shares": "2"}
+)
+ALL = Request(name="r", device_class="gpu", count=0, expressions=(), admin=True)
+ONE = Request(name="r", device_class="gpu", count=1, expressions=(), admin=False)
+
+
+@pytest.mark.parametrize(("request_", "ways"), [
+    ({"exactly": WISH}, [READ]),  # v1 and v1beta2
+    (WISH, [READ]),  # v1beta1
+    ({"exactly": {"deviceClassName": "gpu", "allocationMode": "All", "adminAccess": True}}, [ALL]),
+    ({"deviceClassName": "gpu", "allocationMode": "All", "count": 0, "adminAccess": True}, [ALL]),
+    ({"exactly": {"deviceClassName": "gpu"}}, [ONE]),
+    ({"firstAvailable": [{**WISH, "name": "big"}, {"name": "any", "deviceClassName": "gpu"}]}, [READ, ONE]),
+    ({"deviceClassName": "", "firstAvailable": [{"name": "any", "deviceClassName": "gpu"}]}, [ONE]),  # v1beta1
+    ({"exactly": {"deviceClassName": "gpu", "count": True, "capacity": [1], "selectors": "?"}}, [ONE]),
+])  # fmt: skip
+def test_requests_are_read_in_every_shape(request_: Json, ways: list[Request]) -> None:
+    assert requests({"devices": {"requests": [{"name": "r", **request_}]}}) == [ways]
+
+
+@pytest.mark.parametrize("request_", [
+    {"exactly": {"deviceClassName": "gpu", "allocationMode": "All", "adminAccess": True}},
+    {"exactly": {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "10Gi"}}}},
+    {"exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists"}]}},
+    {"firstAvailable": [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu", "allocationMode": "All"}]},
+])  # fmt: skip
+@pytest.mark.parametrize("check", [check_intruders, check_aimed])
+def test_a_pod_is_a_device_pod_however_its_claim_asks(request_: Json, check: Any) -> None:
+    """FENCE-02 lets it on accelerator nodes, and FENCE-08 wants it to choose them: by its claim, and by a template alike."""
+    classes = [a_class("gpu", "gpu.nvidia.com"), a_class("net", "dra.net")]
+    spec = {"devices": {"requests": [{"name": "r", **request_}]}}
+    claim = {"metadata": {"name": "c", "namespace": "team-a"}, "spec": spec}
+    template = {"metadata": {"name": "t", "namespace": "team-a"}, "spec": {"spec": spec}}
+    for pod in (web("c", nodeSelector=SELECTOR), web(template="t", nodeSelector=SELECTOR)):
+        items: Json = {"resourceclaims": [claim], "resourceclaimtemplates": [template], "deviceclasses": classes, "resourceslices": [GPU]}
+        found = [one.outcome for one in check(a_scope(nodes=[a_node()], pods=[pod], **items)) if one.subject.name == "web"]
+        assert set(found) <= {Outcome.OK}
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.probes.namespace_limits import NETWORK_POLICIES
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.verdict.findings import Inconclusive
 from tests.definitions import definitions
 from tests.served import served
+from tests.troubles import Trouble
+from tests.watching import PATIENCE
 
 RUN = "20261121-100000-test"
 FLAVORS = "kueue.x-k8s.io/resourceflavors"
@@ -85,7 +86,7 @@ def test_clearing_rides_out_passing_trouble(tmp_path: Path, ordered: list[Troubl
         for name in ("one", "two"):
             workspace.create("configmaps", a_configmap(name), workspace.namespace())
         troubles = begin()
-        workspace.clear(seconds=5)
+        workspace.clear(seconds=PATIENCE)
         assert [trouble.times for trouble in troubles] == [0] * len(troubles)
         assert workspace.residue == []
         assert names(workspace.cluster, "configmaps") == []
@@ -209,7 +210,7 @@ def test_removing_rides_out_passing_trouble(tmp_path: Path, ordered: list[Troubl
         found = left(workspace.cluster)
         assert {item.key for item in found} == {"namespaces", FLAVORS}
         troubles = begin()
-        assert owned.remove(workspace.cluster, found, seconds=10) == []
+        assert owned.remove(workspace.cluster, found, seconds=PATIENCE) == []
         assert [trouble.times for trouble in troubles] == [0] * len(troubles)
         assert left(workspace.cluster) == []
 
@@ -231,7 +232,7 @@ def test_an_object_that_took_the_name_is_left_alone(tmp_path: Path) -> None:
         [item] = left(workspace.cluster)
         assert workspace.cluster.delete(FLAVORS, "f").ok
         assert workspace.cluster.create(FLAVORS, FLAVOR).ok
-        assert owned.remove(workspace.cluster, [item], seconds=5) == []
+        assert owned.remove(workspace.cluster, [item], seconds=PATIENCE) == []
         workspace.clear()
         assert workspace.residue == []
         assert names(workspace.cluster, FLAVORS) == ["f"]

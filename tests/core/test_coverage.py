@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.coverage.shortfalls import Floor, shortfalls
+from conformance.coverage.floor import floor_of
+from conformance.coverage.shortfalls import shortfalls
 from conformance.plugin.verdict import ExitCode, decide
+from conformance.policy.model import Gate
 from fixtures.verdict.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
+from fixtures.verdict.floor import Floor, Most
 from fixtures.verdict.record import Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
@@ -136,3 +139,45 @@ def test_a_missing_right_gates_at_any_level() -> None:
     lacking = result("NET-02", Verdict.INCONCLUSIVE, reason_code="Forbidden", message="pods could not be listed", level=Level.SHOULD)
     assert missing(lacking) == ["NET-02 was refused: pods could not be listed"]
     assert missing(silent("NET-02", "Timeout", verdict=Verdict.INCONCLUSIVE)) == []
+
+
+def test_more_undecided_or_silent_requirements_than_allowed_are_named() -> None:
+    unsure, quiet = silent("NET-01", "Timeout", verdict=Verdict.INCONCLUSIVE), silent("NET-02", "NoRdmaNodes")
+    none = Most(verdict=Verdict.INCONCLUSIVE, count=0, source="--max-inconclusive")
+    one = Most(verdict=Verdict.NOT_APPLICABLE, count=1, source="gate.maxNotApplicable")
+    assert missing(unsure, quiet, floor=Floor(most=(none, one))) == [
+        "1 requirements are inconclusive (NET-01), and --max-inconclusive allows 0"
+    ]
+    two = [quiet, silent("NET-01", "NoRdmaNodes")]
+    assert missing(*two, floor=Floor(most=(one,))) == [
+        "2 requirements are not applicable (NET-02, NET-01), and gate.maxNotApplicable allows 1"
+    ]
+    assert missing(quiet, floor=Floor(most=(none, one))) == []
+
+
+def test_no_option_may_leave_out_what_is_required() -> None:
+    floor = Floor(required=("NET-01",))
+    assert missing(floor=floor) == []
+    assert missing(floor=floor, left_out={"NET-01": "-k GANG", "NET-02": "-k GANG"}) == [
+        "NET-01 has to be judged (--require), and it was left out by -k GANG"
+    ]
+
+
+def test_an_option_overrides_the_policys_gate() -> None:
+    gate = Gate(minimum_judged=3, max_inconclusive=1, areas=("NET",))
+    assert floor_of(gate) == Floor(
+        minimum=3,
+        areas=("NET",),
+        source="gate.minimumJudged",
+        most=(Most(verdict=Verdict.INCONCLUSIVE, count=1, source="gate.maxInconclusive"),),
+    )
+    assert floor_of(gate, min_judged=5, max_inconclusive=0, max_not_applicable=2, required=("NET-01",)) == Floor(
+        minimum=5,
+        areas=("NET",),
+        source="--min-judged",
+        most=(
+            Most(verdict=Verdict.INCONCLUSIVE, count=0, source="--max-inconclusive"),
+            Most(verdict=Verdict.NOT_APPLICABLE, count=2, source="--max-not-applicable"),
+        ),
+        required=("NET-01",),
+    )

@@ -10,13 +10,13 @@ import pytest
 
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.custom_kinds import DEFINITIONS, TOO_MANY, custom_kinds
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
 from tests.served import served
+from tests.troubles import Trouble
 
 KEYS = [*WORKLOAD_KEYS, DEFINITIONS]
 POD: Json = {"containers": [{"name": "c", "image": "i"}]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -52,10 +51,8 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 def test_one_that_dies_is_told(tmp_path: Path) -> None:
-    begun = time.monotonic()
     done = run(tmp_path, "os.kill(os.getpid(), 9)")
     assert done.code == -9
-    assert time.monotonic() - begun < 60
 
 
 def test_it_forks_its_simulator(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import proof
 from fixtures.probes.workspace import Workspace
-from fixtures.simulator.server.http.faults import Trouble
 from tests.served import served
+from tests.troubles import Trouble
 
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}
 

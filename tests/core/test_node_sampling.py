@@ -7,6 +7,7 @@ import pytest
 
 from conformance.devices.device_types import device_type
 from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
+from conformance.outputs.node_labels import advertisement
 from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, left_out, per_node
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
@@ -46,6 +47,10 @@ def asking(scope: Scope, outcome: Outcome = Outcome.OK, **batches: int) -> list[
 # -- sorts ---------------------------------------------------------------------------------------------
 
 
+def _type(node: Node, resource: str) -> tuple[str, ...]:
+    return device_type(node, advertisement(node.metadata.label), resource)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -64,19 +69,19 @@ def asking(scope: Scope, outcome: Outcome = Outcome.OK, **batches: int) -> list[
     ],
 )
 def test_nodes_of_two_sorts(one: Node, other: Node) -> None:
-    assert device_type(one, "nvidia.com/gpu") != device_type(other, "nvidia.com/gpu")
+    assert _type(one, "nvidia.com/gpu") != _type(other, "nvidia.com/gpu")
 
 
 def test_nodes_of_one_sort() -> None:
     one = a_node("a", labels={"topology.kubernetes.io/zone": "z1", "feature.node.kubernetes.io/cpu-model.family": "6"})
-    assert device_type(one, "nvidia.com/gpu") == device_type(a_node("b"), "nvidia.com/gpu")
-    assert device_type(one, "nvidia.com/gpu") != device_type(one, "nvidia.com/mig-1g.10gb")
+    assert _type(one, "nvidia.com/gpu") == _type(a_node("b"), "nvidia.com/gpu")
+    assert _type(one, "nvidia.com/gpu") != _type(one, "nvidia.com/mig-1g.10gb")
 
 
 def test_a_label_that_no_kubernetes_took_costs_nothing() -> None:
-    began = time.monotonic()
-    sort = device_type(a_node(labels={"gpu" * 100_000: "x", "example.com/gpu-" + "a" * 400 + ".model": "y"}), "nvidia.com/gpu")
-    assert time.monotonic() - began < 5
+    began = time.process_time()
+    sort = _type(a_node(labels={"gpu" * 100_000: "x", "example.com/gpu-" + "a" * 400 + ".model": "y"}), "nvidia.com/gpu")
+    assert time.process_time() - began < 5
     assert not any(".model=y" in text for text in sort)
 
 

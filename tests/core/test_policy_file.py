@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import PolicyError, build_policy, digest, policy_schema, read_policy_file
+from fixtures.text import yaml_text
 
 
 def complaint(tmp_path: Path, text: str | bytes) -> str:
@@ -59,3 +60,51 @@ def test_later_documents_lie_over_earlier_ones_key_by_key() -> None:
 
 def test_the_schema_is_a_schema_and_accepts_what_scenarios_say() -> None:
     Draft202012Validator.check_schema(policy_schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fence: {singleNode: yes}",
+        "fence: {singleNode: 1}",
+        "fence: {singleNode: 'true'}",
+        "fence: {taintKeys: [1]}",
+        "fence: {taintKeys: [2026-01-01]}",
+        "fence: {taintKeys: !!binary QUJD}",
+        "fence: {taintKeys: [!!binary QUJD]}",
+        "fence: {taintKeys: a}",
+        "fence: {taintKeys: {a: b}}",
+        "fence: {taintKeys: ['+a']}",
+        "fence: []",
+        "fence: null",
+        "gate: {minimumJudged: 3}",
+        "gate: {minimumJudged: 3.0}",
+        "gate: {minimumJudged: 3.5}",
+        "gate: {minimumJudged: true}",
+        "gate: {minimumJudged: -1}",
+        "gate: {minimumJudged: '3'}",
+        "operators: {restartHours: 0}",
+        "operators: {restartHours: 1}",
+        "operators: {restartHours: .nan}",
+        "operators: {restartHours: .inf}",
+        "operators: {expectedAgents: null}",
+        "probes: {copyPullSecret: a/b}",
+        "probes: {copyPullSecret: A}",
+        "probes: {copyPullSecret: 'a/b\n'}",
+        "advertisement: {devicesPerNode: {a: 8}}",
+        "advertisement: {devicesPerNode: {a: '8'}}",
+        "platform: [gke]",
+        "platform: gke",
+        "platform: 5",
+        "chaos: {maxPercent: 101}",
+    ],
+)
+def test_the_schema_has_the_word_on_whatever_the_structs_refuse(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    try:
+        read_policy_file(path)
+        accepted = True
+    except PolicyError:
+        accepted = False
+    assert accepted == Draft202012Validator(policy_schema()).is_valid(yaml_text.load(text))

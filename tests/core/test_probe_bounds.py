@@ -13,9 +13,9 @@ from fixtures.ownership.proof import PRIORITY
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.admission import chain
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.verdict.findings import Inconclusive
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 POD = probe_pod(PodShape(name="p", image="registry.example/probe:1", script="true"))

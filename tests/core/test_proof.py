@@ -16,9 +16,9 @@ from fixtures.ownership import read_proofs as reading
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import PROOF, digest_of
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.system.process import Process
 from tests.served import served
+from tests.troubles import Trouble
 
 RUN = "20261121-100000-test"
 CLASSES = owned.PRIORITY_CLASSES

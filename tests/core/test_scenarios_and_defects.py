@@ -6,13 +6,17 @@ matrix proves the same in whole runs, for probes too; this takes seconds.
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
+from itertools import pairwise, takewhile
 
 import pytest
 
 from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
 from fixtures.verdict.record import Result, Verdict
+from reports import remedies
 from tests.judging import READ, judge
+from tests.reports.sample_report import report
 from tests.requirements_offline import scope_of
 
 RED = (Verdict.FAILED, Verdict.WARNED)
@@ -25,15 +29,25 @@ ASKING = {"INV-03", "DRA-01"}
 
 
 @cache
-def judged(scenario: str, defect: str = "") -> dict[str, Result]:
+def _run(scenario: str, defect: str) -> tuple[dict[str, Result], frozenset[str]]:
     scope = scope_of(load_scenario(scenario), [load_defect(defect)] if defect else ())
-    return judge(scope.snapshot, scope.policy, [id_ for id_ in READ if id_ != RUNNING], may_probe=True)
+    names = frozenset(one.name for one in (*scope.snapshot.nodes, *scope.snapshot.namespaces))
+    return judge(scope.snapshot, scope.policy, [id_ for id_ in READ if id_ != RUNNING], may_probe=True), names
+
+
+def judged(scenario: str, defect: str = "") -> dict[str, Result]:
+    return _run(scenario, defect)[0]
 
 
 def unasked(results: dict[str, Result]) -> set[str]:
     return {
         id_ for id_ in ASKING & results.keys() if results[id_].reason_code == "NoCluster" or results[id_].verdict is Verdict.INCONCLUSIVE
     }
+
+
+def uncompared(results: dict[str, Result]) -> set[str]:
+    """What is judged against an earlier run alone, which there is none of here."""
+    return {id_ for id_, result in results.items() if result.reason_code == "NoBaseline"}
 
 
 @pytest.mark.parametrize("scenario", scenario_names())
@@ -46,12 +60,37 @@ def test_a_defect_turns_exactly_its_read_requirements_red(name: str) -> None:
     defect = load_defect(name)
     results = judged(defect.scenario, name)
     red = {id_: result.message for id_, result in results.items() if result.verdict in RED}
-    assert set(red) == set(defect.trips) & results.keys() - unasked(results), red
+    assert set(red) == set(defect.trips) & results.keys() - unasked(results) - uncompared(results), red
 
 
 def test_every_read_requirement_passes_somewhere_and_one_asks_the_cluster() -> None:
     every = [judged(name) for name in scenario_names()]
     passed = {id_ for results in every for id_, result in results.items() if result.verdict is Verdict.PASSED}
-    assert passed == set(READ) - {RUNNING, "INV-03"}
+    assert passed == set(READ) - {RUNNING, "INV-03"} - uncompared(every[0])
     every += [judged(load_defect(name).scenario, name) for name in defect_names()]
     assert {id_ for results in every for id_ in unasked(results)} == ASKING
+
+
+def named(words: list[str]) -> list[str]:
+    """The nodes and namespaces that a command of kubectl names."""
+    found = [after for word, after in pairwise(words) if word in ("-n", "namespace")]
+    found += [word.removeprefix("spec.nodeName=") for word in words if word.startswith("spec.nodeName=")]
+    for at, word in enumerate(words):
+        if word in ("node", "nodes", "cordon", "uncordon", "drain"):
+            found += takewhile(lambda one: not one.startswith("-") and "=" not in one and one not in ("node", "KEY-"), words[at + 1 :])
+    return found
+
+
+@pytest.mark.parametrize("name", defect_names())
+def test_commands_of_remediations_name_what_the_cluster_has(name: str) -> None:
+    scenario = load_defect(name).scenario
+    results, known = _run(scenario, name)
+    made = report(list(results.values()))
+    unknown = {
+        line: missing
+        for result in results.values()
+        for one in remedies.commands(made, result)
+        for line in one.lines
+        if (missing := [word for word in named(shlex.split(line)) if word not in known and word not in result.remediation])
+    }
+    assert unknown == {}

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("chaos", "conformance", "deploy", "docs", "fixtures", "reports", "tests")
 SUFFIXES = frozenset({".py", ".yaml", ".yml", ".md", ".toml", ".j2"})
 FACTS = "docs/facts/"
-WRITTEN = frozenset({"report.md"})
-"""Pages that a run writes; they are in no tree."""
+WRITTEN = frozenset({"report.md", "summary.md"})
+"""Pages that a run, the gate or a test writes; they are in no tree."""
 
 _URL = re.compile(r"\w+://[^\s)\"'>]+")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

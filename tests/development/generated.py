@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import chaos.surface.docs_tables as chaos_pages
 from chaos.catalogue.selection import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
-from deploy import chaos_rights, rights
+from conformance.cli.readme import with_generated_parts
+from deploy import chaos_rights, licences, packages, rights
 from reports import schema
 from tests.incidents import table
 
@@ -19,19 +21,27 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def generated(root: Path = ROOT) -> dict[Path, str]:
-    """The text of each generated file by its path. README.md and docs/chaos.md are read: only parts of them are generated."""
-    catalogue = load_catalogue()
-    docs, deploy, schemas = root / "docs", root / "deploy", root / "reports" / "schema"
-    readme, chaos = root / "README.md", docs / "chaos.md"
+    """The text of each generated file by its path. README.md, docs/chaos.md and docs/licences.md are read: only parts are generated."""
+    readme, chaos, licences_page = root / "README.md", root / "docs" / "chaos.md", root / "docs" / "licences.md"
     return {
-        readme: pages.with_snapshot_command(readme.read_text(encoding="utf-8"), catalogue),
+        readme: with_generated_parts(readme.read_text(encoding="utf-8"), load_catalogue()),
         chaos: chaos_pages.render_page(chaos.read_text(encoding="utf-8"), load_all()),
-        **{docs / name: text for name, text in pages.pages().items()},
-        docs / "incidents.md": table.page(),
-        **{deploy / name: text for name, text in rights.files(catalogue).items()},
-        deploy / chaos_rights.FILE.name: chaos_rights.text(),
-        schemas / schema.SCHEMA_FILE.name: schema.schema_text(),
-        schemas / schema.CHAOS_SCHEMA_FILE.name: schema.chaos_schema_text(),
+        licences_page: licences.page(licences_page.read_text(encoding="utf-8")),
+        **{root / name: text for name, text in _generated_whole().items()},
+    }
+
+
+@cache
+def _generated_whole() -> dict[str, str]:
+    """The files of which nothing is written by hand, by their paths below the checkout: a second of work."""
+    catalogue = load_catalogue()
+    deploy = {**rights.files(catalogue), chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
+    return {
+        **{f"docs/{name}": text for name, text in pages.pages().items()},
+        "docs/incidents.md": table.page(),
+        **{f"deploy/{name}": text for name, text in deploy.items()},
+        f"reports/schema/{schema.SCHEMA_FILE.name}": schema.schema_text(),
+        f"reports/schema/{schema.CHAOS_SCHEMA_FILE.name}": schema.chaos_schema_text(),
     }
 
 

@@ -37,16 +37,20 @@ def _options(*arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without what pytest-xdist tells its workers, and with a trap: a KUBECONFIG that must never be read."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+    """This process's environment without what tells of workers, terminals and CI systems.
+
+    With a trap: a KUBECONFIG that must never be read.
+    """
+    foreign = ("PYTEST_", "COV_", "GITHUB_", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "COLUMNS")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
     return {**kept, "KUBECONFIG": "/nonexistent/never-taken-from-the-environment"}
 
 
-def run_suite(folder: Path, *arguments: str) -> Finished:
-    """Run the suite with a report folder of its own."""
+def run_suite(folder: Path, *arguments: str, **variables: str) -> Finished:
+    """Run the suite with a report folder of its own. ``variables`` are further ones of its environment."""
     report_dir = folder / "report"
     options = _options("--report-dir", str(report_dir), *arguments)
-    done = run_pytest(options, cwd=folder, environment=environment(), log=folder / "run.log", seconds=RUN_SECONDS)
+    done = run_pytest(options, cwd=folder, environment={**environment(), **variables}, log=folder / "run.log", seconds=RUN_SECONDS)
     file = report_dir / "report.json"
     report = decode_report(file.read_bytes()) if file.is_file() else None
     return Finished(code=done.code, output=done.output, report=report)

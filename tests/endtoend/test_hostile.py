@@ -7,8 +7,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
+from lxml import etree
+from prometheus_client.parser import text_string_to_metric_families
 
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Verdict
@@ -17,6 +20,9 @@ from tests.endtoend.runs import Finished, run_suite
 from tests.served import served
 
 PROPER = (0, 1, 10)
+SCHEMAS = Path(__file__).parents[1] / "reports" / "schemas"
+CTRF = jsonschema.Draft7Validator(json.loads((SCHEMAS / "ctrf-1.0.json").read_bytes()))
+SARIF = jsonschema.Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes()))
 MARKER = "kubeconfigTokenMarker4711"
 
 
@@ -47,7 +53,7 @@ def texts(folder: Path, done: Finished) -> dict[str, str]:
 def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, dict[str, str]]:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects()}))
-    done = run_suite(folder, "--snapshot", str(folder / "cluster.json"))
+    done = run_suite(folder, "--snapshot", str(folder / "cluster.json"), "--evidence")
     return done, texts(folder, done)
 
 
@@ -82,6 +88,16 @@ def test_what_people_read_moves_no_cursor_and_reorders_nothing(judged: tuple[Fin
         assert re.findall("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b\ufeff]", judged[1][name]) == [], name
 
 
+def test_every_format_keeps_to_its_schema(judged: tuple[Finished, dict[str, str]]) -> None:
+    found = judged[1]
+    assert [error.message for error in CTRF.iter_errors(json.loads(found["report/ctrf.json"]))] == []
+    assert [error.message for error in SARIF.iter_errors(json.loads(found["report/report.sarif"]))] == []
+    junit = etree.XMLSchema(etree.parse(str(SCHEMAS / "jenkins-junit.xsd")))
+    assert junit.validate(etree.fromstring(found["report/junit.xml"].encode())), junit.error_log
+    assert len(list(text_string_to_metric_families(found["report/metrics.prom"]))) > 10
+    assert json.loads(found["report/evidence/index.json"])["complete"] is True
+
+
 def test_no_file_and_no_output_holds_a_credential(judged: tuple[Finished, dict[str, str]]) -> None:
     for name, text in judged[1].items():
         assert [secret for secret in SECRETS if secret in text] == [], name
@@ -103,7 +119,7 @@ def everything(folder: Path, done: Finished) -> dict[str, str]:
 
 def test_a_live_cluster_of_hostile_text_ends_properly_too(tmp_path: Path) -> None:
     with served(tmp_path, [item for item in objects() if item["kind"] in ("Node", "Pod", "Namespace")]):
-        done = run_suite(tmp_path, "--kubeconfig", str(tmp_path / "kubeconfig"), "--read-only", "-v", "-rA", "--showlocals")
+        done = run_suite(tmp_path, "--kubeconfig", str(tmp_path / "kubeconfig"), "--read-only", "--evidence", "-v", "-rA", "--showlocals")
     found = everything(tmp_path, done)
     assert done.code in PROPER, done.output[-2000:]
     assert "Traceback" not in done.output
@@ -117,7 +133,9 @@ def test_the_token_of_a_kubeconfig_appears_nowhere(tmp_path: Path) -> None:
         tokens = [user["user"]["token"] for user in yaml.safe_load(cluster.kubeconfig.read_text())["users"]]
         policy = tmp_path / "policy.yaml"
         policy.write_text("probes: {windowSeconds: 1, startSeconds: 20}\n")
-        done = run_suite(tmp_path, "--kubeconfig", str(cluster.kubeconfig), "--policy", str(policy), "-v", "-rA", "--showlocals")
+        done = run_suite(
+            tmp_path, "--kubeconfig", str(cluster.kubeconfig), "--policy", str(policy), "--evidence", "-v", "-rA", "--showlocals"
+        )
     found = everything(tmp_path, done)
     assert done.code == 1, done.output[-2000:]
     assert "report/report.json" in found

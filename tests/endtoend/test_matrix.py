@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from conformance.catalogue import load_catalogue
-from conformance.matrix.detection import Rows, Runner, defect_row, rows_of, run_matrix
+from conformance.matrix.detection import COMPARED, Rows, Runner, defect_row, rows_of, run_matrix
 from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
+from fixtures.verdict.findings import COMPARISON
 from tests.endtoend.runs import ROOT, command, environment
 
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
@@ -38,7 +39,9 @@ def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
     assert len(HEALTHY) >= 8
     (showcase,) = [row for row in matrix.scenarios if row.name == "showcase"]
     by_claim = {one.id for one in load_catalogue().by_id.values() if one.area == AREA_NOT_IN_SHOWCASE}
-    assert set(load_catalogue().by_id) - set(showcase.judged) == by_claim
+    assert set(load_catalogue().by_id) - set(showcase.judged) == by_claim | {COMPARISON}
+    (compared,) = [row for row in matrix.scenarios if row.name == COMPARED]
+    assert COMPARISON in compared.judged
 
 
 def test_every_requirement_has_a_defect_and_every_defect_names_known_ones() -> None:

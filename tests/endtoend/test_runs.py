@@ -28,12 +28,17 @@ def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(t
     assert {result.id for result in report.results} == set(load_catalogue().by_id)
     assert report.residue == []
     folder = tmp_path / "report"
-    schema = json.loads((ROOT / "reports" / "schema" / "report-1.3.json").read_bytes())
+    schema = json.loads((ROOT / "reports" / "schema" / "report-1.6.json").read_bytes())
     jsonschema.validate(json.loads((folder / "report.json").read_bytes()), schema)
     assert "SIMULATED CLUSTER" in done.output
     assert "SIMULATED CLUSTER" in (folder / "report.html").read_text()
     assert len(list((folder / "allure-results").glob("*-result.json"))) == len(report.results)
     assert "<testsuite" in (folder / "junit.xml").read_text()
+    assert report.target.nodes == report.target.simulated_nodes
+    for result in report.results:
+        area = result.area.lower()
+        lines = (ROOT / "conformance" / area / f"test_{area}.py").read_text().splitlines()
+        assert f'@requirement("{result.id}"' in lines[result.line - 1]
 
 
 def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
@@ -118,7 +123,8 @@ def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_pat
 
 
 def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0", "labels": {"nvidia.com/gpu.present": "true"}}}
+    labels, kwok = {"nvidia.com/gpu.present": "true"}, {"kwok.x-k8s.io/node": "fake"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-0", "labels": labels, "annotations": kwok}}
     node["status"] = {"capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
     (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node]}))
     done = run_suite(tmp_path, "--snapshot", str(tmp_path / "nodes.json"), "-k", "fence")
@@ -126,6 +132,9 @@ def test_a_saved_snapshot_judges_what_it_holds(tmp_path: Path) -> None:
     assert done.result("FENCE-01").verdict is Verdict.FAILED
     assert (done.result("FENCE-02").verdict, done.result("FENCE-02").reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
     assert done.result("FENCE-05").reason_code == "SnapshotTarget"
+    assert done.report is not None
+    assert (done.report.target.kind, done.report.target.simulated_nodes) == (TargetKind.SNAPSHOT, 1)
+    assert "NOT CONFORMANT [snapshot of simulated nodes]" in done.output
 
 
 @needs_kubectl
@@ -151,3 +160,54 @@ def test_what_kubectl_dumps_is_judged_like_the_cluster(tmp_path: Path, form: str
     for id_, unread in (("PSA-02", "batch.volcano.sh/jobs"), ("MIG-03", "nvidia.com/clusterpolicies")):
         assert done.result(id_).reason_code == "NotInSnapshot"
         assert unread in done.result(id_).message
+
+
+def test_a_run_keeps_the_evidence_of_its_verdicts_when_it_is_asked_to(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01,FENCE-05,REQ-01,ISO-01,ISO-02", "--evidence")
+    assert done.code == 0, done.output
+    evidence = tmp_path / "report" / "evidence"
+    index = json.loads((evidence / "index.json").read_bytes())
+    assert (index["complete"], index["target"]["real"]) == (True, False)
+    assert {one["resource"] for one in index["lists"]} >= {"nodes", "pods"}
+    fence = json.loads((evidence / "requirements" / "FENCE-01.json").read_bytes())
+    node = json.loads((evidence / fence["subjects"][0]["object"]).read_bytes())
+    assert (node["kind"], node["metadata"]["name"]) == ("Node", fence["subjects"][0]["name"])
+    assert "nvidia.com/gpu" in {taint["key"] for taint in node["spec"]["taints"]}
+    outputs = json.loads((evidence / "requirements" / "ISO-01.json").read_bytes())["outputs"]
+    assert any("GPU-" in (evidence / path).read_text() for path in outputs), "what probe pods printed"
+    assert all("iso-01" in path for path in outputs), "probes that wait together keep their own pods"
+    assert any(path.endswith(".pod.json") for path in outputs)
+    pods = [json.loads(file.read_bytes()) for file in (evidence / "outputs").glob("FENCE-05.*.pod.json")]
+    assert "Pending" in {pod["status"]["phase"] for pod in pods}, "a probe pod as it was last seen"
+    answers = [json.loads(file.read_bytes()) for file in (evidence / "outputs").glob("REQ-01.*.dry-run.json")]
+    assert any(answer["status"] == 422 and "limit" in answer["message"] for answer in answers), "what the API answered"
+    again = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01")
+    assert again.code == 0, again.output
+    assert not evidence.exists(), "evidence of another run does not lie beside this report"
+
+
+def test_alluredir_takes_the_results_of_several_runs_and_can_be_cleaned(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "allure"
+    arguments = ("--simulate", "healthy", "--only", "FENCE-01", "--alluredir", str(folder))
+    folder.mkdir(parents=True)
+    (folder / "earlier-result.json").write_text("{}")
+    assert run_suite(tmp_path, *arguments).code == 0
+    assert len(list(folder.glob("*-result.json"))) == 2
+    assert {"categories.json", "environment.properties"} <= {file.name for file in folder.iterdir()}
+    assert run_suite(tmp_path, *arguments, "--clean-alluredir").code == 0
+    assert len(list(folder.glob("*-result.json"))) == 1
+
+
+def test_an_alluredir_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01", "--alluredir", str(tmp_path / "file" / "x"))
+    assert done.code == 4
+    assert "--alluredir" in done.output
+
+
+def test_a_run_on_github_actions_adds_to_the_steps_summary(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01", **variables)
+    assert done.code == 0, done.output
+    assert "SIMULATED CLUSTER" in summary.read_text()

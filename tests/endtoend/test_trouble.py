@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fixtures.simulator.config.scenario import load_scenario
-from fixtures.simulator.server.http.faults import Trouble
 from fixtures.simulator.simulated_cluster import initial_objects
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.served import served
 from tests.simulated import simulated
+from tests.troubles import Trouble
 
 
 def judged_under(folder: Path, *troubles: Trouble) -> Finished:

@@ -162,3 +162,15 @@ def test_make_names_a_target_unless_it_is_given_one(given: str, target: list[str
     words = shlex.split(done.stdout.strip().splitlines()[-1])
     assert words[1:4] == ["-m", "pytest", "conformance"]
     assert words[4:] == [*target, *shlex.split(given)]
+
+
+def test_a_run_whose_report_could_not_be_written_is_never_green(tmp_path: Path) -> None:
+    (tmp_path / "report" / "report.html" / "in-the-way").mkdir(parents=True)
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--only", "FENCE-01")
+    assert done.code == 3, done.output
+    assert "not every format could be written: report.html: " in done.output
+    last = done.output.rstrip().splitlines()[-1]
+    assert "ERROR" in last.partition(":")[0]
+    assert "exit code 3 (internal error of the suite), report not written" in last
+    assert done.report is not None
+    assert done.report.exit_code == 3

@@ -10,6 +10,7 @@ import pytest
 from tests.endtoend.runs import ROOT, run_suite
 
 _ROW = re.compile(r"\| ([A-Z]+-\d\d) \| [^|]+ \| (both|`[a-z-]+`) \|")
+_SLICES = ("--only", "SHARE,MIG")
 
 
 def listed(scenario: str) -> set[str]:
@@ -18,8 +19,8 @@ def listed(scenario: str) -> set[str]:
     return {id_ for id_, where in _ROW.findall(text.partition("\n## ")[0]) if where.strip("`") in ("both", scenario)}
 
 
-def judged(folder: Path, scenario: str) -> frozenset[str]:
-    done = run_suite(folder, "--simulate", scenario)
+def judged(folder: Path, scenario: str, *options: str) -> frozenset[str]:
+    done = run_suite(folder, "--simulate", scenario, *options)
     assert done.report is not None, done.output
     return frozenset(result.id for result in done.report.results if result.judged)
 
@@ -34,3 +35,12 @@ def test_as_many_requirements_judge_without_a_device_plugin(tmp_path: Path, by_p
     by_dra = judged(tmp_path, scenario)
     assert by_plugin - by_dra == listed(scenario)
     assert len(by_dra) >= len(by_plugin) - len(listed(scenario)), (sorted(by_plugin), sorted(by_dra))
+
+
+def test_shares_and_slices_are_judged_without_a_device_plugin(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("showcase", "dra-shared")}
+    for folder in folders.values():
+        folder.mkdir()
+    by_plugin, by_dra = (judged(folder, name, *_SLICES) for name, folder in folders.items())
+    assert {"SHARE-03", "MIG-07"} <= by_dra
+    assert by_plugin - by_dra == listed("dra-shared") - listed("neither")

@@ -1,0 +1,17 @@
+"""What unit tests of checks look at: the outcome of every subject, and what the findings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fixtures.verdict.findings import Finding, Outcome
+
+
+def by_name(findings: Iterable[Finding]) -> dict[str, Outcome]:
+    """Outcomes by the names of their subjects."""
+    return {finding.subject.name: finding.outcome for finding in findings}
+
+
+def messages(findings: Iterable[Finding]) -> str:
+    """All messages, a line each."""
+    return "\n".join(finding.message for finding in findings)
