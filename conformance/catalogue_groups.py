@@ -31,6 +31,7 @@ READ_GROUPS: Mapping[str, tuple[str, ...]] = {
         "kubeflow.org/mpijobs",
         "scheduling.volcano.sh/podgroups",
         "scheduling.k8s.io/podgroups",
+        "scheduling.k8s.io/workloads",
         "kueue.x-k8s.io/workloads",
     ),
     # What tells which devices a new claim may still get.
