@@ -36,6 +36,8 @@ ANCHOR = f"{CHAOS_PREFIX}-{SHARING}"
 """The PriorityClass that proves the shared namespace."""
 
 GONE_SECONDS = 60.0
+AGREE_SECONDS = 10.0
+"""For how long a run waits for a namespace that another one has announced, before it takes that one for dead."""
 
 PODS = 100
 """Pods at a time in a namespace of a run of experiments."""
@@ -48,7 +50,6 @@ _ADMINISTRATORS = "administrators-namespaces"
 """Key in the proof of a namespace that an administrator made, and that the policy names by UID: it is used, and never removed."""
 
 _KEPT = ("create configmaps", "patch configmaps", "create coordination.k8s.io/leases", "patch coordination.k8s.io/leases")
-_AGREE_SECONDS = 10.0
 _MESHES_OUT: Json = {"istio-injection": "disabled"}
 
 
@@ -82,36 +83,59 @@ def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
     ``administrators`` is the UID of a namespace of the usual name that an administrator has made (``chaos.namespaceUid``). Somebody
     else's is left as it is. Raises ApiTrouble when none can be had.
     """
-    anchor = _anchor(cluster)
     deadline = time.monotonic() + GONE_SECONDS
+    turn = _Turn()
     while True:
+        usual = read(cluster, _KEY, SHARED)  # before the proof: what a run created by now is announced in what is read next
+        anchor = _anchor(cluster)
         name, going = _found(cluster, anchor.view)
         if name and not going:
             return name
         if name:
             _await_gone(cluster, name)
             continue
-        usual = read(cluster, _KEY, SHARED)
         if usual is not None and administrators and uid_of(usual) == administrators:
             anchor.created(_ADMINISTRATORS, SHARED, administrators)
             return SHARED
         wanted = SHARED if usual is None else f"{SHARED}-{SHARING}-{secrets.token_hex(4)}"
-        if wanted != SHARED and _announced(anchor.view):
-            threading.Event().wait(0.2)  # another run is making one
-            if time.monotonic() < deadline - GONE_SECONDS + _AGREE_SECONDS:
-                anchor = _anchor(cluster)
-                continue
         if usual is not None and (denied := Reviewer(cluster).denied([Right.parse(f"{text} in {wanted}") for text in _KEPT])):
             text = f"namespace {SHARED} (UID {uid_of(usual)}) is not known to be ours, and this account may not {denied[0].verb} "
             text += f"{denied[0].key} in another; where an administrator made it, name it in chaos.namespaceUid"
             anchor.close()
             raise ApiTrouble("Forbidden", text)
         labels = {owned.MANAGED_BY: owned.SUITE, **_security("restricted")}
-        if _created(cluster, anchor, wanted, labels):
-            return wanted
+        if turn.has_come(cluster, anchor, wanted) and _created(cluster, anchor, wanted, labels):
+            if _found(cluster, _anchor(cluster).view)[0] == wanted:
+                return wanted
+            _take_back(cluster, wanted, uid_of(read(cluster, _KEY, wanted)))  # this run paused, and another did not wait for it
         if time.monotonic() > deadline:
             raise ApiTrouble("AlreadyExists", f"namespace {SHARED} is somebody else's, and no other could be made")
-        anchor = _anchor(cluster)
+
+
+class _Turn:
+    """Runs that start at once make one namespace, not two: each of two would hold a Lease."""
+
+    def __init__(self) -> None:
+        self._awaited, self._since = "", 0.0
+
+    def has_come(self, cluster: Cluster, anchor: Proof, wanted: str) -> bool:
+        """Announce the namespace; whether no other is there or was announced before. Else take it back and wait a little.
+
+        Raises ApiTrouble.
+        """
+        anchor.will_create(_KEY, wanted)
+        view = anchor.view  # with what others announced by now
+        made = {name for _, name, _ in view.created}
+        first = next((name for key, name in view.names if key == _KEY and name not in made), wanted)
+        if first == wanted and not _found(cluster, view)[0]:
+            return True
+        anchor.not_created(_KEY, wanted)
+        if first != self._awaited:
+            self._awaited, self._since = first, time.monotonic()
+        elif time.monotonic() - self._since > AGREE_SECONDS:
+            anchor.not_there(_KEY, first)  # whoever announced it has died
+        threading.Event().wait(0.2)
+        return False
 
 
 def remove_shared(cluster: Cluster) -> list[str]:
@@ -163,11 +187,6 @@ def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
         if administrators or view.created_this(_KEY, found):
             return name, bool(field(found, "metadata", "deletionTimestamp"))
     return "", False
-
-
-def _announced(view: ProofView) -> bool:
-    """Whether somebody has announced another namespace than the usual one."""
-    return any(key == _KEY and name != SHARED for key, name in view.names)
 
 
 # -- a run's own -------------------------------------------------------------------------------------------

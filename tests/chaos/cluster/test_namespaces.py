@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chaos.activities.base import host_namespace, own_namespace
 from chaos.cluster import namespaces
 from chaos.ledger.replay import replay
+from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
@@ -112,6 +116,40 @@ def test_somebody_elses_namespace_of_the_usual_name_keeps_nobody_from_working(tm
         assert cluster.get("namespaces", name).status == 404
         assert fetch(cluster, "namespaces", namespaces.SHARED) == before
         assert read_proofs(cluster) == {}
+
+
+@pytest.mark.parametrize("extra", [[], [namespace(namespaces.SHARED)]], ids=["nothing there", "somebody else's there"])
+@pytest.mark.parametrize("before", [1, 2, 8, 9, 10, 11, 12, 13, 14, 15, 16])
+def test_two_runs_that_start_at_once_agree_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, extra: list[dict[str, Any]]
+) -> None:
+    """Another run makes it just before one of this run's requests, whichever. Two of them would each hold a Lease."""
+    monkeypatch.setattr(namespaces, "AGREE_SECONDS", 0.3)  # the other run soon takes this one for dead
+    with world(tmp_path, extra=extra) as (cluster, _):
+        other = Cluster.from_kubeconfig(tmp_path / "kubeconfig")
+        requests, theirs = 0, ""
+
+        def request(*arguments: Any, **options: Any) -> Answer:
+            nonlocal requests, theirs
+            requests += 1
+            if requests == before:
+                theirs = namespaces.ensure_shared(other)
+            return Cluster.request(cluster, *arguments, **options)
+
+        monkeypatch.setattr(cluster, "request", request)
+        ours = namespaces.ensure_shared(cluster)
+        assert (theirs or namespaces.ensure_shared(other)) == ours == namespaces.find_shared(cluster)
+        found = [item["metadata"]["name"] for item in cluster.each("namespaces") if item["metadata"]["name"].startswith(namespaces.SHARED)]
+        assert len(found) == 1 + len(extra)
+
+
+def test_a_run_that_died_before_it_made_one_is_not_awaited_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "AGREE_SECONDS", 0.5)
+    with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
+        Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False).will_create(
+            "namespaces", f"{namespaces.SHARED}-shared-1"
+        )
+        assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != f"{namespaces.SHARED}-shared-1"
 
 
 def test_one_that_replaced_ours_is_not_ours(tmp_path: Path) -> None:
