@@ -1,6 +1,7 @@
 """Wild inputs are judged by what they do, not by how long a busy machine takes; workers get their tests in an order of ours."""
 
 import multiprocessing
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,8 @@ settings.load_profile("project")
 def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
     collect_rarely()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: runs that tests start would be deaf to Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         multiprocessing.set_forkserver_preload(list(LIBRARIES))
         simulator.fork_simulators("forkserver")
