@@ -12,7 +12,6 @@ from conformance.plugin.options import Options
 from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
 from conformance.policy.waivers import RequirementWaivers, WaiverFile
-from conformance.requirement import Requirement
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON, Finding, Outcome, Subject
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
@@ -38,21 +37,6 @@ def read_baseline(options: Options) -> Baseline | None:
         return Baseline(*load_run(path))
     except ReportError as error:
         raise pytest.UsageError(f"--baseline {error}") from None
-
-
-def pending_comparison(requirement: Requirement) -> Result:
-    """The result to fill in where an option left its test out: ``--baseline`` asks for it in any case."""
-    return Result(
-        id=requirement.id,
-        title=requirement.title,
-        area=requirement.area,
-        level=requirement.level,
-        access=requirement.access,
-        verdict=Verdict.NOT_APPLICABLE,
-        rationale=requirement.rationale,
-        remediation=requirement.remediation,
-        references=requirement.references,
-    )
 
 
 def difference_from(baseline: Baseline, report: Report, chaos: ChaosReport | None, accepted: Iterable[str]) -> Difference:

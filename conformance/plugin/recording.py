@@ -14,11 +14,11 @@ from conformance.coverage.floor import floor_of
 from conformance.coverage.run import coverage_of_run
 from conformance.devices.node_inventory import inventory
 from conformance.plugin import progress
-from conformance.plugin.baseline import compare_with, difference_from, judge_comparison, pending_comparison
+from conformance.plugin.baseline import compare_with, difference_from, judge_comparison
 from conformance.plugin.residue import sweep
 from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
-from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise
+from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
 from conformance.plugin.waivers import account_for_waivers
 from conformance.policy.policy_file import digest
 from conformance.policy.policy_text import policy_text
@@ -95,7 +95,7 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     elif baseline is not None:
         difference = difference_from(baseline, report, chaos_record(state, report), accepted)
         if report.results:
-            pending = state.results.get(COMPARISON) or pending_comparison(state.catalogue.get(COMPARISON))
+            pending = state.results.get(COMPARISON) or unjudged(state.catalogue.get(COMPARISON))
             found = judge_comparison(pending, baseline.report, report, difference, state.opened.handover.waivers)
             state.results[COMPARISON], difference = found.result, found.difference
             progress.show(config, state.results[COMPARISON], len(state.results), max(state.planned, len(state.results)))

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 
+import msgspec
+
 from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
@@ -68,12 +70,8 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         missing_kinds.amend(judgement, requirement, state.scope, required=required)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
-    return Result(
-        id=requirement.id,
-        title=requirement.title,
-        area=requirement.area,
-        level=requirement.level,
-        access=requirement.access,
+    return msgspec.structs.replace(
+        unjudged(requirement),
         verdict=judgement.verdict,
         reason_code=judgement.reason_code,
         message=judgement.message,
@@ -82,10 +80,22 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         duration_seconds=round(seconds, 3),
         subjects=judgement.subjects,
         subjects_omitted=judgement.subjects_omitted,
+        waivers=evidence.waivers.uses() if evidence.waivers else [],
+    )
+
+
+def unjudged(requirement: Requirement) -> Result:
+    """A result that says what the requirement is, and nothing of a cluster yet."""
+    return Result(
+        id=requirement.id,
+        title=requirement.title,
+        area=requirement.area,
+        level=requirement.level,
+        access=requirement.access,
+        verdict=Verdict.NOT_APPLICABLE,
         rationale=requirement.rationale,
         remediation=requirement.remediation,
         references=requirement.references,
-        waivers=evidence.waivers.uses() if evidence.waivers else [],
     )
 
 

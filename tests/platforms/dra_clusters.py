@@ -296,6 +296,21 @@ def amd_partitions() -> Cluster:
     )
 
 
+def intel_device(model: str, family: str, driver: str, address: str, pci_id: str) -> Json:
+    """Attributes of a healthy device at a PCI address, as Intel's driver publishes them."""
+    return typed(
+        model=model,
+        family=family,
+        driver=driver,
+        pciAddress=address,
+        pciId=pci_id,
+        pciRoot="pci0000:00",
+        sriov=False,
+        healthy=True,
+        health="Healthy",
+    )
+
+
 def intel_mixed() -> Cluster:
     """Graphics in the processor (no memory of its own) and cards, served in v1beta2; an exporter has admin access to all."""
     names = ["talos-0", "talos-1", "talos-2"]
@@ -303,30 +318,10 @@ def intel_mixed() -> Cluster:
     nodes = [node(name, None, select, ["gpu.intel.com/gpu:NoSchedule"], system="Talos (v1.11.2)") for name in names]
     slices = []
     for index, name in enumerate(names):
-        inside = typed(
-            model="Unknown",
-            family="Unknown",
-            driver="i915",
-            pciAddress="0000:00:02.0",
-            pciId="0xa7a0",
-            pciRoot="pci0000:00",
-            sriov=False,
-            healthy=True,
-            health="Healthy",
-        )
+        inside = intel_device("Unknown", "Unknown", "i915", "0000:00:02.0", "0xa7a0")
         devices = [device("0000-00-02-0-0xa7a0", inside, {"memory": "0", "millicores": "1k"})]
         if index == 0:
-            card = typed(
-                model="A770",
-                family="Arc",
-                driver="xe",
-                pciAddress="0000:03:00.0",
-                pciId="0x56b1",
-                pciRoot="pci0000:00",
-                sriov=False,
-                healthy=True,
-                health="Healthy",
-            )
+            card = intel_device("A770", "Arc", "xe", "0000:03:00.0", "0x56b1")
             devices.append(device("0000-03-00-0-0x56b1", card, {"memory": "16288Mi", "millicores": "1k"}))
         slices.append(a_slice(name, "gpu.intel.com", devices, version="v1beta2"))
     stack = plugin(
