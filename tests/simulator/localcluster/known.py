@@ -140,6 +140,14 @@ KNOWN: tuple[Known, ...] = (
         rows=("dra-claim-of-a-lost-device",),
     ),
     Known(
+        requirements=("DRA-04",),
+        embedded="passed",
+        real="failed",
+        why="every hold is too old there (`nodes.heldHours: 0`), because all nodes are new: so is this taint of two hours",
+        hides_nothing="the verdict names the same taint and its age, and `dra-taint-stale` is red on both",
+        rows=("adv-claimed-device-tainted",),
+    ),
+    Known(
         requirements=("REQ-14",),
         embedded="failed",
         real="passed",
