@@ -16,6 +16,7 @@ from conformance.cli.readme import with_generated_parts
 from deploy import chaos_rights, licences, packages, rights
 from reports import schema
 from tests.incidents import table
+from tests.simulator.localcluster import known
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +39,7 @@ def _generated_whole() -> dict[str, str]:
     deploy = {**rights.files(catalogue), chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
     return {
         **{f"docs/{name}": text for name, text in pages.pages().items()},
+        "docs/fidelity-verdicts.md": known.page(),
         "docs/incidents.md": table.page(),
         **{f"deploy/{name}": text for name, text in deploy.items()},
         f"reports/schema/{schema.SCHEMA_FILE.name}": schema.schema_text(),

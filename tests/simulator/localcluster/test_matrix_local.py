@@ -13,10 +13,10 @@ from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
 from tests.reports.sample_report import report
-from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER, page
+from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER
 from tests.simulator.localcluster.matrix import LocalMatrix, figures, line, plan
 from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
-from tests.simulator.localcluster.rows import ROOT, Row, all_names, fill, hides_nothing, judge, record, refusal
+from tests.simulator.localcluster.rows import Row, all_names, fill, hides_nothing, judge, record, refusal
 
 SOME = (
     Pack(
@@ -62,12 +62,7 @@ def test_what_cannot_exist_is_what_the_node_side_refuses() -> None:
     assert all(set(load_defect(name).trips) & set(one.shown_by.replace(",", " ").split()) for name, one in CANNOT_EXIST.items())
 
 
-def test_the_page_lists_what_differs_and_why() -> None:
-    committed = (ROOT / "docs" / "fidelity-verdicts.md").read_text(encoding="utf-8")
-    assert committed == page(), (
-        "write it anew: python -c 'from tests.simulator.localcluster.known import page; print(page(), end=\"\")'"
-        " > docs/fidelity-verdicts.md"
-    )
+def test_every_known_difference_is_of_a_row_and_has_its_reasons() -> None:
     assert all(one.why and one.hides_nothing for one in KNOWN)
     assert all(row in all_names() for one in KNOWN for row in one.rows)
 
