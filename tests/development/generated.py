@@ -16,7 +16,8 @@ from conformance.cli.readme import with_generated_parts
 from deploy import chaos_rights, licences, packages, rights
 from reports import schema
 from tests.incidents import table
-from tests.simulator.localcluster import known
+from tests.simulator.fidelity import known as known_answers
+from tests.simulator.localcluster import known as known_verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,8 @@ def _generated_whole() -> dict[str, str]:
     deploy = {**rights.files(catalogue), chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
     return {
         **{f"docs/{name}": text for name, text in pages.pages().items()},
-        "docs/fidelity-verdicts.md": known.page(),
+        "docs/fidelity.md": known_answers.page(),
+        "docs/fidelity-verdicts.md": known_verdicts.page(),
         "docs/incidents.md": table.page(),
         **{f"deploy/{name}": text for name, text in deploy.items()},
         f"reports/schema/{schema.SCHEMA_FILE.name}": schema.schema_text(),
