@@ -44,7 +44,7 @@ LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
 MAX_PLAN = 8 << 20
 
-__all__ = ["RecoveryResult", "Status", "accepted_entry", "end_halt", "halt", "recover", "status"]
+__all__ = ["RECOVER_SECONDS", "RecoveryResult", "Status", "accepted_entry", "end_halt", "halt", "recover", "status"]
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import pytest
 
 from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
 from chaos.engine.campaign import Refused
-from chaos.engine.recover import accepted_entry, end_halt, halt, preview, recover, status
+from chaos.engine.recover import RECOVER_SECONDS, accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
 from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
@@ -114,6 +114,8 @@ def options(parser: Parser, _command: str) -> None:
     confirming.add_options(recover)
     recover.add_argument("--chaos-folder", metavar="DIR", default="", help="folder with your own experiments whose runs are recovered")
     recover.add_argument("--run", metavar="ID", default="", help="one run only")
+    patience = f"for how long it tries again what the API refuses; default: {RECOVER_SECONDS:.0f}"
+    recover.add_argument("--seconds", metavar="N", type=int, default=int(RECOVER_SECONDS), help=patience)
     accepting = "close an entry (RUN/EXPERIMENT/NUMBER) that somebody has looked at, without undoing it; repeatable"
     recover.add_argument("--accept", metavar="ENTRY", action="append", default=[], help=accepting)
     status = add("status", _status, "show who acts on the cluster and what is not undone; changes nothing")
@@ -261,6 +263,8 @@ def _recover(arguments: argparse.Namespace) -> int:
         return complain(PROGRAM, f"--accept {error}")
     if arguments.run and not owned.is_run_id(arguments.run):
         return complain(PROGRAM, f"--run {arguments.run!r}: not a run id")
+    if arguments.seconds < 1:
+        return complain(PROGRAM, f"--seconds {arguments.seconds}: at least 1")
     folder = Path(arguments.folder) if arguments.folder else None
     if folder is not None and not folder.is_dir():
         return complain(PROGRAM, f"--folder {folder}: no such folder")
@@ -274,7 +278,7 @@ def _recover(arguments: argparse.Namespace) -> int:
         plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
         confirming.confirm(cluster, plan, consent)
         if plan:
-            done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
+            done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms, seconds=arguments.seconds)
     except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
         return complain(PROGRAM, error)
     print(f"{done.restored} changes of {len(done.runs)} runs put back")

@@ -113,6 +113,7 @@ def test_a_stored_experiment_is_judged_again(tmp_path: Path, capsys: pytest.Capt
         (["status"], "name the cluster"),
         (["recover"], "name the cluster"),
         (["recover", "--kubeconfig", "x", "--run", "../x"], "not a run id"),
+        (["recover", "--kubeconfig", "x", "--seconds", "0"], "at least 1"),
         (["recover", "--kubeconfig", "x", "--folder", "nowhere"], "no such folder"),
         (["status", "--kubeconfig", "nowhere"], "no such file"),
         (["verdict", "nowhere"], "no such folder"),

@@ -49,7 +49,8 @@ def told(seed: int, folder: Path) -> Outcome:
         _leave(cluster, folder)
         with through(folder / "kubeconfig", folder / "proxied", faults) as proxy:
             consent = () if command == ("chaos", "status") else ("--yes", "--chaos-cluster", uid)
-            code, output = _run([*command, "--kubeconfig", str(folder / "proxied"), *consent])
+            patience = ("--seconds", "60") if command == ("chaos", "recover") else ()
+            code, output = _run([*command, "--kubeconfig", str(folder / "proxied"), *consent, *patience])
             outcome.requests = proxy.requests
         outcome.exit_code, outcome.faults = code, [str(fault) for fault in faults]
         outcome.befell = sum(fault.befell for fault in faults)
