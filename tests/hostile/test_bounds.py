@@ -27,6 +27,7 @@ from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, sta
 from tests.hostile.test_answers import SERVED, announced, every
 from tests.served import kubeconfig
 from tests.steps import steps
+from tests.watching import PATIENCE
 
 
 def nest(depth: int) -> str:
@@ -481,3 +482,26 @@ def test_a_silent_watch_ends_at_the_deadline_too(tmp_path: Path) -> None:
     ended.set()
     assert trouble is None
     assert not outlasted.is_set(), "the watch ended before the silence"
+
+
+def test_where_watches_are_silent_later_waits_see_changes_by_lists(tmp_path: Path) -> None:
+    """A proxy that forwards no event must not cost each probe the whole time that a pod may take to start."""
+    ended, lists = threading.Event(), itertools.count(1)
+
+    def silence() -> Iterator[bytes]:
+        ended.wait(PATIENCE)
+        yield b""
+
+    def answered(asked: Asked) -> Said:
+        if asked.query.get("watch"):
+            return Said(silence())
+        return said(a_list("Pod", *(an_object("Pod", f"p{number}") for number in range(next(lists)))))
+
+    with lying(tmp_path, answered) as (cluster, _):
+        with Observation(cluster, "pods", "default") as observation:
+            assert [len(objects) for objects in observation.until(time.monotonic() + 0.3)] == [1, 2]
+        deadline = time.monotonic() + PATIENCE
+        with Observation(cluster, "pods", "default") as observation:
+            assert [len(objects) for _, objects in zip(range(3), observation.until(deadline), strict=False)] == [3, 4, 5]
+        assert time.monotonic() < deadline - PATIENCE / 2
+        ended.set()
