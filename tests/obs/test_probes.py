@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages
+from conformance.obs.probes import Unplaced, judge_unplaced, names_reason, scheduling_messages, tried
+from fixtures.kubernetes.models import Json
+from fixtures.probes.workspace import decode_pod
 from fixtures.verdict.findings import Outcome, Subject
 
 GPU = "nvidia.com/gpu"
@@ -41,6 +43,20 @@ def test_no_event_is_the_defect_and_the_condition_is_shown() -> None:
 )
 def test_an_event_without_the_reason_is_bad(text: str) -> None:
     assert judge_unplaced(SUBJECT, seen(text)).outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions", "over"),
+    [
+        ({}, [], None),
+        ({}, [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}], True),
+        ({"nodeName": "gpu-0"}, [], True),
+    ],
+)
+def test_silence_counts_once_the_scheduler_has_decided(spec: Json, conditions: list[Json], over: bool | None) -> None:
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec, "status": {"conditions": conditions}}
+    assert tried([decode_pod(pod)]) is over
+    assert tried([]) is True, "it is gone, and nobody will say anything of it"
 
 
 def test_a_pod_that_was_placed_after_all_is_undecided() -> None:
