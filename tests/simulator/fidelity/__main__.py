@@ -1,4 +1,4 @@
-"""Ask the real API server and the simulated one the same: ``python -m tests.simulator.fidelity [COUNT] [SEED] [--minor 1.35]``.
+"""Ask the real API server and the simulated one the same: ``python -m tests.simulator.fidelity [--seed 2] [--minor 1.35]``.
 
 Writes out/fidelity.json.
 """
@@ -15,6 +15,7 @@ import msgspec
 from fixtures.localcluster.install.release import UnknownMinor, version_key
 from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.simulator.fidelity.allocation import compare_allocation
+from tests.simulator.fidelity.amounts import ALL
 from tests.simulator.fidelity.binding import compare_binding
 from tests.simulator.fidelity.comparing import ASPECTS, BINDING, Difference, apart
 from tests.simulator.fidelity.comparison import Comparison, add_allocation, add_binding, compare_servers
@@ -22,10 +23,6 @@ from tests.simulator.fidelity.known import WORDED_SINCE
 
 OUT = Path(__file__).resolve().parents[3] / "out"
 SHOWN = 12
-BOUND = 60
-"""Pods that are really created, to be bound or not."""
-ROUNDS = 10
-"""Drivers whose devices are really claimed, by seven claims each."""
 
 
 def main(count: int, first: int, minor: str | None = None) -> int:
@@ -36,9 +33,9 @@ def main(count: int, first: int, minor: str | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     found = compare_servers(count, first, binaries)
-    add_binding(found, compare_binding(BOUND, first, binaries))
+    add_binding(found, compare_binding(ALL.pods, first, binaries))
     if version_key(binaries.version)[:2] >= WORDED_SINCE:
-        add_allocation(found, compare_allocation(ROUNDS, first, binaries))
+        add_allocation(found, compare_allocation(ALL.drivers, first, binaries))
     OUT.mkdir(exist_ok=True)
     (OUT / "fidelity.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.document()), indent=2) + b"\n")
     report(found)
@@ -84,8 +81,8 @@ def shape(one: Difference) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.fidelity", description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("count", nargs="?", type=int, default=2500, help="how many requests")
-    parser.add_argument("seed", nargs="?", type=int, default=1, help="which requests")
+    parser.add_argument("--requests", type=int, default=ALL.requests, help="how many requests")
+    parser.add_argument("--seed", type=int, default=1, help="which requests")
     parser.add_argument("--minor", help="Kubernetes minor, 1.37, 1.36 or 1.35")
     options = parser.parse_args()
-    raise SystemExit(main(options.count, options.seed, options.minor))
+    raise SystemExit(main(options.requests, options.seed, options.minor))

@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.simulator.fidelity.allocation import compare_allocation
+from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import difference
 
 
@@ -14,7 +15,7 @@ def test_claims_get_the_same_devices_and_amounts() -> None:
         binaries = find("1.37")
     except BinariesMissing as error:
         pytest.skip(str(error))
-    compared = compare_allocation(4, binaries=binaries)
+    compared = compare_allocation(TESTED.drivers, binaries=binaries)
     assert [(one.claim, one.real, one.simulated) for one in compared if difference(one.real, one.simulated)] == []
     given = [text for one in compared for text, _ in one.real.causes]
     assert any("shared=True" in text for text in given)

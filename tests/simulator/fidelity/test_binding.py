@@ -7,10 +7,9 @@ from collections import Counter
 import pytest
 
 from fixtures.localcluster.install.search import BinariesMissing, find
+from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.binding import Compared, Outcome, compare_binding
 from tests.simulator.fidelity.comparison import Comparison, add_binding
-
-COUNT = 60
 
 
 @pytest.fixture(scope="module")
@@ -19,13 +18,13 @@ def compared() -> list[Compared]:
         find()
     except BinariesMissing as error:
         pytest.skip(str(error))
-    return compare_binding(COUNT)
+    return compare_binding(TESTED.pods)
 
 
 def test_the_same_pods_are_bound(compared: list[Compared]) -> None:
     assert [one for one in compared if bool(one.real.node) != bool(one.simulated.node)] == []
     bound = sum(1 for one in compared if one.real.node and not one.pinned)
-    assert COUNT / 6 < bound < COUNT * 5 / 6, "enough pods of either kind to compare"
+    assert TESTED.pods / 6 < bound < TESTED.pods * 5 / 6, "enough pods of either kind to compare"
 
 
 def test_the_same_nodes_are_feasible(compared: list[Compared]) -> None:

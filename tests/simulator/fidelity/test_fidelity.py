@@ -1,21 +1,18 @@
-"""The simulated API server against a real one. ``GPU_CONFORMANCE_FIDELITY`` sets how many requests (2,000 in a thorough run)."""
+"""The simulated API server against a real one."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, denial, evaluate
 from fixtures.localcluster.install.search import BinariesMissing, find
+from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import View, apart, difference
 from tests.simulator.fidelity.comparison import Comparison, compare_servers
 from tests.simulator.fidelity.generating import BASELINE, BODIES, RESTRICTED, requests
 from tests.simulator.fidelity.known import RULES, older_reason
 from tests.simulator.fidelity.parts import PARTS
-
-COUNT = int(os.environ.get("GPU_CONFORMANCE_FIDELITY") or 600)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +21,7 @@ def compared() -> Comparison:
         find()
     except BinariesMissing as error:
         pytest.skip(str(error))
-    return compare_servers(COUNT)
+    return compare_servers(TESTED.requests)
 
 
 def test_every_difference_in_what_binds_is_known(compared: Comparison) -> None:
@@ -40,7 +37,7 @@ def test_what_requirements_rely_on_is_answered_alike(compared: Comparison, kind:
 def test_pod_security_violations_are_told_in_the_same_words(compared: Comparison) -> None:
     apart_ = [one for one in compared.differences if one.real.violations and one.simulated.violations != one.real.violations]
     assert [(one.body, one.real.message, one.simulated.message) for one in apart_ if not one.known] == []
-    assert sum(1 for one in compared.views if one.violations) > COUNT / 20, "enough pods were refused by Pod Security to compare"
+    assert sum(1 for one in compared.views if one.violations) > TESTED.requests / 20, "enough pods were refused by Pod Security to compare"
 
 
 def test_the_suites_evaluator_agrees_with_the_real_admission(compared: Comparison) -> None:
@@ -58,7 +55,7 @@ def test_the_suites_evaluator_agrees_with_the_real_admission(compared: Compariso
         found = evaluate(request.body["spec"], annotations, level)
         assert denial(level, "latest", found).partition(": ")[2] == real.violations.partition(": ")[2]
         judged += 1
-    assert judged > COUNT / 40
+    assert judged > TESTED.requests / 40
 
 
 def test_a_seed_gives_the_same_requests_again() -> None:
