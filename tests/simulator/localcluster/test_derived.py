@@ -15,7 +15,7 @@ from fixtures.localcluster.seed.derived import Derived, derive, identity
 from fixtures.localcluster.seed.seeded_pods import Owner, made_by
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build
-from fixtures.simulator.config.scenario import ScenarioError, defect_names, load_scenario, parse_simulate, scenario_names
+from fixtures.simulator.config.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY: Owner = ("Deployment", "team-vision", "gateway")
@@ -142,17 +142,6 @@ def test_a_class_that_pods_claim_by_changes_once_they_are_bound() -> None:
     assert "vfio" in str(changed["spec"]["selectors"])
     assert "vfio" not in str(by_identity(derived)[identity(changed)]["spec"]["selectors"])
     assert (derived.late_removals, objects_of(*parse("dra-extended")).late_devices) == ([], [])
-
-
-def test_every_defect_can_be_had_or_is_of_a_program_that_is_real_here() -> None:
-    refused = {}
-    for name in defect_names():
-        try:
-            parse(name)
-        except ScenarioError as error:
-            refused[name] = str(error)
-    reasons = ("is a fault of", "takes rights", "its controller is real here, and makes them alike", "once named")
-    assert {name: text for name, text in refused.items() if not any(reason in text for reason in reasons)} == {}
 
 
 def test_a_scenario_that_is_too_large_for_real_processes_is_refused_in_one_line(tmp_path: Path) -> None:
