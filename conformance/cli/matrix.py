@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
         scenarios = [name for name in scenario_names() if load_scenario(name).fleet is None]
         defects = defect_names()
         if arguments.requirement:
-            rows = rows_of(catalogue.get(arguments.requirement).id, scenarios=scenarios, defects=defects)
+            plans = {name: load_defect(name) for name in defects}
+            rows = rows_of(catalogue.get(arguments.requirement).id, scenarios=scenarios, defects=plans)
         else:
             rows = _named(arguments.only, scenarios, defects) if arguments.only else Rows(scenarios=scenarios, defects=defects)
         for name in rows.defects:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from conformance.matrix.forked_runs import run_pytest
-from fixtures.simulator.interface import load_defect
+from fixtures.simulator.interface import Defect, load_defect
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Report, Result, Verdict, decode_report
 
@@ -81,9 +81,9 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     requirement: str = ""  # the one that is judged in ``alone``
 
 
-def rows_of(requirement: str, *, scenarios: Iterable[str], defects: Iterable[str]) -> Rows:
+def rows_of(requirement: str, *, scenarios: Iterable[str], defects: Mapping[str, Defect]) -> Rows:
     """The rows about one requirement: its defects and their scenarios in full, and all other scenarios with only it."""
-    tripping = {name: load_defect(name) for name in defects if requirement in load_defect(name).trips}
+    tripping = {name: plan for name, plan in defects.items() if requirement in plan.trips}
     whole = {plan.scenario for plan in tripping.values()}
     return Rows(
         scenarios=[name for name in scenarios if name in whole],

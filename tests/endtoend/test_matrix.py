@@ -14,6 +14,7 @@ from fixtures.simulator.config.scenario import defect_names, load_defect, load_s
 from fixtures.verdict.findings import COMPARISON
 from tests.endtoend.runs import ROOT, command, environment
 
+DEFECTS = {name: load_defect(name) for name in defect_names()}
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
 
 
@@ -26,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return Runner(tmp_path_factory.mktemp("matrix"))
 
 
-@pytest.mark.parametrize("name", defect_names())
+@pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_turns_exactly_its_requirements_red(run: Runner, name: str) -> None:
     row = defect_row(run, name)
     assert row.red == row.expected, f"could not be judged: {row.undecided}"
@@ -46,16 +47,16 @@ def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
 
 def test_every_requirement_has_a_defect_and_every_defect_names_known_ones() -> None:
     known = load_catalogue().by_id
-    tripped = {id_ for name in defect_names() for id_ in load_defect(name).trips}
+    tripped = {id_ for plan in DEFECTS.values() for id_ in plan.trips}
     assert tripped == set(known)
 
 
 @pytest.mark.parametrize("id_", load_catalogue().by_id)
 def test_rows_of_a_requirement_are_its_defects_their_scenarios_and_it_alone_elsewhere(id_: str) -> None:
-    rows = rows_of(id_, scenarios=HEALTHY, defects=defect_names())
+    rows = rows_of(id_, scenarios=HEALTHY, defects=DEFECTS)
     assert rows.defects
-    assert all(id_ in load_defect(name).trips for name in rows.defects)
-    assert set(rows.scenarios) == {load_defect(name).scenario for name in rows.defects}
+    assert all(id_ in DEFECTS[name].trips for name in rows.defects)
+    assert set(rows.scenarios) == {DEFECTS[name].scenario for name in rows.defects}
     assert sorted((*rows.scenarios, *rows.alone)) == sorted(HEALTHY)
     assert rows.requirement == id_
 
