@@ -182,21 +182,21 @@ def test_the_record_is_bounded(tmp_path: Path) -> None:
 
 def test_without_the_class_the_run_s_folder_vouches(tmp_path: Path) -> None:
     refused = Trouble("create", CLASSES, 403, 2)
-    folder = tmp_path / "run"
+    folder, name = tmp_path / "run", f"gpu-conformance-{RUN}-rest"
     folder.mkdir()
     with served(tmp_path, troubles=[refused]) as (cluster, _):
         with pytest.raises(ProofRefused, match="there can be no proof"):
             opened(cluster)
         mine = opened(cluster, folder=folder)
-        mine.will_create("namespaces", "n")
-        mine.created("namespaces", "n", "uid-1")
+        mine.will_create("namespaces", name)
+        mine.created("namespaces", name, "uid-1")
         assert read_proofs(cluster) == {}
         assert "403" in mine.without_class
         [path] = folder.glob("*.json")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         views, wrong = read_folder(tmp_path)
         assert wrong == []
-        assert views[RUN].created_here("namespaces", "n", "uid-1")
+        assert views[RUN].created_here("namespaces", name, "uid-1")
         path.chmod(0o666)
         views, wrong = read_folder(tmp_path)
         assert (dict(views), "others may write" in wrong[0]) == ({}, True)

@@ -269,3 +269,30 @@ def test_a_cluster_that_cannot_be_asked_is_exit_10(stage: Stage, troubles: list[
     assert stage.cleanup(*YES)[0] == 10
     troubles[1].times = 0
     assert NAMESPACE in stage.there()
+
+
+@pytest.mark.parametrize("where", ["folder", "class"])
+def test_a_list_of_what_no_run_is_named_like_vouches_for_nothing(stage: Stage, where: str) -> None:
+    """A report that was fetched from elsewhere belongs to whoever unpacked it, and its author may have listed anything."""
+    assert stage.cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "payments"}}).ok
+    mine = stage.leave()
+    theirs = [("payments", stage.cluster.get("namespaces", "payments").json()["metadata"]["uid"]), ("kube-system", UID)]
+    created = [{"key": "namespaces", "name": name, "token": "", "uid": uid} for name, uid in theirs]
+    if where == "class":
+        stage.say(RUN, created=created)
+    else:
+        report = stage.folder / "unpacked"
+        report.mkdir()
+        record = {"run": OTHER, "process": "", "since": "", "renewed": "2020-01-01T00:00:00+00:00", "created": created}
+        (report / "created.json").write_bytes(msgspec.json.encode(record))
+    code, told = stage.cleanup(*YES, "--folder", str(stage.folder))
+    assert {"payments", "kube-system"} <= stage.there()
+    assert (mine in stage.there()) is (where == "class")
+    assert ("it lists namespaces payments" in told) is (where == "folder")
+    assert code == (10 if where == "class" else 0)  # of what the class listed, the run's own namespace is no longer
+
+
+def test_names_of_experiments_are_no_names_of_another_run() -> None:
+    assert not owned.is_run_id("chaos")
+    assert not owned.is_run_id(f"chaos-{RUN}")
+    assert owned.is_run_id("chaosmonkey")
