@@ -16,7 +16,7 @@ from conformance.policy.model import Tenants
 from fixtures.kubernetes.models import Json, Namespace
 from fixtures.kubernetes.untyped import mapping
 from fixtures.ownership.owned import PRIORITY_CLASSES
-from fixtures.ownership.proof_record import PROOF, proofs_of
+from fixtures.ownership.proof_record import proofs_of
 
 CLUSTER_POLICIES = "nvidia.com/clusterpolicies"
 NIC_CLUSTER_POLICIES = "mellanox.com/nicclusterpolicies"
@@ -144,13 +144,13 @@ def proven_by_operators(operators: Iterable[Operator]) -> dict[str, str]:
 
 
 def namespaces_of_runs(classes: Iterable[Json], namespaces: Iterable[Namespace]) -> dict[str, str]:
-    """Namespaces that runs of this suite created, as the runs' PriorityClasses prove: ``{namespace: what proves it}``."""
+    """Namespaces that runs of this suite created, as the runs' PriorityClasses prove by UID: ``{namespace: what proves it}``."""
     proofs = proofs_of(classes)
     return {
         item.name: f"created by run {view.run_id} of this suite"
         for item in namespaces
         for view in proofs.values()
-        if view.created_here("namespaces", item.name, item.metadata.uid, item.metadata.annotation.get(PROOF, ""))
+        if view.created_here("namespaces", item.name, item.metadata.uid)
     }
 
 

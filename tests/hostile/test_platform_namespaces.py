@@ -13,6 +13,7 @@ from conformance.psa.namespaces import check_enforcement
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Namespace
+from fixtures.ownership.proof_record import token_digest
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_namespace, a_node, a_pod, a_policy, a_scope
 
@@ -143,6 +144,10 @@ def test_a_namespace_of_this_suite_needs_its_run_s_proof() -> None:
     replaced: Namespace = a_namespace(own.name, labels)
     replaced.metadata.uid = "u-3"
     assert a_scope(namespaces=[replaced], priorityclasses=[proof]).is_tenant(own.name)
+    announced = json.dumps({**json.loads(record), "created": [{**created, "uid": "", "token": token_digest("t")}]})
+    meta["annotations"] = {"gpu-conformance.io/proof": announced}
+    replaced.metadata.annotations = {"gpu-conformance.io/proof": "t"}
+    assert a_scope(namespaces=[replaced], priorityclasses=[proof]).is_tenant(own.name)  # whoever saw a token may copy it
 
 
 def test_blanket_tolerations_are_found_there_too() -> None:
