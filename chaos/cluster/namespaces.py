@@ -202,10 +202,16 @@ def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undo
     """The run's own namespace; its name.
 
     Raises ApiTrouble when it cannot be had, and when one of that name is not proven to be the run's: nothing is put into it, and it
-    stays as it is. One that cannot be bounded is used only for ``undoing``.
+    stays as it is. One that cannot be bounded is used only for ``undoing``. One that a run had no time to write down is made anew for
+    ``undoing``: by then somebody who saw its token may have made another.
     """
     name = of_run(run_id)
     found = _present(cluster, name)
+    if found is not None and undoing and not require_own(cluster, found, run_id).has_uid(uid_of(found)):
+        if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid_of(found), run_id)], seconds=GONE_SECONDS):
+            raise _not_own(name, run_id)
+        Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False).not_there(_KEY, name)
+        found = None
     if found is None:
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         labels = {**owned.labels(run_id), **_MESHES_OUT, **_security(level)}
@@ -217,11 +223,12 @@ def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undo
     return name
 
 
-def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
-    """Raises ApiTrouble for a namespace of which the run's proof does not say that the run created it: its labels say nothing."""
+def require_own(cluster: Cluster, found: Json, run_id: str) -> ProofView:
+    """The run's proof, which says that the run created the namespace. Raises ApiTrouble when it does not: labels say nothing."""
     view = read_proofs(cluster, run_id).get(run_id)
     if view is None or not view.created_this("namespaces", found):
         raise _not_own(str(field(found, "metadata", "name")), run_id)
+    return view
 
 
 def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:

@@ -141,8 +141,8 @@ def recover(
         held = ledgers.whole | {copies.run_id for copies in ledgers_found if copies.path is not None}
         found.unreadable += [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in held and run_id in ("", run)]
         ended = [run for run in books.ended if run not in ledgers.lost]
-        seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, run_id]
-        runs = tuple(dict.fromkeys(run for run in seen if run and run_id in ("", run)))
+        seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, *books.named(run_id)]
+        runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
         clean = [run for run in runs if not any(one.run_id == run for one in left)]
         leftovers = [str(item) for run in clean for item in namespaces.remove_run(cluster, run)]
         for run in clean:
@@ -191,7 +191,7 @@ def preview(
             opened |= {entry.seq: entry for entry in book.open_entries()}
         lines += [_would(entry, accept, _planned(terms, copies)) for _, entry in sorted(opened.items(), reverse=True)]
     books = _Proofs(cluster, ledgers.proofs)
-    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *((run_id,) if run_id else ())])
+    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *books.named(run_id)])
     for run in filter(lambda run: run_id in ("", run), runs):
         left = find_leftovers(cluster, ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
@@ -251,6 +251,11 @@ class _Proofs:
         """Runs of chaos whose processes are known to have ended."""
         known = [view for run_id, view in self._views.items() if view.has_class(CHAOS_PREFIX) and run_id != namespaces.SHARING]
         return [view.run_id for view in known if view.alive() is False]
+
+    def named(self, run_id: str) -> list[str]:
+        """The run, if the cluster knows it as one of chaos. One that judges is for ``cleanup``: no Lease says whether it lives."""
+        view = self._views.get(run_id)
+        return [run_id] if view is not None and view.has_class(CHAOS_PREFIX) else []
 
     def of(self, run_id: str) -> Proof | None:
         """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""

@@ -26,11 +26,14 @@ from chaos.surface.cli import main
 from chaos.verdict import artefacts
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 from tests.chaos.shipped import EXPERIMENTS
+from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
 ANOTHER = "20261121-130000-beef"
@@ -295,6 +298,70 @@ def test_an_old_ledger_cannot_be_played_again(cluster: Cluster, tmp_path: Path, 
     done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"entry {RUN}/A1/1 (node.labels)")
     assert product(cluster) == "None"
+
+
+# -- namespaces of a run that is over ---------------------------------------------------------------------
+
+
+def tenants_namespace(cluster: Cluster, **annotations: str) -> str:
+    """A tenant's, with name and labels of the run's own; its UID."""
+    meta = {"name": OWN, "labels": owned.labels(RUN), "annotations": annotations}
+    answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    assert answer.ok, answer.message
+    return str(answer.json()["metadata"]["uid"])
+
+
+def test_what_is_in_a_namespace_that_took_the_name_of_the_run_s_is_not_deleted(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    book = ledger(tmp_path, cluster, experiment="W3")
+    assert namespaces.ensure_run(cluster, RUN) == OWN
+    book.arm("object.absent", {"key": "pods", "namespace": OWN, "name": "train", "run_id": RUN})
+    assert cluster.delete("namespaces", OWN).ok
+    tenants_namespace(cluster)
+    pod = {"metadata": {"name": "train", "labels": owned.labels(RUN)}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=OWN).ok
+    assert recover(cluster, seconds=PATIENCE, terms=terms).clean  # what the run created went with its own namespace
+    assert cluster.get("pods", "train", OWN).ok
+
+
+def test_a_label_does_not_tell_when_nothing_says_what_the_run_created(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
+    book = ledger(tmp_path, cluster, experiment="W3")
+    book.arm("object.absent", {"key": "pods", "namespace": OWN, "name": "train", "run_id": RUN})
+    assert cluster.delete(owned.PRIORITY_CLASSES, f"{CHAOS_PREFIX}-{RUN}").ok
+    tenants_namespace(cluster)
+    pod = {"metadata": {"name": "train", "labels": owned.labels(RUN)}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=OWN).ok
+    (left,) = recover(cluster, tmp_path, seconds=1, terms=terms).residue
+    assert "nothing proves that the run created it" in left.message
+    assert cluster.get("pods", "train", OWN).ok
+
+
+def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Cluster) -> None:
+    """The run died before it wrote down its namespace's UID; somebody deleted that namespace, and a tenant had read its token."""
+    opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    theirs = tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
+    assert namespaces.ensure_run(cluster, RUN, undoing=True) == OWN
+    uid = fetch(cluster, "namespaces", OWN)["metadata"]["uid"]
+    assert uid != theirs
+    assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", OWN, uid),)
+
+
+def test_a_namespace_with_a_seen_token_that_stays_is_not_used(tmp_path: Path) -> None:
+    with world(tmp_path, Trouble("delete", "namespaces", 403, 99)) as (cluster, _):
+        opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+        tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
+        with pytest.raises(ApiTrouble, match="not proven to be of run"):
+            namespaces.ensure_run(cluster, RUN, undoing=True)
+
+
+def test_recover_leaves_runs_that_only_judge_to_cleanup(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Lease says nothing of them: one that is alive would lose its namespaces."""
+    workspace = Workspace(cluster, ANOTHER)
+    name = workspace.namespace()
+    assert main([*command(tmp_path, "recover"), "--run", ANOTHER, "--chaos-cluster", KUBE_SYSTEM, "--yes"]) == 0
+    assert capsys.readouterr().out == "0 changes of 0 runs put back\n"
+    assert cluster.get("namespaces", name).ok
+    workspace.clear()
+    workspace.close()
 
 
 # -- what something vouches for is still held against its experiment -------------------------------------

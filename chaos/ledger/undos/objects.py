@@ -15,6 +15,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
+from fixtures.ownership.proof_record import is_run_name
 from fixtures.ownership.read_proofs import read_proofs
 
 CREATED = (
@@ -63,8 +64,8 @@ class AbsentArgs(Args, frozen=True, kw_only=True):
 class ObjectAbsent:
     """``object.absent``: delete, by UID, the run's object of this name. Another's object of that name is not ours.
 
-    In a namespace of the run its label tells. What stands in no namespace is deleted only where the run's proof knows its UID; one
-    that carries the label and that nothing proves is told, and left.
+    In a namespace of the run its label tells, if the run's proof knows the namespace: another one may have its name by now. What
+    stands in no namespace is deleted only where the proof knows its UID. What carries the label and nothing proves is told, and left.
     """
 
     name: ClassVar[str] = "object.absent"
@@ -77,7 +78,7 @@ class ObjectAbsent:
     def undo(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> None:
         """Ask for the deletion of exactly the object that is there."""
         found = read(cluster, args.key, args.name, args.namespace)
-        if found is None or not _is_own(cluster, args)(found) or field(found, "metadata", "deletionTimestamp"):
+        if found is None or not _of_run(cluster, args)[0](found) or field(found, "metadata", "deletionTimestamp"):
             return
         answer = cluster.delete(args.key, args.name, args.namespace, uid=uid_of(found), grace_seconds=args.grace_seconds)
         if answer.status != 404:
@@ -86,7 +87,7 @@ class ObjectAbsent:
     def verify(self, cluster: Cluster, args: AbsentArgs, deadline: float) -> str:
         """Empty once no object of ours has that name."""
 
-        ours, proven = _is_own(cluster, args), bool(args.namespace) or _is_proven(cluster, args)
+        ours, proven = _of_run(cluster, args)
 
         def differs(found: Json | None) -> str:
             if found is not None and not proven and _is_labelled(found, args):
@@ -103,18 +104,18 @@ class ObjectAbsent:
         return _where(args.key, args.namespace, args.name), kubectl("delete", kubectl_name(args.key), args.name, namespace=args.namespace)
 
 
-def _is_own(cluster: Cluster, args: AbsentArgs) -> Callable[[Json], bool]:
-    """What tells the run's own object from one that took its name. Raises ApiTrouble."""
-    if args.namespace:
-        return lambda found: _is_labelled(found, args)
+def _of_run(cluster: Cluster, args: AbsentArgs) -> tuple[Callable[[Json], bool], bool]:
+    """What tells the run's own object from one that took its name, and whether anything says what the run created. Raises ApiTrouble."""
+    if args.namespace and not is_run_name(args.namespace, args.run_id):  # no bounds let an entry reach there
+        return (lambda found: _is_labelled(found, args)), True
     view = read_proofs(cluster, args.run_id).get(args.run_id)
-    return lambda found: view is not None and view.created_this(args.key, found)
-
-
-def _is_proven(cluster: Cluster, args: AbsentArgs) -> bool:
-    """Whether the cluster holds anything that says what the run created. Raises ApiTrouble."""
-    view = read_proofs(cluster, args.run_id).get(args.run_id)
-    return view is not None and bool(view.records)
+    if view is None or not view.records:
+        return (lambda found: False), False
+    if not args.namespace:
+        return (lambda found: view.created_this(args.key, found)), True
+    home = read(cluster, "namespaces", args.namespace)
+    own = home is not None and view.created_this("namespaces", home)
+    return (lambda found: own and _is_labelled(found, args)), True
 
 
 def _is_labelled(found: Json, args: AbsentArgs) -> bool:
