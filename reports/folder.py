@@ -178,8 +178,6 @@ def _write_allure(report: Report, chaos: ChaosReport | None, folder: Path) -> No
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         allure.write(report, temporary, chaos)
-        for file in temporary.iterdir():
-            file.chmod(private_files.FILE_MODE)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
 from reports import chaos_phrases, phrases
@@ -44,7 +45,7 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
 
     ``environ`` is where a CI system says who it is; default: the process's environment.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_files.make_folder(folder)
     for index, result in enumerate(report.results):
         digest = _digest(f"{report.run.id} {result.id} {index}")
         table = _attached(folder, digest, "subjects", _table(result)) if result.subjects else []
@@ -60,7 +61,7 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
     }
     for name, text in said.items():
         if text:
-            (folder / name).write_bytes(text.encode())
+            private_files.write(folder / name, text.encode())
 
 
 def clear(folder: Path) -> None:
@@ -71,13 +72,13 @@ def clear(folder: Path) -> None:
 
 
 def _write(folder: Path, digest: str, item: TestResult) -> None:
-    (folder / f"{digest}-result.json").write_bytes(msgspec.json.encode(item))
+    private_files.write(folder / f"{digest}-result.json", msgspec.json.encode(item))
 
 
 def _attached(folder: Path, digest: str, name: str, text: str) -> list[Attachment]:
     """Write an attachment, and say where it is."""
     file = f"{digest}-attachment.txt"
-    (folder / file).write_bytes(text.encode())
+    private_files.write(folder / file, text.encode())
     return [Attachment(name=name, source=file, type="text/plain")]
 
 

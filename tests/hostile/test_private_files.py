@@ -54,6 +54,22 @@ def test_views_that_are_written_again_are_private(tmp_path: Path) -> None:
     assert too_open(tmp_path / "out") == {}
 
 
+def test_allure_s_folder_of_somebody_else_leads_nowhere(tmp_path: Path) -> None:
+    from reports.formats import allure
+
+    folder, mine = tmp_path / "results", tmp_path / "profile"
+    folder.mkdir(mode=0o777)
+    mine.write_text("mine")
+    (folder / "categories.json").write_text("{}")
+    (folder / "environment.properties").symlink_to(mine)
+    with pytest.raises(OSError, match="symbolic links"):
+        allure.write(sample_report(), folder)
+    assert mine.read_text() == "mine"
+    (folder / "environment.properties").unlink()
+    allure.write(sample_report(), folder)
+    assert set(too_open(folder)) == {"."}
+
+
 def test_programs_of_a_local_cluster_write_for_their_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "plane"
     folder.mkdir(mode=0o700)
