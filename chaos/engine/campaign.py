@@ -95,7 +95,7 @@ class Campaign:
         """Raises :class:`Refused`."""
         setup = self._setup
         try:
-            self._lock.take()
+            self._take_machine()
             self._proof = Proof.open(setup.cluster, setup.run_id, prefix=CHAOS_PREFIX)
             self._lease.acquire()
         except (LeaseRefused, LedgerError) as error:
@@ -104,6 +104,13 @@ class Campaign:
             raise self._refused(f"the Lease of {setup.cluster.shown_server} could not be taken: {trouble.message}", trouble) from None
         self._held = True
         return self
+
+    def _take_machine(self) -> None:
+        """Raises :class:`Refused` where the lock's file cannot be had: its folder is everybody's, so another user may have made it."""
+        try:
+            self._lock.take()
+        except OSError as error:
+            raise self._refused(f"the lock of this machine, {self._lock.path}: {error.strerror or error}") from None
 
     def _refused(self, why: str, trouble: ApiTrouble | None = None) -> Refused:
         """The refusal, with what may be left of the attempt."""

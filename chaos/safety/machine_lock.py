@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,9 +21,12 @@ class MachineLock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Take it. Raises :class:`LeaseRefused` when another run has it, ``OSError`` when the file cannot be made or is a link."""
+        """Take it. Raises :class:`LeaseRefused` when another run has it, ``OSError`` when it has no file of this user's."""
         while self._descriptor < 0:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                os.close(descriptor)
+                raise OSError(errno.EPERM, "another user's file")
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

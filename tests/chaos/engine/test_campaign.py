@@ -49,6 +49,15 @@ class _Alarm(BaseException):
     pass
 
 
+def test_a_lock_that_another_user_has_prepared_is_told(on: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of temporary files is everybody's."""
+    monkeypatch.setattr("chaos.safety.machine_lock.tempfile.gettempdir", lambda: str(tmp_path))
+    campaign = on.campaign(tmp_path / "one")
+    campaign._lock.path.symlink_to("elsewhere")
+    with pytest.raises(Refused, match=r"the lock of this machine, .*symbolic link"):
+        campaign.__enter__()
+
+
 def test_an_alarm_in_the_parent_undoes_and_counts(on: Stage, tmp_path: Path) -> None:
     """T6, as pytest-timeout does it: an exception out of nowhere on the parent's main thread."""
 

@@ -78,3 +78,11 @@ def test_a_file_that_a_killed_run_left_is_taken_over() -> None:
     lock.take()
     lock.let_go()
     assert not lock.path.exists()
+
+
+def test_another_user_s_file_is_not_taken_for_a_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = MachineLock("g")
+    lock.path.write_bytes(b"")
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(OSError, match="another user's file"):
+        lock.take()
