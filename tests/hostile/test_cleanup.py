@@ -209,6 +209,14 @@ def test_what_only_says_that_it_is_ours_is_told_and_never_touched(stage: Stage, 
     assert stage.cleanup(*YES)[0] == 10  # a machine hears of it as long as it is there
 
 
+def test_a_flood_of_look_alikes_is_told_in_a_few_lines(stage: Stage) -> None:
+    for number in range(25):
+        assert stage.cluster.create("namespaces", look_alike(f"mine-{number:02}", RUN)).ok
+    code, told = stage.cleanup(*YES)
+    lines = [line for line in told.splitlines() if line.startswith("NOT touched")]
+    assert (code, len(lines), "5 more" in lines[-1]) == (10, 21, True)
+
+
 def test_what_took_the_name_of_the_run_s_is_never_touched(stage: Stage) -> None:
     stage.leave()
     meta = stage.cluster.get("namespaces", NAMESPACE).json()["metadata"]
