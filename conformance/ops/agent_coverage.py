@@ -64,7 +64,8 @@ def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:
 
 
 def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Finding:
-    sets = [item for item in scope.snapshot.daemonsets if f"{_DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
+    known = [item for item in scope.snapshot.daemonsets if scope.platform_workloads.admits(item.namespace)]
+    sets = [item for item in known if f"{_DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
     left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
     expected, source = f"a DaemonSet that selects {_DEPLOY}{word}=true and each of {len(nodes)} nodes", f"spec.*.enabled, labels {_DEPLOY}*"
     if not left:

@@ -52,6 +52,12 @@ def test_an_agent_that_is_enabled_and_has_no_daemonset_fails() -> None:
     assert list(bad(found)) == ["ClusterPolicy cluster-policy dcgmExporter"]
 
 
+def test_a_tenants_daemonset_of_that_selector_does_not_stand_for_the_operators() -> None:
+    copy = a_daemonset("nvidia-dcgm-exporter", "aaa", node_selector={EXPORTER: "true"})
+    found = findings(nodes=nodes(), apps__daemonsets=[copy], nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)])
+    assert list(bad(found)) == ["ClusterPolicy cluster-policy dcgmExporter"]
+
+
 def test_what_the_policy_does_not_enable_or_labels_decline_is_not_asked_for() -> None:
     """The label is there whether the part is enabled or not, and an owner may set it to false."""
     assert findings(nodes=nodes(), nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=False), a_policy_with()]) == []
