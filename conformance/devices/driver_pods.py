@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from conformance.scope.agents import is_ready
+from conformance.scope.components import UNPROVEN
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -29,11 +30,11 @@ def is_kubelet_plugin(spec: PodSpec) -> bool:
 
 
 def kubelet_plugins(scope: Scope) -> list[Pod]:
-    """Pods of DRA drivers' kubelet plugins that are not finished. Empty where pods were not read."""
-    return scope.once(_kubelet_plugins)
+    """Pods of DRA drivers' kubelet plugins that are not finished, where agents are. Empty where pods were not read."""
+    return [pod for pod in scope.once(_look_like_plugins) if scope.platform_workloads.admits(pod.namespace)]
 
 
-def _kubelet_plugins(scope: Scope) -> list[Pod]:
+def _look_like_plugins(scope: Scope) -> list[Pod]:
     return [pod for pod in scope.snapshot.listing("pods").items if not pod.finished and is_kubelet_plugin(pod.spec)]
 
 
@@ -53,20 +54,24 @@ class DriverPods:
     """Pods of DRA drivers by driver and node.
 
     A driver's pods are those of the owner (a DaemonSet) whose kubelet plugins run on nodes for which the driver publishes. Where several
-    owners do, words of the driver's name tell; where these do not, all of them count.
+    owners do, words of the driver's name tell; where these do not, all of them count. Owners are where agents are: anybody can copy one.
     """
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._owners: dict[tuple[str, str], dict[str, list[Pod]]] = {}
         self._words: dict[tuple[str, str], str] = {}
-        for pod in kubelet_plugins(scope):
+        self._strangers: set[tuple[str, str]] = set()
+        for pod in scope.once(_look_like_plugins):
             owner = pod.controller
             key = (pod.namespace, owner.name if owner is not None and owner.kind == "DaemonSet" else "")
+            if not scope.platform_workloads.admits(pod.namespace):
+                self._strangers.add(key)
+                continue
             self._owners.setdefault(key, {}).setdefault(pod.spec.node_name, []).append(pod)
             self._words.setdefault(key, _text(key, pod.spec))
         for item in scope.snapshot.listing("apps/daemonsets").items:
-            if is_kubelet_plugin(item.spec.template.spec):
+            if is_kubelet_plugin(item.spec.template.spec) and scope.platform_workloads.admits(item.namespace):
                 key = (item.namespace, item.name)
                 self._owners.setdefault(key, {})
                 self._words.setdefault(key, _text(key, item.spec.template.spec))
@@ -109,7 +114,9 @@ class DriverPods:
             return PodState(unsure=f"whether a pod of {driver} runs on {node} is not known: pods were not read")
         owners = self.owners(driver)
         if not owners:
-            return PodState(unsure=f"no pod or DaemonSet looks like a kubelet plugin of {driver}: whether it still runs is not known")
+            named = listed([f"{namespace}/{name}" for namespace, name in sorted(self._strangers)], 3)
+            but = f" where agents are ({named} may be it: {UNPROVEN})" if named else ""
+            return PodState(unsure=f"no pod or DaemonSet looks like a kubelet plugin of {driver}{but}: whether it still runs is not known")
         pod = self.of(driver, node)
         names = listed([f"{namespace}/{name}" for namespace, name in owners])
         if pod is None:

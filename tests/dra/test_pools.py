@@ -9,7 +9,7 @@ import pytest
 from conformance.dra.pools import check_pools
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_cpu_node, a_node, a_pod, a_scope
+from tests.builders import a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_device, a_slice
 from tests.findings import by_name, messages
 
@@ -17,9 +17,13 @@ REGISTRY = [{"name": "registry", "hostPath": {"path": "/var/lib/kubelet/plugins_
 NODE = "gpu-0 gpu.nvidia.com"
 
 
-def a_driver(node: str = "gpu-0", *, ready: bool = True, owner: str = "nvidia-dra-driver-gpu-kubelet-plugin", **more: Any) -> Pod:
+PLUGIN = "nvidia-dra-driver-gpu-kubelet-plugin"
+HOME = "kube-system"
+
+
+def a_driver(node: str = "gpu-0", namespace: str = HOME, *, ready: bool = True, owner: str = PLUGIN, **more: Any) -> Pod:
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-    return a_pod(f"{owner}-{node}", "dra", node=node, owner=f"DaemonSet/{owner}", status=status, volumes=REGISTRY, **more)
+    return a_pod(f"{owner}-{node}", namespace, node=node, owner=f"DaemonSet/{owner}", status=status, volumes=REGISTRY, **more)
 
 
 def judged(slices: list[Json], pods: list[Pod] | None = None, **items: Any) -> dict[str, Outcome]:
@@ -104,3 +108,22 @@ def test_a_network_driver_is_not_looked_for_in_another_driver_s_pods() -> None:
     assert found["gpu-0 dra.net"] is Outcome.NOT_JUDGED
     assert "gpu-1 dra.net" not in found  # NVIDIA's pod has nothing to publish for it
     assert judged(slices, [a_driver(), a_driver("gpu-1"), a_driver(owner="dranet", ready=False)])["gpu-0 dra.net"] is Outcome.BAD
+
+
+def test_a_copy_in_a_tenant_s_namespace_neither_stands_for_the_driver_nor_makes_it_red() -> None:
+    copy, elsewhere = a_driver(namespace="aaa"), a_driver("gpu-1")
+    assert judged([a_slice("gpu-0")], [copy, elsewhere])[NODE] is Outcome.BAD
+    assert judged([a_slice("gpu-0")], [a_driver(namespace="aaa", ready=False), a_driver()])[NODE] is Outcome.OK
+    made = a_daemonset(PLUGIN, namespace="aaa", owner="", volumes=REGISTRY)
+    assert judged([a_slice("gpu-0")], [a_driver(owner="acme")], apps__daemonsets=[made])[NODE] is Outcome.OK
+
+
+def test_a_driver_in_a_namespace_of_its_own_is_judged_once_the_policy_names_it() -> None:
+    world: dict[str, Any] = {"nodes": [a_cpu_node("gpu-0")], "resourceslices": [a_slice("gpu-0")]}
+    alone = a_scope(**world, pods=[a_driver(namespace="claims")])
+    [finding] = check_pools(alone)
+    assert finding.outcome is Outcome.UNDECIDED
+    assert f"claims/{PLUGIN} may be it" in finding.message
+    assert "tenants.moreInfrastructure" in finding.message
+    named = a_scope(a_policy(tenants={"moreInfrastructure": ["claims"]}), **world, pods=[a_driver(namespace="claims")])
+    assert [finding.outcome for finding in check_pools(named)] == [Outcome.OK]
