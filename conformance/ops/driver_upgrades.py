@@ -146,7 +146,7 @@ class _Ages:
         """Since when a newer driver pod than the node's own is somewhere: the node has waited at least as long."""
         for own in self._scope.snapshot.pods_by_node.get(node.name, ()):
             owner = own.controller
-            if owner is None or owner.kind != "DaemonSet" or "driver" not in owner.name:
+            if owner is None or owner.kind != "DaemonSet" or "driver" not in owner.name or not self._may_be_agent(own):
                 continue
             known = self._first_of_generation.get(owner.uid, {})
             if newer := [at for generation, at in known.items() if generation > _generation(own)]:
@@ -159,10 +159,14 @@ class _Ages:
         found: dict[str, dict[int, float]] = {}
         for pod in self._scope.snapshot.pods:
             owner, at = pod.controller, moment(pod.metadata.creation_timestamp)
-            if owner is not None and owner.kind == "DaemonSet" and at is not None:
+            if owner is not None and owner.kind == "DaemonSet" and at is not None and self._may_be_agent(pod):
                 known, generation = found.setdefault(owner.uid, {}), _generation(pod)
                 known[generation] = min(at, known.get(generation, at))
         return found
+
+    def _may_be_agent(self, pod: Pod) -> bool:
+        """Whether a pod is where agents are: anybody may give his own pods the UID of a driver's DaemonSet as their owner."""
+        return self._scope.platform_workloads.admits(pod.namespace)
 
 
 def _generation(pod: Pod) -> int:

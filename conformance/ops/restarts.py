@@ -84,14 +84,14 @@ def check_restarts(scope: Scope) -> Iterator[Finding]:
 def _groups(scope: Scope) -> dict[Subject, list[Pod]]:
     """Pods of the stack by the workload that owns them."""
     found = agents(scope)
-    uids = {agent.daemonset.metadata.uid for agent in found}
+    owners = {(agent.daemonset.namespace, agent.daemonset.metadata.uid) for agent in found}
     homes = {agent.daemonset.namespace for agent in found} - set(_SHARED)
     groups: dict[Subject, list[Pod]] = {}
     for pod in scope.snapshot.pods:
         owner = pod.controller
         if pod.finished or pod.metadata.deletion_timestamp:
             continue
-        of_agent = owner is not None and owner.kind == "DaemonSet" and owner.uid in uids
+        of_agent = owner is not None and owner.kind == "DaemonSet" and (pod.namespace, owner.uid) in owners
         at_home = (pod.namespace in homes or matches(pod.namespace, STACK)) and scope.platform_workloads.admits(pod.namespace)
         if of_agent or (at_home and owner is not None and owner.kind in _CONTROLLERS):
             groups.setdefault(_workload(pod), []).append(pod)

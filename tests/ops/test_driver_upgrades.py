@@ -108,6 +108,16 @@ def test_without_managed_fields_the_newer_pods_of_other_nodes_tell_since_when() 
     assert {finding.outcome for finding in others} == {Outcome.OK}
 
 
+def test_pods_of_tenants_that_say_they_are_the_driver_s_tell_no_age() -> None:
+    """A tenant gives his own pods the driver's owner, with its true UID, and a label of a newer template."""
+    forged = driver("gpu-0", 2, 3 * DAY)
+    forged.metadata.namespace = "aaa"
+    node = in_state("upgrade-required")
+    (finding,) = check_upgrades(a_scope(nodes=[node], pods=[driver("gpu-0", 1, 4 * DAY), forged]), {})
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "whether the upgrade is stuck is not known" in finding.message
+
+
 def test_a_finished_upgrade_that_left_a_cordon_fails() -> None:
     fields = written(SPEC_UNSCHEDULABLE, "gpu-operator")
     finding = only(in_state("upgrade-done", cordoned=3 * DAY), fields)

@@ -171,3 +171,10 @@ def test_jobs_and_bare_pods_in_a_namespace_of_the_platform_are_no_controllers() 
     pods = [a_member(15, loop, waiting="CrashLoopBackOff", owner="Job/pipeline"), a_member(15, loop, waiting="CrashLoopBackOff", owner="")]
     with pytest.raises(NotApplicable):
         list(check_restarts(a_scope(nodes=[a_node()], pods=pods)))
+
+
+def test_a_crashing_pod_of_a_tenant_that_names_the_agent_s_daemonset_as_its_owner_is_not_the_agent_s() -> None:
+    forged = a_member(900, ended(), waiting="CrashLoopBackOff", name="forged")
+    forged.metadata.namespace = "aaa"
+    finding = judged(a_member(), forged)
+    assert (finding.outcome, finding.observed) == (Outcome.OK, "1 pods, 0 restarts in their lives")
