@@ -6,6 +6,7 @@ import pytest
 
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
+from conformance.scope.platform_namespaces import READS as PROOFS
 from deploy.rights import right
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.snapshot.custom_kinds import DEFINITIONS
@@ -63,3 +64,12 @@ def test_a_group_is_no_kind_and_stands_for_kinds_or_rights() -> None:
     assert not {*READ_GROUPS, *WRITE_GROUPS} & set(KINDS)
     assert {key for keys in READ_GROUPS.values() for key in keys} <= set(KINDS)
     assert all(right(text) for texts in WRITE_GROUPS.values() for text in texts)
+
+
+LOOK_FOR_AGENTS = ("DRA-01", "DRA-02", "GANG-09", "INV-06", "OPS-02", "OPS-03", "OPS-04", "OPS-06", "OPS-13")
+
+
+@pytest.mark.parametrize("id_", LOOK_FOR_AGENTS)
+def test_what_looks_for_agents_reads_what_proves_their_namespace(id_: str) -> None:
+    """Otherwise agents in a namespace that only its ClusterPolicy names are none when the requirement is chosen alone."""
+    assert {*PROOFS} <= {*load_catalogue().get(id_).lists}
