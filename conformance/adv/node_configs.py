@@ -13,6 +13,7 @@ from conformance.devices.physical import physical_counts
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
 from conformance.scope.components import workload_names
+from conformance.scope.node_affinity import admits
 from conformance.scope.platform_namespaces import IGNORED
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Node, PodSpec
@@ -69,10 +70,10 @@ def candidates(scope: Scope, reference: ConfigReference) -> list[ConfigMap]:
     return [item for item in maps if item.namespace in homes or scope.platform_workloads.admits(item.namespace)]
 
 
-def holders(scope: Scope, maps: list[ConfigMap], key: str) -> list[ConfigMap]:
-    """ConfigMaps that hold a configuration of that name: those that a plugin mounts, else those beside one, else all of them."""
+def holders(scope: Scope, maps: list[ConfigMap], key: str, node: Node) -> list[ConfigMap]:
+    """ConfigMaps that hold a configuration of that name: those that a node's plugin mounts, else those beside it, else all of them."""
     holding = [item for item in maps if key in (item.data or {})]
-    plugins = _plugins(scope)
+    plugins = _plugins(scope, node)
     mounted = {(plugin.namespace, name) for plugin in plugins for name in _mounted(plugin.spec.template.spec)}
     beside = {plugin.namespace for plugin in plugins}
     for near in (
@@ -92,7 +93,13 @@ def _mounted(spec: PodSpec) -> Iterator[str]:
             yield name
 
 
-def _plugins(scope: Scope) -> list[DaemonSet]:
+def _plugins(scope: Scope, node: Node | None = None) -> list[DaemonSet]:
+    """DaemonSets of device plugins, or of those that select a node: charts and clouds install one per pool, each with its own settings."""
+    every = scope.once(_every_plugin)
+    return every if node is None else [item for item in every if admits(item.spec.template.spec, node)] or every
+
+
+def _every_plugin(scope: Scope) -> list[DaemonSet]:
     """DaemonSets of device plugins: those that the policy names, else those that an operator owns, else all that are where agents are."""
     found = [item for item in scope.snapshot.listing("apps/daemonsets").items if _is_plugin(item) and is_agent(scope, item)]
     return [item for item in found if is_named(scope, item)] or scope.platform_workloads.resolve(found, workload_of)
@@ -111,14 +118,14 @@ def _unproven_plugins(scope: Scope) -> str:
     return f"{names} may be its plugin and is not known to be the platform's (policy tenants.moreInfrastructure)" if plugins else ""
 
 
-def strategy_flag(scope: Scope) -> str:
-    """MIG strategy that the plugin's DaemonSet sets by environment: it wins over the file.
+def strategy_flag(scope: Scope, node: Node | None = None) -> str:
+    """MIG strategy that the DaemonSet of a node's plugin (or of any) sets by environment: it wins over the file.
 
     Facts: docs/facts/device-plugin.md#precedence-of-settings.
     Raises :class:`Inconclusive` when several plugins set different ones.
     """
     found: dict[str, str] = {}
-    for item in _plugins(scope):
+    for item in _plugins(scope, node):
         for container in item.spec.template.spec.containers:
             for entry in container.env or ():
                 if entry.get("name") == _STRATEGY_ENV and isinstance(entry.get("value"), str):
@@ -133,8 +140,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
     reference = config_reference(scope)
     maps = candidates(scope, reference)
     unproven = "" if reference.namespace or _plugins(scope) else _unproven_plugins(scope)
-    flag = strategy_flag(scope)
-    read: dict[str, PluginConfig | PluginConfigError] = {}
+    read: dict[tuple[str, str], PluginConfig | PluginConfigError] = {}
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         key = labels.get(LABEL, "") or reference.default
@@ -144,7 +150,12 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         if unproven:
             yield undecided(subject(node), message=unproven, source=source)
             continue
-        holding = holders(scope, maps, key)
+        try:
+            flag = strategy_flag(scope, node)
+        except Inconclusive as doubt:
+            yield undecided(subject(node), message=doubt.message, source=source)
+            continue
+        holding = holders(scope, maps, key, node)
         if not holding:
             yield _missing(node, key, reference, maps, source)
             continue
@@ -158,12 +169,12 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
             continue
         [holder] = holding
         place = f"{holder.namespace}/{holder.name}"
-        if key not in read:
+        if (place, key) not in read:
             try:
-                read[key] = parse((holder.data or {})[key])
+                read[place, key] = parse((holder.data or {})[key])
             except PluginConfigError as error:
-                read[key] = error
-        yield _applied(scope, node, key, read[key], place, flag)
+                read[place, key] = error
+        yield _applied(scope, node, key, read[place, key], place, flag)
 
 
 def _missing(node: Node, key: str, reference: ConfigReference, maps: list[ConfigMap], source: str) -> Finding:

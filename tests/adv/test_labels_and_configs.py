@@ -9,7 +9,7 @@ from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
 from conformance.adv.plugin_config import PluginConfigError, parse
 from conformance.outputs.node_labels import advertisement
-from fixtures.kubernetes.models import ConfigMap, Meta, Node
+from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, scope_of, verdict
 from tests.builders import a_daemonset, a_node, a_policy, a_scope
@@ -217,3 +217,34 @@ def test_the_configuration_lies_where_the_plugin_runs() -> None:
     policy = a_policy(operators={"expectedAgents": ["default/nvdp"]})
     (finding,) = check_configs(a_scope(policy, nodes=[node], configmaps=[unrelated, ours], daemonsets=[plugin]))
     assert finding.source.startswith("ConfigMap default/")
+
+
+def test_plugins_of_two_pools_are_judged_apart() -> None:
+    """A chart is installed once per pool, each time with settings of its own."""
+    nodes = [
+        a_node("plain-0", labels={"nvidia.com/device-plugin.config": "any", "pool": "plain"}),
+        a_node("cut-0", labels={"nvidia.com/device-plugin.config": "any", "pool": "cut"}, gpus=32),
+    ]
+    maps = [
+        ConfigMap(metadata=Meta(name=f"{pool}-config", namespace="nvidia-device-plugin"), data={"any": text})
+        for pool, text in (("plain", "version: v1"), ("cut", SHARED))
+    ]
+
+    def a_plugin(of: str, strategy: str, **selector: str) -> DaemonSet:
+        mounts = [{"name": "c", "configMap": {"name": f"{of}-config"}}]
+        one = [{"name": "main", "image": "plugin:1", "env": [{"name": "MIG_STRATEGY", "value": strategy}]}]
+        name, home = f"{of}-device-plugin", "nvidia-device-plugin"
+        return a_daemonset(name, home, owner="", node_selector=selector, volumes=mounts, containers=one)
+
+    policy = a_policy(advertisement={"devicesPerNode": {"*": 8}})
+    apart = [a_plugin("plain", "none", pool="plain"), a_plugin("cut", "single", pool="cut")]
+    findings = list(check_configs(a_scope(policy, nodes=nodes, configmaps=maps, daemonsets=apart)))
+    assert {finding.subject.name: finding.source.split(",")[0] for finding in findings} == {
+        "plain-0": "ConfigMap nvidia-device-plugin/plain-config",
+        "cut-0": "ConfigMap nvidia-device-plugin/cut-config",
+    }
+    assert {finding.outcome for finding in findings} == {Outcome.OK}, findings
+    together = [a_plugin("plain", "none"), a_plugin("cut", "single")]
+    for finding in check_configs(a_scope(policy, nodes=nodes, configmaps=maps, daemonsets=together)):
+        assert finding.outcome is Outcome.UNDECIDED
+        assert "set different MIG strategies" in finding.message
