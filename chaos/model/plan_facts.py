@@ -24,7 +24,10 @@ OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
 
 
 class InstalledComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed component: the workload that runs it. ``selector`` is a label selector of its pods."""
+    """One installed component: the workload that runs it. ``selector`` is a label selector of its pods.
+
+    ``others`` run it on other nodes: clouds have a DaemonSet for each kind of node.
+    """
 
     component: str
     key: str
@@ -33,6 +36,12 @@ class InstalledComponent(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     selector: str
     images: tuple[str, ...] = ()
+    others: tuple[InstalledComponent, ...] = ()
+
+    @property
+    def workloads(self) -> tuple[InstalledComponent, ...]:
+        """It and the others."""
+        return (self, *self.others)
 
     def __str__(self) -> str:
         return f"{self.component} ({self.key.rpartition('/')[2]} {self.namespace}/{self.name})"

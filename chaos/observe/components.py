@@ -19,7 +19,7 @@ import msgspec
 
 from chaos.model.plan_facts import InstalledComponent
 from chaos.observe import compute_domains
-from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, text_of, uid_of
+from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, node_of, text_of, uid_of
 from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads, Workload, workload_names
 from conformance.scope.platform_namespaces import (
@@ -192,10 +192,23 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
 
 
 def pods_of(view: View, found: InstalledComponent) -> list[Json]:
-    """Pods that a component's workload made: by the UID of their controller, or by that of their ReplicaSet's.
+    """Pods that a component's workloads made: by the UID of their controller, or by that of their ReplicaSet's.
 
-    Its selector only keeps the list short. Labels and names prove nothing. Raises :class:`NoData`.
+    Selectors only keep the lists short. Labels and names prove nothing. Raises :class:`NoData`.
     """
+    return [pod for workload in found.workloads for pod in _made_by(view, workload)]
+
+
+def on_node(view: View, found: InstalledComponent, node: str) -> InstalledComponent:
+    """The component with the workload first that runs it on a node. Raises :class:`NoData`."""
+    for one in found.workloads if found.others else ():
+        if any(node_of(pod) == node for pod in _made_by(view, one)):
+            others = tuple(msgspec.structs.replace(other, others=()) for other in found.workloads if other.uid != one.uid)
+            return msgspec.structs.replace(one, others=others)
+    return found
+
+
+def _made_by(view: View, found: InstalledComponent) -> list[Json]:
     if not found.selector or not found.uid:
         return []  # an empty selector selects every pod of the namespace
     makers = {found.uid}
@@ -232,6 +245,8 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
     by_image = [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
     for looking in (labelled, by_image):
         proven = standing.resolve(looking, partial(_candidate, component.key))
+        if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
+            return apart
         if len(proven) > 1:
             names = workload_names(_candidate(component.key, item) for item in proven)
             raise ComponentUnclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
@@ -242,6 +257,19 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
         how = "expected it in a namespace of the platform, or named by the policy (chaos.components, tenants.moreInfrastructure)"
         raise ComponentUnclear(f"{names} looks like {component.name}, and nothing proves it: {how}")
     return None
+
+
+def _on_nodes_of_their_own(view: View, component: Component, items: Sequence[Json]) -> InstalledComponent | None:
+    """Several DaemonSets of one namespace as one component, if each runs and no node runs two of them; else None.
+
+    Clouds have one for each kind of node, charts one for each pool. Raises :class:`NoData`.
+    """
+    first, *others = sorted((_found(component, component.key, item) for item in items), key=lambda one: one.name)
+    if component.key != DAEMON_SETS or any(one.namespace != first.namespace for one in others):
+        return None
+    nodes = [{node_of(pod) for pod in _made_by(view, one)} - {""} for one in (first, *others)]
+    apart = all(nodes) and sum(map(len, nodes)) == len(set[str]().union(*nodes))
+    return msgspec.structs.replace(first, others=tuple(others)) if apart else None
 
 
 def _of_domain(view: View, component: Component, driver: InstalledComponent | None) -> InstalledComponent | None:

@@ -17,7 +17,7 @@ from chaos.model.levels import needs_cordoned
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import Device, PlanFacts
 from chaos.observe import compute_domains, dra_inventory
-from chaos.observe.components import DETECTORS, Components, find_components, pods_of, standing_of
+from chaos.observe.components import DETECTORS, Components, find_components, on_node, pods_of, standing_of
 from chaos.observe.signals.metrics import port_of
 from chaos.observe.view import NoData, View, is_ready, labels_of, name_of, namespace_of, node_of
 from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused, TargetUnclear
@@ -189,8 +189,10 @@ def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
         f"{t.get('key')}:{t.get('effect')}": {"key": str(t.get("key")), "operator": "Exists", "effect": str(t.get("effect"))}
         for t in taints
     }
+    known = planning.facts.components
     return msgspec.structs.replace(
         planning.facts,
+        components={name: on_node(planning.view, found, choice.nodes[0]) for name, found in known.items()} if choice.nodes else known,
         resource=resource,
         free={name_of(node): planning.free(node) for node in healthy if not is_shared(node) and not is_mig(node)},
         devices={name: known for name, known in planning.facts.devices.items() if name in choice.nodes or not choice.nodes},

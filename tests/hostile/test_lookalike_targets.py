@@ -11,7 +11,7 @@ import pytest
 
 from chaos.model.plan_facts import PlanFacts
 from chaos.observe.components import Components, find_components, pods_of, standing_of
-from chaos.observe.signals.agents import policy_state
+from chaos.observe.signals.agents import daemon_sets, elsewhere, policy_state
 from chaos.observe.view import NoData
 from chaos.plan.planning import make_plan
 from chaos.plan.selectors import SELECTORS, NotApplicable, PlanningView, TargetUnclear
@@ -184,6 +184,46 @@ def test_two_candidates_refuse_the_experiment_before_its_fault() -> None:
         planned(*two, pods=agent_pods("gpu-operator"))
     policy = a_policy(chaos={"components": {"gfd": "gpu-operator/gfd"}})
     assert planned(*two, policy=policy, pods=agent_pods("gpu-operator")).targets[0].namespace == "gpu-operator"
+
+
+def pod_of(daemon_set: str, on: str, namespace: str = "kube-system") -> Json:
+    name = f"{daemon_set}-{on}"
+    return pod(name, on, gpus=0, namespace=namespace, labels=LABELS["gfd"], uid=name, meta=made_by(f"uid-{namespace}-{daemon_set}"))
+
+
+@pytest.mark.parametrize(("busy", "target"), [("a", "large-b"), ("b", "small-a")])
+def test_a_daemonset_for_each_kind_of_node_is_one_component(busy: str, target: str) -> None:
+    """As GKE installs its device plugin: nvidia-gpu-device-plugin-small-cos, -large-cos and so on, of which some run nowhere."""
+    variants = [agent("gfd", "kube-system", owner="", name=name) for name in ("large", "small", "unused")]
+    variants[2]["status"] = {"desiredNumberScheduled": 0}
+    pods = [pod_of("small", "a"), pod_of("large", "b"), pod("job", busy)]
+    done = planned(*variants, pods=pods)
+    [chosen] = done.targets
+    assert (chosen.name, chosen.facts["owner"]) == (target, target.partition("-")[0])
+    known = PlanFacts.of(done).components["gfd"]
+    assert known.name == chosen.facts["owner"]  # whose pods an undo would restart
+    assert [other.name for other in known.others] == [{"large": "small", "small": "large"}[known.name]]
+    world = World(pods=pods, nodes=[node("a"), node("b")], apps__daemonsets=variants)
+    assert {entry["metadata"]["name"] for entry in pods_of(world.view(), known)} == {"small-a", "large-b"}
+    reading = Read(world, msgspec.structs.replace(plan(), facts=done.facts, targets=done.targets, untouched=done.untouched))
+    assert daemon_sets(reading) == {"kube-system/large": [2, 0, 0], "kube-system/small": [2, 0, 0]}
+    assert list(elsewhere(reading, component="gfd")) == [busy]
+
+
+@pytest.mark.parametrize("pods", [
+    [("small", "a", "kube-system"), ("large", "a", "kube-system")],  # both on one node
+    [("small", "a", "kube-system")],  # one runs nowhere, so nothing tells
+])  # fmt: skip
+def test_daemonsets_that_nothing_keeps_apart_are_two_candidates(pods: list[tuple[str, str, str]]) -> None:
+    variants = [agent("gfd", "kube-system", owner="", name=name) for name in ("large", "small")]
+    with pytest.raises(TargetUnclear, match="kube-system/large and DaemonSet kube-system/small could all be gfd"):
+        planned(*variants, pods=[pod_of(*one) for one in pods])
+
+
+def test_daemonsets_of_two_namespaces_are_two_candidates_whatever_their_nodes() -> None:
+    two = agent("gfd", "kube-system", owner="", name="small"), agent("gfd", "monitoring", owner="", name="large")
+    with pytest.raises(TargetUnclear, match="could all be gfd"):
+        planned(*two, pods=[pod_of("small", "a"), pod_of("large", "b", "monitoring")])
 
 
 def test_a_doubt_about_what_an_experiment_does_not_stand_on_is_none() -> None:

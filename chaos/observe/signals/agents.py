@@ -168,7 +168,8 @@ def _instances(reading: Reading, found: InstalledComponent) -> list[Json]:
 
 def _agents(reading: Reading) -> list[Json]:
     facts, view = PlanFacts.of(reading.plan), View.at(reading)
-    names = {(found.namespace, found.name) for name in AGENTS if (found := facts.components.get(name)) is not None}
+    known = [found for name in AGENTS if (found := facts.components.get(name)) is not None]
+    names = {(one.namespace, one.name) for found in known for one in found.workloads}
     return [item for item in view.select(DAEMON_SETS) if (namespace_of(item), name_of(item)) in names]
 
 

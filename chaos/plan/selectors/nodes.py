@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.model.plan import Target
-from chaos.observe.components import pods_of
+from chaos.observe.components import on_node, pods_of
 from chaos.observe.view import dig, is_ready, labels_of, name_of, namespace_of, node_of, number_of, uid_of
 from chaos.plan.selectors.base import Choice, NotApplicable, PlanningView, PlanRefused
 from fixtures.kubernetes.models import Json
@@ -38,7 +38,7 @@ def choose_daemon_pod(planning: PlanningView) -> Choice:
     if not candidates:
         raise PlanRefused("NoReadyPod", f"no healthy GPU node has a ready pod of {found}")
     node = candidates[0]
-    pod = pods[name_of(node)]
+    pod, found = pods[name_of(node)], on_node(planning.view, found, name_of(node))
     return Choice(targets=(_pod_target(pod, found.key, found.name),), eligible=len(pods), nodes=(name_of(node),))
 
 
