@@ -31,12 +31,18 @@ def check_domains(scope: Scope, now: float) -> Iterator[Finding]:
         raise NotApplicable("NoComputeDomain", "no ComputeDomain exists")
     yield from left
     pods: dict[str, list[Pod]] = {}
-    for pod in scope.snapshot.pods:
+    for pod in _of_domains(scope):
         owner = pod.controller
-        if owner is not None and owner.kind == "DaemonSet" and not pod.finished and (uid := pod.metadata.label.get(_OF_DOMAIN)):
-            pods.setdefault(uid, []).append(pod)
+        if owner is not None and owner.kind == "DaemonSet":
+            pods.setdefault(pod.metadata.label[_OF_DOMAIN], []).append(pod)
     for domain in sorted(domains, key=lambda item: str(_place(item))):
         yield _judge(scope, domain, pods.get(text_of(mapping(domain.get("metadata")).get("uid")), []), now)
+
+
+def _of_domains(scope: Scope) -> list[Pod]:
+    """Unfinished pods that carry the UID of a domain, where agents are: the driver's namespace. Anybody may copy the label."""
+    pods = [pod for pod in scope.snapshot.pods if pod.metadata.label.get(_OF_DOMAIN) and not pod.finished]
+    return [pod for pod in pods if scope.platform_workloads.admits(pod.namespace)]
 
 
 def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]:
@@ -50,9 +56,9 @@ def _left_behind(scope: Scope, known: set[str], now: float) -> Iterator[Finding]
             expected = "no label of a ComputeDomain that is gone"
             yield advised(Subject("Node", node.name), observed=f"{_OF_DOMAIN}={uid}", expected=expected, source=_SOURCE, message=message)
     limit = scope.policy.requests.end_minutes * 60
-    for pod in scope.snapshot.pods:
-        uid, at = pod.metadata.label.get(_OF_DOMAIN, ""), moment(pod.metadata.deletion_timestamp)
-        if uid and uid not in known and not pod.finished and at is not None and now - at > limit:
+    for pod in _of_domains(scope):
+        uid, at = pod.metadata.label[_OF_DOMAIN], moment(pod.metadata.deletion_timestamp)
+        if uid not in known and at is not None and now - at > limit:
             age = duration(now - at)
             message = (
                 f"its ComputeDomain {uid} is gone, and it has not ended since it was deleted {age} ago: its claims cannot be given back"

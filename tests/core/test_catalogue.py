@@ -66,7 +66,7 @@ def test_a_group_is_no_kind_and_stands_for_kinds_or_rights() -> None:
     assert all(right(text) for texts in WRITE_GROUPS.values() for text in texts)
 
 
-LOOK_FOR_AGENTS = ("DRA-01", "DRA-02", "GANG-09", "INV-06", "OPS-02", "OPS-03", "OPS-04", "OPS-06", "OPS-13")
+LOOK_FOR_AGENTS = ("DRA-01", "DRA-02", "DRA-09", "GANG-09", "INV-06", "OPS-02", "OPS-03", "OPS-04", "OPS-06", "OPS-13")
 
 
 @pytest.mark.parametrize("id_", LOOK_FOR_AGENTS)

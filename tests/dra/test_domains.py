@@ -30,9 +30,9 @@ def member(name: str, clique: str = CLIQUE) -> Node:
     return a_node(name, labels={OF: UID, "nvidia.com/gpu.clique": clique})
 
 
-def a_daemon(node: str, *, ready: bool = True) -> Pod:
+def a_daemon(node: str, namespace: str = "nvidia-dra-driver-gpu", *, ready: bool = True) -> Pod:
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-    return a_pod(f"daemon-{node}", "dra", node=node, owner="DaemonSet/daemon", labels={OF: UID}, status=status)
+    return a_pod(f"daemon-{node}", namespace, node=node, owner="DaemonSet/daemon", labels={OF: UID}, status=status)
 
 
 def judged(domain: Json, *, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> Finding:
@@ -60,6 +60,17 @@ def test_what_a_domain_leaves_behind_is_told(ended: str, outcome: dict[tuple[str
     pod.metadata.deletion_timestamp = ended
     found = check_domains(a_scope(nodes=[member("gpu-0"), a_node("gpu-1")], pods=[pod]), NOW)
     assert {(one.subject.kind, one.subject.name): one.outcome for one in found} == outcome
+
+
+def test_a_tenant_s_pod_with_the_label_of_a_daemon_is_none() -> None:
+    """The label holds the UID of a domain, which its owner can read and copy."""
+    copy, broken = a_daemon("gpu-1", "team-a"), a_daemon("gpu-1", "team-a", ready=False)
+    assert judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1", ready=False), copy]).outcome is Outcome.BAD
+    assert "no IMEX daemon runs on gpu-1" in judged(a_domain(), pods=[a_daemon("gpu-0"), copy]).message
+    assert judged(a_domain(), pods=[a_daemon("gpu-0"), a_daemon("gpu-1"), broken]).outcome is Outcome.OK
+    broken.metadata.deletion_timestamp = "2026-09-20T14:13:20Z"
+    with pytest.raises(NotApplicable):
+        list(check_domains(a_scope(nodes=[a_node()], pods=[broken]), NOW))
 
 
 def test_a_ready_domain_of_one_clique_is_fine() -> None:
