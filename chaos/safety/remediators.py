@@ -68,9 +68,11 @@ class Remediator(msgspec.Struct, frozen=True, kw_only=True):
 def find_remediators(workloads: Iterable[Json], nodes: Sequence[Json], targets: Sequence[str]) -> tuple[Remediator, ...]:
     """Those that could react to what happens to the nodes named in ``targets``, unless all of these have opted out.
 
-    ``workloads`` are the cluster's Deployments and DaemonSets, ``nodes`` all its nodes.
+    ``workloads`` are the cluster's Deployments and DaemonSets, ``nodes`` all its nodes. A copy in anybody's namespace counts too: it is
+    safer to ask once too often.
     """
-    deployed = [(str(field(obj, "metadata", "namespace")), str(field(obj, "metadata", "name"))) for obj in workloads]
+    running = [obj for obj in workloads if not _switched_off(obj)]
+    deployed = [(str(field(obj, "metadata", "namespace")), str(field(obj, "metadata", "name"))) for obj in running]
     found = []
     for sign in KNOWN_REMEDIATORS:
         seen = next((f"{ns}/{name}" for ns, name in deployed if any(fnmatch.fnmatchcase(name, glob) for glob in sign.workloads)), "")
@@ -80,6 +82,15 @@ def find_remediators(workloads: Iterable[Json], nodes: Sequence[Json], targets: 
         if seen and not _opted_out(sign, [node for node in nodes if field(node, "metadata", "name") in targets]):
             found.append(Remediator(name=sign.name, found_by=seen, words=sign.words))
     return tuple(found)
+
+
+def _switched_off(workload: Json) -> bool:
+    """Whether a workload runs nothing and is not meant to: scaled to none, or wanted on no node by what its controller saw last."""
+    if field(workload, "spec", "replicas") == 0:
+        return not field(workload, "status", "replicas")
+    seen = field(workload, "status", "observedGeneration") == field(workload, "metadata", "generation")
+    scheduled = [field(workload, "status", f"{which}NumberScheduled") for which in ("desired", "current")]
+    return seen and scheduled == [0, 0]
 
 
 def _opted_out(sign: RemediatorSigns, nodes: Sequence[Json]) -> bool:

@@ -193,6 +193,23 @@ def test_who_repairs_nodes_is_known_by_name_and_may_be_opted_out_of(name: str, l
     assert [actor.name for actor in found] == seen
 
 
+@pytest.mark.parametrize(
+    ("fields", "off"),
+    [
+        ({"spec": {"replicas": 0}, "status": {}}, True),
+        ({"spec": {"replicas": 0}, "status": {"replicas": 1}}, False),  # it still ends
+        ({"spec": {"replicas": 1}, "status": {}}, False),
+        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 0, "observedGeneration": 3}}, True),
+        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 0, "observedGeneration": 2}}, False),
+        ({"status": {"desiredNumberScheduled": 0, "currentNumberScheduled": 1, "observedGeneration": 3}}, False),
+        ({}, False),
+    ],
+)
+def test_a_remediator_that_was_switched_off_reacts_to_nothing(fields: dict[str, Any], off: bool) -> None:
+    workload = {"metadata": {"name": "cluster-autoscaler", "namespace": "kube-system", "generation": 3}, **fields}
+    assert [one.name for one in find_remediators([workload], [node("gpu-1")], ["gpu-1"])] == ([] if off else ["cluster-autoscaler"])
+
+
 def test_a_right_is_read_and_written_alike() -> None:
     for text in ("get pods", "get pods/log in x", "patch apps/deployments", "delete scheduling.k8s.io/podgroups in y"):
         assert str(Right.parse(text)) == text
