@@ -147,24 +147,24 @@ class _Pods:
 
     def __init__(self, scope: Scope) -> None:
         self._by_workload: dict[tuple[str, str], list[Pod]] = {}
-        self._by_owner: dict[str, list[Pod]] = {}
-        self._by_uid: dict[str, Pod] = {}
+        self._by_owner: dict[tuple[str, str], list[Pod]] = {}  # with the namespace, which owners share with what they own
+        self._by_uid: dict[tuple[str, str], Pod] = {}
         for pod in scope.snapshot.pods:
             if pod.finished:
                 continue
-            self._by_uid[pod.metadata.uid] = pod
+            self._by_uid[pod.namespace, pod.metadata.uid] = pod
             if name := pod.metadata.annotation.get(_PODS_OF, ""):
                 self._by_workload.setdefault((pod.namespace, name), []).append(pod)
             for owner in pod.metadata.owners:
-                self._by_owner.setdefault(owner.uid, []).append(pod)
+                self._by_owner.setdefault((pod.namespace, owner.uid), []).append(pod)
 
     def of(self, workload: Json) -> list[Pod]:
         """Pods of a workload: those that name it, those that own it (plain pods), and those of its owner."""
         meta = mapping(workload, "metadata")
         found = list(self._by_workload.get((str(meta.get("namespace")), name_of(workload)), ()))
         for owner in mappings(meta.get("ownerReferences")):
-            uid = str(owner.get("uid"))
-            found += [self._by_uid[uid]] if uid in self._by_uid else self._by_owner.get(uid, [])
+            key = str(meta.get("namespace")), str(owner.get("uid"))
+            found += [self._by_uid[key]] if key in self._by_uid else self._by_owner.get(key, [])
         return found
 
     def unknown_owner(self, workload: Json) -> str:

@@ -63,7 +63,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
         for obj in listing.objects:
             meta = mapping(obj, "metadata")
             identity = (text_of(meta.get("namespace")), text_of(meta.get("name")))
-            if text_of(meta.get("uid")) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
+            if (identity[0], text_of(meta.get("uid"))) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
@@ -71,11 +71,11 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 yield _judge(scope, obj, wanting[0], own, now, rooms)
 
 
-def _with_pods(scope: Scope) -> set[str | tuple[str, str]]:
-    """UIDs of owners, and namespaces with names of jobs, that some pod names. A JobSet's Jobs name it for pods that are gone."""
-    found: set[str | tuple[str, str]] = set()
+def _with_pods(scope: Scope) -> set[tuple[str, str]]:
+    """UIDs of owners and names of jobs, each with the namespace, that some pod names. A JobSet's Jobs name it for pods that are gone."""
+    found: set[tuple[str, str]] = set()
     for pod in scope.snapshot.pods:
-        found.update(owner.uid for owner in pod.metadata.owners if owner.uid)
+        found.update((pod.namespace, owner.uid) for owner in pod.metadata.owners if owner.uid)
         found.update((pod.namespace, name) for label in _JOB_LABELS if (name := pod.metadata.label.get(label, "")))
     return found
 

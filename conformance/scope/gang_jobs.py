@@ -93,7 +93,7 @@ class _Index:
         self.volcano: dict[tuple[str, str], list[Pod]] = {}
         self.kueue: dict[tuple[str, str], list[Pod]] = {}
         self.native: dict[tuple[str, str], list[Pod]] = {}
-        self.owner: dict[str, list[Pod]] = {}
+        self.owner: dict[tuple[str, str], list[Pod]] = {}  # by namespace and UID: owners are in the namespace of what they own
         self._label: dict[tuple[str, str, str], list[Pod]] = {}
         self._asking: set[tuple[str, str]] = set()
         self.queued: set[str] = set()  # UIDs of owners that wait in a queue of Kueue
@@ -105,7 +105,7 @@ class _Index:
             if demand.devices or demand.unknown:
                 self._asking.add((pod.namespace, pod.name))
                 for owner in pod.metadata.owners:
-                    self.owner.setdefault(owner.uid, []).append(pod)
+                    self.owner.setdefault((pod.namespace, owner.uid), []).append(pod)
             groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
             for table, group in groups:
                 if group:  # a launcher without a device is a member like any other: the group's minimum counts it
@@ -210,7 +210,7 @@ def _owned(scope: Scope, index: _Index) -> Iterator[GangJob]:
             yield from _job(index, _LWS, obj, pods, group_size(obj, pods), part=f" group {number}")
     for obj in _objects(scope, "batch/jobs"):
         if not any(owner.get("kind") in _OWNERS_JUDGED for owner in mappings(mapping(obj, "metadata").get("ownerReferences"))):
-            pods = index.owner.get(str(mapping(obj, "metadata").get("uid")), [])
+            pods = index.owner.get((_identity(obj)[1], str(mapping(obj, "metadata").get("uid"))), [])
             yield from _job(index, "batch/jobs", obj, pods, size_of("batch/jobs", obj, pods))
 
 

@@ -49,6 +49,15 @@ def test_three_of_eight_for_an_hour_is_the_defect() -> None:
     assert "gpu-0" in finding.message
 
 
+def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_no_member() -> None:
+    """A tenant completes or breaks nobody else's gang: an owner is in the namespace of what it owns."""
+    filling = [member(index, bound=True, owner="Job/train", namespace="aaa") for index in range(3, 8)]
+    assert partial(a_scope(pods=[*of_job(3), *filling], batch__jobs=[a_job()]))[0].outcome is Outcome.BAD
+    waiting = [member(9, bound=False, owner="Job/train", namespace="aaa")]
+    [finding] = partial(a_scope(pods=[*of_job(8), *waiting], batch__jobs=[a_job()]))
+    assert (finding.outcome, finding.observed) == (Outcome.OK, "8 of 8 pods placed")
+
+
 @pytest.mark.parametrize("bound", [0, 8])
 def test_all_or_none_conforms(bound: int) -> None:
     [finding] = partial(a_scope(pods=of_job(bound), batch__jobs=[a_job()]))

@@ -421,6 +421,7 @@ def test_a_job_that_has_had_pods_or_is_over_does_not_wait_for_its_first(status: 
 
 def test_a_job_with_pods_is_judged_by_its_pods() -> None:
     assert job_outcome(a_job(), a_waiting_pod(owner="Job/train")) == {}
+    assert job_outcome(a_job(), a_waiting_pod(owner="Job/train", namespace="aaa")) == {"train": Outcome.BAD}  # somebody else's
     assert job_outcome(a_job(), a_waiting_pod(labels={"job-name": "train"})) == {}
 
 
