@@ -205,7 +205,7 @@ def test_a_daemonset_for_each_kind_of_node_is_one_component(busy: str, target: s
     assert [other.name for other in known.others] == [{"large": "small", "small": "large"}[known.name]]
     world = World(pods=pods, nodes=[node("a"), node("b")], apps__daemonsets=variants)
     assert {entry["metadata"]["name"] for entry in pods_of(world.view(), known)} == {"small-a", "large-b"}
-    reading = Read(world, msgspec.structs.replace(plan(), facts=done.facts, targets=done.targets, untouched=done.untouched))
+    reading: Any = Read(world, msgspec.structs.replace(plan(), facts=done.facts, targets=done.targets, untouched=done.untouched))
     assert daemon_sets(reading) == {"kube-system/large": [2, 0, 0], "kube-system/small": [2, 0, 0]}
     assert list(elsewhere(reading, component="gfd")) == [busy]
 
