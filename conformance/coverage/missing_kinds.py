@@ -133,3 +133,11 @@ def one_namespace(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.offline and len(seen) == 1 and len(namespaces) > 2 and "kube-system" in {item.name for item in namespaces} - seen:
         sentence = f"all {len(pods)} pods saved are of namespace {seen.pop()}, and the cluster has {len(namespaces)} namespaces"
         yield f"{sentence}: the others' were not read (kubectl get -A)"
+
+
+def unsaved_namespaces(snapshot: Snapshot) -> Iterator[str]:
+    """A sentence when saved pods are in namespaces that were not saved: what is asked of each namespace, nobody asked of these."""
+    namespaces = {item.name for item in snapshot.listing("namespaces").items}
+    unknown = sorted({pod.namespace for pod in snapshot.listing("pods").items} - namespaces)
+    if snapshot.offline and namespaces and unknown:
+        yield f"pods are in {listed(unknown)}, and the snapshot holds other namespaces only: these were not judged"

@@ -37,6 +37,7 @@ def coverage_of_run(
             _as_read(unmatched_patterns.shortfalls(scope)),
             _as_read(unjudged_devices.snapshot_gaps(scope, found, catalogue)),
             missing_kinds.one_namespace(scope.snapshot),
+            missing_kinds.unsaved_namespaces(scope.snapshot),
             missing_kinds.unread_hints(catalogue.by_id, results, scope.snapshot),
         ]
         if unjudged_devices.is_whole(found):

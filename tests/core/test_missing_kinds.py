@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.coverage.missing_kinds import notes, one_namespace
+from conformance.coverage.missing_kinds import notes, one_namespace, unsaved_namespaces
 from conformance.policy.model import Policy
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Condition, Node, Pod
@@ -256,6 +256,15 @@ def test_pods_of_one_namespace_of_several_were_saved_without_the_others(
 ) -> None:
     said = list(one_namespace(a_snapshot(offline=offline, namespaces=namespaces, pods=pods)))
     assert [("-A" in text, "team-a" in text) for text in said] == ([(True, True)] if doubted else [])
+
+
+def test_pods_in_namespaces_that_were_not_saved_are_a_shortfall() -> None:
+    pods = [a_pod("a"), a_pod("b", "team-c")]
+    assert [
+        ("team-c" in text, "team-a" in text) for text in unsaved_namespaces(a_snapshot(offline=True, namespaces=NAMESPACES, pods=pods))
+    ] == [(True, False)]
+    for told in (a_snapshot(namespaces=NAMESPACES, pods=pods), a_snapshot(offline=True, pods=pods)):
+        assert list(unsaved_namespaces(told)) == []
 
 
 def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() -> None:

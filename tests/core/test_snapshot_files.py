@@ -122,6 +122,22 @@ def test_one_page_of_a_list_is_not_the_list(tmp_path: Path) -> None:
         _ = load_files(write(tmp_path / "nodes.json", page)).nodes
 
 
+def test_a_list_with_more_to_come_is_not_the_list(tmp_path: Path) -> None:
+    page = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"remainingItemCount": 9}, "items": [{"metadata": {"name": "gpu-0"}}]}
+    with pytest.raises(Inconclusive, match="one page"):
+        _ = load_files(write(tmp_path / "nodes.json", page)).nodes
+
+
+def test_yaml_that_was_cut_off_between_two_lines_is_not_the_list(tmp_path: Path) -> None:
+    """kubectl sorts keys: ``kind: List`` stands below the items."""
+    whole = f"apiVersion: v1\nitems:\n- {json.dumps(NODE)}\n- {json.dumps(POD)}\nkind: List\nmetadata: {{resourceVersion: ''}}\n"
+    assert len(load_files(write(tmp_path / "all.yaml", whole)).pods) == 1
+    write(tmp_path / "all.yaml", whole.partition("kind: List")[0])
+    for kind in ("nodes", "pods"):
+        with pytest.raises(Inconclusive, match=r"all\.yaml holds a list without its kind"):
+            load_files(tmp_path).items(kind)
+
+
 @pytest.mark.parametrize("content", ['{"apiVersion": "v1", "kind": "List", "items": [{"apiVers', "not: [closed", "just text"])
 def test_a_file_of_a_kind_that_cannot_be_read_is_trouble_and_not_absence(tmp_path: Path, content: str) -> None:
     write(tmp_path / "nodes.json", NODE)
@@ -196,6 +212,85 @@ def test_two_clusters_in_one_folder_are_not_one(tmp_path: Path) -> None:
         load_files(tmp_path)
     write(tmp_path / "b.json", {"apiVersion": "v1", "kind": "List", "items": a_cluster("1")})
     assert load_files(tmp_path).cluster_uid == "1"
+
+
+def versions(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{**NODE, "metadata": {"name": "gpu-0", "uid": uid, "resourceVersion": version}} for uid, version in pairs]
+
+
+@pytest.mark.parametrize("pairs", [(("1", "99"), ("1", "100")), (("1", "100"), ("1", "99"))])
+def test_of_two_versions_of_an_object_the_newer_counts_whatever_the_files_are_called(tmp_path: Path, pairs: Any) -> None:
+    for name, node in zip("ab", versions(*pairs), strict=True):
+        labels = {"version": node["metadata"]["resourceVersion"]}
+        write(tmp_path / f"{name}.json", {**node, "metadata": {**node["metadata"], "labels": labels}})
+    assert load_files(tmp_path).nodes[0].metadata.label == {"version": "100"}
+
+
+def test_two_objects_of_one_name_are_of_two_clusters_or_times(tmp_path: Path) -> None:
+    for name, node in zip("ab", versions(("1", "9"), ("2", "9")), strict=True):
+        write(tmp_path / f"{name}.json", node)
+    with pytest.raises(Inconclusive, match=r"b\.json holds another Node gpu-0 .*two clusters"):
+        _ = load_files(tmp_path).nodes
+
+
+# -- lists that hold a part ------------------------------------------------------------------------------
+
+
+def controller(kind: str, namespace: str, **status: int) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "c", "namespace": namespace}, "status": status}
+
+
+def pod(name: str, namespace: str = "team-a", node: str = "gpu-0", phase: str = "Running") -> dict[str, Any]:
+    return {**POD, "metadata": {"name": name, "namespace": namespace}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+
+def snapshot_of(folder: Path, *objects: dict[str, Any]) -> Any:
+    pods = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [one for one in objects if one["kind"] == "Pod"]}
+    write(folder / "pods.json", pods)
+    write(folder / "rest.json", {"apiVersion": "v1", "kind": "List", "items": [NODE, *(one for one in objects if one["kind"] != "Pod")]})
+    return load_files(folder)
+
+
+@pytest.mark.parametrize(
+    ("objects", "doubted"),
+    [
+        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3)], True),
+        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3), pod("a", "gpu-operator")], True),
+        ([controller("DaemonSet", "gpu-operator", currentNumberScheduled=3), pod("a", "gpu-operator"), pod("b", "gpu-operator")], False),
+        ([controller("Deployment", "team-a", replicas=2), pod("a", "team-b")], True),
+        ([controller("StatefulSet", "team-a", replicas=1), pod("a", "team-b")], False),
+        ([controller("StatefulSet", "team-a", replicas=1), controller("Deployment", "team-c", replicas=1)], True),
+        ([controller("DaemonSet", "gpu-operator", desiredNumberScheduled=3, currentNumberScheduled=0)], False),
+    ],
+    ids=["no pod", "one of three", "two of three", "another namespace", "one that ended meanwhile", "two namespaces", "none created"],
+)
+def test_pods_that_their_controllers_count_and_nobody_saved_are_not_absent(tmp_path: Path, objects: list[Any], doubted: bool) -> None:
+    snapshot = snapshot_of(tmp_path, *objects)
+    if not doubted:
+        assert len(snapshot.pods) == sum(one["kind"] == "Pod" for one in objects)
+        return
+    with pytest.raises(Inconclusive, match=r"by their status.*-n, -l"):
+        _ = snapshot.pods
+
+
+@pytest.mark.parametrize(
+    ("objects", "doubted"),
+    [
+        ([pod("a", node="gpu-0")], False),
+        ([pod("a", node="gpu-1")], True),
+        ([pod("a", node="gpu-1", phase="Succeeded")], False),
+        ([pod("a", node="gone"), *({**NODE, "metadata": {"name": f"n{n}"}} for n in range(9))], False),
+        ([pod("a", node="gone"), *({**NODE, "metadata": {"name": f"n{n}"}} for n in range(8))], True),
+    ],
+    ids=["saved", "not saved", "ended", "one of ten gone", "one of nine gone"],
+)
+def test_nodes_that_pods_run_on_and_nobody_saved_are_not_absent(tmp_path: Path, objects: list[Any], doubted: bool) -> None:
+    snapshot = snapshot_of(tmp_path, *objects)
+    if not doubted:
+        assert snapshot.nodes
+        return
+    with pytest.raises(Inconclusive, match="no node was saved"):
+        _ = snapshot.nodes
 
 
 # -- when it was taken -----------------------------------------------------------------------------------
