@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fixtures.verdict.coverage import DECIDED, is_judged
-from fixtures.verdict.record import Access, Cause, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, Report, Result, SubjectResult, Verdict
 from reports.safe_text import one_line
 
 _STAY = frozenset(
@@ -45,12 +45,19 @@ def whole(old: Result, new: Result) -> Lost | None:
 
 
 def left_out(old: Result, report: Report) -> Lost | None:
-    """A requirement without a result, when the later run's catalogue has it: an option left it out, or the run ended early."""
-    known = {one.id: one for one in report.scope.not_judged} if report.scope is not None else {}
-    one = known.get(old.id)
-    if one is None or not is_judged(old) or one.cause not in (Cause.SELECTION, Cause.CUT_SHORT):
+    """A requirement without a result, when the later run's catalogue has it: an option left it out, or the run ended early.
+
+    A record whose scope counts more requirements than it names does not say what became of the others: they may be among these.
+    """
+    if report.scope is None or not is_judged(old):
         return None
-    return Lost(old=old.verdict, message=one.because)
+    known = {one.id: one for one in report.scope.not_judged}
+    one = known.get(old.id)
+    if one is not None:
+        return Lost(old=old.verdict, message=one.because)
+    if len(known.keys() | {result.id for result in report.results}) < report.scope.requirements:
+        return Lost(old=old.verdict, message="the later report has no result of it, and counts more requirements than it names")
+    return None
 
 
 def subjects(old: Result, new: Result) -> Iterator[Lost]:

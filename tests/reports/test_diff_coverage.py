@@ -119,6 +119,15 @@ def test_a_requirement_that_the_new_catalogue_does_not_have_is_not_blamed_on_the
     assert runs.regressions(runs.compare(old, new)) == []
 
 
+def test_a_result_that_is_missing_from_the_record_is_no_longer_judged() -> None:
+    ids = ["ADV-01", "NET-01"]
+    old, new = (scoped([of("ADV-01", OK, "gpu-0"), of("NET-01", OK, "gpu-0")], {}, ids) for _ in range(2))
+    del new.results[0]
+    (change,) = runs.regressions(runs.compare(old, new))
+    assert isinstance(change, runs.Change)
+    assert (change.bucket, change.requirement) == (runs.Bucket.NO_LONGER_JUDGED, "ADV-01")
+
+
 @pytest.mark.parametrize("pattern", ["ADV-01", "ADV", "ADV-*", "Node gpu-3", "ADV-01 Node gpu-3", "*"])
 def test_a_loss_that_is_accepted_by_name_is_shown_and_gates_nothing(pattern: str) -> None:
     difference = runs.accept(runs.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])])), [pattern])
