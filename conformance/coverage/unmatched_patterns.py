@@ -79,6 +79,10 @@ def _nodes(scope: Scope) -> Iterator[Unmatched]:
     for text in _written(policy.accelerators.node_labels, default.accelerators.node_labels):
         if text not in labels:
             yield Unmatched(key="accelerators.nodeLabels", pattern=text, what="label of a node")
+    yield from _idle("accelerators.marks", _written(policy.accelerators.marks, default.accelerators.marks), labels, "label of a node")
+    keys = {text.partition("=")[0] for text in labels}
+    pools = _written(policy.accelerators.pool_labels, default.accelerators.pool_labels)
+    yield from _idle("accelerators.poolLabels", pools, keys, "key of a node's label")
     products = {
         product
         for node in scope.snapshot.nodes

@@ -191,6 +191,8 @@ def test_the_default_policy_has_no_pattern_that_must_match() -> None:
             "accelerators.resources has 'example.com/npu', and no resource",
         ),
         ({"accelerators": {"nodeLabels": ["gpu=yes"]}}, "accelerators.nodeLabels has 'gpu=yes', and no label"),
+        ({"accelerators": {"marks": ["corp/gpu=?*"]}}, "accelerators.marks has 'corp/gpu=?*', and no label"),
+        ({"accelerators": {"poolLabels": ["corp/pol"]}}, "accelerators.poolLabels has 'corp/pol', and no key"),
         ({"accelerators": {"drivers": ["npu.example.com"]}}, "accelerators.drivers has 'npu.example.com', and no driver"),
         ({"network": {"resources": ["rdma/hca_x"]}}, "network.resources has 'rdma/hca_x', and no resource"),
         ({"advertisement": {"devicesPerNode": {"NVIDIA-B200*": 8}}}, "advertisement.devicesPerNode has 'NVIDIA-B200*', and no product"),
