@@ -367,10 +367,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if state is None or state.worker or not state.is_open or exitstatus == ExitCode.USAGE:
         return
     waiting.begin(session.config, "cleaning up and writing the report")
+    if exitstatus == ExitCode.INTERRUPTED and _ended_by_failures(session.config):
+        exitstatus = ExitCode.NOT_CONFORMANT
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
     waiting.begin(session.config, "")
     session.config.stash[progress.REPORT] = report
     progress.hold_back(session.config, _is_in_the_summary)
+
+
+def _ended_by_failures(config: pytest.Config) -> bool:
+    """Whether ``-x`` or ``--maxfail`` ended a run with workers: xdist says "interrupted" then, where pytest alone says "failed"."""
+    workers, most = config.pluginmanager.get_plugin("dsession"), config.option.maxfail
+    return workers is not None and bool(most) and workers.countfailures >= most
 
 
 def _is_in_the_summary(report: pytest.TestReport) -> bool:

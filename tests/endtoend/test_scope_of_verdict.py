@@ -166,6 +166,14 @@ def test_a_run_that_stops_at_its_first_failure_says_what_it_did_not_reach(tmp_pa
     assert "because the run ended before their turn" in last_line(done)
 
 
+def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path: Path) -> None:
+    """For pytest-xdist it was interrupted, as by Ctrl-C."""
+    done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "-x", "-n", "2")
+    assert done.code == 1, done.output
+    assert done.report is not None
+    assert (done.report.verdict, done.report.exit_code) == (Verdict.FAILED, 1)
+
+
 def test_a_run_that_lost_a_worker_is_not_conformant(tmp_path: Path) -> None:
     arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
     (told,) = shortfalls(run_suite(tmp_path, *arguments))
