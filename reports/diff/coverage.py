@@ -21,6 +21,9 @@ _STAY = frozenset(
 )
 """Kinds of subjects that are part of the cluster itself, in lower case."""
 
+_CHOSEN = frozenset({"namespace"})
+"""Kinds of which the policy says which are judged: under another policy, one that is not listed was probably left out."""
+
 
 class Lost(msgspec.Struct, kw_only=True, frozen=True):
     """Something that was judged and is not any more. ``subject`` is "" for the requirement as a whole."""
@@ -60,8 +63,9 @@ def left_out(old: Result, report: Report) -> Lost | None:
     return None
 
 
-def subjects(old: Result, new: Result) -> Iterator[Lost]:
+def subjects(old: Result, new: Result, *, same_policy: bool = True) -> Iterator[Lost]:
     """Subjects that were judged and are not any more, of a requirement that is judged in both runs."""
+    stay = _STAY if same_policy else _STAY | _CHOSEN
     after: dict[str, set[Verdict]] = {}
     for subject in new.subjects:
         after.setdefault(key(subject), set()).add(subject.verdict)
@@ -77,7 +81,7 @@ def subjects(old: Result, new: Result) -> Iterator[Lost]:
         return
     for name, subject in before.items():
         kind = subject.kind.lower()
-        if kind in _STAY and name not in after and counts_after[kind] < counts_before[kind]:
+        if kind in stay and name not in after and counts_after[kind] < counts_before[kind]:
             message = f"not among the subjects any more; {counts_before[kind]} of its kind were judged before, {counts_after[kind]} now"
             yield Lost(subject=name, old=subject.verdict, message=message)
 

@@ -75,6 +75,7 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     replaced: list[Replaced] = []
     nodes_added: tuple[str, ...] = ()
     nodes_gone: tuple[str, ...] = ()
+    same_policy: bool = True
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""
@@ -95,12 +96,13 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
     before, after = ({result.id: result for result in made.results if result.id != COMPARISON} for made in (old, new))
     changes: list[Change] = []
     replaced = replaced_nodes(old, new)
+    same_policy = _same_policy(old, new)
     for result in after.values():
         known = before.get(result.id)
         if known is None:
             changes.append(_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict))
         else:
-            changes += _compare(renamed(known, result, replaced), result)
+            changes += _compare(renamed(known, result, replaced), result, same_policy)
     for result in before.values():
         if result.id not in after:
             lost = coverage.left_out(result, new)
@@ -114,7 +116,13 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
         replaced=replaced,
         nodes_added=added,
         nodes_gone=gone,
+        same_policy=same_policy,
     )
+
+
+def _same_policy(old: Report, new: Report) -> bool:
+    """Whether owners and presets changed the same of the suite's defaults; older records do not say so."""
+    return old.policy is None or new.policy is None or old.policy.changed == new.policy.changed
 
 
 def accept(difference: Difference, patterns: Iterable[str]) -> Difference:
@@ -153,6 +161,8 @@ def render(difference: Difference) -> str:
         lines.append("NOTE: the cluster UIDs differ; these may be two different clusters.")
     if difference.old.target != difference.new.target:
         lines.append("NOTE: the kinds of target differ.")
+    if not difference.same_policy:
+        lines.append("NOTE: the policies differ; what one of them leaves out may have changed with it.")
     lines += [f"NOTE: {text}." for text in node_sentences(difference)]
     for bucket in Bucket:
         changes = difference.of(bucket)
@@ -179,14 +189,14 @@ def _names(names: Iterable[str]) -> str:
     return listed((one_line(name, NAME_LIMIT) for name in names), MAX_NODES_NAMED)
 
 
-def _compare(old: Result, new: Result) -> Iterator[Change]:
+def _compare(old: Result, new: Result, same_policy: bool) -> Iterator[Change]:
     if (old.title, old.level) != (new.title, new.level):
         was = f"was {old.level.value}: {old.title}"
         yield _whole(Bucket.REQUIREMENT_CHANGED, new, old=old.verdict, new=new.verdict, message=was)
     if lost := coverage.whole(old, new):
         yield _lost(new, lost)
         return
-    gone = {lost.subject: lost for lost in coverage.subjects(old, new)} if is_judged(new) else {}
+    gone = {lost.subject: lost for lost in coverage.subjects(old, new, same_policy=same_policy)} if is_judged(new) else {}
     yield from (_lost(new, lost) for lost in gone.values())
     before, after = ({key: state for key, state in states.items() if not key or key not in gone} for states in (_states(old), _states(new)))
     for key in dict.fromkeys([*after, *before]):

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.cli.main import main
 from fixtures.verdict.coverage import Asked, measure
-from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, AppliedPolicy, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import runs
 from reports.folder import write_all
 from tests.reports.chaos_samples import chaos, experiment
@@ -117,6 +117,20 @@ def test_a_requirement_that_the_new_catalogue_does_not_have_is_not_blamed_on_the
     new = scoped([of("ADV-01", OK, "gpu-0")], {}, ["ADV-01"])
     assert [one.bucket for one in runs.compare(old, new).changes] == [runs.Bucket.REQUIREMENT_REMOVED]
     assert runs.regressions(runs.compare(old, new)) == []
+
+
+def test_namespaces_that_another_policy_leaves_out_are_no_longer_judged() -> None:
+    """A namespace that is gone under the same policy was deleted; a narrower ``tenants.namespaces`` hides one that is there."""
+    spaces = [subject(name, kind="Namespace") for name in ("team-a", "team-b")]
+    old, new = report([result("PSA-01", OK, spaces)]), report([result("PSA-01", OK, spaces[:1])])
+    assert runs.regressions(runs.compare(old, new)) == []
+    old.policy = AppliedPolicy(changed="", whole="")
+    new.policy = AppliedPolicy(changed="tenants: {namespaces: [team-a]}", whole="")
+    difference = runs.compare(old, new)
+    (change,) = runs.regressions(difference)
+    assert isinstance(change, runs.Change)
+    assert (change.bucket, change.subject) == (runs.Bucket.NO_LONGER_JUDGED, "Namespace team-b")
+    assert "NOTE: the policies differ" in runs.render(difference)
 
 
 def test_a_result_that_is_missing_from_the_record_is_no_longer_judged() -> None:
