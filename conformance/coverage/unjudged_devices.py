@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
+from conformance.devices.requests import is_unlisted_accelerator
+from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.text.sentences import listed
@@ -31,7 +33,8 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
     nodes = scope.snapshot.listing("nodes")
     if nodes.trouble or not nodes.collected:
         return
-    if not scope.accelerator_nodes:
+    unlisted = _by_unlisted_resource(scope)
+    if not scope.accelerator_nodes and not unlisted:
         expected = scope.policy.accelerators.expected_count == 0
         why = "as the policy expects (accelerators.expectedCount: 0)" if expected else "by any source"
         yield f"no node has an accelerator, {why}: what was judged says nothing about accelerators"
@@ -43,13 +46,16 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
             "whether devices are offered by claim was not read"
         )
     devices = _judged_nodes(results, DEVICE_AREAS)
-    for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items())):
+    for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items()), *sorted(unlisted.items())):
         if devices is not None and not names & devices:
-            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers"
+            lacks = " (accelerators.resources of the policy lacks it)" if offer in unlisted else ""
+            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers{lacks}"
+    for driver, pool in _of_no_node(scope):
+        yield f"no requirement judged the devices of {driver} in pool {pool}, which are no single node's"
 
 
 def unknown_resources(scope: Scope) -> Iterator[str]:
-    """A note about extended resources that the policy calls neither devices nor networks: accelerators may be among them."""
+    """Notes about extended resources and DRA drivers that the policy does not know: accelerators may be among them."""
     nodes = scope.snapshot.listing("nodes")
     if nodes.trouble or not nodes.collected:
         return
@@ -59,6 +65,9 @@ def unknown_resources(scope: Scope) -> Iterator[str]:
     strange = sorted(name for name in offered if not (scope.is_device(name) or scope.is_rdma(name) or matches(name, known)))
     if strange:
         yield f"nodes offer {listed(strange)}, which the policy calls neither a device nor a network (accelerators.resources)"
+    drivers = sorted({entry.driver for entry in scope.slices.every if entry.devices and scope.kind_of(entry.driver) is DriverKind.UNKNOWN})
+    if drivers:
+        yield f"nothing tells whether the devices of {listed(drivers)} in ResourceSlices are accelerators (accelerators.drivers)"
 
 
 def _by_resource(scope: Scope) -> dict[str, set[str]]:
@@ -79,6 +88,25 @@ def _by_driver(scope: Scope) -> dict[str, set[str]]:
             for item in scope.dra_inventory.get(node.name, ()):
                 found.setdefault(f"the devices of {item.driver}", set()).add(node.name)
     return found
+
+
+def _by_unlisted_resource(scope: Scope) -> dict[str, set[str]]:
+    """Resources of accelerators that the policy does not name, with the nodes that offer at least one."""
+    found: dict[str, set[str]] = {}
+    for node in scope.snapshot.nodes:
+        for name, amount in node.status.capacity.items():
+            if whole(amount) > 0 and is_unlisted_accelerator(scope, name):
+                found.setdefault(name, set()).add(node.name)
+    return found
+
+
+def _of_no_node(scope: Scope) -> Iterator[tuple[str, str]]:
+    """Driver and pool of accelerators that a slice offers to several nodes: they count for none."""
+    for (driver, pool), slices in scope.slices.newest().items():
+        if scope.kind_of(driver) is DriverKind.ACCELERATOR and any(
+            not (entry.node or device.node) and device.type not in NO_DEVICE_TYPES for entry in slices for device in entry.devices
+        ):
+            yield driver, pool
 
 
 def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
+from conformance.dynamic_resources.drivers import names_accelerator
 from conformance.scope.scope import Amount, Scope, held_by, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import PodSpec
@@ -59,6 +60,16 @@ def _looks_like_device(scope: Scope, name: str) -> bool:
         return False
     domains = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
     return name.partition("/")[0] in domains
+
+
+def is_unlisted_accelerator(scope: Scope, name: str) -> bool:
+    """Whether a resource is an accelerator's, by its vendor or the words of its name, and no pattern of the policy has it."""
+    policy = scope.policy
+    if scope.is_device(name) or scope.is_rdma(name) or not is_extended(name):
+        return False
+    if matches(name, (*policy.accelerators.no_devices, *policy.accelerators.vm_resources, *policy.requests.scheduler_amounts)):
+        return False
+    return matches(name, FOREIGN_ACCELERATORS) or names_accelerator(name)
 
 
 def problem(resource: str, request: Amount | None, limit: Amount | None) -> str:

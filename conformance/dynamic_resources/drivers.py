@@ -63,6 +63,12 @@ def kind_of(driver: str, devices: Iterable[SliceDevice], named: Callable[[str], 
     return DriverKind.ACCELERATOR if words & _ACCELERATOR_WORDS else DriverKind.UNKNOWN
 
 
+def names_accelerator(name: str) -> bool:
+    """Whether a name has a word for accelerators and none for networks, CPUs, memory or storage: ``acme.ai/npu``."""
+    words = frozenset(_SPLIT.split(name.lower()))
+    return bool(words & (_ACCELERATOR_WORDS - {"vfio"})) and not words & _OTHER_WORDS
+
+
 def shape_of(device: SliceDevice) -> DriverKind:
     """What a device is by its type, else by its attributes and capacity."""
     names = {key.rpartition("/")[2].lower() for key in device.attributes}

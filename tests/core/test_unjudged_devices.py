@@ -96,6 +96,43 @@ def test_a_cluster_without_accelerators_is_named(count: int | None, why: str) ->
     assert about_accelerators(scope) == [f"no node has an accelerator, {why}: what was judged says nothing about accelerators"]
 
 
+@pytest.mark.parametrize("resource", ["huawei.com/Ascend910", "rebellions.ai/ATOM", "acme.example.com/npu"])
+def test_accelerators_that_the_policy_does_not_list_are_no_conformant_cluster(resource: str) -> None:
+    beside = [a_node("gpu-0"), a_node("npu-0", gpus=0, capacity={resource: "8"})]
+    said = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(a_scope(nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
+    assert about_accelerators(a_scope(nodes=beside[1:])) == [said]
+    exempt = a_policy(accelerators={"noDevices": [resource]})
+    assert about_accelerators(a_scope(exempt, nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
+
+
+@pytest.mark.parametrize("resource", ["devices.kubevirt.io/kvm", "intel.com/vfio", "acme.example.com/gpu_nic", "nvidia.com/GA102GL_A10"])
+def test_what_is_no_accelerator_of_containers_is_no_shortfall(resource: str) -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_node("cpu-0", gpus=0, capacity={resource: "8"})])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
+
+
+def test_other_names_of_devices_that_a_requirement_judged_are_no_shortfall() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0", capacity={"koordinator.sh/gpu": "800"})])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
+
+
+def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:
+    remote = a_slice("gpu-0", pool="rack")
+    del remote["spec"]["nodeName"]
+    scope = a_scope(nodes=[a_node("gpu-0")], resourceslices=[{**remote, "spec": {**remote["spec"], "allNodes": True}}])
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [
+        "no requirement judged the devices of gpu.nvidia.com in pool rack, which are no single node's"
+    ]
+
+
+def test_a_driver_of_which_nothing_is_known_is_a_note() -> None:
+    scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0", "things.example.com", [{"name": "a"}]), a_slice("gpu-0")])
+    assert list(unjudged_devices.unknown_resources(scope)) == [
+        "nothing tells whether the devices of things.example.com in ResourceSlices are accelerators (accelerators.drivers)"
+    ]
+
+
 def test_resources_that_the_policy_does_not_know_are_a_note() -> None:
     odd = a_node("npu-0", gpus=0, capacity={"furiosa.ai/npu": "4", "example.com/none": "0", "rdma/hca": "1", "hugepages-1Gi": "8Gi"})
     told = list(unjudged_devices.unknown_resources(a_scope(nodes=[odd, a_node()])))
