@@ -70,6 +70,35 @@ def test_one_free_device_of_any_resource_is_not_busy() -> None:
     assert busy(scope, node) == ""
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "node.kubernetes.io/instance-type=p5.48xlarge",
+        "node.kubernetes.io/instance-type=g4dn.metal",
+        "node.kubernetes.io/instance-type=g6e.12xlarge",
+        "node.kubernetes.io/instance-type=Standard_ND96isr_H100_v5",
+        "node.kubernetes.io/instance-type=a3-megagpu-8g",
+        "node.kubernetes.io/instance-type=BM.GPU.H100.8",
+        "k8s.amazonaws.com/accelerator=nvidia-tesla-v100",
+        "gke-no-default-nvidia-gpu-device-plugin=true",
+        "nvidia.com/gpu.count=8",
+        "amd.com/gpu.device-id=74a1",
+        "beta.amd.com/gpu.vram=192G",
+    ],
+)
+def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: str) -> None:
+    key, _, value = label.partition("=")
+    assert concluded(a_scope(nodes=[a_node(), a_cpu_node("lost", labels={key: value})])) == (Verdict.INCONCLUSIVE, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "machine", ["g4s.kube.xlarge", "g6-standard-4", "m5.xlarge", "Standard_D8s_v5", "n2-standard-8", "VM.Standard.E4.Flex"]
+)
+def test_machines_without_accelerators_are_no_subject(machine: str) -> None:
+    scope = a_scope(nodes=[a_node(), a_cpu_node("cpu-1", labels={"node.kubernetes.io/instance-type": machine})])
+    assert concluded(scope) == (Verdict.PASSED, 1, 1)
+
+
 # -- the verdict over all nodes ------------------------------------------------------------------------
 
 
