@@ -18,6 +18,10 @@ from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
 from fixtures.verdict.record import Target, TargetKind
+from tests.hostile.faults import effects
+from tests.hostile.faults.effects import Effect
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
 from tests.troubles import Trouble
 
@@ -114,3 +118,26 @@ def test_what_vouches_is_looked_for_wherever_something_is_created(tmp_path: Path
     with served(tmp_path) as (cluster, _):
         assert created_keys(a_state(cluster, tmp_path)) == ["namespaces", owned.PRIORITY_CLASSES]
         assert Proof.open(cluster, RUN, renewing=False).close() == ""
+
+
+NOT_THERE = effects.refused(404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("key", "lies"),
+    [
+        ("namespaces", {"delete": NOT_THERE}),
+        ("namespaces", {"delete": effects.not_done, "watch": effects.gone_before}),
+        ("priorityclasses", {"delete": NOT_THERE}),
+    ],
+    ids=["404", "event", "404 of the proof"],
+)
+def test_what_is_said_to_be_gone_and_is_listed_is_residue(tmp_path: Path, key: str, lies: dict[str, Effect]) -> None:
+    faults = [Fault(name=verb, verb=verb, resource=key, effect=effect, times=ALWAYS) for verb, effect in lies.items()]
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", faults):
+        killed(cluster, tmp_path)
+        state = a_state(Cluster.from_kubeconfig(tmp_path / "proxied"), tmp_path)
+        sweep(state, workers=True)
+        left = [str(item) for item in owned.find(cluster)]
+        assert left != []
+        assert all(any(line.startswith(item) for line in state.residue) for item in left)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -24,8 +26,15 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-Forward = Callable[[], Awaitable[Whole]]
-"""Passes the request on and reads the answer. Not called: the request never arrives."""
+class Forward(Protocol):
+    """Passes the request on and reads the answer. Not called: the request never arrives. ``more`` is added to its query."""
+
+    def __call__(self, **more: str) -> Awaitable[Whole]:
+        """The answer."""
+
+
+ANSWERS: web.AppKey[dict[str, Whole]] = web.AppKey("answers", dict)
+"""What a proxy has kept of earlier answers, by path and query."""
 
 Effect = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
 
@@ -35,10 +44,12 @@ def answer(status: int, body: bytes, content_type: str = JSON, headers: Mapping[
     return web.Response(status=status, body=body, headers={"Content-Type": content_type, **(headers or {})})
 
 
-def refused(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Effect:
-    """A Status in the API server's words, and the request never arrives."""
+def refused(status: int, reason: str, headers: Mapping[str, str] | None = None, *, arrives: bool = False) -> Effect:
+    """A Status in the API server's words, whether the request arrives or not."""
 
     async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
+        if arrives:
+            await forward()
         body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "by the proxy", "code": status}
         return answer(status, json.dumps(body).encode(), headers=headers)
 
@@ -64,6 +75,66 @@ def rewritten(change: Callable[[bytes], bytes]) -> Effect:
         return answer(whole.status, change(whole.body) if whole.status < 300 else whole.body)
 
     return effect
+
+
+def with_status(status: int) -> Effect:
+    """The server's answer with another status."""
+
+    async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
+        return answer(status, (await forward()).body)
+
+    return effect
+
+
+async def packed(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """The right answer, compressed, though nobody asked for that."""
+    whole = await forward()
+    return answer(whole.status, gzip.compress(whole.body), headers={"Content-Encoding": "gzip"})
+
+
+async def kept(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """The first answer to this request again and again, as a proxy gives it that keeps answers."""
+    answers = request.app[ANSWERS]
+    if request.path_qs not in answers:
+        answers[request.path_qs] = await forward()
+    return answer(answers[request.path_qs].status, answers[request.path_qs].body)
+
+
+async def not_done(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """What the server would have answered to a write that it never does."""
+    whole = await forward(dryRun="All")
+    document = _decoded(whole.body)
+    if whole.status < 300 and isinstance(document.get("metadata"), dict) and document.get("kind") != "Status":
+        document["metadata"].setdefault("resourceVersion", "1")
+        document["metadata"].setdefault("uid", str(uuid.uuid4()))
+    return answer(whole.status, json.dumps(document).encode())
+
+
+async def done_in_earnest(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A dry-run whose query the proxy drops."""
+    whole = await forward(dryRun="")
+    return answer(whole.status, whole.body)
+
+
+async def gone_before(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A watch that tells of the deletion of all that is there, and then nothing."""
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    listed = _decoded((await forward(watch="false")).body)
+    kind = str(listed.get("kind", "")).removesuffix("List")
+    await response.prepare(request)
+    for item in listed.get("items") or ():
+        told = {"type": "DELETED", "object": {"kind": kind, "apiVersion": listed.get("apiVersion"), **item}}
+        await response.write(json.dumps(told).encode() + b"\n")
+    return await _kept_open(request, response)
+
+
+async def bookmarks(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A watch that says nothing but that it lives."""
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    await response.prepare(request)
+    told = {"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}}
+    await response.write(json.dumps(told).encode() + b"\n")
+    return await _kept_open(request, response)
 
 
 def dropped(*, arrives: bool) -> Effect:
@@ -123,9 +194,7 @@ async def silent(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A watch that opens and never says anything."""
     response = web.StreamResponse(headers={"Content-Type": JSON})
     await response.prepare(request)
-    while request.transport is not None and not request.transport.is_closing():
-        await asyncio.sleep(0.2)
-    return response
+    return await _kept_open(request, response)
 
 
 # -- bodies ----------------------------------------------------------------------------------------------
@@ -166,6 +235,71 @@ def deep(body: bytes) -> bytes:
     return json.dumps(document).replace('"PLACE"', nest).encode()
 
 
+def marked(body: bytes) -> bytes:
+    """A byte order mark before it."""
+    return b"\xef\xbb\xbf" + body
+
+
+def twice(body: bytes) -> bytes:
+    """Two documents."""
+    return body + b"\n" + body
+
+
+def with_a_tail(body: bytes) -> bytes:
+    """Something behind it."""
+    return body + b"<!-- served by proxy-7 -->"
+
+
+def as_table(body: bytes) -> bytes:
+    """Rows for people."""
+    return json.dumps({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [], "rows": []}).encode()
+
+
+def metadata_alone(body: bytes) -> bytes:
+    """Objects without anything but their metadata, said to be such."""
+    document = _decoded(body)
+    listed = "items" in document
+    document["kind"], document["apiVersion"] = "PartialObjectMetadata" + "List" * listed, "meta.k8s.io/v1"
+    return _stripped(document)
+
+
+def without_content(body: bytes) -> bytes:
+    """Objects without spec and status, said to be whole."""
+    return _stripped(_decoded(body))
+
+
+def _stripped(document: dict[str, Any]) -> bytes:
+    for item in document.get("items") or [document]:
+        for field in ("spec", "status", "data"):
+            item.pop(field, None)
+    return json.dumps(document).encode()
+
+
+def elsewhere(body: bytes) -> bytes:
+    """The objects of another namespace."""
+    document = _decoded(body)
+    for item in document.get("items") or [document]:
+        if (item.get("metadata") or {}).get("namespace"):
+            item["metadata"]["namespace"] = "another"
+    return json.dumps(document).encode()
+
+
+def another_uid(body: bytes) -> bytes:
+    """An object of that name, and not that one."""
+    document = _decoded(body)
+    if (document.get("metadata") or {}).get("uid"):
+        document["metadata"]["uid"] = str(uuid.uuid4())
+    return json.dumps(document).encode()
+
+
+def not_allowed(body: bytes) -> bytes:
+    """The opposite of what a review says."""
+    document = _decoded(body)
+    if isinstance(document.get("status"), dict) and "allowed" in document["status"]:
+        document["status"]["allowed"] = not document["status"]["allowed"]
+    return json.dumps(document).encode()
+
+
 def same_token(body: bytes) -> bytes:
     """A list that is never at its end."""
     document = _decoded(body)
@@ -180,6 +314,12 @@ def _decoded(body: bytes) -> dict[str, Any]:
     except ValueError:  # the log of a pod
         return {}
     return document if isinstance(document, dict) else {}
+
+
+async def _kept_open(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    while request.transport is not None and not request.transport.is_closing():
+        await asyncio.sleep(0.2)
+    return response
 
 
 def _gone(request: web.Request) -> web.StreamResponse:

@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
 import msgspec
 import yaml
+import yarl
 from aiohttp import web
 
-from tests.hostile.faults.effects import Effect, Whole
+from tests.hostile.faults.effects import ANSWERS, Effect, Whole
 from tests.hostile.faults.requests import Asked, asked
 
 _PASSED_ON = ("Accept", "Content-Type", "User-Agent", "Authorization")
@@ -76,6 +78,7 @@ class FaultProxy:
     async def _start(self) -> None:
         self._session = aiohttp.ClientSession(auto_decompress=True, timeout=aiohttp.ClientTimeout(total=None))
         application = web.Application(client_max_size=64 << 20)
+        application[ANSWERS] = {}
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -97,11 +100,11 @@ class FaultProxy:
         body = await request.read()
         due = [fault for fault in self._faults if fault.due(what)]
         if due:
-            return await due[0].effect(request, lambda: self._whole(request, body))
+            return await due[0].effect(request, lambda **more: self._whole(request, body, more))
         return await self._pass_on(request, body)
 
-    async def _whole(self, request: web.Request, body: bytes) -> Whole:
-        async with self._forwarded(request, body) as response:
+    async def _whole(self, request: web.Request, body: bytes, more: Mapping[str, str]) -> Whole:
+        async with self._forwarded(request, body, more) as response:
             return Whole(status=response.status, body=await response.read())
 
     async def _pass_on(self, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -116,9 +119,13 @@ class FaultProxy:
                 await passed.write_eof()
             return passed
 
-    def _forwarded(self, request: web.Request, body: bytes) -> Any:
+    def _forwarded(self, request: web.Request, body: bytes, more: Mapping[str, str] = MappingProxyType({})) -> Any:
+        """Sent on, with ``more`` in its query. What is empty there is taken out of it."""
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        return self._session.request(request.method, self._server + request.path_qs, data=body or None, headers=headers)
+        url = request.rel_url
+        if more:
+            url = url.without_query_params(*more).update_query({name: value for name, value in more.items() if value})
+        return self._session.request(request.method, yarl.URL(self._server).join(url), data=body or None, headers=headers)
 
 
 @contextlib.contextmanager
