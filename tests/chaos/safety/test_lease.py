@@ -25,6 +25,10 @@ from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, namespace, soon, world
+from tests.hostile.faults import effects
+from tests.hostile.faults.effects import Effect
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
@@ -346,8 +350,16 @@ def test_a_halt_that_did_not_stay_is_none(tmp_path: Path, monkeypatch: pytest.Mo
             return asked(key, name, {**kept, "metadata": {"labels": {"kept": "yes"}}}, namespace, subresource)
 
         monkeypatch.setattr(cluster, "patch", stripped)
-        with pytest.raises(ApiTrouble, match="came back without the annotation"):
+        with pytest.raises(ApiTrouble, match="a Lease without the annotation"):
             halt(cluster)
+
+
+@pytest.mark.parametrize("effect", [effects.not_done, effects.refused(409, "AlreadyExists")], ids=["not done", "409 for ever"])
+def test_a_halt_that_the_cluster_does_not_show_is_none(tmp_path: Path, effect: Effect) -> None:
+    lie = Fault(name="lie", verb="create", resource="leases", effect=effect, times=ALWAYS)
+    with world(tmp_path), through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        with pytest.raises(ApiTrouble, match="halt: the cluster shows no Lease"):
+            halt(Cluster.from_kubeconfig(tmp_path / "proxied"))
 
 
 def test_a_lease_that_came_back_with_another_holder_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
