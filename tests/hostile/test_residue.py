@@ -17,6 +17,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
+from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Target, TargetKind
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect
@@ -141,3 +142,33 @@ def test_what_is_said_to_be_gone_and_is_listed_is_residue(tmp_path: Path, key: s
         left = [str(item) for item in owned.find(cluster)]
         assert left != []
         assert all(any(line.startswith(item) for line in state.residue) for item in left)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        effects.refused(403, "Forbidden", arrives=True),
+        effects.refused(404, "NotFound", arrives=True),
+        effects.refused(422, "Invalid", arrives=True),
+        effects.rewritten(effects.another_uid),
+    ],
+    ids=["403", "404", "422", "another UID"],
+)
+def test_what_was_created_whatever_was_answered_is_the_run_s(tmp_path: Path, lie: Effect) -> None:
+    fault = Fault(name="lie", verb="create", resource="namespaces", effect=lie)
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, folder=tmp_path)
+        assert cluster.get("namespaces", workspace.namespace()).ok
+        workspace.close()
+        assert workspace.residue == []
+        assert owned.find(cluster) == []
+
+
+def test_a_creation_that_the_cluster_does_not_show_is_none(tmp_path: Path) -> None:
+    fault = Fault(name="lie", verb="create", resource="namespaces", effect=effects.not_done)
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, folder=tmp_path)
+        with pytest.raises(Inconclusive, match="the cluster does not show it"):
+            workspace.namespace()
+        workspace.close()
+        assert owned.find(cluster) == []
