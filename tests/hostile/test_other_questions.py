@@ -126,3 +126,11 @@ def test_a_status_is_no_page_of_metrics(tmp_path: Path) -> None:
     failure = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 503}).encode()
     with lying(tmp_path, every(Said(failure))) as (cluster, _), pytest.raises(NoData, match="a Status instead of text"):
         View.of(cluster).pod_page("default", "p", 9400, "/metrics")
+
+
+@pytest.mark.parametrize("code", [203, 204, 206])
+def test_a_part_of_a_log_is_no_log(tmp_path: Path, code: int) -> None:
+    """A proxy that answers a range, or with a body that it changed, says so by the status."""
+    with lying(tmp_path, every(Said(b"" if code == 204 else b"1 of 2\n", status=code))) as (cluster, _):
+        with pytest.raises(ApiTrouble, match=f"status {code} instead of text"):
+            cluster.logs("default", "p")
