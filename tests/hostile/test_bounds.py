@@ -484,11 +484,14 @@ def test_a_silent_watch_ends_at_the_deadline_too(tmp_path: Path) -> None:
     assert not outlasted.is_set(), "the watch ended before the silence"
 
 
-def test_where_watches_are_silent_later_waits_see_changes_by_lists(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [b"", event("BOOKMARK", {"metadata": {"resourceVersion": "9"}})], ids=["nothing", "bookmarks"])
+def test_where_watches_are_silent_later_waits_see_changes_by_lists(tmp_path: Path, told: bytes) -> None:
     """A proxy that forwards no event must not cost each probe the whole time that a pod may take to start."""
     ended, lists = threading.Event(), itertools.count(1)
 
     def silence() -> Iterator[bytes]:
+        if told:
+            yield told
         ended.wait(PATIENCE)
         yield b""
 
