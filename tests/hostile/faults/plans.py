@@ -31,6 +31,20 @@ _REFUSALS: dict[str, Effect] = {
     "half an answer": effects.half,
     "late answer": effects.late,
 }
+_CHANGED: dict[str, Effect] = {
+    "203": effects.with_status(203),
+    "204": effects.with_status(204),
+    "206": effects.with_status(206),
+    "304": effects.with_status(304),
+    "compressed": effects.packed,
+    "byte order mark": effects.rewritten(effects.marked),
+    "two documents": effects.rewritten(effects.twice),
+    "tail": effects.rewritten(effects.with_a_tail),
+    "table": effects.rewritten(effects.as_table),
+    "metadata alone": effects.rewritten(effects.metadata_alone),
+    "another namespace": effects.rewritten(effects.elsewhere),
+    "protobuf": effects.replaced(200, b"k8s\x00\n\x0c\n\x02v1", "application/vnd.kubernetes.protobuf"),
+}
 _LIES: dict[str, Effect] = {
     "sign-in page": effects.replaced(200, SIGN_IN, "text/html"),
     "sign-in page said to be JSON": effects.replaced(200, SIGN_IN),
@@ -56,7 +70,13 @@ _WRITE_LIES: dict[str, Effect] = {
     "done, and a sign-in page": effects.replaced(200, SIGN_IN, "text/html", arrives=True),
     "done, and an empty body": effects.replaced(200, b"", arrives=True),
     "done, and an empty object": effects.replaced(201, b"{}", arrives=True),
+    "done, and 500": effects.refused(500, "InternalError", arrives=True),
+    "done, and 504": effects.refused(504, "Timeout", arrives=True),
+    "not done": effects.not_done,
+    "conflict": effects.refused(409, "Conflict"),
+    "another UID": effects.rewritten(effects.another_uid),
 }
+_DELETION_LIES: dict[str, Effect] = {**_WRITE_LIES, "not found": effects.refused(404, "NotFound")}
 _WATCH_LIES: dict[str, Effect] = {
     "ends at once": effects.ends_at_once,
     "silence": effects.silent,
@@ -64,15 +84,17 @@ _WATCH_LIES: dict[str, Effect] = {
     "event without an object": effects.events(b'{"type":"MODIFIED"}', b'{"type":"DELETED","object":{}}'),
     "expired": effects.events(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}'),
     "sign-in page": effects.replaced(200, SIGN_IN, "text/html"),
+    "bookmarks alone": effects.bookmarks,
+    "all is deleted": effects.gone_before,
 }
 _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
-    "discovery": (_REFUSALS, _LIES),
-    "list": (_REFUSALS, _LIES, _LIES, _LIST_LIES),
-    "get": (_REFUSALS, _LIES),
+    "discovery": (_REFUSALS, _LIES, _CHANGED),
+    "list": (_REFUSALS, _LIES, _CHANGED, _LIST_LIES),
+    "get": (_REFUSALS, _LIES, _CHANGED),
     "watch": (_WATCH_LIES,),
-    "create": (_REFUSALS, _LIES, _WRITE_LIES),
-    "patch": (_REFUSALS, _LIES, _WRITE_LIES),
-    "delete": (_REFUSALS, _LIES, _WRITE_LIES),
+    "create": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
+    "patch": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
+    "delete": (_REFUSALS, _LIES, _CHANGED, _DELETION_LIES),
 }
 _RESOURCES: dict[str, tuple[str, ...]] = {
     "list": ("pods", "nodes", "namespaces", "daemonsets", "configmaps", "resourcequotas", "clusterpolicies", "resourceslices", "*"),
