@@ -153,6 +153,19 @@ def test_what_is_not_json_is_one_exception(text: bytes) -> None:
         json_text.decode(text)
 
 
+def test_whole_numbers_beyond_64_bits_are_floats_as_in_kubernetes() -> None:
+    """Workers of one run hand on what was read in a format that has no larger ones."""
+    nines = "9" * 20
+    text = f'{{"a": [{2**64 - 1},{-(2**63)}], "b":{2**64}, "c": "x: {nines}, \\" {nines}"}}'
+    found = json_text.decode(text)
+    assert found == {"a": [2**64 - 1, -(2**63)], "b": float(2**64), "c": f'x: {nines}, " {nines}'}
+    assert type(found["b"]) is float
+    assert json_text.decode('{"a":[-99999999999999999999]}') == {"a": [-1e20]}
+    assert json_text.decode('{"a": 99999999999999999999.5}') == {"a": 1e20}
+    with pytest.raises(NotJson):
+        json_text.decode(f'{{"a": {"9" * 400}}}')
+
+
 def test_looking_at_depth_goes_through_a_text_as_often_however_long_it_is() -> None:
     def passes(size: int) -> int:
         text = b"[" + (nest(limits.JSON_DEPTH - 2) + ",").encode() * size + b"1]"

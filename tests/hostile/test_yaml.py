@@ -39,6 +39,16 @@ HOSTILE = {
     "no date": "a: 2025-99-99",
     "no truth": "!!bool x",
     "a long number": "a: " + "9" * 6_000,
+    "a long number of base 16": "a: 0x" + "f" * 6_000,
+    "a long number of base 60": "a: 1" + ":59" * 300_000,
+    "a number that is too large": "a: 0x" + "f" * 300,
+    "infinity": "a: -.inf",
+    "no number": "a: .nan",
+    "bytes": "a: !!binary QUJD",
+    "a set": "a: !!set {b}",
+    "pairs": "a: !!pairs [b: 1]",
+    "a key that is nothing": "null: a",
+    "a key that is a day": "2026-01-01: a",
     "an object of Python": "!!python/object/apply:os.system [id]",
     "a key that is a list": "? [a]\n: b",
     "control characters": "a: \x00",
@@ -53,6 +63,14 @@ def test_one_exception_and_soon(name: str) -> None:
             yaml_text.load(HOSTILE[name])
 
     assert steps(load) < 20 * (limits.YAML_NODES + len(HOSTILE[name]))
+
+
+def test_keys_are_text_and_numbers_have_64_bits_as_in_kubernetes() -> None:
+    """So no reader sorts texts and numbers together, and no writer meets a number that it cannot write."""
+    text = "{2: a, true: b, 1.5: c, d: 18446744073709551615, e: 18446744073709551616, f: -9223372036854775809}"
+    assert repr(yaml_text.load(text)) == repr(
+        {"2": "a", "true": "b", "1.5": "c", "d": 2**64 - 1, "e": float(2**64), "f": float(-(2**63) - 1)},
+    )
 
 
 def test_what_people_write_is_loaded() -> None:
