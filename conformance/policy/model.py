@@ -13,6 +13,9 @@ from typing import Annotated, Literal
 import msgspec
 
 PodSecurityLevel = Literal["privileged", "baseline", "restricted"]
+Duration = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""In the unit that the field's name says. "Never" is a large number, which clocks can still add to a time."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -105,7 +108,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
     """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node."""
     expected_nodes: tuple[str, ...] = ()
     """Names of nodes that are accelerator nodes whatever their labels say; the other sources must agree."""
-    expected_count: int | None = None
+    expected_count: Count | None = None
     """How many accelerator nodes there must be; None: any number; 0: there must be none."""
     allow_not_judged: tuple[str, ...] = ()
     """Names (globs) of accelerator nodes that need not be judged: cordoned, NotReady, tainted or without devices."""
@@ -126,7 +129,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
     """Label keys (globs) whose value names the pool of a node: nodes of one pool and one product must agree."""
     allowed_differences: tuple[str, ...] = ()
     """What nodes of one pool may differ in (globs): a resource name, ``driver``, ``kernel``, a firmware label, ``image CONTAINER``."""
-    new_node_minutes: float = 15
+    new_node_minutes: Duration = 15
     """How long a new node may take until its devices and agents are there, in minutes."""
     allow_busy: bool = True
     """Whether a node without free devices may be judged by reading only, without probes."""
@@ -148,9 +151,9 @@ class Fence(Section, frozen=True, kw_only=True):
 class Nodes(Section, frozen=True, kw_only=True):
     """Nodes out of service: repair, upgrade, maintenance (FENCE-09, FENCE-10, OPS-06, INV-02)."""
 
-    quarantine_minutes: float = 15
+    quarantine_minutes: Duration = 15
     """How long a node with a fault may stay in service until somebody takes it out, and how long one may be NotReady, in minutes."""
-    held_hours: float = 24
+    held_hours: Duration = 24
     """How long a node may be held: cordoned, under a temporary taint, or in a driver upgrade, in hours. Younger holds are
     inconclusive."""
 
@@ -273,13 +276,13 @@ class Requests(Section, frozen=True, kw_only=True):
     """Amounts (globs) that only a scheduler or its extender counts. Where no node offers them, bound pods may hold them."""
     autoscaled: list[str] = []
     """Resources (globs) that only new nodes of an autoscaler would offer: pending pods may ask for them."""
-    refused_hours: float = 24
+    refused_hours: Duration = 24
     """How long ago a kubelet may have refused a device pod for it to count, in hours."""
-    pending_minutes: float = 15
+    pending_minutes: Duration = 15
     """How long a device pod or job may wait although devices that fit it are free, or in a queue that admits nothing, in minutes."""
-    start_minutes: float = 60
+    start_minutes: Duration = 60
     """How long a device pod may take to start on its node, image and init containers included, in minutes."""
-    end_minutes: float = 30
+    end_minutes: Duration = 30
     """How long a device pod may be deleted beyond its grace period, or crash again and again, in minutes."""
 
 
@@ -288,24 +291,24 @@ class Operators(Section, frozen=True, kw_only=True):
 
     expected_agents: tuple[str, ...] | None = None
     """DaemonSets (``namespace/name`` globs) that must be on every accelerator node; None: those that are installed."""
-    rollout_minutes: float = 15
+    rollout_minutes: Duration = 15
     """How long an agent's roll-out may take to make its next pod Ready, in minutes."""
     image_tags_forbidden: tuple[str, ...] = ("latest",)
     """Tags (globs) that images of the agents may not have, because they name another image over time."""
-    max_restarts: Annotated[int, msgspec.Meta(ge=0)] = 5
+    max_restarts: Count = 5
     """How often a container of an agent or controller may restart within ``restartHours``."""
-    restart_hours: Annotated[float, msgspec.Meta(gt=0)] = 24
+    restart_hours: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 24
     """How long a time restarts are counted in, in hours."""
 
 
 class Advertisement(Section, frozen=True, kw_only=True):
     """Advertisement by the device plugin, MIG and sharing (ADV, MIG, SHARE)."""
 
-    max_label_age_hours: float = 0
+    max_label_age_hours: Duration = 0
     """Maximum age of GPU Feature Discovery's timestamp, in hours; 0: age is not judged (the timestamp is written at its start only)."""
-    mig_pending_minutes: float = 30
+    mig_pending_minutes: Duration = 30
     """How long a change of ``nvidia.com/mig.config`` may take, in minutes."""
-    max_replicas: int = 16
+    max_replicas: Count = 16
     """How many pods may share one device."""
     devices_per_node: dict[str, int] = {}
     """Physical devices of a node by product label or instance type (glob): ``NVIDIA-H100-80GB-HBM3: 8``, ``p5.48xlarge: 8``. Labels
@@ -319,7 +322,7 @@ class Gang(Section, frozen=True, kw_only=True):
     """Whether a gang scheduler must be installed; None: if multi-pod device jobs exist."""
     adapters: tuple[str, ...] = ()
     """Adapters to judge (volcano, kueue, native), or by reading only: kai, runai, coscheduling; empty means all that are detected."""
-    partial_minutes: float = 10
+    partial_minutes: Duration = 10
     """How long only a part of a gang's pods may be bound, in minutes."""
 
 
@@ -337,9 +340,9 @@ class Network(Section, frozen=True, kw_only=True):
     """RDMA resource names (globs)."""
     accepted: tuple[str, ...] = ("GDR_ENGAGED",)
     """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
-    min_bus_bandwidth: float | None = None
+    min_bus_bandwidth: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s; None: it must be measured and any value is good."""
-    nodes: int = 2
+    nodes: Count = 2
     """Number of nodes of the all-reduce; below 2 it is left out."""
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"
     """Image of the all-reduce pods: PyTorch with the collective library of the devices."""
@@ -366,17 +369,17 @@ class Probes(Section, frozen=True, kw_only=True):
     """Image of pods that hold no device."""
     mirror: str = ""
     """Registry and path that go before the name of every image of the suite, chaos included: ``registry.example.com/mirror``."""
-    start_seconds: float = 180
+    start_seconds: Duration = 180
     """How long a pod that should run may take to start."""
-    window_seconds: float = 30
+    window_seconds: Duration = 30
     """How long at least an absence (stays Pending, binds nothing) is watched; a slow scheduler makes it up to 60 s."""
     every_node: bool = False
     """Whether probes run on every accelerator node with free devices, as with ``--every-node``; otherwise on one of every product."""
     at_once: Annotated[int, msgspec.Meta(ge=1)] = 32
     """About how many pods a probe of many nodes runs at a time."""
-    every_node_seconds: float = 1800
+    every_node_seconds: Duration = 1800
     """How long one requirement goes on probing further nodes; nodes that it does not reach are undecided."""
-    run_as_user: int = 1000
+    run_as_user: Count = 1000
     """Numeric user of probe pods; restricted namespaces refuse 0."""
     tolerations: tuple[dict[str, str], ...] = ()
     """Further tolerations of probe pods, beside those for the pool's fence taint."""
@@ -430,11 +433,11 @@ class Chaos(Section, frozen=True, kw_only=True):
 class Gate(Section, frozen=True, kw_only=True):
     """How much a run must judge to be conformant. If it judges less, it is inconclusive (exit code 10)."""
 
-    minimum_judged: Annotated[int, msgspec.Meta(ge=0)] = 0
+    minimum_judged: Count = 0
     """How many requirements must be judged at least; ``--min-judged`` overrides it."""
-    max_inconclusive: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    max_inconclusive: Count | None = None
     """How many requirements may be inconclusive at most, those of level SHOULD too; ``--max-inconclusive`` overrides it."""
-    max_not_applicable: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    max_not_applicable: Count | None = None
     """How many requirements may have nothing to judge; ``--max-not-applicable`` overrides it."""
     areas: tuple[str, ...] = ()
     """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""

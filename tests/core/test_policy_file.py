@@ -104,3 +104,14 @@ def test_the_schema_has_the_word_on_whatever_the_structs_refuse(tmp_path: Path, 
     except PolicyError:
         accepted = False
     assert accepted == Draft202012Validator(policy_schema()).is_valid(yaml_text.load(text))
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf", "-1", "1.0e+300", "'5'", "0x" + "f" * 6_000])
+@pytest.mark.parametrize("place", ["requests: {pendingMinutes: V}", "probes: {windowSeconds: V}", "network: {nodes: V}"])
+def test_a_number_without_sense_is_refused_in_one_line(tmp_path: Path, place: str, value: str) -> None:
+    """An age compared with it would never be too old, or the window in which nothing may happen would have no length."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(place.replace("V", value))
+    with pytest.raises(PolicyError) as caught:
+        read_policy_file(path)
+    assert len(str(caught.value).splitlines()) == 1
