@@ -14,7 +14,7 @@ from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import shares
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope, held_by, matches, subject
-from conformance.scope.template import says_static, unread
+from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import Node, Pod, Taint, Toleration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
@@ -109,17 +109,11 @@ def _belongs(scope: Scope, pod: Pod) -> str:
     # a virtual machine holds its device under a product's name, a sliced device under a scheduler's own
     if names := [name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count]:
         return f"asks for {listed(names)}"
-    if _is_static(scope, pod):
+    if is_static(scope, pod):
         return "static pod"
     if matches(pod.namespace, scope.policy.fence.allowed_namespaces):
         return "namespace allowed by the policy"
     return "namespace of the platform" if scope.is_infrastructure(pod.namespace) else ""
-
-
-def _is_static(scope: Scope, pod: Pod) -> bool:
-    """Whether a pod is its node's own: it says so, and the very node it is on owns it. An owner's name alone is written by hand."""
-    node = scope.snapshot.node_by_name.get(pod.spec.node_name)
-    return says_static(pod) and node is not None and pod.controller is not None and pod.controller.uid == node.metadata.uid
 
 
 def way_in(scope: Scope, pod: Pod, node: Node) -> str:
@@ -150,7 +144,11 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
         elif scope.is_tenant(template.namespace) and (template.spec.tolerations or not template.partial):
             source = f"{template.path}.tolerations"
             blanket = [item for item in template.spec.tolerations or () if is_blanket(item)]
-            if template.static:
+            static = is_static(scope, template.pod) if template.pod is not None else False
+            if static is None:
+                message = "it says that it is a static pod, and whether its node owns it is not known: nodes were not read"
+                yield undecided(template.place, message=message, source=source)
+            elif static:
                 yield not_judged(
                     template.place,
                     message="a static pod: the kubelet adds tolerations to it, and no scheduler places it",

@@ -15,7 +15,7 @@ import msgspec
 
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
-from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotations_of, name_of, says_static, unreadable
+from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotations_of, name_of, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.state import Object
@@ -80,7 +80,6 @@ def _of(key: str, item: Object) -> Iterator[Template]:
                 key=key,
                 live=True,
                 pod=item,
-                static=says_static(item),
                 claims=item.status.resource_claim_statuses or (),
             )
     elif isinstance(item, DaemonSet):

@@ -25,8 +25,7 @@ MIRROR = "kubernetes.io/config.mirror"
 class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod template. ``path`` is where it lies in its object (``spec.template.spec``; a live pod's is ``spec``).
 
-    ``annotations`` are the template's own. ``pod`` is the live pod, ``claims`` the ResourceClaims that were made for it, ``static``
-    whether it mirrors a static one.
+    ``annotations`` are the template's own. ``pod`` is the live pod, ``claims`` the ResourceClaims that were made for it.
     ``trouble`` is one sentence when the template (or a whole kind) could not be read: ``spec`` is empty then, and whoever
     judges must call it undecided, or not judged where it was ``left_out`` (:func:`unread`).
     ``partial``: a controller completes it, so it says what its pods have, and not what they lack. ``certain``: False where only
@@ -41,7 +40,6 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str = ""
     live: bool = False
     pod: Pod | None = None
-    static: bool = False
     claims: Sequence[Json] = ()
     trouble: str = ""
     left_out: bool = False
@@ -63,13 +61,19 @@ def demand_of(scope: Scope, template: Template) -> DeviceDemand:
     return scope.device_demand(template.spec, template.namespace, template.claims)
 
 
-def says_static(pod: Pod) -> bool:
-    """Whether a pod says that it mirrors a static pod: by the kubelet's mark, and by its own node as its owner.
+def is_static(scope: Scope, pod: Pod) -> bool | None:
+    """Whether a pod mirrors a static pod: by the kubelet's mark, and by its own node as its owner. None where nodes were not read.
 
-    A kubelet never runs such a pod of the API: it removes one that mirrors nothing (docs/facts/nodes.md#static-pods).
+    Anybody can write the mark and a node's name, so the owner's UID has to be that node's (docs/facts/nodes.md#static-pods).
     """
     owner = pod.controller
-    return MIRROR in pod.metadata.annotation and owner is not None and (owner.kind, owner.name) == ("Node", pod.spec.node_name)
+    if MIRROR not in pod.metadata.annotation or owner is None or (owner.kind, owner.name) != ("Node", pod.spec.node_name):
+        return False
+    listing = scope.snapshot.listing("nodes")
+    if listing.trouble or not listing.collected:
+        return None
+    node = scope.snapshot.node_by_name.get(owner.name)
+    return node is not None and owner.uid == node.metadata.uid
 
 
 def unread(template: Template) -> Finding:

@@ -272,8 +272,20 @@ def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
 def test_what_the_kubelet_gives_static_pods_is_not_theirs() -> None:
     marked: dict[str, Any] = {"node": "gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}, "tolerations": ["*:NoExecute"]}
     pods = [a_pod("web-gpu-0", owner="Node/gpu-0", **marked), a_pod("by-hand", **marked), a_pod("of-another", owner="Node/gpu-1", **marked)]
-    found = by_name(check_blanket_tolerations(a_scope(pods=pods)))
+    found = by_name(check_blanket_tolerations(a_scope(nodes=[a_node()], pods=pods)))
     assert found == {"web-gpu-0": Outcome.NOT_JUDGED, "by-hand": Outcome.BAD, "of-another": Outcome.BAD}
+
+
+def test_a_static_pod_has_its_nodes_own_uid_as_its_owner() -> None:
+    marked: dict[str, Any] = {"node": "gpu-0", "annotations": {"kubernetes.io/config.mirror": "x"}, "tolerations": ["*"]}
+    pods = [a_pod("web", owner="Node/gpu-0", **marked)]
+    forged = a_node()
+    forged.metadata.uid = "another"
+    for nodes in ([forged], [a_node("gpu-1")]):  # a node's name is no secret, and a node may be gone
+        scope = a_scope(nodes=nodes, pods=pods)
+        assert by_name(check_blanket_tolerations(scope)) == {"web": Outcome.BAD}
+    assert by_name(check_blanket_tolerations(a_scope(pods=pods, trouble={"nodes": "Forbidden"}))) == {"web": Outcome.UNDECIDED}
+    assert by_name(check_blanket_tolerations(a_scope(pods=pods, offline=True))) == {"web": Outcome.UNDECIDED}
 
 
 @pytest.mark.parametrize(
