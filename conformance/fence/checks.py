@@ -11,7 +11,7 @@ from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.node_affinity import admits, selects
 from conformance.scope.pod_templates import templates
-from conformance.scope.reserved_devices import shares
+from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope, held_by, matches, subject
 from conformance.scope.template import is_static, unread
@@ -80,7 +80,8 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 
 def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     demand, source = scope.device_demand_of(pod), "pod spec and owner"
-    if reason := "asks for a device" if demand.devices else _belongs(scope, pod) or shares(scope, pod):
+    unsure = doubt(scope, pod)
+    if reason := "asks for a device" if demand.devices else _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
     daemon = daemons.of(pod)
     if daemon.agent:
@@ -90,10 +91,8 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return undecided(subject(pod), message=message, source="pod spec and claims")
-    if daemon.unclear:
-        return undecided(
-            subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {daemon.unclear}", source=source
-        )
+    if unclear := daemon.unclear or unsure:
+        return undecided(subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {unclear}", source=source)
     advice = scope.platform.advice(pod.namespace)
     return bad(
         subject(pod),

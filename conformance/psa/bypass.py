@@ -11,7 +11,7 @@ from conformance.psa.host_fabric import by_host
 from conformance.psa.host_volumes import HostVolumes, claims_volume
 from conformance.psa.reach import Reach
 from conformance.scope.pod_templates import templates
-from conformance.scope.reserved_devices import granted
+from conformance.scope.reserved_devices import doubt, granted
 from conformance.scope.scope import Scope
 from conformance.scope.template import Template, demand_of, unread
 from fixtures.kubernetes.models import Container
@@ -126,11 +126,19 @@ def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[s
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
+    unsure = doubt(ways.scope, template.pod) if template.pod is not None else ""
+    if unsure and any(map(_takes_device, template.spec.every_container())):
+        yield f"a container takes its device from a ConfigMap, and {unsure}"
     for container in template.spec.every_container():
         unread = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
         if unread and ways.reach.accelerators(template.spec, asks_device=asks_device):
             what = f"takes every key of Secret {unread[0][:253]} (envFrom), which is never read: one may be {VARIABLES[0]}"
             yield f"container {container.name} {what}; let it name single keys (valueFrom.secretKeyRef)"
+
+
+def _takes_device(container: Container) -> bool:
+    """Whether a container takes its device from elsewhere, as one does that shares a reserved device."""
+    return takes_config(container) or any("valueFrom" in entry and entry.get("name") in VARIABLES for entry in container.env or ())
 
 
 def _variables(container: Container, environments: Environments, namespace: str, given: Collection[str]) -> Iterator[str]:

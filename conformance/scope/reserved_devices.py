@@ -1,12 +1,15 @@
 """Fractions of a device that a pod of the platform reserves: who shares it asks for nothing.
 
 A label ties the pods that share to the pod that reserves. Anybody may write a label, so only a pod in a namespace of the platform
-reserves, on the same node, and only for the device that it says it was given.
+reserves, on the same node, and only for the device that it says it was given. Only a pod that asks a scheduler for a part shares it,
+and who has copied the label of others takes what the scheduler never gave: then more is asked for than is there.
 
 Facts: docs/facts/scheduler-amounts.md#fractions-with-a-reservation-pod.
 """
 
 from __future__ import annotations
+
+import re
 
 import msgspec
 
@@ -26,11 +29,18 @@ DEVICE = "nvidia.com/gpu"
 _SCHEDULERS = ("kai-scheduler", "runai-scheduler")
 _FRACTION = ("gpu-fraction", "gpu-memory")
 _DEVICES = "gpu-fraction-num-devices"
+_PART = re.compile(r"0?\.[0-9]{1,6}|1(?:\.0{1,6})?", re.ASCII)
+_ROUNDING = 0.01
 
 
 def fraction_of(pod: Pod) -> str:
     """The part of a device that a pod asks its scheduler for, as it is written; empty for a pod that asks for none."""
-    annotations = pod.metadata.annotation if pod.spec.scheduler_name in _SCHEDULERS else {}
+    return _part_of(pod) if pod.spec.scheduler_name in _SCHEDULERS else ""
+
+
+def _part_of(pod: Pod) -> str:
+    """The part that a pod says it wants of any scheduler but the default one, which gives none."""
+    annotations = pod.metadata.annotation if pod.spec.scheduler_name not in ("", "default-scheduler") else {}
     return next((f"{key} {annotations[key]}" for key in _FRACTION if annotations.get(key)), "")
 
 
@@ -51,13 +61,34 @@ def shares(scope: Scope, pod: Pod) -> str:
     return f"shares the device that {found[0].namespace}/{found[0].name} reserves" if found else ""
 
 
+def doubt(scope: Scope, pod: Pod) -> str:
+    """Why it is not known whether a scheduler gave a pod its part of a reservation, as a clause; empty for a pod that shares none."""
+    found = _reservations(scope, pod)
+    if found and not fraction_of(pod):
+        return f"whether scheduler {pod.spec.scheduler_name} gives parts of devices is not known"
+    return next((words for one in found if (words := _overfull(scope, one))), "")
+
+
+def _overfull(scope: Scope, reservation: Pod) -> str:
+    """That more parts are asked of a reservation than it holds: one of the pods has copied the label. Parts in memory count as none."""
+    groups, asked = _groups(reservation), 0.0
+    for pod in scope.snapshot.pods_by_node.get(reservation.spec.node_name, ()):
+        text = pod.metadata.annotation.get(_FRACTION[0], "")
+        asked += float(text) if groups & _groups(pod) and _part_of(pod) and _PART.fullmatch(text) else 0
+    if asked <= 1 + _ROUNDING:
+        return ""
+    return (
+        f"pods ask for {asked:g} of the one device that {reservation.namespace}/{reservation.name} reserves, so one was not given its part"
+    )
+
+
 def granted(scope: Scope, pod: Pod) -> frozenset[str]:
     """The devices that reservations of a pod were given."""
     return frozenset(given for one in _reservations(scope, pod) if (given := one.metadata.annotation.get(GIVEN, "").strip()))
 
 
 def _reservations(scope: Scope, pod: Pod) -> list[Pod]:
-    groups = _groups(pod)
+    groups = _groups(pod) if _part_of(pod) else set()
     if not groups or not pod.spec.node_name:
         return []
     return [

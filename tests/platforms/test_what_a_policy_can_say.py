@@ -33,12 +33,15 @@ def outcome(findings: Iterable[Finding], name: str) -> Outcome:
 # -- fractions -----------------------------------------------------------------------------------------
 
 
+OF_KAI: Mapping[str, Any] = {"annotations": {"gpu-fraction": "0.5"}, "schedulerName": "kai-scheduler"}
+
+
 def half(device: str = "GPU-1", node: str = "gpu-0", **more: Any) -> tuple[Pod, ConfigMap]:
     source = {"configMapKeyRef": {"name": "shared", "key": "NVIDIA_VISIBLE_DEVICES"}}
     made = a_container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}])
     config = ConfigMap(data={"NVIDIA_VISIBLE_DEVICES": device})
     config.metadata.name, config.metadata.namespace = "shared", "team-a"
-    return a_pod("half", labels=GROUP, node=node, tolerations=FENCE, containers=[made], **more), config
+    return a_pod(more.pop("name", "half"), labels=GROUP, node=node, tolerations=FENCE, containers=[made], **{**OF_KAI, **more}), config
 
 
 def reservation(namespace: str = "kai-resource-reservation", node: str = "gpu-0", devices: int = 1) -> Pod:
@@ -73,6 +76,21 @@ def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> 
     pod, config = half()
     config.metadata.name = "elsewhere"
     assert fraction_judged(pod, config, reservation()) == (Outcome.OK, Outcome.BAD)
+
+
+@pytest.mark.parametrize("copied", [{"annotations": {}}, {"schedulerName": "default-scheduler"}])
+def test_who_copies_the_label_of_a_reservation_and_asks_for_no_part_shares_nothing(copied: dict[str, Any]) -> None:
+    assert fraction_judged(*half(**copied), reservation()) == (Outcome.BAD, Outcome.BAD)
+
+
+def test_a_part_of_a_scheduler_that_is_not_known_is_undecided() -> None:
+    assert fraction_judged(*half(schedulerName="fast"), reservation()) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize(("parts", "expected"), [(["0.4", "0.1"], Outcome.OK), (["0.5", "0.1"], Outcome.UNDECIDED), (["x"], Outcome.OK)])
+def test_more_parts_than_a_device_has_leave_open_who_was_given_one(parts: list[str], expected: Outcome) -> None:
+    others = [half(name=f"other-{n}", **{**OF_KAI, "annotations": {"gpu-fraction": part}})[0] for n, part in enumerate(parts)]
+    assert fraction_judged(*half(), reservation(), *others) == (expected, expected)
 
 
 # -- RDMA through the host -----------------------------------------------------------------------------
