@@ -30,21 +30,26 @@ def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Findin
         message = f"the policy names it and the suite has no adapter of that name; it has {', '.join(one.name for one in known)}"
         yield undecided(Subject("GangScheduler", name), message=message, source="policy gang.adapters")
     idle: list[Availability] = []
+    claimed: list[Availability] = []
     for scheduler in known:
         if named and scheduler.name not in named:
             continue
         available = scheduler.detect(scope)
         if available.idle and scheduler.name not in named:
             idle.append(available)
+        elif available.claimed and scheduler.name not in named:
+            claimed.append(available)
         elif available.installed or scheduler.name in named:
             found += available.installed
             yield _judge_installed(scheduler.name, available)
     if not found and not named:
-        yield from _none_installed(scope, idle, may_probe=may_probe)
+        yield from _none_installed(scope, idle, claimed, may_probe=may_probe)
 
 
 def _judge_installed(name: str, available: Availability) -> Finding:
     place, expected = Subject("GangScheduler", name), "installed and healthy"
+    if available.claimed:
+        return undecided(place, message=f"the policy names {name}, and {available.reason}", source=available.source)
     if not available.installed:
         message = f"the policy names {name} and it is not installed, so gangs given to it never start"
         return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
@@ -57,7 +62,7 @@ def _judge_installed(name: str, available: Availability) -> Finding:
     return bad(place, observed=available.reason, expected=expected, source=available.source, message=message)
 
 
-def _none_installed(scope: Scope, idle: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
+def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
     """No gang scheduler is known to work: bad where one is needed, unless something says that one may be there."""
     required, place = scope.policy.gang.required, Subject("GangScheduler", "any")
     jobs = [] if required is False else gang_jobs(scope)
@@ -71,6 +76,8 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], *, may_probe: bo
     elif idle:
         message = f"{idle[0].reason}: a run that only reads cannot tell whether gangs work, GANG-02 can; needed by {why}"
         yield undecided(place, message=message, source=idle[0].source)
+    elif claimed:
+        yield undecided(place, message=f"{claimed[0].reason}; needed by {why}", source=claimed[0].source)
     elif defined:
         message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform; needed by {why}"
         yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure")

@@ -137,10 +137,29 @@ def placed_by(name: str, **more: Any) -> Pod:
     return pod
 
 
-def test_pods_that_it_grouped_and_placed_prove_a_scheduler_of_an_unknown_namespace() -> None:
+def test_pods_that_it_seems_to_have_placed_prove_no_scheduler() -> None:
+    mine = placed_by("kai-scheduler", annotations={"pod-group-name": "pg-train"})  # each mark is a tenant's to write, the node's name too
+    finding = only(scope_of(policy=NEEDED, pods=[mine]))
+    assert (finding.subject.name, finding.outcome) == ("any", Outcome.UNDECIDED)
+    assert "tenants.moreInfrastructure" in finding.source
+    assert only(scope_of(policy=NEEDED, pods=[placed_by("kai-scheduler")])).outcome is Outcome.BAD
+    named = a_policy(gang={"adapters": ["kai"]})
+    assert only(scope_of(policy=named, pods=[mine])).outcome is Outcome.UNDECIDED
+    assert only(scope_of(policy=named)).outcome is Outcome.BAD
+
+
+def test_forged_pods_say_nothing_beside_a_scheduler_that_works() -> None:
     mine = placed_by("kai-scheduler", annotations={"pod-group-name": "pg-train"})
-    assert only(scope_of(policy=NEEDED, pods=[mine])).outcome is Outcome.OK
-    assert only(scope_of(policy=NEEDED, pods=[placed_by("kai-scheduler")])).outcome is Outcome.BAD  # any tenant can write that
+    found = installed(
+        scope_of((VOLCANO,), pods=[mine], apps__deployments=[deployment("volcano-scheduler"), deployment("volcano-controllers")])
+    )
+    assert {name: finding.outcome for name, finding in found.items()} == {"volcano": Outcome.OK}
+
+
+@pytest.mark.parametrize(("scheduler", "expected"), [("kai-scheduler-default", Outcome.OK), ("scheduler", Outcome.BAD)])
+def test_a_scheduler_elsewhere_is_known_by_its_own_name_where_the_policy_names_its_namespace(scheduler: str, expected: Outcome) -> None:
+    policy = a_policy(gang={"required": True}, tenants={"moreInfrastructure": ["batch-platform"]})
+    assert only(scope_of(policy=policy, apps__deployments=of_kai(scheduler, namespace="batch-platform"))).outcome is expected
 
 
 def test_a_crd_without_a_scheduler_is_not_called_nothing() -> None:

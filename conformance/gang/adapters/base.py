@@ -26,11 +26,13 @@ GANG_LABEL = "gpu-conformance.io/gang"
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a gang scheduler is there and works. ``healthy`` is None when nothing shows it; ``reason`` is one clause.
 
-    ``idle``: its API is served, which proves no scheduler, and nothing uses it.
+    ``idle``: its API is served, which proves no scheduler, and nothing uses it. ``claimed``: only marks that a tenant can write say that
+    it is there.
     """
 
     installed: bool
     idle: bool = False
+    claimed: bool = False
     healthy: bool | None = None
     reason: str = ""
     source: str = ""

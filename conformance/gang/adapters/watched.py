@@ -7,11 +7,10 @@ import fnmatch
 import msgspec
 
 from conformance.gang.adapters.base import Availability, available
-from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP, placed_at
+from conformance.scope.gang_marks import COSCHEDULING_GROUP, KAI_GROUP
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
-from fixtures.text.ages import duration
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
@@ -19,8 +18,8 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
     """A gang scheduler that the suite does not probe. ``name`` is the policy's word for it.
 
-    ``homes`` are its usual namespaces, ``scheduler`` and ``others`` names (globs) of its Deployments there; ``definition`` is its own
-    custom resource, ``places`` its name in pods.
+    ``scheduler`` and ``others`` are names (globs) of its Deployments; in its usual namespaces, ``homes``, the scheduler may be called
+    just that. ``definition`` is its own custom resource, ``places`` its name in pods.
     """
 
     name: str
@@ -31,11 +30,12 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     places: str
 
     def detect(self, scope: Scope) -> Availability:
-        """By its Deployments in the platform's namespaces, else by pods that it has placed."""
-        found = [item for item in scope.snapshot.objects("apps/deployments") if self._is_home(scope, item)]
-        schedulers = [item for item in found if _named(item, self.scheduler)]
-        if schedulers:
-            states = [available(item) for item in found if _named(item, (*self.scheduler, *self.others))]
+        """By its Deployments in the platform's namespaces. Pods that it seems to have placed prove nothing: tenants can write that."""
+        deployments = [item for item in scope.snapshot.objects("apps/deployments") if scope.platform_workloads.admits(_namespace(item))]
+        homes = {_namespace(item) for item in deployments if self._is_scheduler(item)}
+        found = [item for item in deployments if _namespace(item) in homes]
+        if homes:
+            states = [available(item) for item in found if self._is_scheduler(item) or _named(item, self.others)]
             down = [text for works, text in states if not works]
             return Availability(
                 installed=True,
@@ -43,22 +43,22 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
                 reason="; ".join(down or [text for _, text in states]),
                 source=f"Deployments of {self.name}",
             )
+        missing = f"no Deployment of {self.name} is in a namespace of the platform"
         mine = [pod for pod in scope.snapshot.pods if pod.spec.scheduler_name == self.places and _grouped(pod)]
-        times = [moment for pod in mine if pod.spec.node_name and not pod.finished and (moment := placed_at(pod)) is not None]
-        if times:
-            reason = f"it has placed {len(times)} pods that run, the last one {duration(scope.snapshot.taken_at - max(times))} ago"
-            return Availability(installed=True, healthy=True, reason=reason, source="pod.spec.schedulerName, pod.spec.nodeName")
-        return Availability(installed=False, reason=f"no Deployment of {self.name} is in a namespace of the platform", source="Deployments")
+        if count := sum(bool(pod.spec.node_name) and not pod.finished for pod in mine):
+            reason = f"{count} pods that run say that {self.places} has placed them, as any tenant can write; {missing}"
+            source = "pod.spec.schedulerName, pod.spec.nodeName, Deployments, policy tenants.moreInfrastructure"
+            return Availability(installed=False, claimed=True, reason=reason, source=source)
+        return Availability(installed=False, reason=missing, source="Deployments")
+
+    def _is_scheduler(self, item: Json) -> bool:
+        return _named(item, self.scheduler) or (_namespace(item) in self.homes and _named(item, ("scheduler",)))
 
     def defined(self, scope: Scope) -> bool:
         """Whether the cluster has its custom resource, which a scheduler that was removed leaves behind."""
         if not scope.snapshot.served(DEFINITIONS):
             return False
         return any(mapping(item, "metadata").get("name") == self.definition for item in scope.snapshot.objects(DEFINITIONS))
-
-    def _is_home(self, scope: Scope, item: Json) -> bool:
-        namespace = str(mapping(item, "metadata").get("namespace") or "")
-        return namespace in self.homes and scope.platform_workloads.admits(namespace)
 
 
 def watched() -> list[Watched]:
@@ -67,7 +67,7 @@ def watched() -> list[Watched]:
         Watched(
             name="kai",
             homes=("kai-scheduler",),
-            scheduler=("kai-scheduler-*", "scheduler"),
+            scheduler=("kai-scheduler*",),
             others=("binder", "pod-grouper", "podgrouper"),
             definition="podgroups.scheduling.run.ai",
             places="kai-scheduler",
@@ -75,20 +75,24 @@ def watched() -> list[Watched]:
         Watched(
             name="runai",
             homes=("runai",),
-            scheduler=("runai-scheduler*", "scheduler"),
+            scheduler=("runai-scheduler*",),
             others=("binder", "pod-grouper", "podgrouper"),
             definition="podgroups.scheduling.run.ai",
             places="runai-scheduler",
         ),
         Watched(
             name="coscheduling",
-            homes=("scheduler-plugins", "kube-system"),
+            homes=(),
             scheduler=("scheduler-plugins-scheduler",),
             others=("scheduler-plugins-controller",),
             definition="podgroups.scheduling.x-k8s.io",
             places="scheduler-plugins-scheduler",
         ),
     ]
+
+
+def _namespace(item: Json) -> str:
+    return str(mapping(item, "metadata").get("namespace") or "")
 
 
 def _named(item: Json, patterns: tuple[str, ...]) -> bool:
