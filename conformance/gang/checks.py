@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from conformance.gang.adapters import Adapter, Availability, Watched, watched
 from conformance.gang.adapters import adapters as adapters_known
+from conformance.gang.adapters.kueue import WORKLOADS as KUEUE_WORKLOADS
 from conformance.gang.kueue_admission import judge_queues
 from conformance.gang.kueue_quota import judge_quota
 from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
 from conformance.scope.gang_jobs import GangJob, gang_jobs
-from conformance.scope.gang_marks import placed, placed_at
+from conformance.scope.gang_marks import GANG_SCHEDULERS, placed, placed_at
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.text.ages import duration, so_far
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+
+_DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def check_installed(scope: Scope, *, may_probe: bool = False) -> Iterator[Finding]:
@@ -70,7 +76,7 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequenc
         raise NotApplicable("NoGangJobs", "no gang scheduler is installed, and there is no multi-pod device job that needs one")
     why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
     defined = [scheduler for scheduler in watched() if scheduler.defined(scope)]
-    others = sorted({pod.spec.scheduler_name for job in jobs for pod in job.pods} - {"", "default-scheduler"})
+    others = sorted({pod.spec.scheduler_name for job in jobs for pod in job.pods} - {"", _DEFAULT_SCHEDULER})
     if idle and may_probe:
         yield not_judged(place, message=f"{idle[0].reason}: GANG-02 to GANG-04 ask it with gangs of their own", source=idle[0].source)
     elif idle:
@@ -150,16 +156,45 @@ def partial_since(job: GangJob) -> float | None:
     return max(min(times), min(waiting)) if waiting else min(times)
 
 
+class _Ignored(msgspec.Struct, frozen=True):
+    """Why no gang scheduler heeds the marks of a job, as a clause. ``unclear``: whether one does is not known."""
+
+    why: str
+    unclear: bool = False
+
+
+def _ignored(scope: Scope, job: GangJob) -> _Ignored | None:
+    """Why no mark of a job counts; None if one does, or it has none. Facts: docs/facts/gangs.md#marks-that-nobody-reads."""
+    asking = [pod for pod in job.pods if scope.device_demand_of(pod).devices] or job.pods
+    names = {pod.spec.scheduler_name or _DEFAULT_SCHEDULER for pod in asking}
+    found: list[_Ignored] = []
+    for system in job.system.split(", "):
+        if system == "Kueue" and not scope.snapshot.listing(KUEUE_WORKLOADS).served:
+            found.append(_Ignored("it names a queue of Kueue, and Kueue is not installed"))
+        elif system == "Kueue" and scope.snapshot.lacks(KUEUE_WORKLOADS):
+            found.append(_Ignored("it names a queue of Kueue, and the snapshot does not tell whether Kueue is installed", unclear=True))
+        elif system == "coscheduling" and _DEFAULT_SCHEDULER in names:
+            found.append(_Ignored("it names a group of coscheduling, and the default scheduler may have that plugin or not", unclear=True))
+        elif system in GANG_SCHEDULERS.values() and _DEFAULT_SCHEDULER in names:
+            found.append(_Ignored(f"it names a group of {system}, which places only pods that name its scheduler (spec.schedulerName)"))
+        elif system in GANG_SCHEDULERS.values() and not names & GANG_SCHEDULERS.keys():
+            found.append(_Ignored(f"it names a group of {system}, and whether {listed(sorted(names))} heeds it is not known", unclear=True))
+        else:
+            return None
+    return min(found, key=lambda one: not one.unclear)
+
+
 def check_used(scope: Scope) -> Iterator[Finding]:
     """GANG-06: multi-pod device jobs are given to a gang scheduler."""
     if scope.policy.gang.required is False:
         raise NotApplicable("NotRequired", "the policy does not ask for a gang scheduler (gang.required: false)")
     for job in gang_jobs(scope):
-        schedulers = sorted({pod.spec.scheduler_name or "default-scheduler" for pod in job.pods})
-        observed = f"{job.needed} pods by {job.system or ', '.join(schedulers)}"
+        schedulers = sorted({pod.spec.scheduler_name or _DEFAULT_SCHEDULER for pod in job.pods})
+        ignored = _ignored(scope, job)
+        observed = f"{job.needed} pods by {(not ignored and job.system) or ', '.join(schedulers)}"
         source = "schedulerName, group annotations and queue labels"
-        unknown = [name for name in schedulers if name != "default-scheduler"]
-        if job.system:
+        unknown = [name for name in schedulers if name not in (_DEFAULT_SCHEDULER, *GANG_SCHEDULERS)]
+        if job.system and not ignored:
             yield ok(job.subject, observed=observed, expected="a gang scheduler", source=source)
         elif job.enough and job.enough <= 1 + sum(not scope.device_demand_of(pod).devices for pod in job.pods):
             message = f"its owner says that {job.enough} of {job.needed} pods are enough ({job.enough_source}): there is no gang to place"
@@ -167,8 +202,11 @@ def check_used(scope: Scope) -> Iterator[Finding]:
         elif unknown:
             message = f"scheduler {', '.join(unknown)} places it, and the suite does not know whether it places gangs"
             yield undecided(job.subject, message=message, source=source)
+        elif ignored and ignored.unclear:
+            yield undecided(job.subject, message=ignored.why, source=source)
         else:
             message = f"its {job.needed} pods are placed one by one ({', '.join(schedulers)}), so it can hold devices and never start"
+            message += f"; {ignored.why}" if ignored else ""
             yield bad(job.subject, observed=observed, expected="a gang scheduler", source=source, message=message)
 
 

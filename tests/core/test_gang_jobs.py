@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 
 from conformance.gang.checks import check_partial, check_used, partial_since
+from conformance.policy.model import Policy
 from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.gang_marks import gang_system
+from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
+from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
 
@@ -246,6 +250,33 @@ def test_a_queue_label_on_the_job_is_enough() -> None:
     job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpu"}
     [finding] = check_used(a_scope(pods=of_job(8), batch__jobs=[job]))
     assert finding.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("marks", "outcome", "words"),
+    [
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, Outcome.BAD, "names a group of Volcano, which places only pods"),
+        ({"annotations": {"pod-group-name": "g"}}, Outcome.BAD, "names a group of KAI, which places only pods"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, Outcome.UNDECIDED, "may have that plugin or not"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}, "schedulerName": "mine"}, Outcome.UNDECIDED, "scheduler mine places it"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, Outcome.BAD, "Kueue is not installed"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}, "schedulerName": "volcano"}, Outcome.OK, ""),
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}, "schedulerName": "volcano"}, Outcome.OK, ""),
+    ],
+)
+def test_a_mark_that_nobody_reads_gives_a_job_to_no_gang_scheduler(marks: Json, outcome: Outcome, words: str) -> None:
+    own: dict[str, list[Any]] = {"pods": of_job(8, **marks), "batch/jobs": [a_job()]}
+    listings: list[Listing[Any]] = [Listing(key=key, items=own.get(key, []), served="kueue" not in key) for key in KINDS]
+    [finding] = check_used(Scope(Snapshot(listings, taken_at=NOW), Policy()))
+    assert finding.outcome is outcome
+    assert words in finding.message
+    assert outcome is not Outcome.BAD or finding.observed == "8 pods by default-scheduler"
+
+
+def test_a_snapshot_without_workloads_of_kueue_does_not_tell_whether_a_queues_label_counts() -> None:
+    pods = of_job(8, labels={"kueue.x-k8s.io/queue-name": "q"})
+    [finding] = check_used(a_scope(pods=pods, nodes=[], batch__jobs=[a_job()], offline=True))
+    assert finding.outcome is Outcome.UNDECIDED
 
 
 def test_a_policy_that_asks_for_none_makes_it_not_applicable() -> None:
