@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from conformance.catalogue import Catalogue
-from conformance.coverage import missing_kinds, unjudged_devices, unmatched_patterns
+from conformance.coverage import default_namespaces, missing_kinds, unjudged_devices, unmatched_patterns
 from conformance.coverage.shortfalls import shortfalls
 from conformance.scope.scope import Scope
 from fixtures.verdict.coverage import Asked, measure
@@ -48,6 +48,7 @@ def coverage_of_run(
             *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),
             *_as_read(unmatched_patterns.notes(scope)),
             *unjudged_devices.unknown_resources(scope),
+            *default_namespaces.notes(scope),
         ]
     return found
 

@@ -37,6 +37,7 @@ RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 OPENSHIFT_NODE = "node.openshift.io/os_id"
 
 _SHARED_BY_ALL = "default"
+_OF_KUBERNETES = ("kube-system", "kube-public", "kube-node-lease")
 _RESERVED_BY_OPENSHIFT = ("openshift", "openshift-*", "kube-*")
 _LOOKS_LIKE_ONE = (
     "kube-*",
@@ -61,6 +62,9 @@ class PlatformNamespaces:
 
     def __init__(self, tenants: Tenants, proven: Mapping[str, str] | None = None, *, openshift: bool = False) -> None:
         self._named = (*tenants.infrastructure, *tenants.more_infrastructure)
+        self._more = tenants.more_infrastructure
+        usual = Tenants().infrastructure
+        self._defaults = frozenset(usual if tenants.infrastructure[: len(usual)] == usual else ())
         self._proven = dict(proven or {})
         self.openshift = openshift
         self._reserved = _RESERVED_BY_OPENSHIFT if openshift else ()
@@ -78,6 +82,18 @@ class PlatformNamespaces:
         if _matches(namespace, self._reserved):
             return "reserved by OpenShift for itself"
         return self._proven.get(namespace, "")
+
+    def is_default_name(self, namespace: str) -> bool:
+        """Whether a default name alone makes a namespace the platform's: nothing proves it, and no owner has named it.
+
+        Kubernetes itself makes its own namespaces before any tenant can.
+        """
+        return (
+            namespace in self._defaults
+            and namespace not in _OF_KUBERNETES
+            and namespace not in self._proven
+            and not _matches(namespace, (*self._reserved, *self._more))
+        )
 
     def advice(self, namespace: str) -> str:
         """What to do about a namespace whose name sounds like the platform's and that nothing proves to be; else empty.
