@@ -80,8 +80,10 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 
 def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     demand, source = scope.device_demand_of(pod), "pod spec and owner"
-    unsure = doubt(scope, pod)
-    if reason := "asks for a device" if demand.devices else _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
+    asked = _asked(scope, pod)
+    absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
+    asks = "asks for a device" if demand.devices else f"asks for {listed(asked)}" if asked else ""
+    if reason := ("" if absent else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
     daemon = daemons.of(pod)
     if daemon.agent:
@@ -91,6 +93,8 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return undecided(subject(pod), message=message, source="pod spec and claims")
+    if absent:
+        return undecided(subject(pod), message=absent, source="pod spec, node.status.capacity")
     if unclear := daemon.unclear or unsure:
         return undecided(subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {unclear}", source=source)
     advice = scope.platform.advice(pod.namespace)
@@ -103,11 +107,25 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     )
 
 
+def _asked(scope: Scope, pod: Pod) -> list[str]:
+    """Names of devices that a pod asks for: a virtual machine's is a product's name, a sliced device's a scheduler's own."""
+    return sorted(name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count)
+
+
+def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> str:
+    """That a node has none of what a pod asks for, as a sentence; empty where it has, or where claims or a scheduler give it.
+
+    No scheduler binds such a pod, and a kubelet lets it in all the same (docs/facts/admission.md#resources-that-a-node-lacks).
+    """
+    amounts = scope.policy.requests.scheduler_amounts
+    given = any(name in node.status.capacity or matches(name, amounts) or scope.claims.by_resource(name).devices for name in asked)
+    if not asked or given or pod.spec.resource_claims:
+        return ""
+    return f"it asks for {listed(asked)}, of which {node.name} has none: the node has lost it, or spec.nodeName was written by hand"
+
+
 def _belongs(scope: Scope, pod: Pod) -> str:
     """Why a pod that asks for no known device may be on an accelerator node, or empty."""
-    # a virtual machine holds its device under a product's name, a sliced device under a scheduler's own
-    if names := [name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count]:
-        return f"asks for {listed(names)}"
     if is_static(scope, pod):
         return "static pod"
     if matches(pod.namespace, scope.policy.fence.allowed_namespaces):

@@ -260,13 +260,22 @@ def test_a_pod_that_holds_a_device_by_a_product_s_name_is_no_intruder() -> None:
         a_pod("fabric-only", devices={"rdma/ib": "1"}, node="gpu-0"),
         a_pod("none", devices={"nvidia.com/GA102GL_A10": "0"}, node="gpu-0"),
     ]
-    found = by_name(check_intruders(a_scope(nodes=[a_node()], pods=pods)))
+    found = by_name(check_intruders(a_scope(nodes=[a_node(capacity={"nvidia.com/GA102GL_A10": "1"})], pods=pods)))
     assert found == {"virt-launcher": Outcome.OK, "fabric-only": Outcome.BAD, "none": Outcome.BAD}
 
 
 def test_a_pod_that_asks_for_none_of_a_device_is_an_intruder() -> None:
     (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[a_pod("web", devices={"nvidia.com/gpu": "0"}, node="gpu-0")]))
     assert finding.outcome is Outcome.BAD
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpuu", "amd.com/gpu"])
+def test_a_device_that_the_node_does_not_have_excuses_nobody(name: str) -> None:
+    """A kubelet admits such a pod where somebody wrote spec.nodeName, and ignores what it asks for."""
+    pods = [a_pod("web", node="gpu-0", devices={name: "1"}), a_pod("both", node="gpu-0", devices={name: "1", "nvidia.com/gpu": "1"})]
+    assert by_name(check_intruders(a_scope(nodes=[a_node()], pods=pods))) == {"web": Outcome.UNDECIDED, "both": Outcome.OK}
+    lost = a_node(capacity={name: "0"})  # a kubelet keeps the name of a resource whose plugin is gone
+    assert by_name(check_intruders(a_scope(nodes=[lost], pods=pods[:1]))) == {"web": Outcome.OK}
 
 
 def test_what_the_kubelet_gives_static_pods_is_not_theirs() -> None:
