@@ -8,13 +8,12 @@ import msgspec
 
 from conformance.gang.adapters import Adapter, Availability, Watched, watched
 from conformance.gang.adapters import adapters as adapters_known
-from conformance.gang.adapters.kueue import WORKLOADS as KUEUE_WORKLOADS
 from conformance.gang.kueue_admission import judge_queues
 from conformance.gang.kueue_quota import judge_quota
 from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
-from conformance.scope.gang_jobs import GangJob, gang_jobs
-from conformance.scope.gang_marks import GANG_SCHEDULERS, placed, placed_at
+from conformance.scope.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
+from conformance.scope.gang_marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
@@ -179,6 +178,8 @@ def _ignored(scope: Scope, job: GangJob) -> _Ignored | None:
             found.append(_Ignored(f"it names a group of {system}, which places only pods that name its scheduler (spec.schedulerName)"))
         elif system in GANG_SCHEDULERS.values() and not names & GANG_SCHEDULERS.keys():
             found.append(_Ignored(f"it names a group of {system}, and whether {listed(sorted(names))} heeds it is not known", unclear=True))
+        elif not system and any({KUEUE_QUEUE, KUEUE_GROUP} & pod.metadata.label.keys() for pod in job.pods):
+            found.append(_Ignored("its pods have a label of Kueue's, and no Workload of Kueue is of them or their owner", unclear=True))
         else:
             return None
     return min(found, key=lambda one: not one.unclear)

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from conformance.scope.gang_marks import JOB_LABELS, KUEUE_GROUP, KUEUE_QUEUE, KUEUE_TOTAL, gang_system, native_group, volcano_group
+from conformance.scope.gang_marks import (
+    JOB_LABELS,
+    KUEUE_GATES,
+    KUEUE_GROUP,
+    KUEUE_QUEUE,
+    KUEUE_TOTAL,
+    gang_system,
+    native_group,
+    volcano_group,
+)
 from conformance.scope.gang_owners import LWS_GROUP, LWS_NAME, Size, count, group_size, size_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
@@ -15,6 +24,7 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.verdict.findings import Inconclusive, Subject
 
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})
+KUEUE_WORKLOADS = "kueue.x-k8s.io/workloads"
 _LWS = "leaderworkerset.x-k8s.io/leaderworkersets"
 _WRITTEN_FOR_OTHERS = ("trainer.kubeflow.org/trainjobs", "ray.io/rayjobs", "ray.io/rayservices")
 """Kinds whose pods are those of a JobSet or RayCluster that they make: they say only which queue it waits in."""
@@ -116,9 +126,23 @@ class _Index:
             for obj in _objects(scope, key):
                 meta = mapping(obj, "metadata")
                 self.queued |= {str(meta.get("uid") or "")} if mapping(meta, "labels").get(KUEUE_QUEUE) else set()
-        for workload in _objects(scope, "kueue.x-k8s.io/workloads"):
+        for workload in _objects(scope, KUEUE_WORKLOADS):
             self.queued |= {str(owner.get("uid") or "") for owner in mappings(mapping(workload, "metadata").get("ownerReferences"))}
         self.queued -= {""}
+        self.workloads_read = scope.snapshot.served(KUEUE_WORKLOADS)
+
+    def in_queue(self, pods: Iterable[Pod]) -> bool:
+        """Whether Kueue manages one of the pods: a Workload is of it or of its owner, or Kueue's gate holds it until there is one.
+
+        A label alone says nothing: Kueue may leave out plain pods, or their namespace (docs/facts/gangs.md#marks-that-nobody-reads).
+        """
+        if not self.workloads_read:
+            return True
+        return any(
+            self.queued & {pod.metadata.uid, *(owner.uid for owner in pod.metadata.owners)}
+            or any(str(gate.get("name")).startswith(KUEUE_GATES) for gate in pod.spec.scheduling_gates or ())
+            for pod in pods
+        )
 
     def group(self, table: dict[tuple[str, str], list[Pod]], namespace: str, name: str) -> list[Pod]:
         """Members of a group of which at least one asks for a device; empty otherwise."""
@@ -183,13 +207,14 @@ def _native_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 
 def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
     """Plain pods grouped for Kueue. A Workload of a Job is judged as that Job."""
-    ended = {_identity(obj) for obj in _objects(scope, "kueue.x-k8s.io/workloads") if _has(obj, frozenset({"Finished"}))}
+    ended = {_identity(obj) for obj in _objects(scope, KUEUE_WORKLOADS) if _has(obj, frozenset({"Finished"}))}
     for namespace, name in sorted(index.kueue):
         pods = index.group(index.kueue, namespace, name)
         if not pods or (name, namespace) in ended:
             continue
         totals = [count(pod.metadata.annotation.get(KUEUE_TOTAL)) for pod in pods]
-        yield GangJob(subject=Subject("pod group", name, namespace), needed=max(totals), pods=tuple(pods), system="Kueue")
+        system = "Kueue" if index.in_queue(pods) else ""
+        yield GangJob(subject=Subject("pod group", name, namespace), needed=max(totals), pods=tuple(pods), system=system)
 
 
 # -- owners --------------------------------------------------------------------------------------------
@@ -241,7 +266,8 @@ def _systems(index: _Index, obj: Json, pods: Iterable[Pod]) -> set[str]:
     meta = mapping(obj, "metadata")
     makers = {str(item.get("uid") or "") for item in mappings(meta.get("ownerReferences"))}
     queued = bool(mapping(meta, "labels").get(KUEUE_QUEUE) or makers & index.queued)
-    return ({gang_system(pod) for pod in pods} | ({"Kueue"} if queued else set())) - {""}
+    marked = {gang_system(pod) for pod in pods} - ({""} if index.in_queue(pods) else {"", "Kueue"})
+    return marked | ({"Kueue"} if queued else set())
 
 
 _OWNERS_JUDGED = frozenset({"JobSet", "MPIJob"})

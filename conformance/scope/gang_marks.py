@@ -9,6 +9,7 @@ VOLCANO_GROUP = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-na
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_GATES = "kueue.x-k8s.io/"
 COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 KAI_GROUP = "pod-group-name"
 

@@ -273,6 +273,22 @@ def test_a_mark_that_nobody_reads_gives_a_job_to_no_gang_scheduler(marks: Json, 
     assert outcome is not Outcome.BAD or finding.observed == "8 pods by default-scheduler"
 
 
+@pytest.mark.parametrize("marks", [{"kueue.x-k8s.io/queue-name": "q"}, {"kueue.x-k8s.io/pod-group-name": "g"}])
+def test_a_label_of_kueue_on_pods_counts_if_kueue_has_a_workload_for_them(marks: dict[str, str]) -> None:
+    pods = of_job(8, labels=marks, annotations={"kueue.x-k8s.io/pod-group-total-count": "8"})
+    lists: Json = {"pods": pods, "batch__jobs": [a_job()]}
+    [finding] = check_used(a_scope(**lists))
+    assert (finding.outcome, "no Workload of Kueue" in finding.message) == (Outcome.UNDECIDED, True)
+    for uid in (pods[0].metadata.uid, "uid-train"):
+        workload = {"metadata": {"name": "w", "namespace": "team-a", "ownerReferences": [{"kind": "Pod", "name": "train-0", "uid": uid}]}}
+        more: Json = {**lists, "kueue_x-k8s_io__workloads": [workload]}
+        [finding] = check_used(a_scope(**more))
+        assert finding.outcome is Outcome.OK
+    gated = of_job(0, labels=marks, annotations=pods[0].metadata.annotation, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    [finding] = check_used(a_scope(pods=gated, batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.OK  # Kueue has not answered yet
+
+
 def test_a_snapshot_without_workloads_of_kueue_does_not_tell_whether_a_queues_label_counts() -> None:
     pods = of_job(8, labels={"kueue.x-k8s.io/queue-name": "q"})
     [finding] = check_used(a_scope(pods=pods, nodes=[], batch__jobs=[a_job()], offline=True))
