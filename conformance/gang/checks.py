@@ -87,7 +87,7 @@ def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequenc
         message = f"CRD {defined[0].definition} is there, and no scheduler of it is found in a namespace of the platform; needed by {why}"
         yield undecided(place, message=message, source="CRDs, Deployments, policy tenants.moreInfrastructure")
     elif others:
-        message = f"scheduler {', '.join(others)} places jobs, and the suite does not know whether it places gangs; needed by {why}"
+        message = f"jobs name scheduler {', '.join(others)}, and whether it is there and places gangs is not known; needed by {why}"
         yield undecided(place, message=message, source="pod.spec.schedulerName")
     else:
         message = f"no gang scheduler is installed although needed: {why}; jobs that get only some of their pods hold devices for ever"

@@ -148,6 +148,12 @@ def test_pods_that_it_seems_to_have_placed_prove_no_scheduler() -> None:
     assert only(scope_of(policy=named)).outcome is Outcome.BAD
 
 
+def test_a_job_that_names_a_scheduler_proves_none() -> None:
+    finding = only(scope_of(pods=of_job(8, schedulerName="volcano"), batch__jobs=[a_job()]))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "jobs name scheduler volcano, and whether it is there" in finding.message
+
+
 def test_forged_pods_say_nothing_beside_a_scheduler_that_works() -> None:
     mine = placed_by("kai-scheduler", annotations={"pod-group-name": "pg-train"})
     found = installed(
