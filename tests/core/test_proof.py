@@ -68,6 +68,32 @@ def test_an_announced_object_is_known_by_its_token_alone(tmp_path: Path) -> None
         assert not read_proofs(cluster)[RUN].created_this("namespaces", ours)
 
 
+def test_a_name_that_is_taken_is_confirmed_by_this_process_s_own_token_alone(tmp_path: Path) -> None:
+    """Another process of the run announced one of that name and died; whoever saw its token has made another since."""
+    with served(tmp_path) as (cluster, _):
+        seen = opened(cluster).will_create("namespaces", "n")[PROOF]
+        assert cluster.create("namespaces", a_namespace("n", token=seen)).ok
+        mine = opened(cluster)
+        own = mine.will_create("namespaces", "n")[PROOF]
+        assert mine.confirm("namespaces", "n", cluster.create("namespaces", a_namespace("n", token=own))) == ""
+        assert not mine.view.created
+        own = mine.will_create("namespaces", "m")[PROOF]
+        assert cluster.create("namespaces", a_namespace("m", token=own)).ok  # its answer was lost
+        uid = mine.confirm("namespaces", "m", cluster.create("namespaces", a_namespace("m", token=own)))
+        assert mine.view.created == (("namespaces", "m", uid),)
+
+
+def test_what_was_announced_and_taken_back_by_another_is_not_written_down(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        paused, other = opened(cluster), opened(cluster)
+        token = paused.will_create("namespaces", "n")[PROOF]
+        answer = cluster.create("namespaces", a_namespace("n", token=token))
+        other.vouch("a")  # reads what was announced by now
+        other.not_there("namespaces", "n")
+        assert paused.confirm("namespaces", "n", answer) == ""
+        assert read_proofs(cluster)[RUN].names == ()
+
+
 def test_entries_are_vouched_for_until_they_are_closed(tmp_path: Path) -> None:
     with served(tmp_path) as (cluster, _):
         mine = opened(cluster, prefix=proof_record.CHAOS_PREFIX)
