@@ -104,10 +104,10 @@ def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
             anchor.close()
             raise ApiTrouble("Forbidden", text)
         labels = {owned.MANAGED_BY: owned.SUITE, **_security("restricted")}
-        if turn.has_come(cluster, anchor, wanted) and _created(cluster, anchor, wanted, labels):
-            if _found(cluster, _anchor(cluster).view)[0] == wanted:
+        if turn.has_come(cluster, anchor, wanted) and (uid := _created(cluster, anchor, wanted, labels)):
+            if _found(cluster, _anchor(cluster).view) == (wanted, False):
                 return wanted
-            _take_back(cluster, wanted, uid_of(read(cluster, _KEY, wanted)))  # this run paused, and another did not wait for it
+            _take_back(cluster, wanted, uid)  # another run's end took it along
         if time.monotonic() > deadline:
             raise ApiTrouble("AlreadyExists", f"namespace {SHARED} is somebody else's, and no other could be made")
 
@@ -125,17 +125,29 @@ class _Turn:
         """
         anchor.will_create(_KEY, wanted)
         view = anchor.view  # with what others announced by now
-        made = {name for _, name, _ in view.created}
-        first = next((name for key, name in view.names if key == _KEY and name not in made), wanted)
+        first = next((name for key, name in view.announced if key == _KEY), wanted)
         if first == wanted and not _found(cluster, view)[0]:
             return True
         anchor.not_created(_KEY, wanted)
         if first != self._awaited:
             self._awaited, self._since = first, time.monotonic()
         elif time.monotonic() - self._since > AGREE_SECONDS:
-            anchor.not_there(_KEY, first)  # whoever announced it has died
+            _forget(cluster, anchor, first)
         threading.Event().wait(0.2)
         return False
+
+
+def _forget(cluster: Cluster, anchor: Proof, name: str) -> None:
+    """Whoever announced the namespace has died: remove it. Nobody may use it: whoever saw its token may have made another by now.
+
+    The announcement goes first. So whoever lives and only paused has either written down the UID before, and the namespace stays, or
+    finds the announcement gone, and does not use it. Raises ApiTrouble.
+    """
+    found = read(cluster, _KEY, name)
+    announced = found is not None and anchor.view.created_this(_KEY, found)
+    anchor.not_there(_KEY, name)
+    if announced and not anchor.view.has_uid(uid_of(found)):
+        owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid_of(found), SHARING)], seconds=AGREE_SECONDS)
 
 
 def remove_shared(cluster: Cluster) -> list[str]:
@@ -167,8 +179,11 @@ def remove_shared(cluster: Cluster) -> list[str]:
 def foreign_namespace(cluster: Cluster) -> str:
     """What is said of a namespace of the usual name whose creation nothing proves; empty when there is none. Raises ApiTrouble."""
     found = read(cluster, _KEY, SHARED)
-    if found is None or find_shared(cluster) == SHARED:
+    view = read_proofs(cluster, SHARING).get(SHARING) if found is not None else None
+    if found is None or (view is not None and view.has_uid(uid_of(found))):
         return ""
+    if view is not None and view.created_this(_KEY, found):
+        return f"namespace {SHARED} (UID {plain(uid_of(found))}): the run that announced it wrote down no UID, so nothing in it counts"
     text = f"namespace {SHARED} (UID {plain(uid_of(found))}) was made by somebody else: nothing in it counts"
     return f"{text}; where an administrator made it, the policy says so (chaos.namespaceUid)"
 
@@ -178,13 +193,10 @@ def _anchor(cluster: Cluster) -> Proof:
 
 
 def _found(cluster: Cluster, view: ProofView) -> tuple[str, bool]:
-    """Name of the namespace that the anchor proves, and whether it is being deleted."""
-    for key, name in view.names:
+    """Name of the namespace that the anchor proves by UID, and whether it is being deleted. A token that was announced proves nothing."""
+    for name in dict.fromkeys(name for _, name, _ in view.created):
         found = read(cluster, _KEY, name)
-        if found is None:
-            continue
-        administrators = key == _ADMINISTRATORS and view.created_here(key, name, uid_of(found))
-        if administrators or view.created_this(_KEY, found):
+        if view.has_uid(uid_of(found)):
             return name, bool(field(found, "metadata", "deletionTimestamp"))
     return "", False
 
@@ -269,20 +281,22 @@ def is_own(cluster: Cluster, run_id: str) -> bool:
 # -- making them -----------------------------------------------------------------------------------------
 
 
-def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> bool:
-    """Create a namespace that the proof knows of first; False when somebody else's has the name. Raises ApiTrouble."""
+def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> str:
+    """Create a namespace that the proof knows of first; its UID, empty when somebody else's has the name. Raises ApiTrouble."""
     metadata = {"name": name, "labels": labels, "annotations": proof.will_create(_KEY, name)}
     answer = cluster.create(_KEY, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     try:
-        if proof.confirm(_KEY, name, answer):
-            return True
+        if uid := proof.confirm(_KEY, name, answer):
+            return uid
     except ApiTrouble:
         if answer.ok:  # whoever deleted the proof meanwhile would leave it to nobody
             _take_back(cluster, name, uid_of(answer.json()))
         raise
-    if answer.status != 409:
+    if answer.ok:  # this run paused, and another took it for dead
+        _take_back(cluster, name, uid_of(answer.json()))
+    elif answer.status != 409:
         accepted(answer, f"create namespace {name}")
-    return False
+    return ""
 
 
 def _take_back(cluster: Cluster, name: str, uid: str) -> None:

@@ -152,6 +152,40 @@ def test_a_run_that_died_before_it_made_one_is_not_awaited_for_ever(tmp_path: Pa
         assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != f"{namespaces.SHARED}-shared-1"
 
 
+def tenants(cluster: Cluster, annotations: dict[str, str]) -> str:
+    """A namespace of the usual name with the token that a run had put on its own; its UID."""
+    meta = {"name": namespaces.SHARED, "labels": {owned.MANAGED_BY: owned.SUITE}, "annotations": annotations}
+    answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    assert answer.ok, answer.message
+    return str(answer.json()["metadata"]["uid"])
+
+
+def test_a_token_that_a_tenant_has_seen_makes_no_shared_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run died before it wrote down its UID; somebody deleted it, and whoever read its token made another."""
+    monkeypatch.setattr(namespaces, "AGREE_SECONDS", 0.5)
+    with world(tmp_path) as (cluster, _):
+        died = Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False)
+        theirs = tenants(cluster, died.will_create("namespaces", namespaces.SHARED))
+        assert namespaces.find_shared(cluster) == ""
+        assert "wrote down no UID, so nothing in it counts" in namespaces.foreign_namespace(cluster)
+        ours = namespaces.ensure_shared(cluster)
+        uid = fetch(cluster, "namespaces", ours)["metadata"]["uid"]
+        assert uid != theirs
+        assert read_proofs(cluster)[namespaces.SHARING].names == (("namespaces", ours),)
+        assert namespaces.foreign_namespace(cluster) == ""
+        assert namespaces.remove_shared(cluster) == []
+        assert [item["metadata"]["uid"] for item in cluster.each("namespaces") if item["metadata"]["uid"] in (uid, theirs)] == []
+
+
+def test_a_shared_namespace_that_stays_keeps_nobody_from_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "AGREE_SECONDS", 0.5)
+    with world(tmp_path, Trouble("delete", "namespaces", 403, 99)) as (cluster, _):
+        died = Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False)
+        tenants(cluster, died.will_create("namespaces", namespaces.SHARED))
+        assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != namespaces.SHARED
+        assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
+
+
 def test_one_that_replaced_ours_is_not_ours(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         assert namespaces.ensure_shared(cluster) == namespaces.SHARED
