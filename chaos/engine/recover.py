@@ -19,7 +19,7 @@ from chaos.ledger.bounds import Terms
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.replay import replay
-from chaos.ledger.residue import Residue, entry_words
+from chaos.ledger.residue import Reason, Residue, entry_words, residue_of
 from chaos.model.errors import LedgerError
 from chaos.model.ledger_lines import Entry, State, digest
 from chaos.model.plan import Plan
@@ -128,7 +128,7 @@ def recover(
         ]
         found.unreadable += ledgers.unreadable
         ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
-        books = _Proofs(cluster, ledgers.proofs)
+        books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
         restored, left = 0, []
         for copies in ledgers_found:
             try:
@@ -182,6 +182,7 @@ def preview(
     ledgers = authentic.read_ledgers(cluster, proofs, written=_written(files))
     known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
     lines = []
+    books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
     ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
     for copies in ledgers_found:
         opened = {entry.seq: entry for entry in (copies.known.open_entries if copies.known else ())}
@@ -189,8 +190,7 @@ def preview(
             book = Ledger.open(copies.path)
             lines += [f"close in the cluster's copy: {entry_words(opened.pop(seq))}" for seq in sorted(opened.keys() & book.closed)]
             opened |= {entry.seq: entry for entry in book.open_entries()}
-        lines += [_would(entry, accept, _planned(terms, copies)) for _, entry in sorted(opened.items(), reverse=True)]
-    books = _Proofs(cluster, ledgers.proofs)
+        lines += [_would(entry, accept, _planned(terms, copies), books) for _, entry in sorted(opened.items(), reverse=True)]
     runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *books.named(run_id)])
     for run in filter(lambda run: run_id in ("", run), runs):
         left = find_leftovers(cluster, ledgers.proofs, run)
@@ -230,10 +230,10 @@ def _written(files: Mapping[tuple[str, str], Path]) -> dict[str, frozenset[str]]
     return found
 
 
-def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms) -> str:
+def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms, books: _Proofs) -> str:
     if (entry.run_id, entry.experiment, entry.seq) in accept:
         return f"close as it is: {entry_words(entry)}"
-    if wrong := terms.outside(entry):
+    if wrong := books.unlisted(entry) or terms.outside(entry):
         return plain(f"leave, and tell: entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo}): {wrong}")
     return f"put back: {entry_words(entry)}"
 
@@ -241,9 +241,10 @@ def _would(entry: Entry, accept: Collection[tuple[str, str, int]], terms: Terms)
 class _Proofs:
     """Proofs of the runs that are recovered, in their place."""
 
-    def __init__(self, cluster: Cluster, views: Mapping[str, ProofView]) -> None:
+    def __init__(self, cluster: Cluster, views: Mapping[str, ProofView], listed: Mapping[str, frozenset[str]]) -> None:
         self._cluster = cluster
         self._views = views
+        self._listed = listed
         self._proofs: dict[str, Proof] = {}
 
     @property
@@ -264,10 +265,28 @@ class _Proofs:
             self._proofs[run_id] = Proof.open(self._cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         return self._proofs.get(run_id)
 
+    def unlisted(self, entry: Entry) -> str:
+        """Why an entry is not carried out although a file holds it: whoever unpacks a report owns it, and anybody may have written it."""
+        listed = self._listed.get(entry.run_id)
+        if listed is None or digest(entry) in listed:
+            return ""
+        name = f"{CHAOS_PREFIX}-{entry.run_id}"
+        return f"PriorityClass {name} of its run does not list it: it is closed, or a {authentic.ATTACK}"
+
+    def keep(self, run_id: str, opened: Iterable[Entry]) -> None:
+        """Vouch for what stays open where the run's proof was gone, and was made anew for an undo: without a proof, files count."""
+        if run_id not in self._listed and (proof := self._again(run_id)) is not None:
+            for entry in opened:
+                proof.vouch(digest(entry))
+
+    def _again(self, run_id: str) -> Proof | None:
+        """As :meth:`of`, with what the cluster shows by now: a proof may have been made for an undo."""
+        self._views = {**self._views, **read_proofs(self._cluster, run_id)}
+        return self.of(run_id)
+
     def close(self, run_id: str, unwritten: Collection[str]) -> None:
         """Forget entries that were never written anywhere, so never allowed an act, and remove the proof when it is empty."""
-        self._views = {**self._views, **read_proofs(self._cluster, run_id)}  # a namespace may have been made for an undo
-        if (proof := self.of(run_id)) is not None:
+        if (proof := self._again(run_id)) is not None:
             proof.forget(unwritten)
             proof.close()
 
@@ -332,17 +351,15 @@ def _recover_one(
         if mirror is None or copies.known is None:
             raise LedgerError(f"ledger of {copies.experiment} of run {copies.run_id}: neither a file nor a copy in the cluster")
         ledger = Ledger.in_cluster(copies.known, mirror, proofs.of(copies.run_id))
-    return _replay(cluster, ledger, copies, deadline, accept, _planned(terms, copies))
-
-
-def _replay(
-    cluster: Cluster, ledger: Ledger, copies: _LedgerCopies, deadline: float, accept: Collection[tuple[str, str, int]], terms: Terms
-) -> tuple[int, list[Residue]]:
     opened = ledger.open_entries()
     for entry in opened:
         if (copies.run_id, copies.experiment, entry.seq) in accept:
             ledger.mark(entry.seq, State.VERIFIED, {"accepted": "as it is"})
-    remaining = replay(ledger, cluster, deadline, terms=terms)
+    unlisted = {entry.seq: entry for entry in ledger.open_entries() if proofs.unlisted(entry)}
+    listed = [entry for entry in opened if entry.seq not in unlisted]
+    remaining = replay(ledger, cluster, deadline, terms=_planned(terms, copies), entries=listed)
+    proofs.keep(copies.run_id, ledger.open_entries())
+    remaining += [residue_of(entry, Reason.UNPROVEN, proofs.unlisted(entry)) for entry in unlisted.values()]
     return len(opened) - len(remaining), remaining
 
 

@@ -17,7 +17,7 @@ from chaos.ledger.config_maps import RunView
 from chaos.ledger.file import ExperimentView
 from chaos.model.ledger_lines import Entry, digest
 from fixtures.cluster.client import Cluster
-from fixtures.ownership.proof_record import ProofView
+from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.text.sentences import plain
 
@@ -41,6 +41,8 @@ class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
     proofs: Mapping[str, ProofView] = {}
     whole: frozenset[str] = frozenset()
     """Runs whose copy holds nothing but what is vouched for: what it lacks was never written, so it never allowed an act."""
+    listed: Mapping[str, frozenset[str]] = {}
+    """By run whose PriorityClass is there, the entries that it lists. No other is open, whatever a file says."""
 
     @property
     def open_entries(self) -> list[Entry]:
@@ -65,6 +67,7 @@ def read_ledgers(
     Raises ApiTrouble when the API does not say.
     """
     proofs = dict(read_proofs(cluster))
+    listed = {run_id: proof.digests for run_id, proof in proofs.items() if proof.has_class(CHAOS_PREFIX) and proof.records}
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
     space = namespaces.find_shared(cluster)
@@ -90,6 +93,7 @@ def read_ledgers(
         forged=_first(forged),
         proofs=proofs,
         whole=frozenset(whole),
+        listed=listed,
     )
 
 

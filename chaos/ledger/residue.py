@@ -24,6 +24,7 @@ class Reason(StrEnum):
     NOT_VERIFIED = "not verified"
     UNREADABLE = "unreadable"
     OUTSIDE = "outside of its experiment"
+    UNPROVEN = "not proven"
 
 
 class Residue(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ def residue_of(entry: Entry, reason: Reason, message: str, *, prior: Any = None,
         message=plain(" ".join(message.split()))[:_SHOWN],
         prior=_shown(prior),
         current=_shown(current),
-        command=command,
+        command="" if reason is Reason.UNPROVEN else command,  # it would be whoever wrote the entry who says what to run
     )
 
 

@@ -13,9 +13,11 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext
 from chaos.cluster import namespaces
+from chaos.engine import recover as recovering
 from chaos.engine.recover import RecoveryResult, status
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.bounds import Terms
+from chaos.ledger.file import Ledger
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
 from chaos.model.plan import Target
@@ -30,6 +32,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 from tests.chaos.shipped import EXPERIMENTS
@@ -478,6 +481,39 @@ def test_a_file_that_others_may_write_is_not_believed(cluster: Cluster, tmp_path
     assert (done.clean, done.restored) == (False, 0)
     assert any("others may write to it" in line for line in done.unreadable)
     assert product(cluster) == "None"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_report_that_was_unpacked_opens_nothing_that_the_run_s_class_does_not_list(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: bool
+) -> None:
+    """Whoever unpacks a report owns its files, and whoever wrote it may have written any ledger."""
+    proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None})
+    book = Ledger.create(tmp_path / "unpacked" / "ledger.jsonl", plan(experiment="A9").origin, None, proof if listed else None)
+    book.arm("node.labels", args)
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    words = [*command(tmp_path, "recover"), "--folder", str(tmp_path / "unpacked"), "--chaos-cluster", KUBE_SYSTEM, "--yes"]
+    for _ in range(1 if listed else 2):  # its proof stays, so that the file is not believed the next time
+        assert main(words) == (0 if listed else 11)
+        shown = capsys.readouterr().out
+        assert product(cluster) == ("H100" if listed else "None")
+        assert ("  put back: node gpu-1" in shown) is listed
+        assert ("does not list it: it is closed, or a possible attack" in shown) is not listed
+        assert ("by hand" in shown) is listed  # the command would be the attacker's
+    assert main([*words, "--accept", f"{RUN}/A9/1"]) == 0
+    assert read_proofs(cluster) == {}
+
+
+def test_what_stays_open_is_listed_where_an_undo_has_made_the_run_s_class_anew(cluster: Cluster, tmp_path: Path) -> None:
+    book = ledger(tmp_path, None)
+    book.arm("node.unschedulable", {"name": "gpu-1"})
+    books = recovering._Proofs(cluster, {}, {})
+    books.keep(RUN, book.open_entries())
+    assert read_proofs(cluster) == {}
+    Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    books.keep(RUN, book.open_entries())
+    assert read_proofs(cluster)[RUN].digests == {digest(entry) for entry in book.open_entries()}
 
 
 # -- the commands ----------------------------------------------------------------------------------------
