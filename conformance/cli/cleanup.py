@@ -27,12 +27,10 @@ from fixtures.ownership import owned
 from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
 from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
-from fixtures.text.sentences import plain
+from fixtures.text.sentences import few, plain
 
 PROGRAM = "gpu-conformance cleanup"
 OK, USAGE, INCONCLUSIVE, RESIDUE = 0, 4, 10, 11
-_TOLD = 20
-"""Lines about what nothing proves. Whoever labelled it decides how many there would be."""
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,10 +85,9 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     ended = found.of(found.runs - alive - {SHARING})  # Lease and ledgers of all runs go with the last run of chaos
     for run_id in sorted(found.runs & alive):
         print(plain(f"spared, because it is alive: {views[run_id].description}"))
-    for item in found.unproven[:_TOLD]:
-        print(plain(f"NOT touched: {item} carries the suite's labels, and nothing proves that a run created it: possibly an attack"))
-    if more := len(found.unproven[_TOLD:]):
-        print(f"NOT touched: {more} more that carry the suite's labels, and nothing proves that a run created them: possibly an attack")
+    strange = [f"{item} carries the suite's labels, and nothing proves that a run created it" for item in found.unproven]
+    for line in few(strange, "that carry the suite's labels, and nothing proves that a run created them"):
+        print(plain(f"NOT touched: {line}: possibly an attack"))
     plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
     if wanted.dry_run:
         for line in plan:

@@ -10,6 +10,7 @@ from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof_record import ProofView
 from fixtures.ownership.read_proofs import proof_files, read_files, read_proofs
+from fixtures.text.sentences import few
 from fixtures.verdict.record import Access, Verdict
 
 
@@ -28,7 +29,8 @@ def sweep(state: State, *, workers: bool) -> None:
         views = {state.run_id: _proof_of(state, cluster)}
         found = find_leftovers(cluster, views, state.run_id, keys=keys)
         state.residue += remove(cluster, found, views)
-        state.complaints += [f"{item} carries this run's labels, and the run did not create it: left as it is" for item in found.unproven]
+        look_alikes = [f"{item} carries this run's labels, and the run did not create it: left as it is" for item in found.unproven]
+        state.complaints += few(look_alikes, "that carry this run's labels, and that the run did not create: left as they are")
     except ApiTrouble as trouble:
         if _may_have_created(state) if workers else state.began:
             state.residue.append(f"cannot tell what is left of run {state.run_id}: {trouble.message}")

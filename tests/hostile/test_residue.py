@@ -90,6 +90,16 @@ def test_a_look_alike_is_told_and_stays(tmp_path: Path) -> None:
         assert cluster.get("namespaces", NAMESPACE).ok
 
 
+def test_a_flood_of_look_alikes_is_told_in_a_few_lines(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        for number in range(25):
+            theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"mine-{number}", "labels": owned.labels(RUN)}}
+            assert cluster.create("namespaces", theirs).ok
+        state = a_state(cluster, tmp_path)
+        sweep(state, workers=False)
+        assert (len(state.complaints), "5 more" in state.complaints[-1]) == (21, True)
+
+
 @pytest.mark.parametrize(("began", "unknown"), [(True, True), (False, False)])
 def test_a_cluster_that_cannot_be_asked_at_the_end_leaves_residue_unknown(tmp_path: Path, began: bool, unknown: bool) -> None:
     lost = [Trouble("list", key, "drop", 99) for key in ("namespaces", owned.PRIORITY_CLASSES)]
