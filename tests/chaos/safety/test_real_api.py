@@ -33,6 +33,9 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.install.search import BinariesMissing
 from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.text import limits
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 from tests.watching import PATIENCE
@@ -289,7 +292,34 @@ def tenant(kubeconfig: Path, plane: Cluster, tmp_path: Path) -> Iterator[Cluster
         plane.delete(f"{api}/{key}", TENANT, namespace)
     for name in (TENANT, namespaces.SHARED):
         plane.delete("namespaces", name)
-    await_object(plane, "namespaces", namespaces.SHARED, "", soon(60), lambda found: "it is there" if found else "")
+    for name in (TENANT, namespaces.SHARED):
+        await_object(plane, "namespaces", name, "", soon(60), lambda found: "it is there" if found else "")
+
+
+def test_a_tenant_who_copied_a_token_has_neither_lease_nor_halt_nor_ledger(
+    cluster: Cluster, tenant: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run made the shared namespace and died before it wrote down the UID; somebody deleted it, and the tenant had read its token."""
+    monkeypatch.setattr(namespaces, "AGREE_SECONDS", 1.0)
+    announced = Proof.open(cluster, namespaces.SHARING, prefix=CHAOS_PREFIX, renewing=False).will_create("namespaces", namespaces.SHARED)
+    proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+    proof.vouch(lost := "0" * 64)
+    metadata: Json = {"name": namespaces.SHARED, "annotations": announced}
+    create(tenant, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}, "")
+    theirs = fetch(cluster, "namespaces", namespaces.SHARED)["metadata"]["uid"]
+    metadata = {"name": config_maps.config_map_name(RUN), "labels": {**owned.labels(RUN), **config_maps.COMPONENT}}
+    create(tenant, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, namespaces.SHARED)
+    metadata = {"name": "gpu-conformance-chaos", "annotations": {HALT: "true"}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    create(tenant, "coordination.k8s.io/leases", lease, namespaces.SHARED)
+    assert read_lease(cluster) is None
+    done = recover(cluster, seconds=PATIENCE)
+    assert any("the cluster no longer holds their undos" in line for line in done.unreadable), done
+    assert lost in read_proofs(cluster)[RUN].digests  # an empty ledger says nothing of what was never written
+    found = cluster.find("namespaces", namespaces.SHARED)
+    assert found is None or found["metadata"]["uid"] != theirs
+    proof.only(())
+    assert proof.close() == ""
 
 
 def test_what_a_tenant_writes_puts_no_pod_anywhere_and_keeps_nobody_from_working(
