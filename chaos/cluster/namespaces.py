@@ -214,12 +214,13 @@ def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undo
     """The run's own namespace; its name.
 
     Raises ApiTrouble when it cannot be had, and when one of that name is not proven to be the run's: nothing is put into it, and it
-    stays as it is. One that cannot be bounded is used only for ``undoing``. One that a run had no time to write down is made anew for
-    ``undoing``: by then somebody who saw its token may have made another.
+    stays as it is. One that cannot be bounded is used only for ``undoing``. One that a process had no time to write down is made anew:
+    by now somebody who saw its token may have made another.
     """
     name = of_run(run_id)
     found = _present(cluster, name)
-    if found is not None and undoing and not require_own(cluster, found, run_id).has_uid(uid_of(found)):
+    view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
+    if found is not None and view is not None and view.created_this(_KEY, found) and not view.has_uid(uid_of(found)):
         if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid_of(found), run_id)], seconds=GONE_SECONDS):
             raise _not_own(name, run_id)
         Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False).not_there(_KEY, name)
@@ -235,12 +236,11 @@ def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undo
     return name
 
 
-def require_own(cluster: Cluster, found: Json, run_id: str) -> ProofView:
-    """The run's proof, which says that the run created the namespace. Raises ApiTrouble when it does not: labels say nothing."""
+def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
+    """Raises ApiTrouble unless the run's proof has the namespace's UID: labels say nothing, and a token may have been copied."""
     view = read_proofs(cluster, run_id).get(run_id)
-    if view is None or not view.created_this("namespaces", found):
+    if view is None or not view.has_uid(uid_of(found)):
         raise _not_own(str(field(found, "metadata", "name")), run_id)
-    return view
 
 
 def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed: bool = True) -> None:
@@ -272,10 +272,10 @@ def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) 
 
 
 def is_own(cluster: Cluster, run_id: str) -> bool:
-    """Whether the run's namespace is there, and proven to be the run's. Raises ApiTrouble."""
+    """Whether the run's namespace is there, and proven by UID to be the run's. Raises ApiTrouble."""
     found = read(cluster, _KEY, of_run(run_id))
     view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
-    return found is not None and view is not None and view.created_this(_KEY, found)
+    return view is not None and view.has_uid(uid_of(found))
 
 
 # -- making them -----------------------------------------------------------------------------------------

@@ -338,11 +338,12 @@ def test_a_label_does_not_tell_when_nothing_says_what_the_run_created(cluster: C
     assert cluster.get("pods", "train", OWN).ok
 
 
-def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Cluster) -> None:
-    """The run died before it wrote down its namespace's UID; somebody deleted that namespace, and a tenant had read its token."""
+@pytest.mark.parametrize("undoing", [False, True])
+def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Cluster, undoing: bool) -> None:
+    """A process of the run died before it wrote down its namespace's UID; somebody deleted it, and a tenant had read its token."""
     opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
     theirs = tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
-    assert namespaces.ensure_run(cluster, RUN, undoing=True) == OWN
+    assert namespaces.ensure_run(cluster, RUN, undoing=undoing) == OWN
     uid = fetch(cluster, "namespaces", OWN)["metadata"]["uid"]
     assert uid != theirs
     assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", OWN, uid),)
