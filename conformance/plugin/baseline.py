@@ -39,11 +39,13 @@ def read_baseline(options: Options) -> Baseline | None:
         raise pytest.UsageError(f"--baseline {error}") from None
 
 
-def difference_from(baseline: Baseline, report: Report, chaos: ChaosReport | None, accepted: Iterable[str]) -> Difference:
+def difference_from(
+    baseline: Baseline, report: Report, chaos: ChaosReport | None, accepted: Iterable[str], *, another_cluster: bool = False
+) -> Difference:
     """What changed since the baseline. A run that is about no experiments is not compared with those of its baseline."""
     from reports.diff import gate  # imported late, as above
 
-    return gate.between(baseline.report, report, baseline.chaos, chaos, accepted)
+    return gate.between(baseline.report, report, baseline.chaos, chaos, accepted, another_cluster=another_cluster)
 
 
 def judge_comparison(pending: Result, baseline: Report, report: Report, difference: Difference, file: WaiverFile) -> Since:

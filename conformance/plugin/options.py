@@ -39,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     waivers: str = ""
     baseline: str = ""
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
+    another_cluster: bool = False
     report_dir: str = ""
     evidence: bool = False
     alluredir: str = ""
@@ -129,6 +130,9 @@ def add_options(parser: OptionParser) -> None:
         default=[],
         help="accept that a requirement, area or subject of the baseline is no longer judged ('NET', 'Node gpu-3')",
     )
+    group.addoption(
+        "--another-cluster", action="store_true", help="compare with a baseline of another cluster; default: such a one proves nothing"
+    )
     group.addoption("--report-dir", metavar="DIR", help="folder of the report; default: out/<run id>, and out/latest points at it")
     group.addoption(
         "--evidence",
@@ -203,6 +207,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         waivers=option.waivers or "",
         baseline=option.baseline or "",
         accept_not_judged=tuple(option.accept_not_judged),
+        another_cluster=option.another_cluster,
         report_dir=option.report_dir or "",
         evidence=option.evidence,
         alluredir=option.alluredir or "",
@@ -217,6 +222,8 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         raise pytest.UsageError("--clean-alluredir needs --alluredir")
     if options.accept_not_judged and not options.baseline:
         raise pytest.UsageError("--accept-not-judged needs --baseline")
+    if options.another_cluster and not options.baseline:
+        raise pytest.UsageError("--another-cluster needs --baseline")
     _check_names(catalogue, options)
     return options
 

@@ -88,13 +88,15 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
     sweep(state, workers=bool(getattr(config.option, "tx", None)))
     report = _record(state, config, pytest_exit)
-    baseline, accepted = state.baseline, state.options.accept_not_judged
+    baseline, options = state.baseline, state.options
     if baseline is not None and report.exit_code == ExitCode.INTERRUPTED:
         state.results.pop(COMPARISON, None)  # what the run did not reach cannot be compared
         report = _record(state, config, pytest_exit)
     elif baseline is not None:
-        difference = difference_from(baseline, report, chaos_record(state, report), accepted)
-        if report.results:
+        difference = difference_from(
+            baseline, report, chaos_record(state, report), options.accept_not_judged, another_cluster=options.another_cluster
+        )
+        if report.results or difference.refused:
             pending = state.results.get(COMPARISON) or unjudged(state.catalogue.get(COMPARISON))
             found = judge_comparison(pending, baseline.report, report, difference, state.opened.handover.waivers)
             state.results[COMPARISON], difference = found.result, found.difference

@@ -15,7 +15,7 @@ from fixtures.verdict.coverage import DECIDED, is_judged
 from fixtures.verdict.floor import Floor, missed
 from fixtures.verdict.record import Report, Verdict
 from reports import phrases
-from reports.diff import experiments, runs
+from reports.diff import clusters, experiments, runs
 from reports.diff.completeness import cut_short
 from reports.diff.runs import Difference
 from reports.safe_text import one_line
@@ -39,14 +39,26 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def between(
-    before: Report, after: Report, chaos_before: ChaosReport | None, chaos_after: ChaosReport | None, accepted: Iterable[str]
+    before: Report,
+    after: Report,
+    chaos_before: ChaosReport | None,
+    chaos_after: ChaosReport | None,
+    accepted: Iterable[str],
+    *,
+    another_cluster: bool = False,
 ) -> Difference:
     """A run compared with its baseline as the gate compares two runs: ``accepted`` names what may be lost.
 
-    A run that is about no experiments is not compared with the earlier ones.
+    A run that is about no experiments is not compared with the earlier ones. A baseline of another cluster blames nothing on this
+    one, unless ``another_cluster`` says that it is meant to.
     """
     experiments_before = chaos_before if chaos_after is not None else None
-    return runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
+    difference = runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
+    if another_cluster or not (why := clusters.unlike(before.target, after.target)):
+        return difference
+    changes = [msgspec.structs.replace(one, gating=False) for one in difference.changes]
+    held = [msgspec.structs.replace(one, gating=False) for one in difference.experiments]
+    return msgspec.structs.replace(difference, changes=changes, experiments=held, refused=f"{why}; {clusters.ON_PURPOSE}")
 
 
 def strictly(difference: Difference) -> Difference:

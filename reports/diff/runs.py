@@ -66,7 +66,10 @@ class Side(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Difference(msgspec.Struct, kw_only=True, frozen=True):
-    """All changes from ``old`` to ``new``, in the order of the new report, removed requirements last."""
+    """All changes from ``old`` to ``new``, in the order of the new report, removed requirements last.
+
+    ``refused`` says why they prove nothing, as a clause; nothing gates then.
+    """
 
     old: Side
     new: Side
@@ -76,6 +79,7 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
     nodes_added: tuple[str, ...] = ()
     nodes_gone: tuple[str, ...] = ()
     same_policy: bool = True
+    refused: str = ""
 
     def of(self, bucket: Bucket) -> list[Change]:
         """The changes of one bucket."""

@@ -53,6 +53,9 @@ def since_baseline(
 
     ``waived`` is asked about each subject: the words of the waiver that covers it, if it is worse than it was.
     """
+    if difference.refused:
+        changed = {"verdict": Verdict.INCONCLUSIVE, "reason_code": "AnotherCluster", "message": difference.refused}
+        return Since(msgspec.structs.replace(result, **changed), difference)
     subjects = [*_requirements(baseline, report, difference), *_experiments(difference)]
     words = {(one.kind, one.name): text for one in subjects if (text := waived(one)) and one.verdict is Verdict.FAILED}
     difference = _without(difference, words)

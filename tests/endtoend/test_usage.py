@@ -62,6 +62,7 @@ CASES = {
     "settling of a saved snapshot": (["--snapshot", "{broken}", "--settle", "60"], "a saved snapshot does not change"),
     "settling for no number": ([*SIMULATED, "--settle", "1m"], "--settle 1m: expected a whole number of seconds"),
     "accepted loss without a baseline": ([*SIMULATED, "--accept-not-judged", "NET"], "--accept-not-judged needs --baseline"),
+    "another cluster without a baseline": ([*SIMULATED, "--another-cluster"], "--another-cluster needs --baseline"),
     "empty floor": ([*SIMULATED, "--min-judged", ""], "--min-judged was given an empty value"),
     "not in a cluster": (["--in-cluster"], "--in-cluster"),
 }

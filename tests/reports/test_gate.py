@@ -9,7 +9,7 @@ import pytest
 from conformance.cli import reports as cli
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.floor import Floor, Most
-from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, Result, Verdict
+from fixtures.verdict.record import Cause, Coverage, InventoryRow, Level, NotJudged, Report, Result, TargetKind, Verdict
 from reports.diff import gate, runs
 from reports.diff.gate import GateCode
 from reports.folder import write_all
@@ -227,6 +227,28 @@ def test_reports_of_two_clusters_are_a_mistake_unless_it_is_said(tmp_path: Path,
     assert cli.main(["gate", *paths]) == 4
     assert "two clusters" in capsys.readouterr().err
     assert cli.main(["gate", *paths, "--another-cluster"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "uids", "told"),
+    [
+        ((TargetKind.LIVE, TargetKind.SNAPSHOT), ("uid-1", "uid-1"), ""),
+        ((TargetKind.SNAPSHOT, TargetKind.LIVE), ("uid-1", "uid-2"), "two clusters"),
+        ((TargetKind.SNAPSHOT, TargetKind.LIVE), ("", "uid-1"), "the earlier report does not say which cluster"),
+        ((TargetKind.LIVE, TargetKind.LIVE), ("uid-1", ""), "the later report does not say which cluster"),
+        ((TargetKind.LIVE, TargetKind.SIMULATED), ("uid-1", "uid-1"), "the later report is about a simulated cluster"),
+    ],
+)
+def test_a_cluster_is_the_same_one_live_and_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[TargetKind, TargetKind], uids: tuple[str, str], told: str
+) -> None:
+    paths = []
+    for number, (kind, uid) in enumerate(zip(kinds, uids, strict=True)):
+        made = a_run({"a": OK})
+        made.target.kind, made.target.cluster_uid = kind, uid
+        paths.append(saved(tmp_path / str(number), made))
+    assert cli.main(["gate", *paths]) == (4 if told else 0)
+    assert told in capsys.readouterr().err
 
 
 def test_the_bounds_are_the_policys_where_no_option_gives_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

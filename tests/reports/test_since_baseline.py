@@ -92,10 +92,17 @@ def test_an_experiment_that_recovers_more_slowly_is_worse() -> None:
     assert compared(run, run, old=held(4), new=None).verdict is OK  # this run is not about experiments
 
 
-def test_a_baseline_of_another_cluster_is_said() -> None:
-    before, after = a_run(ADV_01=OK), a_run(ADV_01=OK)
+def test_a_baseline_of_another_cluster_proves_nothing_unless_it_is_meant_to() -> None:
+    before, after = a_run(ADV_01=OK), a_run(ADV_01=BAD)
     after.target.cluster_uid = "another"
-    assert "of another cluster: " in compared(before, after).message
+    found = compared(before, after)
+    assert (found.verdict, found.reason_code, found.subjects) == (UNSURE, "AnotherCluster", [])
+    assert found.message.startswith("the reports are about two clusters")
+    assert "--another-cluster" in found.message
+    assert runs.regressions(gate.between(before, after, None, None, ())) == []
+    meant = gate.between(before, after, None, None, (), another_cluster=True)
+    assert "of another cluster: " in since_baseline(PENDING, before, after, meant).result.message
+    assert [change.gating for change in runs.regressions(meant)] == [True]
 
 
 def test_a_comparison_is_no_part_of_another_comparison() -> None:
