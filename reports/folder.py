@@ -25,6 +25,8 @@ JSON_NAME = "report.json"
 CHAOS_NAME = "chaos.json"
 HTML_NAME = "report.html"
 ALLURE_NAME = "allure-results"
+MAX_BYTES = 256 << 20
+"""Of a record that is read: the subjects that a record keeps of ten thousand nodes take a few megabytes."""
 
 Writer = Callable[[Report, ChaosReport | None], str]
 
@@ -99,7 +101,7 @@ def load(folder_or_file: Path) -> Report:
     """Read ``report.json``, given itself or its folder. Raises ``ReportError`` with one line."""
     path = folder_or_file / JSON_NAME if folder_or_file.is_dir() else folder_or_file
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except OSError as error:
         raise ReportError(f"{path}: cannot read the report: {error.strerror or error}") from error
     try:
@@ -118,7 +120,7 @@ def load_chaos(folder: Path) -> ChaosReport | None:
     """Read ``chaos.json`` of a report folder; None when there is none. Raises ``ReportError`` when it is not one."""
     path = folder / CHAOS_NAME
     try:
-        data = path.read_bytes()
+        data = _read(path)
         version = msgspec.json.decode(data, type=_Version).schema_version
         if version.split(".")[0] == CHAOS_SCHEMA_VERSION.split(".")[0]:
             return decode_chaos(data)
@@ -127,6 +129,15 @@ def load_chaos(folder: Path) -> ChaosReport | None:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a chaos.json: {one_line(str(error), 300)}") from error
     raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({CHAOS_SCHEMA_VERSION})")
+
+
+def _read(path: Path) -> bytes:
+    """The whole file. Raises ``OSError``, and ``ReportError`` for more than a record has."""
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ReportError(f"{path}: more than {MAX_BYTES:,} bytes, which no report has")
+    return data
 
 
 def load_run(folder_or_file: Path) -> tuple[Report, ChaosReport | None]:

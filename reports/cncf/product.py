@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from fixtures.system import private_files
+from fixtures.text import yaml_text
 from fixtures.verdict.record import Report
 from reports import phrases
 from reports.cncf.programme import ITEMS
@@ -97,13 +98,11 @@ def _filled(document: Json, entries: list[Shown], release: str) -> Json:
 def _read(path: Path, release: str) -> Json:
     """A checklist of that release. Raises :class:`CncfError` for any other file."""
     try:
-        data = path.read_bytes()[: MAX_CHECKLIST_BYTES + 1]
-        if len(data) > MAX_CHECKLIST_BYTES:
-            raise CncfError(f"{path}: larger than {MAX_CHECKLIST_BYTES} bytes")
-        document = yaml.safe_load(data)
+        with path.open("rb") as file:
+            document = yaml_text.load(file.read(MAX_CHECKLIST_BYTES + 1), most=MAX_CHECKLIST_BYTES)
     except OSError as error:
         raise CncfError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except yaml_text.NotYaml as error:
         raise CncfError(f"{path}: not YAML: {one_line(str(error), 200)}") from error
     metadata, spec = (document.get(name) if isinstance(document, dict) else None for name in ("metadata", "spec"))
     if not isinstance(metadata, dict) or not isinstance(spec, dict) or not all(_entries(listed) for listed in spec.values()):

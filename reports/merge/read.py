@@ -8,12 +8,9 @@ from pathlib import Path
 import msgspec
 
 from fixtures.system import private_files
-from fixtures.verdict.record import Report
 from reports.folder import ReportError, load, write_atomically
 from reports.merge import views
 from reports.merge.fleet import Fleet, Named
-
-MAX_REPORT_BYTES = 256 << 20
 
 
 class Read(msgspec.Struct):
@@ -32,7 +29,7 @@ def read(arguments: Iterable[str]) -> Read:
             name, _, rest = argument.partition("=")
             path = Path(rest)
         try:
-            found.named.append(Named(_load(path), name))
+            found.named.append(Named(load(path), name))
         except ReportError as error:
             found.unreadable.append(str(error))
     return found
@@ -52,14 +49,3 @@ def write(fleet: Fleet, folder: Path) -> list[Path]:
     except OSError as error:
         raise ReportError(f"{folder}: cannot write the report of the fleet: {error.strerror or error}") from error
     return [folder / name for name in texts]
-
-
-def _load(path: Path) -> Report:
-    file = path / "report.json" if path.is_dir() else path
-    try:
-        size = file.stat().st_size
-    except OSError as error:
-        raise ReportError(f"{file}: cannot read the report: {error.strerror or error}") from error
-    if size > MAX_REPORT_BYTES:
-        raise ReportError(f"{file}: {size:,} bytes is more than a report has ({MAX_REPORT_BYTES:,})")
-    return load(file)

@@ -208,6 +208,8 @@ def test_a_checklist_is_filled_in_and_what_its_author_wrote_stays(tmp_path: Path
         ("!!python/object/apply:os.system [id]", "not YAML"),
         ("x" * (1 << 21), "larger than"),
         ("a: &a [1]\n" + "b: *c\n", "not YAML"),
+        (CHECKLIST + "notes: " + "[" * 50_000, "nested deeper than"),
+        (f"a: &a [{'1, ' * 99}]\nb: &b [{'*a, ' * 999}]\nc: [{'*b, ' * 999}]\n", "aliases that make it too large"),
     ],
 )
 def test_what_is_no_checklist_is_refused_in_one_line(text: str, words: str, tmp_path: Path) -> None:

@@ -114,6 +114,18 @@ def test_what_is_not_a_report_is_refused_in_one_line(tmp_path: Path, content: by
     assert "report.json" in str(caught.value)
 
 
+def test_a_record_larger_than_any_is_refused_before_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all(sample_report(), tmp_path)
+    monkeypatch.setattr(folder, "MAX_BYTES", (tmp_path / folder.JSON_NAME).stat().st_size)
+    assert load(tmp_path)
+    (tmp_path / folder.CHAOS_NAME).write_bytes(b" " * (folder.MAX_BYTES + 1))
+    with pytest.raises(ReportError, match=r"chaos\.json: more than [0-9,]+ bytes"):
+        folder.load_run(tmp_path)
+    (tmp_path / folder.JSON_NAME).write_bytes((tmp_path / folder.JSON_NAME).read_bytes() + b" ")
+    with pytest.raises(ReportError, match=r"report\.json: more than [0-9,]+ bytes"):
+        load(tmp_path)
+
+
 def test_later_minor_schema_with_unknown_fields_still_loads(tmp_path: Path) -> None:
     write_all(sample_report(), tmp_path)
     document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
