@@ -6,6 +6,7 @@ No requirement may pass on a missing kind, nor say that the cluster has none of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -121,6 +122,13 @@ def notes(requirements: Iterable[Requirement], snapshot: Snapshot) -> Iterator[s
     if lacking:
         sentence = f"{_sentence(lacking)} ({len(lacking)} kinds that requirements read)"
         yield f"{sentence}; gpu-conformance list --snapshot-command prints the command that saves all of them"
+
+
+def doubted_time(snapshot: Snapshot) -> Iterator[str]:
+    """A sentence when the time at which a snapshot says it was taken is not true: ages are then known less well."""
+    if snapshot.time_doubt:
+        until = datetime.fromtimestamp(snapshot.taken_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        yield f"{snapshot.time_doubt}: the snapshot was judged as one of {until}"
 
 
 def one_namespace(snapshot: Snapshot) -> Iterator[str]:

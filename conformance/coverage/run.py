@@ -46,6 +46,7 @@ def coverage_of_run(
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(sentences)]))
         found.notes = [
             *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),
+            *missing_kinds.doubted_time(scope.snapshot),
             *_as_read(unmatched_patterns.notes(scope)),
             *unjudged_devices.unknown_resources(scope),
             *default_namespaces.notes(scope),

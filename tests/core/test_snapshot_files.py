@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from conformance.coverage.missing_kinds import doubted_time
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.folder import SERVED, TAKEN_AT
+from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Verdict
 from tests.builders import a_policy
@@ -341,3 +343,44 @@ def test_a_copy_of_a_snapshot_is_not_younger_than_what_it_holds(tmp_path: Path) 
     assert verdict is Verdict.INCONCLUSIVE
     assert "still under way" in message
     assert load_files(tmp_path).taken_at == pytest.approx(TAKEN + 300)
+
+
+@pytest.mark.parametrize(
+    ("stated", "heartbeat", "doubt", "judged_as"),
+    [
+        (TAKEN, TAKEN - 60, "", TAKEN),
+        (TAKEN + 0.5 * HOUR, TAKEN, "", TAKEN + 0.5 * HOUR),
+        (
+            TAKEN - 24 * HOUR,
+            TAKEN,
+            "taken-at.txt says 2026-11-19T12:00:00Z, and one of the objects was created at 2026-11-20T11",
+            TAKEN + 300,
+        ),
+        (TAKEN + 24 * HOUR, TAKEN, "taken-at.txt says 2026-11-21T12:00:00Z, and kubelets that were alive then", TAKEN + 300),
+        (TAKEN + 99_999 * HOUR, None, "that is in the future", TAKEN + HOUR),
+    ],
+    ids=["true", "clocks differ", "before an object was created", "long after kubelets reported", "in the future"],
+)
+def test_a_stated_time_that_the_objects_contradict_is_said_and_does_not_count(
+    tmp_path: Path, stated: float, heartbeat: float | None, doubt: str, judged_as: float
+) -> None:
+    node = wedged(TAKEN - 180, heartbeat=heartbeat)
+    node["metadata"]["creationTimestamp"] = text_of(TAKEN - 180)
+    file = write(tmp_path / "nodes.json", node)
+    write(tmp_path / TAKEN_AT, f"{text_of(stated)}\n")
+    os.utime(file, (TAKEN + HOUR,) * 2)
+    snapshot = load_files(tmp_path)
+    snapshot.save(tmp_path / "handed-on")
+    for one in (snapshot, Snapshot.load(tmp_path / "handed-on")):
+        assert one.taken_at == pytest.approx(judged_as)
+        assert doubt in one.time_doubt
+        assert bool(one.time_doubt) == bool(doubt)
+        assert [doubt in text for text in doubted_time(one)] == ([True] if doubt else [])
+
+
+def test_where_every_kubelet_is_silent_the_stated_time_counts(tmp_path: Path) -> None:
+    node = wedged(TAKEN - 180, heartbeat=TAKEN - 24 * HOUR)
+    node["status"]["conditions"][0]["status"] = "Unknown"
+    write(tmp_path / "nodes.json", node)
+    write(tmp_path / TAKEN_AT, f"{text_of(TAKEN)}\n")
+    assert (load_files(tmp_path).taken_at, load_files(tmp_path).time_doubt) == (TAKEN, "")
