@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from chaos.surface.cli import main
+from fixtures.cluster import exec_plugin, official_client
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable, CredentialsError
 from tests.served import kubeconfig
 
 SECRET = "s3cr3t"
@@ -56,6 +57,76 @@ def test_it_is_one_line_and_exit_code_4(tmp_path: Path, capsys: pytest.CaptureFi
     assert SECRET not in said
 
 
+def _echo(status: object) -> str:
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    return f"echo '{json.dumps(credential)}'"
+
+
+PLUGINS = {
+    "fails": (f"echo '{SECRET} \x1b[31m' >&2; exit 3", "ended with 3"),
+    "prints a list": ("echo '[1, 2]'", "printed no ExecCredential"),
+    "prints brackets": ("yes [ | head -c 200000", "printed no ExecCredential"),
+    "prints no text": (r"printf '\377\376'", "printed no ExecCredential"),
+    "prints without end": ("yes", "printed more than 1 MiB"),
+    "speaks of another version": (_echo({"token": SECRET}).replace("/v1", "/v1beta1"), "printed no ExecCredential of client"),
+    "has no status": (_echo(None), "printed no ExecCredential"),
+    "gives a number for a token": (_echo({"token": 5}), "printed no ExecCredential"),
+    "gives a certificate without its key": (_echo({"clientCertificateData": "x"}), "printed neither a token nor"),
+    "hangs": ("sleep 1000; echo", "did not end within 1 s"),
+    "leaves something behind that hangs": ("sleep 1000 &", "did not end within 1 s"),
+}
+
+
+def _with_plugin(folder: Path, server: str, script: str, command: str = "sh") -> Path:
+    path = kubeconfig(folder, server)
+    config = yaml.safe_load(path.read_text())
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": command, "args": ["-c", script]}
+    _user(exec=plugin)(config)
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize("name", list(PLUGINS))
+def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    script, why = PLUGINS[name]
+    if "1 s" in why:
+        monkeypatch.setattr(exec_plugin, "SECONDS", 1.0)
+    path = _with_plugin(tmp_path, "http://127.0.0.1:1", script)
+    assert main(["chaos", "status", "--kubeconfig", str(path)]) == 4
+    said = capfd.readouterr().err
+    assert said.startswith(f"gpu-conformance chaos: kubeconfig {path}: the exec plugin 'sh': {why}")
+    assert said[:-1].isprintable()
+    assert SECRET not in said
+
+
+def test_an_exec_plugin_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClusterUnreachable, match="the exec plugin 'aws': No such file"):
+        Cluster.from_kubeconfig(_with_plugin(tmp_path, "http://127.0.0.1:1", "", command="/no/such/aws"))
+
+
+def test_an_exec_plugin_gives_the_token_of_each_request_until_it_fails(tmp_path: Path) -> None:
+    """It ran out in 2020, so that the official client asks again for each request."""
+    script = (
+        f"test ! -e {tmp_path}/broken && {_echo({'token': SECRET, 'expirationTimestamp': '2020-01-01T00:00:00Z', 'clientKeyData': None})}"
+    )
+    session = official_client.from_kubeconfig(_with_plugin(tmp_path, "http://127.0.0.1:1", script), None)
+    assert session.authorization() == {"authorization": f"Bearer {SECRET}"}
+    (tmp_path / "broken").touch()
+    with pytest.raises(CredentialsError, match="the exec plugin 'sh': ended with 1"):
+        session.authorization()
+
+
+@pytest.mark.parametrize(
+    ("server", "why"), [("http://127.0.0.1:1", "Connection refused"), ("http://no-such-host.invalid:1", "Failed to resolve")]
+)
+def test_a_server_that_nobody_reaches_is_not_said_to_be_slow(tmp_path: Path, server: str, why: str) -> None:
+    with pytest.raises(ClusterUnreachable, match=f"GET /version: Failed to .*{why}|GET /version: {why}") as caught:
+        Cluster.from_kubeconfig(kubeconfig(tmp_path, server)).probe()
+    assert "within" not in str(caught.value)
+
+
 def test_credentials_that_cannot_be_renewed_are_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kubeconfig(tmp_path, "http://127.0.0.1:1")
     config = yaml.safe_load(path.read_text())
@@ -70,6 +141,18 @@ def test_credentials_that_cannot_be_renewed_are_trouble(tmp_path: Path, monkeypa
     with pytest.raises(ApiTrouble, match="could not be renewed") as caught:
         cluster.get("namespaces", "default")
     assert SECRET not in caught.value.message
+
+
+def test_a_plugin_that_fails_is_not_started_for_each_request(tmp_path: Path) -> None:
+    """It would cost each of them a minute where it hangs."""
+    script = f"test ! -e {tmp_path}/broken || echo >> {tmp_path}/broken; test ! -e {tmp_path}/broken && "
+    script += _echo({"token": SECRET, "expirationTimestamp": "2020-01-01T00:00:00Z"})
+    cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, "http://127.0.0.1:1", script))
+    (tmp_path / "broken").touch()
+    for _ in range(5):
+        with pytest.raises(ApiTrouble, match=r"could not be renewed \(the exec plugin 'sh': ended with 1"):
+            cluster.get("namespaces", "default")
+    assert (tmp_path / "broken").read_text() == "\n"
 
 
 def test_what_is_said_of_a_server_is_one_harmless_line() -> None:
