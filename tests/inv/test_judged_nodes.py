@@ -75,7 +75,11 @@ def test_one_free_device_of_any_resource_is_not_busy() -> None:
     [
         "node.kubernetes.io/instance-type=p5.48xlarge",
         "node.kubernetes.io/instance-type=g4dn.metal",
+        "node.kubernetes.io/instance-type=g3.16xlarge",
+        "node.kubernetes.io/instance-type=g5.xlarge",
         "node.kubernetes.io/instance-type=g6e.12xlarge",
+        "node.kubernetes.io/instance-type=g6f.large",
+        "node.kubernetes.io/instance-type=dl1.24xlarge",
         "node.kubernetes.io/instance-type=Standard_ND96isr_H100_v5",
         "node.kubernetes.io/instance-type=a3-megagpu-8g",
         "node.kubernetes.io/instance-type=BM.GPU.H100.8",
@@ -92,7 +96,17 @@ def test_a_node_whose_last_mark_is_its_machine_or_a_label_still_counts(label: st
 
 
 @pytest.mark.parametrize(
-    "machine", ["g4s.kube.xlarge", "g6-standard-4", "m5.xlarge", "Standard_D8s_v5", "n2-standard-8", "VM.Standard.E4.Flex"]
+    "machine",
+    [
+        "g3.k3s.xlarge",
+        "g3.k3s.2xlarge",
+        "g4s.kube.xlarge",
+        "g6-standard-4",
+        "m5.xlarge",
+        "Standard_D8s_v5",
+        "n2-standard-8",
+        "VM.Standard.E4.Flex",
+    ],
 )
 def test_machines_without_accelerators_are_no_subject(machine: str) -> None:
     scope = a_scope(nodes=[a_node(), a_cpu_node("cpu-1", labels={"node.kubernetes.io/instance-type": machine})])
