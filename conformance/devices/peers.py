@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.devices.availability import withheld
 from conformance.devices.products import NVIDIA_PRODUCT, PRODUCT_LABELS
+from conformance.devices.vendors import vendors_of
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
@@ -35,8 +36,8 @@ _CONFIGURED = (
 )
 """Labels of what devices were cut or shared into: they decide which resources a node offers."""
 
-Key = tuple[str, tuple[tuple[str, str], ...]]
-"""Product and machine, or empty if no discovery label names them; and everything else that tells pools apart."""
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Product and machine; vendors where no discovery label names a product; and everything else that tells pools apart."""
 
 
 def pools_of_peers(scope: Scope) -> list[list[Node]]:
@@ -44,13 +45,22 @@ def pools_of_peers(scope: Scope) -> list[list[Node]]:
     nodes = [node for node in scope.accelerator_nodes if not withheld(scope, node)]
     told_apart = _pool_labels(nodes, scope.policy.accelerators.pool_labels)
     found: dict[Key, list[Node]] = {}
+    vendors: dict[Key, set[str]] = {}
     for node in nodes:
-        found.setdefault((_discovered(node), tuple(_setup(node, told_apart))), []).append(node)
-    for key in [key for key in found if not key[0]]:  # its discovery labels went: it stays with those that are like it in all else
-        alike = [other for other in found if other[0] and other[1] == key[1]]
+        own = vendors_of(node, scope)
+        key = (_discovered(node), "" if _discovered(node) else " ".join(sorted(own)), tuple(_setup(node, told_apart)))
+        found.setdefault(key, []).append(node)
+        vendors.setdefault(key, set()).update(own)
+    for key in sorted(key for key in found if not key[0]):  # its discovery labels or devices went: it stays with those that are like it
+        alike = [other for other in found if _is_more(other, key) and (not vendors[key] or vendors[key] & vendors[other])]
         if len(alike) == 1:
             found[alike[0]] += found.pop(key)
     return sorted((sorted(pool, key=lambda node: node.name) for pool in found.values()), key=lambda pool: pool[0].name)
+
+
+def _is_more(other: Key, key: Key) -> bool:
+    """Whether a pool is like another in its setup, and more is known of its devices."""
+    return other[2] == key[2] and (bool(other[0]) or (bool(other[1]) and not key[1]))
 
 
 def _discovered(node: Node) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from conformance.devices.availability import withheld
+from conformance.devices.vendors import vendors_of
 from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
@@ -21,8 +21,6 @@ Facts: docs/facts/vendors-and-clouds.md#pci-vendors.
 """
 
 _NFD_PREFIX = "feature.node.kubernetes.io/"
-_VENDOR_OF_PCI = {"10de": "nvidia.com", "1002": "amd.com", "amd": "amd.com", "1da3": "habana.ai"}
-_PCI = re.compile(r"feature\.node\.kubernetes\.io/(?:pci-(?:[0-9a-f]{4}_)?)?([0-9a-z]{3,4})[.-]")
 
 
 def source_of(name: str) -> str:
@@ -59,15 +57,6 @@ def _knows(source: str, node: Node | None, scope: Scope) -> bool:
     domain = source.removeprefix("label ").partition("/")[0]
     vendors = vendors_of(node, scope)
     return not vendors or any(domain == vendor or domain.endswith(f".{vendor}") for vendor in vendors) or "." not in domain
-
-
-def vendors_of(node: Node, scope: Scope) -> set[str]:
-    """Vendor domains that a node's PCI labels and device resources name (``nvidia.com``)."""
-    found = {".".join(name.partition("/")[0].split(".")[-2:]) for name in scope.device_capacity(node)}
-    for label, value in node.metadata.label.items():
-        if value == "true" and (match := _PCI.match(label)) and match[1] in _VENDOR_OF_PCI:
-            found.add(_VENDOR_OF_PCI[match[1]])
-    return found
 
 
 def check_agreement(scope: Scope) -> Iterator[Finding]:

@@ -58,6 +58,19 @@ def test_a_node_whose_discovery_labels_went_is_compared_with_those_that_are_like
     assert outcomes(*some(2), bare)["gpu-2"] == "bad"
 
 
+@pytest.mark.parametrize("product", ["", "NVIDIA-H100-80GB-HBM3"])
+def test_nodes_of_two_vendors_are_no_peers_though_only_their_resources_tell(product: str) -> None:
+    intel = [a_node(f"intel-{n}", gpus=0, product="", capacity={"gpu.intel.com/i915": "4"}) for n in range(2)]
+    assert set(outcomes(*some(2, product=product), *intel).values()) == {"ok"}
+    lame = a_node("intel-2", gpus=0, product="", capacity={"gpu.intel.com/i915": "3"})
+    assert [name for name, outcome in outcomes(*some(2, product=product), *intel, lame).items() if outcome == "bad"] == ["intel-2"]
+
+
+def test_a_node_that_lost_its_only_resource_is_compared_with_those_that_are_like_it() -> None:
+    lost = a_node("gpu-2", gpus=0, product="", labels={"k8s.amazonaws.com/accelerator": "nvidia-tesla-v100"})
+    assert outcomes(*some(2, product=""), lost) == {"gpu-0": "ok", "gpu-1": "ok", "gpu-2": "bad"}
+
+
 @pytest.mark.parametrize(
     "labels",
     [

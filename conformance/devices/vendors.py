@@ -1,0 +1,30 @@
+"""Whose devices a node has, by its resources, DRA drivers and PCI labels."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Node
+
+_OF_PCI = {"10de": "nvidia.com", "1002": "amd.com", "amd": "amd.com", "1da3": "habana.ai"}
+"""Facts: docs/facts/vendors-and-clouds.md#pci-vendors."""
+
+_OF_DRIVER = {"gaudi.intel.com": "habana.ai", "neuron.aws.com": "amazon.com"}
+"""Vendors whose DRA drivers have another domain than their resources."""
+
+_PCI = re.compile(r"feature\.node\.kubernetes\.io/(?:pci-(?:[0-9a-f]{4}_)?)?([0-9a-z]{3,4})[.-]")
+
+
+def vendors_of(node: Node, scope: Scope) -> set[str]:
+    """Vendor domains that a node's PCI labels, device resources and DRA drivers name (``nvidia.com``)."""
+    found = {_domain(name.partition("/")[0]) for name in scope.device_capacity(node)}
+    found |= {_OF_DRIVER.get(item.driver, _domain(item.driver)) for item in scope.dra_drivers.get(node.name, ())}
+    for label, value in node.metadata.label.items():
+        if value == "true" and (match := _PCI.match(label)) and match[1] in _OF_PCI:
+            found.add(_OF_PCI[match[1]])
+    return found
+
+
+def _domain(name: str) -> str:
+    return ".".join(name.split(".")[-2:])
