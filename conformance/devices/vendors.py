@@ -20,10 +20,13 @@ def vendors_of(node: Node, scope: Scope) -> set[str]:
     """Vendor domains that a node's PCI labels, device resources and DRA drivers name (``nvidia.com``)."""
     found = {_domain(name.partition("/")[0]) for name in scope.device_capacity(node)}
     found |= {_OF_DRIVER.get(item.driver, _domain(item.driver)) for item in scope.dra_drivers.get(node.name, ())}
-    for label, value in node.metadata.label.items():
-        if value == "true" and (match := _PCI.match(label)) and match[1] in _OF_PCI:
-            found.add(_OF_PCI[match[1]])
-    return found
+    return found | {vendor for label, value in node.metadata.label.items() if value == "true" and (vendor := vendor_of_label(label))}
+
+
+def vendor_of_label(label: str) -> str:
+    """The vendor domain that a PCI label of Node Feature Discovery names, or empty."""
+    match = _PCI.match(label)
+    return _OF_PCI.get(match[1], "") if match else ""
 
 
 def _domain(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.availability import withheld
-from conformance.devices.vendors import vendors_of
+from conformance.devices.vendors import vendor_of_label, vendors_of
 from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
@@ -52,11 +52,15 @@ def rows(scope: Scope) -> dict[str, dict[str, bool]]:
 
 def _knows(source: str, node: Node | None, scope: Scope) -> bool:
     """Whether a source that does not name the node could have: a vendor's label says nothing about another vendor's node."""
-    if not source.startswith("label ") or node is None:
+    if node is None or not (vendors := vendors_of(node, scope)):
+        return True
+    if source == NFD:
+        asked = {vendor_of_label(text) for text in scope.policy.accelerators.node_labels if text.startswith(_NFD_PREFIX)}
+        return "" in asked or bool(vendors & asked)
+    if not source.startswith("label "):
         return True
     domain = source.removeprefix("label ").partition("/")[0]
-    vendors = vendors_of(node, scope)
-    return not vendors or any(domain == vendor or domain.endswith(f".{vendor}") for vendor in vendors) or "." not in domain
+    return any(domain == vendor or domain.endswith(f".{vendor}") for vendor in vendors) or "." not in domain
 
 
 def check_agreement(scope: Scope) -> Iterator[Finding]:

@@ -111,3 +111,9 @@ def test_a_label_is_no_excuse_for_a_node_that_the_policy_expects(label: str) -> 
 )
 def test_a_node_that_only_marks_name_lost_its_devices(labels: dict[str, str], capacity: dict[str, str], outcome: Outcome) -> None:
     assert outcomes(nodes=[a_node(), a_cpu_node("lost", labels=labels, capacity=capacity)])["lost"] is outcome
+
+
+@pytest.mark.parametrize("resource", ["gpu.intel.com/i915", "aws.amazon.com/neuron", "google.com/tpu"])
+def test_labels_of_discovery_say_nothing_of_a_vendor_that_none_of_them_is_about(resource: str) -> None:
+    other = a_node("other-0", gpus=0, capacity={resource: "4"})
+    assert outcomes(nodes=[a_node(), other]) == {"gpu-0": Outcome.OK, "other-0": Outcome.NOT_JUDGED}
