@@ -10,10 +10,12 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
 from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.routes import same_devices, why_none_offered
+from conformance.devices.vendors import shared_pools
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
 from conformance.outputs.node_labels import NodeAdvertisement, expectations
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 CAPACITY = "node.status.capacity"
@@ -59,21 +61,36 @@ def _advertised(scope: Scope, node: Node) -> Finding:
             source=CAPACITY,
         )
     if not offered:
-        invalid = view.gpu.product.mig_invalid
-        why = (
-            "its devices are cut unevenly and the plugin refuses them"
-            if invalid
-            else "neither a device plugin nor a DRA driver offers any"
-            if scope.dra_drivers
-            else "the device plugin has not registered with the kubelet"
-        )
         zero = amounts(scope.device_capacity(node))
-        message = f"it has accelerators and advertises none: {why}, so no pod that asks for a device can run here"
+        message = f"it has accelerators and advertises none: {_why_none(scope, node)}, so {_consequence(scope, node)}"
         return bad(subject(node), observed=zero, expected=expected, source=CAPACITY, message=message)
     if missing:
         message = f"its labels promise {', '.join(missing)} and capacity has none of it, so pods that ask for it stay Pending"
         return bad(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY, message=message)
     return ok(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY)
+
+
+def _why_none(scope: Scope, node: Node) -> str:
+    """Why a node offers no device, as a clause: what is missing, for plugin and DRA driver alike."""
+    if view_of(scope, node).gpu.product.mig_invalid:
+        return "its devices are cut unevenly and the plugin refuses them"
+    known = scope.device_capacity(node)  # the kubelet keeps the resource of a plugin that it knew
+    plugin = (
+        "the device plugin has not registered with the kubelet, or has no device"
+        if known
+        else "no device plugin has registered with the kubelet"
+    )
+    slices = scope.snapshot.listing(SLICES)
+    if not slices.served:
+        return plugin
+    read = slices.collected and not slices.trouble
+    return f"{plugin}, and {'no DRA driver publishes one for it' if read else 'ResourceSlices were not read'}"
+
+
+def _consequence(scope: Scope, node: Node) -> str:
+    if pools := shared_pools(scope, node):
+        return f"pods here get devices of {listed(pools)} at most, which several nodes can reach and which count for no node"
+    return "no pod that asks for a device can run here"
 
 
 # -- ADV-02 ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
 from conformance.devices.requests import is_unlisted_accelerator
-from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind
+from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.text.sentences import listed
@@ -50,7 +50,7 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
         if devices is not None and not names & devices:
             lacks = " (accelerators.resources of the policy lacks it)" if offer in unlisted else ""
             yield f"no requirement judged {offer}, which {listed(sorted(names))} offers{lacks}"
-    for driver, pool in _of_no_node(scope):
+    for driver, pool in scope.slices.of_no_node():
         yield f"no requirement judged the devices of {driver} in pool {pool}, which are no single node's"
 
 
@@ -98,15 +98,6 @@ def _by_unlisted_resource(scope: Scope) -> dict[str, set[str]]:
             if whole(amount) > 0 and is_unlisted_accelerator(scope, name):
                 found.setdefault(name, set()).add(node.name)
     return found
-
-
-def _of_no_node(scope: Scope) -> Iterator[tuple[str, str]]:
-    """Driver and pool of accelerators that a slice offers to several nodes: they count for none."""
-    for (driver, pool), slices in scope.slices.newest().items():
-        if scope.kind_of(driver) is DriverKind.ACCELERATOR and any(
-            not (entry.node or device.node) and device.type not in NO_DEVICE_TYPES for entry in slices for device in entry.devices
-        ):
-            yield driver, pool
 
 
 def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:

@@ -19,7 +19,7 @@ _PCI = re.compile(r"feature\.node\.kubernetes\.io/(?:pci-(?:[0-9a-f]{4}_)?)?([0-
 def vendors_of(node: Node, scope: Scope) -> set[str]:
     """Vendor domains that a node's PCI labels, device resources and DRA drivers name (``nvidia.com``)."""
     found = {_domain(name.partition("/")[0]) for name in scope.device_capacity(node)}
-    found |= {_OF_DRIVER.get(item.driver, _domain(item.driver)) for item in scope.dra_drivers.get(node.name, ())}
+    found |= {_of_driver(item.driver) for item in scope.dra_drivers.get(node.name, ())}
     return found | {vendor for label, value in node.metadata.label.items() if value == "true" and (vendor := vendor_of_label(label))}
 
 
@@ -27,6 +27,16 @@ def vendor_of_label(label: str) -> str:
     """The vendor domain that a PCI label of Node Feature Discovery names, or empty."""
     match = _PCI.match(label)
     return _OF_PCI.get(match[1], "") if match else ""
+
+
+def shared_pools(scope: Scope, node: Node) -> list[str]:
+    """Pools of devices that several nodes can reach, and that may be those of this node, each with its driver."""
+    vendors = vendors_of(node, scope)
+    return [f"{driver} in pool {pool}" for driver, pool in scope.slices.of_no_node() if not vendors or _of_driver(driver) in vendors]
+
+
+def _of_driver(driver: str) -> str:
+    return _OF_DRIVER.get(driver, _domain(driver))
 
 
 def _domain(name: str) -> str:

@@ -140,6 +140,15 @@ class Slices:
             table.setdefault(node, []).append(DriverInventory(driver=driver, devices=tuple(devices), incomplete=tuple(incomplete)))
         return table
 
+    def of_no_node(self) -> list[tuple[str, str]]:
+        """Driver and pool of accelerators that a slice offers to several nodes: they count for none."""
+        return [
+            (driver, pool)
+            for (driver, pool), slices in self.newest().items()
+            if self.kind_of(driver) is DriverKind.ACCELERATOR
+            and any(not (entry.node or device.node) and device.type not in NO_DEVICE_TYPES for entry in slices for device in entry.devices)
+        ]
+
     def _device(self, identity: DeviceId, body: SliceDevice, offered: bool) -> InventoryDevice:
         taint = body.tainted or next((f"{rule.taint} (DeviceTaintRule {rule.name})" for rule in self.rules if rule.covers(identity)), "")
         return InventoryDevice(identity, body, offered, taint)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.availability import withheld
-from conformance.devices.vendors import vendor_of_label, vendors_of
+from conformance.devices.vendors import shared_pools, vendor_of_label, vendors_of
 from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
 ADVERTISED = "advertised"
@@ -118,7 +119,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
         return not_judged(subject, message=reason, source="node labels")
     if not any(row.values()):
-        return _marked(subject, scope.marks[name])
+        return _marked(subject, scope.marks[name], _consequence(scope, node))
     if len(row) < 2:
         only = next(iter(row))
         return not_judged(
@@ -137,7 +138,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if no == [ADVERTISED]:
         zero = [resource for resource, count in scope.device_capacity(node).items() if not whole(count)]
         why = f"{', '.join(zero)} is 0" if zero else "no device resource is in its capacity and no ResourceSlice has a device of it"
-        message = f"{', '.join(yes)} call it an accelerator node but {why}: its devices cannot be scheduled"
+        message = f"{', '.join(yes)} call it an accelerator node but {why}: {_consequence(scope, node)}"
     else:
         verb = "does" if len(no) == 1 else "do"
         message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: programs treat it differently"
@@ -150,7 +151,14 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     )
 
 
-def _marked(subject: Subject, marks: tuple[str, ...]) -> Finding:
+def _consequence(scope: Scope, node: Node) -> str:
+    """What follows for a node that offers no device of its own."""
+    if pools := shared_pools(scope, node):
+        return f"only devices of {listed(pools)} can be had here, which several nodes can reach and which count for no node"
+    return "its devices cannot be scheduled"
+
+
+def _marked(subject: Subject, marks: tuple[str, ...], consequence: str) -> Finding:
     """A node that no source names and marks do: its devices went, or never came."""
     observed, source = ", ".join(marks[:5]), "node labels, taints and status.capacity"
     if is_faint(marks):
@@ -159,7 +167,7 @@ def _marked(subject: Subject, marks: tuple[str, ...]) -> Finding:
             message=f"{observed}, and nothing else calls it an accelerator node: there is nothing to compare",
             source=source,
         )
-    message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device: its devices cannot be scheduled"
+    message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device of its own: {consequence}"
     return bad(
         subject,
         observed=observed,

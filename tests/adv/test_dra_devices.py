@@ -12,8 +12,9 @@ from conformance.dra.devices import check_devices
 from conformance.inv.agreement import check_agreement
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json, Node
+from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
-from tests.builders import a_cpu_node, a_node, a_policy, a_scope
+from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_class, a_device, a_slice
 
 XID = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
@@ -204,3 +205,28 @@ def test_a_driver_that_publishes_nothing_for_its_node_disagrees_with_itself() ->
     found = {finding.subject.name: str(finding.outcome) for finding in check_agreement(scope)}
     assert found["gpu-1"] == "bad"
     assert "cpu-0" not in found
+
+
+_LABELLED = {NFD: "true", "nvidia.com/gpu.product": "NVIDIA-H100"}
+
+
+def test_a_node_whose_slices_all_went_is_not_said_to_lack_a_plugin_only() -> None:
+    bare = a_node("gpu-0", gpus=0, labels=_LABELLED)
+    (finding,) = check_advertised(a_scope(nodes=[bare], deviceclasses=[a_class()], resourceslices=[]))
+    assert finding.outcome is Outcome.BAD
+    assert "no device plugin has registered with the kubelet, and no DRA driver publishes one for it" in finding.message
+
+
+def test_what_is_said_of_a_node_with_nothing_but_a_pool_that_several_nodes_reach_is_true() -> None:
+    bare = a_node("gpu-0", gpus=0, labels=_LABELLED)
+    remote = a_slice("gpu-0", pool="rack")
+    del remote["spec"]["nodeName"]
+    remote["spec"]["allNodes"] = True
+    scope = a_scope(nodes=[bare], deviceclasses=[a_class()], resourceslices=[remote])
+    for (finding,) in (check_advertised(scope), check_agreement(scope)):
+        assert finding.outcome is Outcome.BAD
+        assert "devices of gpu.nvidia.com in pool rack" in finding.message
+        assert "no pod that asks" not in finding.message
+        assert "cannot be scheduled" not in finding.message
+    other = a_scope(nodes=[bare], resourceslices=[{**remote, "spec": {**remote["spec"], "driver": "gpu.intel.com"}}])
+    assert "its devices cannot be scheduled" in next(check_agreement(other)).message
