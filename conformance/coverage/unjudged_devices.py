@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
 from conformance.devices.requests import is_unlisted_accelerator
+from conformance.devices.routes import other_devices
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
@@ -45,9 +46,9 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
             f"{listed(sorted(bare))} {'offer' if len(bare) > 1 else 'offers'} no device as a resource, and the snapshot holds no {SLICES}: "
             "whether devices are offered by claim was not read"
         )
-    devices = _judged_nodes(results, DEVICE_AREAS)
+    devices = _judged(results, DEVICE_AREAS)
     for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items()), *sorted(unlisted.items())):
-        if devices is not None and not names & devices:
+        if devices is not None and not devices.intersection(names.values()):
             lacks = " (accelerators.resources of the policy lacks it)" if offer in unlisted else ""
             yield f"no requirement judged {offer}, which {listed(sorted(names))} offers{lacks}"
     for driver, pool in scope.slices.of_no_node():
@@ -70,38 +71,44 @@ def unknown_resources(scope: Scope) -> Iterator[str]:
         yield f"nothing tells whether the devices of {listed(drivers)} in ResourceSlices are accelerators (accelerators.drivers)"
 
 
-def _by_resource(scope: Scope) -> dict[str, set[str]]:
+Offers = dict[str, dict[str, str]]
+"""Nodes of each offer, with the subject of which a requirement must have a yes or a no."""
+
+
+def _by_resource(scope: Scope) -> Offers:
     """Device resources with the accelerator nodes that offer at least one."""
-    found: dict[str, set[str]] = {}
+    found: Offers = {}
     for node in scope.accelerator_nodes:
         for resource, count in scope.device_capacity(node).items():
             if count > 0:
-                found.setdefault(resource, set()).add(node.name)
+                found.setdefault(resource, {})[node.name] = node.name
     return found
 
 
-def _by_driver(scope: Scope) -> dict[str, set[str]]:
-    """Devices that only claims reach, by driver, with the accelerator nodes that offer them."""
-    found: dict[str, set[str]] = {}
+def _by_driver(scope: Scope) -> Offers:
+    """Devices that only claims reach, by driver, with the accelerator nodes that offer them. Beside a plugin's they count by themselves."""
+    found: Offers = {}
     for node in scope.accelerator_nodes:
-        if not any(scope.device_capacity(node).values()):
-            for item in scope.dra_inventory.get(node.name, ()):
-                found.setdefault(f"the devices of {item.driver}", set()).add(node.name)
+        plugin = [name for name, count in scope.device_capacity(node).items() if count]
+        for item in scope.dra_inventory.get(node.name, ()):
+            if all(other_devices(item.driver, resource) for resource in plugin):
+                judged = f"{node.name} {item.driver}" if plugin else node.name
+                found.setdefault(f"the devices of {item.driver}", {})[node.name] = judged
     return found
 
 
-def _by_unlisted_resource(scope: Scope) -> dict[str, set[str]]:
+def _by_unlisted_resource(scope: Scope) -> Offers:
     """Resources of accelerators that the policy does not name, with the nodes that offer at least one."""
-    found: dict[str, set[str]] = {}
+    found: Offers = {}
     for node in scope.snapshot.nodes:
         for name, amount in node.status.capacity.items():
             if whole(amount) > 0 and is_unlisted_accelerator(scope, name):
-                found.setdefault(name, set()).add(node.name)
+                found.setdefault(name, {})[node.name] = node.name
     return found
 
 
-def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:
-    """Nodes of which a requirement of ``areas`` says yes or no; None where a result does not keep all its subjects."""
+def _judged(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:
+    """Nodes, and parts of nodes, of which a requirement of ``areas`` says yes or no; None where a result does not keep all its subjects."""
     wanted, found = tuple(areas), set()
     for result in results:
         if result.area not in wanted:
@@ -110,7 +117,7 @@ def _judged_nodes(results: Iterable[Result], areas: Iterable[str]) -> set[str] |
             return None
         for subject in result.subjects:
             if subject.kind == "Node" and subject.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.WARNED, Verdict.WAIVED):
-                found.add(subject.name.partition(" ")[0])
+                found |= {subject.name, subject.name.partition(" ")[0]}
     return found
 
 

@@ -7,6 +7,7 @@ import msgspec
 from conformance.devices.claimable import Claimable, claimable
 from conformance.devices.device_types import GKE_CLIENTS, device_type
 from conformance.devices.node_view import view_of
+from conformance.devices.routes import other_devices
 from conformance.dynamic_resources.inventory import InventoryDevice
 from conformance.outputs.node_labels import NodeAdvertisement
 from conformance.scope.scope import Scope, whole
@@ -84,7 +85,10 @@ def can_be_listed(resource: str) -> bool:
 
 
 def places_of(scope: Scope, node: Node) -> list[Place]:
-    """Every device resource of a node, free or not, whatever the state of the node; what can be claimed where it offers nothing else."""
+    """Every device resource of a node, free or not, whatever the state of the node, and what can be claimed.
+
+    Devices that a plugin may offer too are left out: neither plugin nor DRA driver knows what the other gave away (ADV-05).
+    """
     view = view_of(scope, node)
     found = [
         Place(
@@ -98,7 +102,9 @@ def places_of(scope: Scope, node: Node) -> list[Place]:
         for resource, count in sorted(scope.device_allocatable(node).items())
         if count > 0
     ]
-    return found or [_claimed(scope, node, item) for item in claimable(scope, node)]
+    plugin = [place.resource for place in found]
+    claims = [item for item in claimable(scope, node) if all(other_devices(item.driver, resource) for resource in plugin)]
+    return found + [_claimed(scope, node, item) for item in claims]
 
 
 def asked_by(scope: Scope, device_class: str) -> str:

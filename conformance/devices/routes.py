@@ -22,6 +22,12 @@ def same_devices(published: DriverInventory, resource: str) -> bool:
     return prefix is not None and resource.startswith(prefix)
 
 
+def other_devices(driver: str, resource: str) -> bool:
+    """Whether a device plugin's resource is certainly of another vendor than the devices of a DRA driver."""
+    others = tuple(prefix for known, prefix in _PREFIX_OF_DRIVER.items() if known != driver)
+    return driver in _PREFIX_OF_DRIVER and resource.startswith(others)
+
+
 def why_none_offered(scope: Scope, node: Node, through_dra: list[DriverInventory]) -> str:
     """Why a node without plugin resources is not expected to have any, or empty."""
     labels = node.metadata.label

@@ -126,6 +126,13 @@ def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:
     ]
 
 
+def test_devices_beside_those_of_a_plugin_are_judged_by_themselves() -> None:
+    scope = a_scope(nodes=[a_node("gpu-0")], resourceslices=[a_slice("gpu-0", "gpu.amd.com"), a_slice("gpu-0")])
+    said = "no requirement judged the devices of gpu.amd.com, which gpu-0 offers"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", "gpu-0 gpu.amd.com")) == []
+
+
 def test_a_driver_of_which_nothing_is_known_is_a_note() -> None:
     scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0", "things.example.com", [{"name": "a"}]), a_slice("gpu-0")])
     assert list(unjudged_devices.unknown_resources(scope)) == [
