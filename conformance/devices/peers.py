@@ -41,8 +41,8 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 def pools_of_peers(scope: Scope) -> list[list[Node]]:
-    """Accelerator nodes by pool, both in order of name. Nodes whose devices are withheld on purpose are in none."""
-    nodes = [node for node in scope.accelerator_nodes if not withheld(scope, node)]
+    """Accelerator nodes by pool, both in order of name. Nodes whose devices are withheld on purpose, and virtual ones, are in none."""
+    nodes = [node for node in scope.accelerator_nodes if not (withheld(scope, node) or scope.virtual(node))]
     told_apart = _pool_labels(nodes, scope.policy.accelerators.pool_labels)
     found: dict[Key, list[Node]] = {}
     vendors: dict[Key, set[str]] = {}

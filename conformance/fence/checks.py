@@ -41,6 +41,8 @@ def check_fenced(scope: Scope) -> Iterator[Finding]:
 
 
 def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter[str]) -> Finding:
+    if virtual := scope.virtual(node):
+        return not_judged(subject(node), message=f"{virtual}: pods without devices take nothing from machines here", source="node labels")
     hard = hard_taints(scope, node)
     expected = f"a taint {' or '.join([shared] if shared else scope.policy.fence.taint_keys)} with NoSchedule or NoExecute"
     observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
@@ -74,7 +76,7 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
     """One finding per pod that is bound to an accelerator node and not finished."""
     daemons = Daemons(scope)
     for node in scope.accelerator_nodes:
-        for pod in scope.snapshot.pods_by_node.get(node.name, ()):
+        for pod in () if scope.virtual(node) else scope.snapshot.pods_by_node.get(node.name, ()):
             yield _intruding(scope, daemons, pod, node)
 
 

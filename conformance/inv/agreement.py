@@ -113,6 +113,8 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
             source="policy accelerators.expectedNodes",
             message="the policy expects this node and it is gone",
         )
+    if virtual := scope.virtual(node):
+        return not_judged(subject, message=f"{virtual}: no agent of this cluster labels it", source="node labels")
     owned = name in scope.policy.accelerators.expected_nodes and not scope.vm_devices(
         node
     )  # a label is no excuse for what the owner expects

@@ -40,6 +40,11 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
 def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Finding | None:
     """Why a node was left out although its devices may be free; None when it was not."""
     place, state = subject(node), scope.why_not_judged(node)
+    if virtual := scope.virtual(node):
+        message = (
+            f"{virtual}: its devices are those of another cluster or service; name the node in accelerators.allowNotJudged to accept that"
+        )
+        return undecided(place, message=message, source="node labels")
     if state == "NotReady":
         if moving := _just_not_ready(scope, node):
             return undecided(place, message=moving, source=_STATE)

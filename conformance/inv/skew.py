@@ -12,7 +12,7 @@ from conformance.scope.kubernetes_version import least_server_minor, minor_of, s
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, ok, undecided
+from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
 
 _OLDER_BY = 3
 _DRA_MINOR = 34
@@ -29,6 +29,8 @@ def check_skew(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, node: Node) -> Finding:
+    if virtual := scope.virtual(node):
+        return not_judged(subject(node), message=f"{virtual}: it has no kubelet of Kubernetes", source="node labels")
     text = node.status.node_info.kubelet_version
     kubelet, server, least = minor_of(text), server_minor(scope), least_server_minor(scope)
     drivers = scope.dra_inventory.get(node.name, [])

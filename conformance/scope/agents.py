@@ -176,7 +176,11 @@ def _agent(scope: Scope, daemonset: DaemonSet, pods: dict[str, Pod], *, everywhe
     selected = [node for node in scope.snapshot.nodes if admits(spec, node)]
     agent = Agent(
         daemonset=daemonset,
-        accelerator_nodes=scope.accelerator_nodes if everywhere else [node for node in selected if node.name in accelerators],
+        accelerator_nodes=[
+            node
+            for node in (scope.accelerator_nodes if everywhere else selected)
+            if node.name in accelerators and not scope.virtual(node)  # its pods run elsewhere, and those of agents nowhere
+        ],
         other_nodes=[],
         optional=not everywhere and _may_select_none(scope, spec),
         pods=pods,

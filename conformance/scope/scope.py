@@ -264,12 +264,23 @@ class Scope:
         return [node for node in self.accelerator_nodes if self.why_not_judged(node) == ""]
 
     def why_not_judged(self, node: Node) -> str:
-        """Why an accelerator node cannot be judged by probes (cordoned, NotReady), or empty."""
+        """Why an accelerator node cannot be judged by probes (virtual, cordoned, NotReady), or empty."""
+        if virtual := self.virtual(node):
+            return virtual
         if node.spec.unschedulable:
             return "cordoned"
         if any(taint.key == UNSCHEDULABLE for taint in node.spec.taints):
             return f"cordoned (taint {UNSCHEDULABLE})"
         return "" if node.ready else "NotReady"
+
+    def virtual(self, node: Node) -> str:
+        """By which label a node is no machine, in words, or empty: its pods run in another cluster or service.
+
+        Facts: docs/facts/nodes.md#virtual-nodes.
+        """
+        globs = self.policy.accelerators.virtual_nodes
+        found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
+        return f"virtual node ({found})" if found else ""
 
     def device_capacity(self, node: Node) -> Mapping[str, int]:
         """Device resources with their capacity, zero entries included."""

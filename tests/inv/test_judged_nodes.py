@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from conformance.devices.availability import busy, foreign_taints
+from conformance.devices.free_devices import usable_places
+from conformance.fence.checks import check_fenced, check_intruders
+from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
+from conformance.inv.peer_agreement import check_peers
+from conformance.inv.skew import check_skew
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.verdict.findings import Evidence, Finding, Outcome
@@ -312,3 +317,21 @@ def test_a_node_that_has_just_become_not_ready_is_undecided(age: float, wanted: 
     node = a_node(ready=False)
     node.status.conditions[0].last_transition_time = ago(age)
     assert only(nodes=[node]).outcome is wanted
+
+
+@pytest.mark.parametrize("label", [{"type": "virtual-kubelet"}, {"liqo.io/type": "virtual-node"}])
+def test_a_virtual_node_is_set_aside_and_named(label: dict[str, str]) -> None:
+    """It stands for another cluster: no agent labels it, and its own taint keeps pods away."""
+    taints = ["virtual-kubelet.io/provider=liqo:NoSchedule"]
+    virtual = a_node("liqo-0", taints=taints, labels={**label, NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""})
+    cluster: dict[str, Any] = {"nodes": [a_node("gpu-0"), a_node("gpu-1"), virtual], "pods": [a_pod("burst", node="liqo-0")]}
+    scope = a_scope(**cluster)
+    assert concluded(scope) == (Verdict.INCONCLUSIVE, 2, 3)
+    for check in (check_agreement, check_fenced, check_skew, check_peers):
+        assert not [
+            finding.message for finding in check(scope) if finding.subject.name == "liqo-0" and finding.outcome is not Outcome.NOT_JUDGED
+        ]
+    assert not list(check_intruders(scope))
+    assert {place.node.name for place in usable_places(scope)} == {"gpu-0", "gpu-1"}
+    accepted = a_scope(a_policy(accelerators={"allowNotJudged": ["liqo-0"]}), **cluster)
+    assert concluded(accepted)[0] is Verdict.WAIVED
