@@ -42,7 +42,7 @@ def coverage_of_run(
         ]
         if unjudged_devices.is_whole(found):
             sentences.append(_as_read(unjudged_devices.accelerators(scope, results)))
-            sentences.append(_as_read(unjudged_devices.probes(scope, found, catalogue, access)))
+            sentences.append(_as_read(unjudged_devices.probes(scope, found, catalogue, access, results)))
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(sentences)]))
         found.notes = [
             *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),

@@ -121,7 +121,7 @@ def _judged(results: Iterable[Result], areas: Iterable[str]) -> set[str] | None:
     return found
 
 
-def probes(scope: Scope, coverage: Coverage, catalogue: Catalogue, ceiling: Access) -> Iterator[str]:
+def probes(scope: Scope, coverage: Coverage, catalogue: Catalogue, ceiling: Access, results: Iterable[Result] = ()) -> Iterator[str]:
     """A sentence when pods that hold a device judged nothing although the run could create them and the cluster has accelerators."""
     if ceiling.rank < Access.WORKLOAD.rank or scope.snapshot.offline or not scope.accelerator_nodes:
         return
@@ -129,6 +129,8 @@ def probes(scope: Scope, coverage: Coverage, catalogue: Catalogue, ceiling: Acce
     asked = [one for one in catalogue.by_id.values() if one.access is Access.WORKLOAD and one.level is Level.MUST and one.area in _PROBED]
     if not asked or any(one.id not in missing or missing[one.id].cause is Cause.UNSUPPORTED for one in asked):
         return
+    if any(result.judged for result in results if result.id in {one.id for one in asked}):
+        return  # some nodes were judged; what was undecided about the others is each requirement's own
     reasons = dict.fromkeys(missing[one.id].because for one in asked)
     yield f"no pod that holds a device could be judged: {'; '.join(list(reasons)[:3])}"
 

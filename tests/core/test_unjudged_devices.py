@@ -171,6 +171,11 @@ def test_nodes_that_are_all_cordoned_leave_the_probes_nothing() -> None:
     assert about_probes(covered(one_per_node("ISO-01", "gpu-0"), *(one for one in aside if one.id != "ISO-01"))) == []
 
 
+def test_probes_that_judged_some_nodes_are_not_said_to_have_judged_none() -> None:
+    results = [one_per_node(id_, "gpu-0", verdict=Verdict.INCONCLUSIVE, judged=1, total=2) for id_ in BY_PROBE]
+    assert list(unjudged_devices.probes(a_scope(nodes=[a_node()]), covered(*results), CATALOGUE, Access.WORKLOAD, results)) == []
+
+
 def test_a_vendor_whose_devices_cannot_be_listed_is_said_by_the_cause_alone() -> None:
     aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoListingForVendor", message="amd.com/gpu only") for id_ in BY_PROBE]
     assert about_probes(covered(*aside)) == []
