@@ -11,6 +11,7 @@ import msgspec
 
 from conformance.scope.agents import is_ready
 from conformance.scope.components import UNPROVEN
+from conformance.scope.node_affinity import names_nodes
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, PodSpec
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -101,6 +102,19 @@ class DriverPods:
     def nodes_of(self, driver: str) -> set[str]:
         """Nodes with a pod of the driver."""
         return {node for key in self.owners(driver) for node in self._owners[key]} - {""}
+
+    def without_devices(self, driver: str) -> dict[str, Pod]:
+        """Nodes that nothing calls accelerator nodes, with the pod of the driver there: somebody labelled them for its DaemonSet.
+
+        A DaemonSet for every node says nothing of one.
+        """
+        aimed = {
+            (item.namespace, item.name)
+            for item in self._scope.snapshot.listing("apps/daemonsets").items
+            if names_nodes(item.spec.template.spec)
+        }
+        owners = [key for key in self.owners(driver) if key in aimed]
+        return {node: pods[0] for key in owners for node, pods in self._owners[key].items() if node and node not in self._scope.sources}
 
     def of(self, driver: str, node: str) -> Pod | None:
         """The driver's pod on a node, a Ready one if there is."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.availability import busy, foreign_taints, without_devices
+from conformance.devices.driver_pods import DriverPods
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
+from conformance.dynamic_resources.drivers import DriverKind
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.holds import UNSCHEDULABLE, Hold
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.times import moment
 from fixtures.text.ages import ask_again, duration
-from fixtures.verdict.findings import Finding, allowed, missed, ok, undecided
+from fixtures.verdict.findings import Finding, Subject, allowed, missed, ok, undecided
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
+_ALLOW = "accelerators.allowNotJudged"
 _STATE = "node.spec, node.status"
 
 
@@ -35,6 +38,27 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
                 source="policy accelerators.allowNotJudged",
             )
         yield finding or _reached(scope, node, probing)
+    yield from _lost(scope)
+
+
+def _lost(scope: Scope) -> Iterator[Finding]:
+    """Nodes that offer nothing and have no mark, where a pod of an accelerators' DRA driver still runs."""
+    pods, told = DriverPods(scope), set[str]()
+    drivers = {entry.driver for entry in scope.slices.every} | {name for known in scope.claims.classes.values() for name in known.drivers}
+    for driver in sorted(name for name in drivers if scope.kind_of(name) is DriverKind.ACCELERATOR):
+        for name, pod in sorted(pods.without_devices(driver).items()):
+            if name in told or name not in scope.snapshot.node_by_name:
+                continue
+            told.add(name)
+            place = Subject("Node", name)
+            if matches(name, scope.policy.accelerators.allow_not_judged):
+                yield allowed(place, message=f"it offers no device to {driver}; the policy allows it", source=f"policy {_ALLOW}")
+                continue
+            message = (
+                f"{pod.namespace}/{pod.name} of DRA driver {driver} runs here, and nothing else calls it an accelerator node: "
+                f"its devices are lost, or it never had any; if that is intended, name the node in {_ALLOW}"
+            )
+            yield undecided(place, message=message, source="pods, ResourceSlices")
 
 
 def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Finding | None:

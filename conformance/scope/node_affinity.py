@@ -8,6 +8,7 @@ from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, sequence
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_OF_EVERY_NODE = ("kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname")
 
 
 def terms(spec: PodSpec) -> list[Json]:
@@ -20,6 +21,19 @@ def terms(spec: PodSpec) -> list[Json]:
 def selects(spec: PodSpec) -> bool:
     """Whether a pod restricts the nodes it may go to by selector or required affinity."""
     return bool(spec.node_selector) or bool(terms(spec))
+
+
+def names_nodes(spec: PodSpec) -> bool:
+    """Whether a pod goes only to nodes that have some label, other than those of every node."""
+    if any(key not in _OF_EVERY_NODE for key in spec.node_selector or {}):
+        return True
+    wanted = terms(spec)
+    return bool(wanted) and all(any(map(_asks_for_label, sequence(term.get("matchExpressions")))) for term in wanted)
+
+
+def _asks_for_label(requirement: Any) -> bool:
+    item = mapping(requirement)
+    return item.get("operator") in ("In", "Exists", "Gt", "Lt") and item.get("key") not in _OF_EVERY_NODE
 
 
 def admits(spec: PodSpec, node: Node) -> bool:

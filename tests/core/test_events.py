@@ -98,7 +98,7 @@ def _bare(event: Json) -> Any:
     return {**event, "metadata": {key: event["metadata"][key] for key in ("name", "namespace")}}
 
 
-WITH_HINTS = sorted(id_ for id_, one in CATALOGUE.by_id.items() if one.hints)
+WITH_HINTS = sorted(id_ for id_, one in CATALOGUE.by_id.items() if "events" in one.hints)
 
 
 def a_snapshot_with(events: Callable[[], Listing[Any]], *, offline: bool) -> Snapshot:

@@ -16,7 +16,8 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict
-from tests.builders import FENCE, NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope
+from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
+from tests.dra import a_class, a_slice
 from tests.node_states.said import DAY, HOUR, MINUTE, ago, told
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable:NoSchedule"
@@ -335,3 +336,20 @@ def test_a_virtual_node_is_set_aside_and_named(label: dict[str, str]) -> None:
     assert {place.node.name for place in usable_places(scope)} == {"gpu-0", "gpu-1"}
     accepted = a_scope(a_policy(accelerators={"allowNotJudged": ["liqo-0"]}), **cluster)
     assert concluded(accepted)[0] is Verdict.WAIVED
+
+
+_REGISTRY = [{"name": "registry", "hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}]
+
+
+@pytest.mark.parametrize(("selector", "named"), [({"gpu": "on"}, True), ({"kubernetes.io/os": "linux"}, False)])
+def test_a_node_of_which_nothing_is_left_but_its_drivers_pod_is_not_passed_over(selector: dict[str, str], named: bool) -> None:
+    """A driver for every node runs on nodes without devices too, and says nothing of them."""
+    pods = [a_pod(f"gpu-nvidia-{n}", "kube-system", node=f"gpu-{n}", owner="DaemonSet/gpu-nvidia", volumes=_REGISTRY) for n in range(3)]
+    scope = a_scope(
+        nodes=[*(a_node(f"gpu-{n}", capacity={"nvidia.com/gpu": "0"}) for n in range(2)), a_cpu_node("gpu-2")],
+        pods=pods,
+        daemonsets=[a_daemonset("gpu-nvidia", "kube-system", volumes=_REGISTRY, node_selector=selector)],
+        resourceslices=[a_slice("gpu-0"), a_slice("gpu-1")],
+        deviceclasses=[a_class()],
+    )
+    assert concluded(scope) == ((Verdict.INCONCLUSIVE, 2, 3) if named else (Verdict.PASSED, 2, 2))
