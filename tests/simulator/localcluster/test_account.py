@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -82,3 +83,24 @@ def test_what_is_shipped_is_an_account_and_one_role_bound_to_it(role: str) -> No
     binding = shipped(role)[-1]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "gpu-conformance", "namespace": "gpu-conformance"}]
     assert binding["roleRef"]["name"] == f"gpu-conformance-{role}"
+
+
+def test_lists_that_are_read_while_much_is_written_are_never_taken_for_old_ones(plane: ControlPlane) -> None:
+    cluster = Cluster.from_kubeconfig(plane.kubeconfig)
+    names = [f"written-{number}" for number in range(3)]
+
+    def write(name: str) -> None:
+        for turn in range(40):
+            cluster.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}, namespace="default")
+            cluster.patch("configmaps", name, {"data": {"turn": str(turn)}}, "default")
+            cluster.delete("configmaps", name, "default")
+
+    def read(name: str) -> None:
+        for _ in range(40):
+            cluster.find("configmaps", name, "default")
+            list(cluster.each("configmaps", page=2))
+            cluster.request("GET", cluster.path("configmaps", "default"), query={"labelSelector": "a=b"})
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(act, name) for act in (write, read) for name in names]:
+            done.result()

@@ -1,0 +1,118 @@
+"""A list that is older than what the server has shown before is trouble, and a healthy server never gives one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.cluster import leak_scan
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.snapshot.collect import collect
+from tests.chaos.ledger.simulated_cluster import recover, world
+from tests.hostile.faults import effects
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
+
+PODS = "/api/v1/namespaces/default/pods"
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+
+
+def of_version(document: dict[str, Any], version: str) -> Said:
+    document["metadata"]["resourceVersion"] = version
+    return said(document)
+
+
+def in_turn(*versions: str) -> Callable[[Asked], Said]:
+    """Lists of pods of these versions, one after the other; what is created has version 50."""
+    left = iter(versions)
+
+    def answer(asked: Asked) -> Said:
+        if asked.method == "POST":
+            return of_version(an_object("Pod", "p"), "50")
+        return of_version(a_list("Pod", token="more" * (asked.query.get("limit") == "1" and "continue" not in asked.query)), next(left))
+
+    return answer
+
+
+def listed(cluster: Cluster, **query: str) -> None:
+    cluster.request("GET", PODS, query=query)
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_list_older_than_what_was_shown_is_trouble(tmp_path: Path, write: bool) -> None:
+    with lying(tmp_path, in_turn("40", "40", "39", "50")) as (cluster, _):
+        listed(cluster)
+        listed(cluster, labelSelector="app")  # another selection of the same resource, at the same moment
+        if write:
+            cluster.create("pods", POD, namespace="default")
+        with pytest.raises(ApiTrouble, match="list of version 39, older than version") as trouble:
+            listed(cluster)
+        assert trouble.value.code == "Stale"
+        listed(cluster)
+
+
+@pytest.mark.parametrize(
+    ("versions", "query"),
+    [
+        (("40", "9007199254740993"), {}),
+        (("40", "7"), {"continue": "more", "limit": "1"}),  # pages are of the version of the first
+        (("40", "7"), {"resourceVersion": "7", "resourceVersionMatch": "Exact"}),
+        (("40", "7:9"), {}),  # an aggregated API's, which nobody can compare
+        (("40", ""), {}),
+    ],
+    ids=["later", "page", "version", "no number", "none"],
+)
+def test_what_a_healthy_server_may_answer_is_no_trouble(tmp_path: Path, versions: tuple[str, ...], query: dict[str, str]) -> None:
+    with lying(tmp_path, in_turn(*versions)) as (cluster, _):
+        listed(cluster)
+        listed(cluster, **query)
+
+
+def test_another_resource_may_be_in_another_etcd(tmp_path: Path) -> None:
+    with lying(
+        tmp_path, lambda asked: of_version(a_list("Pod" if "pods" in asked.path else "Node"), "9" * (1 + ("pods" in asked.path)))
+    ) as (
+        cluster,
+        _,
+    ):
+        listed(cluster)
+        cluster.request("GET", "/api/v1/nodes")
+
+
+def test_a_list_that_a_write_overtakes_is_no_trouble(tmp_path: Path) -> None:
+    clusters: list[Cluster] = []
+
+    def answer(asked: Asked) -> Said:
+        if asked.method == "GET":
+            clusters[0].create("pods", POD, namespace="default")  # while the list is under way
+            return of_version(a_list("Pod"), "40")
+        return of_version(an_object("Pod", "p"), "50")
+
+    with lying(tmp_path, answer) as (cluster, _):
+        clusters.append(cluster)
+        listed(cluster)
+
+
+def test_a_kind_of_which_an_old_list_is_read_is_not_judged(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        kept = [Fault(name="kept", verb="list", resource="pods", effect=effects.kept, times=ALWAYS)]
+        with through(tmp_path / "kubeconfig", tmp_path / "proxied", kept):
+            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
+            assert collect(proxied, ["pods"], version="v1").listing("pods").trouble == ""
+            proxied.patch("pods", "plugin-1", {"metadata": {"labels": {"a": "b"}}}, "gpu-operator")
+            assert collect(proxied, ["pods"], version="v1").listing("pods").trouble == "Stale"
+            assert collect(cluster, ["pods"], version="v1").listing("pods").trouble == ""
+
+
+def test_recovering_by_lists_that_a_proxy_keeps_is_not_done(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        kept = [Fault(name="kept", verb="list", effect=effects.kept, times=ALWAYS)]
+        with through(tmp_path / "kubeconfig", tmp_path / "proxied", kept), pytest.raises(ApiTrouble, match="older than version"):
+            recover(Cluster.from_kubeconfig(tmp_path / "proxied"))
+        assert json.dumps(leak_scan.scan(cluster).values).count("gpu-conformance-chaos") > 0
