@@ -28,6 +28,7 @@ from chaos.model.errors import Aborted
 from chaos.model.ledger_lines import State
 from chaos.model.plan import Plan
 from chaos.safety.abort_flag import AbortFlag
+from conformance.policy.allowlist import another_cluster
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership.proof import Proof
@@ -105,6 +106,7 @@ class ActivityContext:
         and when the body ends without :meth:`Fault.applied`: a fault that did not land is no experiment.
         """
         self.check()
+        self._must_be_the_planned_cluster()
         known = REGISTRY.get(undo)
         if known is None or not isinstance(args, known.Args):
             raise ActivityFailed(f"no undo is called {undo!r} with arguments of {type(args).__name__}; nothing was done")
@@ -119,6 +121,16 @@ class ActivityContext:
         yield fault
         if not fault.landed:
             raise ActivityFailed(f"{undo}: the fault was not confirmed, so it counts as not landed")
+
+    def _must_be_the_planned_cluster(self) -> None:
+        """Raises ActivityFailed when another cluster answers, which ends the experiment, or when it is not known which one does."""
+        try:
+            another = another_cluster(self.cluster, self.plan.cluster_uid)
+        except ApiTrouble as trouble:
+            raise ActivityFailed(f"not done, because it is not known which cluster answers: {trouble.message}") from trouble
+        if another:
+            self.abort.set(another)
+            raise ActivityFailed(f"not done: {another}")
 
     def _must_be_undoable(self, undo: Undo, args: msgspec.Struct) -> None:
         """Whether the API server grants every right that undoing these very arguments takes. Raises ActivityFailed."""

@@ -19,6 +19,7 @@ from chaos.ledger.residue import Reason, Residue, residue_of
 from chaos.ledger.undos.host import HostAction
 from chaos.model.errors import LedgerError, UndoRefused
 from chaos.model.ledger_lines import Entry, State
+from conformance.policy.allowlist import another_cluster
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 
@@ -118,6 +119,8 @@ class _Replay:
                 return _Refusal(Reason.NOT_UNDONE, f"entry {newer.seq}, made after it on the same object, is not undone", later=True)
 
         def step() -> str:
+            if another := another_cluster(self._cluster, entry.cluster_uid):
+                return another
             self._note(entry, State.UNDOING)
             undo.undo(self._cluster, args, until)
             self._note(entry, State.UNDONE)
@@ -132,7 +135,8 @@ class _Replay:
         undo, args = self._tools(entry)
 
         def step() -> str:
-            if differs := undo.verify(self._cluster, args, until):
+            differs = undo.verify(self._cluster, args, until)
+            if differs := differs or another_cluster(self._cluster, entry.cluster_uid):
                 return differs
             try:
                 self._ledger.mark(entry.seq, State.VERIFIED)

@@ -20,9 +20,11 @@ from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
 from conformance.plugin.waivers import account_for_waivers
+from conformance.policy.allowlist import another_cluster
 from conformance.policy.policy_file import digest
 from conformance.policy.policy_text import policy_text
 from conformance.version import VERSION
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON
@@ -86,6 +88,9 @@ def _prepare_allure(state: State) -> None:
 
 def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Report, int]:
     """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
+    state.another_cluster = _another_cluster(state)
+    if state.another_cluster and state.chaos is not None:
+        state.complaints.append(state.another_cluster)  # experiments have no scope that says it
     sweep(state, workers=bool(getattr(config.option, "tx", None)))
     report = _record(state, config, pytest_exit)
     baseline, options = state.baseline, state.options
@@ -108,6 +113,18 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     return report, _write(state, report)
 
 
+def _another_cluster(state: State) -> str:
+    """One sentence if the address now leads to another cluster than at the beginning. If nothing tells, other requests say so."""
+    cluster, uid = state.opened.cluster, state.opened.target.cluster_uid
+    if cluster is None or not uid:
+        return ""
+    try:
+        another = another_cluster(cluster, uid)
+    except ApiTrouble:
+        return ""
+    return f"{another}: which of them the results are about is not known, nor what is left in the first" * bool(another)
+
+
 def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
     """The record of what was judged so far."""
     order = list(state.catalogue.by_id)
@@ -121,6 +138,7 @@ def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
         residue=bool(state.residue),
         chaos=state.chaos,
         shortfalls=coverage.shortfalls if coverage else (),
+        two_clusters=bool(state.another_cluster),
     )
     report = Report(
         suite=Suite(version=VERSION),
@@ -159,7 +177,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
         max_inconclusive=options.max_inconclusive,
         max_not_applicable=options.max_not_applicable,
     )
-    return coverage_of_run(
+    found = coverage_of_run(
         state.catalogue,
         results,
         state.left_out,
@@ -167,6 +185,9 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
         floor=floor,
         scope=state.scope if state.has_snapshot else None,
     )
+    if state.another_cluster:
+        found.shortfalls.insert(0, state.another_cluster)
+    return found
 
 
 def chaos_record(state: State, report: Report) -> ChaosReport | None:
@@ -174,6 +195,8 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
     if state.chaos is None:
         return None
     verdict, code = judge_chaos(state.chaos)
+    if state.another_cluster:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     interrupted = report.exit_code in (ExitCode.INTERRUPTED, ExitCode.RESIDUE)
     return ChaosReport(
         suite=report.suite,

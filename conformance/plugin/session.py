@@ -53,6 +53,7 @@ class State:
         self.began = False  # whether anything was ever to be created by this process
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
+        self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0

@@ -133,16 +133,19 @@ def decide(
     residue: bool,
     chaos: list[ChaosResult] | None = None,
     shortfalls: Iterable[str] = (),
+    two_clusters: bool = False,
 ) -> tuple[Verdict, ExitCode]:
     """Overall verdict and exit code, of requirements and of chaos experiments, whichever were judged.
 
     Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
     pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required. ``shortfalls`` say what the
-    run did not judge although it had to: with one of them it is not conformant.
+    run did not judge although it had to: with one of them it is not conformant. ``two_clusters``: nobody knows which one a result is of.
     """
     judged = [_judge(results, strict, frozenset(required), tuple(shortfalls))] if results or not chaos else []
     judged += [judge_chaos(chaos)] if chaos else []
     verdict, code = min(judged, key=lambda one: _WORST_FIRST.index(one[0]))
+    if two_clusters:
+        verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
         verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
     elif pytest_exit == ExitCode.INCONCLUSIVE and not results:

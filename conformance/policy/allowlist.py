@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.text.sentences import plain
 
 OPTION = "--chaos-cluster"
 
@@ -20,6 +21,12 @@ def cluster_uid(cluster: Cluster) -> str:
     if not isinstance(uid, str) or not uid:
         raise ApiTrouble("NotAnObject", "namespace kube-system: the answer has no UID")
     return uid
+
+
+def another_cluster(cluster: Cluster, uid: str) -> str:
+    """One sentence if the address now leads to another cluster than the one of this UID, else empty. Raises :class:`ApiTrouble`."""
+    found = cluster_uid(cluster)
+    return "" if found == uid else f"the address now leads to cluster {plain(found)}, and this was begun on cluster {plain(uid)}"
 
 
 def not_allowed(uid: str, context: str, allowed: Collection[str]) -> str:

@@ -15,6 +15,7 @@ from chaos.cluster.injector import HostResult, injector_pod, run_on_host
 from chaos.ledger.residue import Reason
 from chaos.ledger.undos.host import DeviceArgs, HostPersistence, Programs
 from chaos.ledger.undos.nodes import identity
+from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -128,7 +129,7 @@ def args_of(cluster: Cluster, node: str, **more: str) -> Json:
 
 def test_what_was_changed_on_a_host_is_put_back_and_read_back(cluster: Cluster, node: str, tmp_path: Path) -> None:
     """A transient timer, which outlives the pod that armed it, is stopped by the undo."""
-    book = ledger(tmp_path)
+    book = ledger(tmp_path, uid=cluster_uid(cluster))
     before = run(cluster, node, *ACTIVE).output.strip()
     book.arm("host.kubelet", args_of(cluster, node, pending=UNIT))
     armed = run(cluster, node, "systemd-run", "--on-active=600", f"--unit={UNIT}", "systemctl", "stop", "kubelet")
@@ -143,7 +144,7 @@ def test_a_host_that_somebody_else_changed_is_left(cluster: Cluster, node: str, 
         return Programs(undo=("true",), check=("systemctl", "is-active", "kubelet"), expected="inactive", ours="failed")
 
     monkeypatch.setattr(HostPersistence, "programs", programs)
-    book = ledger(tmp_path)
+    book = ledger(tmp_path, uid=cluster_uid(cluster))
     book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
     (left,) = replay(book, cluster, soon())
     assert (left.reason, left.prior, left.current) == (Reason.CHANGED, "inactive", "active")
@@ -155,7 +156,7 @@ def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_
         return Programs(undo=("no-such-program",), check=("systemctl", "is-active", "kubelet"), expected="inactive")
 
     monkeypatch.setattr(HostPersistence, "programs", programs)
-    book = ledger(tmp_path)
+    book = ledger(tmp_path, uid=cluster_uid(cluster))
     book.arm("host.persistence", args_of(cluster, node, uuid="GPU-1"))
     (left,) = replay(book, cluster, soon(4))
     assert left.reason is Reason.NOT_UNDONE

@@ -142,12 +142,12 @@ def plan(*targets: Target, expires_in: float = 3600, run_id: str = RUN, experime
     )
 
 
-def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN) -> Ledger:
+def ledger(folder: Path, cluster: Cluster | None = None, *, experiment: str = "A1", run_id: str = RUN, uid: str = KUBE_SYSTEM) -> Ledger:
+    """The ledger of an experiment; without ``cluster`` a file alone, of the cluster of this UID."""
     proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False) if cluster else None
     mirror = Mirror.open(cluster, run_id, experiment, seconds=PATIENCE) if cluster else None
     origin = plan(experiment=experiment, run_id=run_id).origin
-    if cluster:
-        origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster))
+    origin = msgspec.structs.replace(origin, cluster_uid=cluster_uid(cluster) if cluster else uid)
     return Ledger.create(folder / run_id / experiment / "ledger.jsonl", origin, mirror, proof)
 
 
@@ -173,7 +173,10 @@ def recover(cluster: Cluster, folder: Path | None = None, **options: Any) -> Rec
 
 
 def acting(folder: Path, cluster: Cluster, book: Ledger, **changes: Any) -> ActivityContext:
-    return ActivityContext(cluster, plan(**changes), book, AbortFlag(folder), allowed=lambda: None, terms=ANYTHING)
+    made = plan(**changes)
+    if book.origin is not None:
+        made = msgspec.structs.replace(made, cluster_uid=book.origin.cluster_uid)
+    return ActivityContext(cluster, made, book, AbortFlag(folder), allowed=lambda: None, terms=ANYTHING)
 
 
 def soon(seconds: float = PATIENCE) -> float:
