@@ -10,10 +10,11 @@ from collections.abc import Callable
 import msgspec
 
 from conformance.dynamic_resources.device_classes import DeviceClass
-from fixtures.cluster.client import Answer, Cluster
+from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import BY_CLASS, CLAIMS, claim_of
+from fixtures.probes.workspace import Workspace
 
 _NAMESPACE = "default"
 _CONTROL = 'device.driver != ""'
@@ -31,20 +32,20 @@ def not_asked(_: DeviceClass) -> Compiled:
     return Compiled(yes=None, words="this run may not ask it, because it only reads")
 
 
-def ask_selectors(cluster: Cluster, known: DeviceClass) -> Compiled:
+def ask_selectors(workspace: Workspace, known: DeviceClass) -> Compiled:
     """What the API server answers. Nothing is created."""
     try:
-        return read_answer(_ask(cluster, known, known.expressions), lambda: _ask(cluster, known, (_CONTROL,)))
+        return read_answer(_ask(workspace, known, known.expressions), lambda: _ask(workspace, known, (_CONTROL,)))
     except ApiTrouble as trouble:
         return Compiled(yes=None, words=trouble.message)
 
 
-def _ask(cluster: Cluster, known: DeviceClass, expressions: tuple[str, ...]) -> Answer:
-    version = cluster.path(CLAIMS).split("/")[3]
+def _ask(workspace: Workspace, known: DeviceClass, expressions: tuple[str, ...]) -> Answer:
+    version = workspace.cluster.path(CLAIMS).split("/")[3]
     claim = claim_of(f"{BY_CLASS}{known.name}", 1, version)
     request: Json = claim["spec"]["devices"]["requests"][0]
     (request if version == "v1beta1" else request["exactly"])["selectors"] = [{"cel": {"expression": text}} for text in expressions]
-    return cluster.create(CLAIMS, {**claim, "metadata": {"generateName": "gpu-conformance-"}}, namespace=_NAMESPACE, dry_run=True)
+    return workspace.ask(CLAIMS, {**claim, "metadata": {"generateName": "gpu-conformance-"}}, _NAMESPACE)
 
 
 def read_answer(answer: Answer, control: Callable[[], Answer]) -> Compiled:

@@ -30,7 +30,7 @@ def test_the_api_for_claims_is_served_and_classes_compile(
     judge: Evidence, scope: Scope, may_ask: bool, request: pytest.FixtureRequest
 ) -> None:
     """The API for claims is served in its newest version, and DeviceClasses exist with selectors that compile."""
-    judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("cluster")) if may_ask else not_asked))
+    judge(check_served(scope, partial(ask_selectors, request.getfixturevalue("workspace")) if may_ask else not_asked))
 
 
 @requirement("DRA-02")
