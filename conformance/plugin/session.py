@@ -234,9 +234,11 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -
         pull_secret=(probes.copy_pull_secret, COPIED_SECRET) if probes.copy_pull_secret else None,
         keep_outputs=state.options.evidence,
     )
-    yield workspace
-    workspace.close()
-    state.began = workspace.began
+    try:
+        yield workspace
+        workspace.close()
+    finally:  # SIGTERM may end the closing: what then stays is looked for by the sweep
+        state.began = workspace.began
 
 
 @pytest.fixture

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
+from aiohttp import web
 
 from conformance.catalogue import load_catalogue
 from conformance.plugin.opening import OpenTarget, WorkerHandover
@@ -17,10 +21,12 @@ from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
+from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.findings import Inconclusive
-from fixtures.verdict.record import Target, TargetKind
+from fixtures.verdict.record import Report, Target, TargetKind
+from tests.endtoend.runs import ROOT, command, environment
 from tests.hostile.faults import effects
-from tests.hostile.faults.effects import Effect
+from tests.hostile.faults.effects import Effect, Forward
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
@@ -182,3 +188,24 @@ def test_a_creation_that_the_cluster_does_not_show_is_none(tmp_path: Path) -> No
             workspace.namespace()
         workspace.close()
         assert owned.find(cluster) == []
+
+
+def test_a_run_that_is_ended_while_it_cleans_up_without_the_api_says_that_it_cannot_tell(tmp_path: Path) -> None:
+    runs: list[subprocess.Popen[bytes]] = []
+    lost = Fault(name="lost", verb="*", effect=effects.dropped(arrives=False), skip=ALWAYS, times=ALWAYS)
+
+    async def last_words(request: web.Request, forward: Forward) -> web.StreamResponse:
+        lost.skip = 0
+        runs[0].send_signal(signal.SIGTERM)
+        return await effects.silent(request, forward)
+
+    (tmp_path / "cluster").mkdir()
+    faults = [Fault(name="last words", verb="delete", resource="namespaces", effect=last_words), lost]
+    with EmbeddedCluster.start("healthy", tmp_path / "cluster") as cluster, through(cluster.kubeconfig, tmp_path / "proxied", faults):
+        wanted = command("--kubeconfig", str(tmp_path / "proxied"), "--only", "PSA-03", "--report-dir", str(tmp_path / "report"))
+        runs.append(subprocess.Popen(wanted, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        output, _ = runs[0].communicate(timeout=120)
+        assert owned.find(Cluster.from_kubeconfig(cluster.kubeconfig)) != []
+    assert runs[0].returncode == 11, output.decode()
+    report = msgspec.json.decode((tmp_path / "report" / "report.json").read_bytes(), type=Report)
+    assert ["cannot tell what is left" in line for line in report.residue] == [True]
