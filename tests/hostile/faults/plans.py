@@ -63,6 +63,7 @@ _LIES: dict[str, Effect] = {
 }
 _LIST_LIES: dict[str, Effect] = {
     "not found": effects.refused(404, "NotFound"),
+    "the first answer again": effects.kept,
     "same continue token": effects.rewritten(effects.same_token),
     "trickle": effects.trickle,
 }
