@@ -25,7 +25,11 @@ def cluster_uid(cluster: Cluster) -> str:
 
 def another_cluster(cluster: Cluster, uid: str) -> str:
     """One sentence if the address now leads to another cluster than the one of this UID, else empty. Raises :class:`ApiTrouble`."""
-    found = cluster_uid(cluster)
+    return is_another(cluster_uid(cluster), uid)
+
+
+def is_another(found: str, uid: str) -> str:
+    """One sentence if the UIDs are of two clusters, else empty."""
     return "" if found == uid else f"the address now leads to cluster {plain(found)}, and this was begun on cluster {plain(uid)}"
 
 

@@ -285,10 +285,11 @@ def elsewhere(body: bytes) -> bytes:
 
 
 def another_uid(body: bytes) -> bytes:
-    """An object of that name, and not that one."""
+    """Objects of these names, and not those ones."""
     document = _decoded(body)
-    if (document.get("metadata") or {}).get("uid"):
-        document["metadata"]["uid"] = str(uuid.uuid4())
+    for one in document.get("items") or [document]:
+        if (one.get("metadata") or {}).get("uid"):
+            one["metadata"]["uid"] = str(uuid.uuid4())
     return json.dumps(document).encode()
 
 
