@@ -278,9 +278,7 @@ class Scope:
 
         Facts: docs/facts/nodes.md#virtual-nodes.
         """
-        globs = self.policy.accelerators.virtual_nodes
-        found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
-        return f"virtual node ({found})" if found else ""
+        return self.once_for(node, _virtual)
 
     def device_capacity(self, node: Node) -> Mapping[str, int]:
         """Device resources with their capacity, zero entries included."""
@@ -375,6 +373,12 @@ class Scope:
     def tenant_device_pods(self) -> list[Pod]:
         """Device pods in tenant namespaces."""
         return [pod for pod in self.device_pods if self.is_tenant(pod.namespace)]
+
+
+def _virtual(scope: Scope, node: Node) -> str:
+    globs = scope.policy.accelerators.virtual_nodes
+    found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
+    return f"virtual node ({found})" if found else ""
 
 
 def _device_capacity(scope: Scope, node: Node) -> dict[str, int]:
