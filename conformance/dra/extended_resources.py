@@ -12,7 +12,7 @@ from conformance.dynamic_resources.claims import results_of
 from conformance.dynamic_resources.device_classes import DeviceClass
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
-from conformance.scope.scope import Scope, held_by, subject, whole
+from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -45,7 +45,11 @@ def _accelerators(scope: Scope, known: DeviceClass) -> bool:
 
 def _asked(scope: Scope, pod: Pod) -> dict[str, int]:
     """Extended resources of DeviceClasses of accelerators that a pod asks for, and that its node has none of itself."""
-    amounts = held_by(pod.spec, lambda name: name.startswith(BY_CLASS) or name in scope.claims.serving)
+    amounts = {
+        name: count for name, count in scope.extended_amounts(pod).items() if name.startswith(BY_CLASS) or name in scope.claims.serving
+    }
+    if not amounts:
+        return {}
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
     own = node.status.allocatable if node is not None else {}
     return {name: count for name, count in amounts.items() if count and not whole(own.get(name)) and scope.claims.by_resource(name).devices}

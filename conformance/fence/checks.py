@@ -13,7 +13,7 @@ from conformance.scope.node_affinity import admits, selects
 from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.rollouts import roll_out_under_way
-from conformance.scope.scope import Scope, held_by, matches, subject
+from conformance.scope.scope import Scope, matches, subject
 from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import Node, Pod, Taint, Toleration
 from fixtures.text.sentences import listed
@@ -111,7 +111,7 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
 
 def _asked(scope: Scope, pod: Pod) -> list[str]:
     """Names of devices that a pod asks for: a virtual machine's is a product's name, a sliced device's a scheduler's own."""
-    return sorted(name for name, count in held_by(pod.spec, lambda name: looks_like_device(scope, name)).items() if count)
+    return sorted(name for name, count in scope.extended_amounts(pod).items() if count and looks_like_device(scope, name))
 
 
 def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> str:

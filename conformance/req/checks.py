@@ -86,8 +86,8 @@ def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
     """One finding per node and extended resource that it offers or that pods hold there."""
     by_claim, by_scheduler = mapped_to_dra(scope), scheduler_amounts(scope)
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
-        pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := held(pod.spec))]
-        names = {name for _, amounts in pods for name, count in amounts.items() if count}
+        pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := scope.extended_amounts(pod))]
+        names = {name for _, amounts in pods for name, count in amounts.items() if count and is_extended(name)}
         names |= {name for name, value in node.status.allocatable.items() if is_extended(name) and whole(value)}
         for name in sorted(names):
             holders = [(pod, amounts[name]) for pod, amounts in pods if amounts.get(name)]
@@ -210,18 +210,22 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
     users: dict[str, list[Template]] = {}
     claimants: dict[str, list[Template]] = {}
     looks = partial(looks_like_device, scope)
+
+    def wanted(name: str) -> bool:
+        return looks(name) or _names_class(name)
+
     for template in templates(scope):
         if template.trouble:
             yield unread(template)
             continue
-        names = {name for _, container in containers(template.spec) for name in requested_amounts(container, looks)}
-        for name in names:
+        asked = {name for _, container in containers(template.spec) for name in requested_amounts(container, wanted)}
+        for name in filter(looks, asked):
             users.setdefault(name, []).append(template)
         entries = template.spec.resource_claims
         for name, demand in scope.claims.classes_of(entries, template.namespace, template.claims).items() if entries else ():
             if demand.devices:
                 claimants.setdefault(name, []).append(template)
-        for name in {name for _, container in containers(template.spec) for name in requested_amounts(container, _names_class)}:
+        for name in filter(_names_class, asked):
             if scope.claims.by_resource(name).devices:
                 claimants.setdefault(scope.claims.class_behind(name), []).append(template)
     if not users and not claimants:

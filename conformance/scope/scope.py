@@ -44,6 +44,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 """Taint of a cordoned node. One that stays without ``spec.unschedulable`` keeps pods away all the same."""
 
 T = TypeVar("T")
+Obj = TypeVar("Obj", Node, Pod)
 
 Amount = str | int | float
 """A quantity as it is written."""
@@ -128,8 +129,7 @@ class Scope:
         self.policy = policy
         self._devices: dict[str, bool] = {}
         self._answers: dict[Callable[[Scope], Any], Any] = {}
-        self._of_nodes: dict[Callable[[Scope, Node], Any], dict[int, tuple[Node, Any]]] = {}  # by identity, as the demands
-        self._demands: dict[int, tuple[Pod, DeviceDemand]] = {}  # by identity of the pods, which are kept for that
+        self._of_objects: dict[Callable[[Scope, Any], Any], dict[int, tuple[Any, Any]]] = {}  # by identity of objects, kept for that
 
     def once(self, question: Callable[[Scope], T]) -> T:
         """The answer to a question about this scope, a function, which is asked the first time only."""
@@ -137,12 +137,12 @@ class Scope:
             self._answers[question] = question(self)
         return cast(T, self._answers[question])
 
-    def once_for(self, node: Node, question: Callable[[Scope, Node], T]) -> T:
-        """The answer to a question about a node, a function, which is asked the first time only."""
-        known = self._of_nodes.setdefault(question, {})
-        if id(node) not in known:
-            known[id(node)] = (node, question(self, node))
-        return cast(T, known[id(node)][1])
+    def once_for(self, obj: Obj, question: Callable[[Scope, Obj], T]) -> T:
+        """The answer to a question about a node or a pod of the snapshot, a function, which is asked the first time only."""
+        known = self._of_objects.setdefault(question, {})
+        if id(obj) not in known:
+            known[id(obj)] = (obj, question(self, obj))
+        return cast(T, known[id(obj)][1])
 
     # -- resources -------------------------------------------------------------------------------------
 
@@ -189,9 +189,11 @@ class Scope:
 
     def device_demand_of(self, pod: Pod) -> DeviceDemand:
         """Whether a live pod of the snapshot asks for a device."""
-        if id(pod) not in self._demands:
-            self._demands[id(pod)] = (pod, self.device_demand(pod.spec, pod.namespace, pod.status.resource_claim_statuses))
-        return self._demands[id(pod)][1]
+        return self.once_for(pod, _device_demand)
+
+    def extended_amounts(self, pod: Pod) -> Mapping[str, int]:
+        """Extended resources that a live pod of the snapshot holds, devices and RDMA alike, as the scheduler counts them."""
+        return self.once_for(pod, _extended_amounts)
 
     # -- dynamic resource allocation -------------------------------------------------------------------
 
@@ -300,7 +302,7 @@ class Scope:
         for node_name, pods in self.snapshot.pods_by_node.items():
             row: dict[str, int] = {}
             for pod in pods:
-                for name, count in held_by(pod.spec, lambda name: "/" in name).items():
+                for name, count in self.extended_amounts(pod).items():
                     row[name] = row.get(name, 0) + count
             table[node_name] = row
         return table
@@ -379,6 +381,14 @@ def _virtual(scope: Scope, node: Node) -> str:
     globs = scope.policy.accelerators.virtual_nodes
     found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
     return f"virtual node ({found})" if found else ""
+
+
+def _device_demand(scope: Scope, pod: Pod) -> DeviceDemand:
+    return scope.device_demand(pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+
+
+def _extended_amounts(scope: Scope, pod: Pod) -> dict[str, int]:
+    return held_by(pod.spec, lambda name: "/" in name or scope.is_device(name))
 
 
 def _device_capacity(scope: Scope, node: Node) -> dict[str, int]:
