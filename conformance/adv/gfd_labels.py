@@ -104,17 +104,17 @@ def _missing(labels: Mapping[str, str], view: NodeAdvertisement) -> Iterator[str
 
 
 def _malformed(labels: Mapping[str, str]) -> Iterator[str]:
-    for key, value in sorted(labels.items()):
-        name = key.removeprefix(PREFIX)
-        rule = _shape_of(name) if name != key else None
-        if rule is not None and not rule[0].match(value):
-            yield f"{key} is {value!r}, which is not {rule[1]}"
+    for key in sorted(key for key in labels if key.startswith(PREFIX)):
+        if problem := _misshapen(key, labels[key]):
+            yield problem
 
 
-@lru_cache(maxsize=1024)
-def _shape_of(name: str) -> tuple[re.Pattern[str], str] | None:
-    """The shape that a label's value must have, by its name without prefix. Nodes of a cluster have the same names."""
-    return next(((shape, words) for pattern, shape, words in _SHAPES if pattern.match(name)), None)
+@lru_cache(maxsize=8192)  # nodes of a cluster have the same labels
+def _misshapen(key: str, value: str) -> str:
+    """What is wrong with the shape of a label's value, or empty."""
+    name = key.removeprefix(PREFIX)
+    rule = next(((shape, words) for pattern, shape, words in _SHAPES if pattern.match(name)), None)
+    return f"{key} is {value!r}, which is not {rule[1]}" if rule is not None and not rule[0].match(value) else ""
 
 
 def _driver_parts(labels: Mapping[str, str]) -> Iterator[str]:

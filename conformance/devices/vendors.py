@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
@@ -23,6 +24,7 @@ def vendors_of(node: Node, scope: Scope) -> set[str]:
     return found | {vendor for label, value in node.metadata.label.items() if value == "true" and (vendor := vendor_of_label(label))}
 
 
+@lru_cache(maxsize=4096)  # labels of nodes: nodes of a cluster have the same keys
 def vendor_of_label(label: str) -> str:
     """The vendor domain that a PCI label of Node Feature Discovery names, or empty."""
     match = _PCI.match(label)

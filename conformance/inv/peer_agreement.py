@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from conformance.devices.peers import keys_of, pools_of_peers
@@ -113,6 +114,11 @@ def _images(scope: Scope) -> dict[str, dict[str, str]]:
             continue  # OPS-02 follows its roll-out
         for name, pod in agent.pods.items():
             for container in pod.spec.containers:
-                version = tag_of(container.image) or container.image.partition("@")[2] or "latest"
-                found.setdefault(name, {})[f"image {repository(container.image)}"] = version
+                what, version = _image(container.image)
+                found.setdefault(name, {})[what] = version
     return found
+
+
+@lru_cache(maxsize=1024)  # an agent has the same images on every node
+def _image(reference: str) -> tuple[str, str]:
+    return f"image {repository(reference)}", tag_of(reference) or reference.partition("@")[2] or "latest"
