@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from pathlib import Path
 
 import msgspec
@@ -57,6 +58,7 @@ class Catalogue:
 ORDER = ("INV", "FENCE", "REQ", "PSA", "ISO", "OPS", "ADV", "MIG", "SHARE", "GANG", "DRA", "NET", "OBS", "HW", "UPG", "SCALE", "PLAT")
 
 
+@functools.cache  # files of the package
 def load_catalogue(folder: Path = FOLDER) -> Catalogue:
     """Read every ``*/catalogue.yaml`` below ``folder``. Raises :class:`CatalogueError`."""
     areas = [_load(path) for path in sorted(folder.glob("*/catalogue.yaml"))]
