@@ -1,4 +1,4 @@
-"""A real control plane with the nodes of `healthy`, for all tests that look at it as it is."""
+"""Real control planes that several files share: one without nodes, and one with those of `healthy`, for all that look at it as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.control_plane.processes import identity_of
+from fixtures.localcluster.control_plane.running import Running
 from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
 from fixtures.localcluster.local_cluster import LocalCluster
 
@@ -17,6 +19,13 @@ def binaries() -> Binaries:
         return find()
     except BinariesMissing as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="package")
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane without nodes, for tests of accounts: whoever uses it shares the group ``accounts``."""
+    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="package")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -12,19 +11,13 @@ from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.control_plane.running import Running
-from fixtures.localcluster.install.search import Binaries
 from tests.simulator.localcluster.unbinding import unbind
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.xdist_group("accounts")
+
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-
-
-@pytest.fixture(scope="module")
-def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
-        yield plane
 
 
 def test_the_read_only_role_lists_and_changes_nothing(plane: ControlPlane) -> None:

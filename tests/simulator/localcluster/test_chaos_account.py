@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,17 +11,11 @@ import pytest
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.localcluster.control_plane.account import suite_kubeconfig
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.control_plane.running import Running
-from fixtures.localcluster.install.search import Binaries
+
+pytestmark = pytest.mark.xdist_group("accounts")
 
 OWN = "gpu-conformance-chaos-20261121-100000-test"
 CLASSES = "scheduling.k8s.io/priorityclasses"
-
-
-@pytest.fixture(scope="module")
-def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
-        yield plane
 
 
 @pytest.fixture(scope="module")
