@@ -83,6 +83,10 @@ APART = (
 """Files whose tests take seconds each and share nothing that takes as long."""
 
 
+WAITING_SHARE = 0.9
+"""The part of the run in which tests that wait are begun: one begun at the end leaves the processors idle until it is done."""
+
+
 def arrange(items: list[pytest.Item]) -> None:
     """Mark what stays together, and order the items in place."""
     units: dict[str, list[pytest.Item]] = {}
@@ -97,7 +101,7 @@ def arrange(items: list[pytest.Item]) -> None:
             computing.append((_rank(test, COMPUTING) or 0, unit))
         else:
             waiting.append((rank, unit))
-    items[:] = [item for unit in _alternately(_sorted(waiting), _sorted(computing)) for item in unit]
+    items[:] = [item for unit in _alternately((_sorted(waiting), WAITING_SHARE), (_sorted(computing), 1.0)) for item in unit]
 
 
 def _unit(item: pytest.Item) -> str:
@@ -125,7 +129,11 @@ def _sorted(ranked: Iterable[tuple[int, list[pytest.Item]]]) -> list[list[pytest
     return [unit for _, unit in sorted(ranked, key=lambda one: one[0])]
 
 
-def _alternately(*lists: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
-    """The units of all lists, each list spread evenly over the whole."""
-    placed = [((index + 0.5) / len(units), number, unit) for number, units in enumerate(lists) for index, unit in enumerate(units)]
+def _alternately(*lists: tuple[list[list[pytest.Item]], float]) -> list[list[pytest.Item]]:
+    """The units of all lists, each list spread evenly over its share of the whole."""
+    placed = [
+        ((index + 0.5) / len(units) * share, number, unit)
+        for number, (units, share) in enumerate(lists)
+        for index, unit in enumerate(units)
+    ]
     return [unit for _, _, unit in sorted(placed, key=lambda one: one[:2])]
