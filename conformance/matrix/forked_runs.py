@@ -34,7 +34,6 @@ LIBRARIES = (
     "reports.folder",
     "reports.formats.allure",
     "reports.terminal.summary",
-    "conformance.matrix.read_ahead",
     *(
         f"conformance.{file.parent.name}.{file.stem}"
         for file in sorted(_SUITE.glob("*/[!_]*.py"))
