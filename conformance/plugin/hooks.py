@@ -162,6 +162,7 @@ def _read_cluster(state: State, requirements: list[Requirement], say: Callable[[
     _adopt_presets(state, say)
     served = [key for key in created_keys(state) if state.opened.cluster.serves(key)]
     state.never_created = frozenset(key for key in served if access.refused(state.opened.cluster, key, access.REMOVAL_VERBS))
+    state.removable = frozenset(served) - state.never_created
 
 
 def _tell_simulated(state: State, say: Callable[[str], None]) -> None:

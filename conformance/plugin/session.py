@@ -51,6 +51,7 @@ class State:
         self.chaos: list[ChaosResult] | None = None
         self.residue: list[str] = []
         self.began = False  # whether anything was ever to be created by this process
+        self.removable: frozenset[str] = frozenset()  # kinds that the run creates and may remove
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
         self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
@@ -233,6 +234,7 @@ def _workspace(request: pytest.FixtureRequest, cluster: Cluster, scope: Scope) -
         devices=devices,
         pull_secret=(probes.copy_pull_secret, COPIED_SECRET) if probes.copy_pull_secret else None,
         keep_outputs=state.options.evidence,
+        removable=state.removable,
     )
     try:
         yield workspace

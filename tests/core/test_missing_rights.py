@@ -80,6 +80,14 @@ def test_each_kind_is_asked_about_once(tmp_path: Path) -> None:
         assert asked == 2 * len(access.REMOVAL_VERBS) + len(proof.VERBS)  # namespaces, ConfigMaps; the class that vouches
 
 
+def test_a_kind_that_is_known_to_be_removable_is_not_asked_about(tmp_path: Path) -> None:
+    with a_cluster(tmp_path) as cluster:
+        workspace = Workspace(cluster, "r1", removable=["configmaps", "namespaces"])
+        workspace.create("configmaps", CONFIGMAP, workspace.namespace())
+        asked = cluster.requests().by_verb_and_resource["create authorization.k8s.io/selfsubjectaccessreviews"]
+        assert asked == len(proof.VERBS)
+
+
 def test_a_review_without_an_answer_refuses_nothing(tmp_path: Path) -> None:
     trouble = Trouble("create", "selfsubjectaccessreviews", 403, 99)
     with served(tmp_path, troubles=[trouble]) as (cluster, _):
