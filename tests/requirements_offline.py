@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,8 +16,9 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.simulator.builder import build
-from fixtures.simulator.config.defects import apply, policy_of
+from fixtures.simulator.config.defects import policy_of
 from fixtures.simulator.config.scenario import Defect, Scenario
+from fixtures.simulator.simulated_cluster import with_defects
 from fixtures.snapshot.custom_kinds import DEFINITIONS, saved
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.findings import Evidence, Finding, Inconclusive, NotApplicable
@@ -27,11 +29,15 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 def scope_of(scenario: Scenario, defects: Sequence[Defect] = ()) -> Scope:
     """The scope a run would have: every kind listed, the scenario's policy with the defects' over the presets that its marks choose."""
-    objects = build(scenario, now=NOW)
-    for defect in defects:
-        objects = apply(objects, defect, now=NOW)
+    objects = with_defects(_healthy(msgspec.json.encode(scenario)), defects, NOW)
     snapshot = snapshot_of(objects, scenario.kubernetes_version)
     return Scope(snapshot, policy_over(snapshot, policy_of(scenario, defects)))
+
+
+@lru_cache(maxsize=64)
+def _healthy(scenario: bytes) -> list[Json]:
+    """The objects of a scenario, given as JSON. Hundreds of tests begin with the same, and none changes them."""
+    return build(msgspec.json.decode(scenario, type=Scenario), now=NOW)
 
 
 def policy_over(snapshot: Snapshot, *documents: Json) -> Policy:

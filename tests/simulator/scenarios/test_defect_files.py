@@ -13,7 +13,7 @@ from fixtures.simulator.config import scenario as module
 from fixtures.simulator.config.defects import behaviour_of, policy_of
 from fixtures.simulator.config.rights import rights_of
 from fixtures.simulator.config.scenario import ScenarioError, bug_names, defect_names, load_defect, load_scenario, parse_simulate
-from fixtures.simulator.simulated_cluster import initial_objects, seeded
+from fixtures.simulator.simulated_cluster import initial_objects, seeded, with_defects
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def test_defect_applies_to_its_scenario(name: str) -> None:
     scenario, (found,) = parse_simulate(name)
     assert found == defect
     assert defect.changes or defect.objects or defect.behaviour or defect.denied or defect.policy, "a defect that changes nothing"
-    healthy, faulty = healthy_objects(defect.scenario), initial_objects(scenario, [defect], NOW)
+    healthy, faulty = healthy_objects(defect.scenario), with_defects(healthy_objects(defect.scenario), [defect], NOW)
     if defect.changes or defect.objects:
         assert faulty != healthy
     seeded(faulty)
@@ -51,7 +51,9 @@ def test_a_seeded_bug_is_a_switch_of_its_scenario(name: str) -> None:
     assert not bug.trips
     scenario, (found,) = parse_simulate(f"{bug.scenario},{name}")
     assert found == bug
-    assert healthy_objects(bug.scenario) == initial_objects(scenario, [bug], NOW), "a cluster with the bug is a healthy one at rest"
+    assert healthy_objects(bug.scenario) == with_defects(healthy_objects(bug.scenario), [bug], NOW), (
+        "a cluster with the bug is a healthy one at rest"
+    )
     assert behaviour_of(scenario, [bug]) != behaviour_of(scenario, [])
 
 
