@@ -1,8 +1,7 @@
 """Which tests share a worker, and in which order they start, when several workers share a machine.
 
 The tests of a file stay together, so that what they set up is set up once, but for files whose tests take seconds each. Some wait
-most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first, and
-the short ones between them.
+most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first.
 """
 
 from __future__ import annotations
@@ -54,15 +53,14 @@ COMPUTING = (
     "hostile",
     "core",
     "",
+    "endtoend/test_matrix.py::test_the_command",
+    "endtoend/test_matrix.py::test_a_requirement_is_judged_alone",
+    "endtoend/test_matrix.py",
 )
 """Folders, files and tests below ``tests``, in the order in which they start; the longest entry that fits a test counts.
 
-Files of many seconds come first.
-"""
-
-SHORT = ("endtoend/test_matrix.py::test_a_defect_turns_exactly_its_requirements_red",)
-"""The rows of the matrix compute for a second or two each. They are begun all along: there is always work for a processor that others
-leave idle, and at the end no worker is without work while another has a long file to go through.
+Files of many seconds come first. The rows of the matrix come last: each is a unit of a second or two, so no worker is left without
+work while another has a long file to go through.
 """
 
 APART = (
@@ -96,17 +94,14 @@ def arrange(items: list[pytest.Item]) -> None:
         units.setdefault(_unit(item), []).append(item)
     waiting: list[tuple[int, list[pytest.Item]]] = []
     computing: list[tuple[int, list[pytest.Item]]] = []
-    short: list[list[pytest.Item]] = []
     for unit in units.values():
         test = unit[0].nodeid.removeprefix(f"{ROOT.name}/")
         rank = _rank(test, WAITING)
-        if test.startswith(SHORT):
-            short.append(unit)
-        elif rank is None:
+        if rank is None:
             computing.append((_rank(test, COMPUTING) or 0, unit))
         else:
             waiting.append((rank, unit))
-    items[:] = [item for unit in _alternately((_sorted(waiting), WAITING_SHARE), (_sorted(computing), 1.0), (short, 1.0)) for item in unit]
+    items[:] = [item for unit in _alternately((_sorted(waiting), WAITING_SHARE), (_sorted(computing), 1.0)) for item in unit]
 
 
 def _unit(item: pytest.Item) -> str:
