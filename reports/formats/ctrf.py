@@ -6,10 +6,11 @@ keeps the suite's own verdict, ``extra`` what CTRF has no field for.
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
 from collections import Counter
+
+import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, TargetKind, Verdict
@@ -32,7 +33,7 @@ _STATUS = {
 
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The whole document, indented."""
-    return json.dumps(_document(report, chaos), indent=2, ensure_ascii=False) + "\n"
+    return msgspec.json.format(msgspec.json.encode(_document(report, chaos)), indent=2).decode() + "\n"
 
 
 def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:

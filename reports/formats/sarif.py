@@ -10,9 +10,10 @@ An object is no file, and GitHub takes no result without one. So the location is
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from urllib.parse import quote
+
+import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
@@ -39,7 +40,8 @@ _Json = dict[str, object]
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
     """The whole document, indented. Chaos experiments are no findings about objects, so ``chaos`` adds nothing."""
     del chaos
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report)]}, indent=1, ensure_ascii=False) + "\n"
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report)]}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
 def _run(report: Report) -> _Json:
