@@ -1,7 +1,8 @@
 """Which tests share a worker, and in which order they start, when several workers share a machine.
 
 The tests of a file stay together, so that what they set up is set up once, but for files whose tests take seconds each. Some wait
-most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first.
+most of their time (experiments, machines that restart), others compute: both are begun alternately, the longest of either first, and
+the short ones between them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ WAITING = (
     "simulator/localcluster/test_chaos_local.py",
     "endtoend/test_readme.py",
     "chaos/safety/test_real_api.py",
+    "hostile/test_faults.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",
     "chaos/ledger/test_replay.py",
@@ -25,7 +27,10 @@ WAITING = (
     "chaos/experiments/test_others_at_work.py",
     "chaos/engine",
     "chaos/experiments/test_end_to_end.py",
+    "hostile/test_bounds.py",
     "endtoend/test_trouble.py",
+    "hostile/test_lookalike_targets.py",
+    "hostile/test_residue.py",
     "simulator/host",
     "chaos/surface",
     "chaos/safety",
@@ -53,14 +58,18 @@ COMPUTING = (
     "hostile",
     "core",
     "",
-    "endtoend/test_matrix.py::test_the_command",
-    "endtoend/test_matrix.py::test_a_requirement_is_judged_alone",
-    "endtoend/test_matrix.py",
 )
 """Folders, files and tests below ``tests``, in the order in which they start; the longest entry that fits a test counts.
 
-Files of many seconds come first. The rows of the matrix come last: each is a unit of a second or two, so no worker is left without
-work while another has a long file to go through.
+Files of many seconds come first.
+"""
+
+SHORT = (
+    "endtoend/test_matrix.py::test_a_defect_turns_exactly_its_requirements_red[req-pending",  # a pod has to pend for a while
+    "endtoend/test_matrix.py::test_a_defect_turns_exactly_its_requirements_red",
+)
+"""The rows of the matrix compute for a second or two each. They are begun all along: there is always work for a processor that others
+leave idle, and at the end no worker is without work while another has a long file to go through.
 """
 
 APART = (
@@ -86,22 +95,22 @@ APART = (
 WAITING_SHARE = 0.9
 """The part of the run in which tests that wait are begun: one begun at the end leaves the processors idle until it is done."""
 
+LISTS = ((WAITING, WAITING_SHARE), (SHORT, 1.0), (COMPUTING, 1.0))
+"""The first list that names a test counts."""
+
 
 def arrange(items: list[pytest.Item]) -> None:
     """Mark what stays together, and order the items in place."""
     units: dict[str, list[pytest.Item]] = {}
     for item in items:
         units.setdefault(_unit(item), []).append(item)
-    waiting: list[tuple[int, list[pytest.Item]]] = []
-    computing: list[tuple[int, list[pytest.Item]]] = []
+    ranked: list[list[tuple[int, list[pytest.Item]]]] = [[] for _ in LISTS]
     for unit in units.values():
         test = unit[0].nodeid.removeprefix(f"{ROOT.name}/")
-        rank = _rank(test, WAITING)
-        if rank is None:
-            computing.append((_rank(test, COMPUTING) or 0, unit))
-        else:
-            waiting.append((rank, unit))
-    items[:] = [item for unit in _alternately((_sorted(waiting), WAITING_SHARE), (_sorted(computing), 1.0)) for item in unit]
+        number, rank = next((number, rank) for number, (order, _) in enumerate(LISTS) if (rank := _rank(test, order)) is not None)
+        ranked[number].append((rank, unit))
+    spread = ((_sorted(found), share) for found, (_, share) in zip(ranked, LISTS, strict=True))
+    items[:] = [item for unit in _alternately(*spread) for item in unit]
 
 
 def _unit(item: pytest.Item) -> str:
