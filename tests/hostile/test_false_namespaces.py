@@ -45,6 +45,18 @@ def without(name: str) -> Effect:
     return effects.rewritten(change)
 
 
+def all_in(namespace: str) -> Effect:
+    """A list whose objects are all said to be in a namespace."""
+
+    def change(body: bytes) -> bytes:
+        document = json.loads(body)
+        for item in document["items"]:
+            item["metadata"]["namespace"] = namespace
+        return json.dumps(document).encode()
+
+    return effects.rewritten(change)
+
+
 def a_fault(effect: Effect, resource: str, *, verb: str = "list", skip: int = 0, times: int = ALWAYS) -> Fault:
     return Fault(name="a fault", verb=verb, resource=resource, effect=effect, skip=skip, times=times)
 
@@ -103,6 +115,17 @@ def test_an_object_that_outlived_its_namespace_is_no_trouble(tmp_path: Path) -> 
 def test_a_kind_that_cannot_be_asked_for_again_is_not_judged(tmp_path: Path) -> None:
     lie, refused = a_fault(effects.rewritten(effects.elsewhere), "pods", times=1), a_fault(REFUSED, "pods")
     assert troubles(read(tmp_path, lie, refused)[0]) == {"pods": "Forbidden"}
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a/b", "..", "../../nodes", "?limit=1", "#", "%2e", "A", "-", "é", "\u202e", "a\r\nb", "\x00", "x" * 70_000]
+)
+def test_no_path_is_made_of_what_cannot_be_a_namespace(tmp_path: Path, name: str) -> None:
+    snapshot, requests = read(tmp_path, a_fault(all_in(name), "pods"))
+    assert troubles(snapshot) == {"pods": "Unreadable"}
+    assert snapshot.listing("pods").message.isprintable()
+    assert len(snapshot.listing("pods").message) < 4_000
+    assert requests["list pods"] == 1
 
 
 def test_few_questions_are_asked_of_many_namespaces(tmp_path: Path) -> None:
