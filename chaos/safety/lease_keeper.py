@@ -211,12 +211,19 @@ class LeaseKeeper:
                 return False
             current = read_lease(self._cluster)
             if current is None or current.identity != self._me:
-                return False
+                return self._not_kept(current)
         self._space, self._uid = space, current.uid
         config_maps.remove_clean(self._cluster, space)
         if not current.halted and not any(config_maps.readable_runs(self._cluster, space)):
             return True
         self._let_go(current)
+        return False
+
+    def _not_kept(self, current: LeaseView | None) -> bool:
+        """False when another run has the Lease by now, or has removed the namespace. Else nobody removes it: raises ApiTrouble."""
+        if (current is None or not current.identity) and namespaces.shared_state(self._cluster) == (self._space, False):
+            stays = f"namespace {self._space} and PriorityClass {namespaces.ANCHOR}"
+            raise ApiTrouble("NotKept", f"{stays} stay: the Lease was taken by the answer, and the cluster does not show it")
         return False
 
     def _let_go(self, current: LeaseView) -> None:

@@ -12,7 +12,7 @@ from chaos.engine.recover import end_halt, preview, status
 from chaos.ledger import authentic
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import State, digest
-from chaos.safety.lease import KEY, halt
+from chaos.safety.lease import KEY, NAME, halt
 from chaos.safety.lease_keeper import LeaseKeeper
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -127,6 +127,25 @@ def test_the_lease_of_a_run_that_has_begun_meanwhile_is_left_to_it(tmp_path: Pat
         assert two.release() == []
 
 
+@pytest.mark.parametrize("before", ["nothing", "a Lease that nobody holds"])
+@pytest.mark.parametrize("times", [2, ALWAYS])
+def test_a_lease_that_is_taken_by_the_answer_alone_is_told_or_taken_in_earnest(tmp_path: Path, before: str, times: int) -> None:
+    """Somebody on the way answers in the server's place, and the namespace is without a Lease, or with one that nobody holds."""
+    with world(tmp_path) as (cluster, _):
+        clean = leak_scan.scan(cluster)
+        if before != "nothing":
+            space = namespaces.ensure_shared(cluster)
+            cluster.create(KEY, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}, namespace=space)
+        lies = [Fault(name="not done", verb=verb, resource="leases", effect=effects.not_done, times=times) for verb in ("create", "patch")]
+        with through(tmp_path / "kubeconfig", tmp_path / "proxied", lies):
+            lease = keeper(Cluster.from_kubeconfig(tmp_path / "proxied"))
+            lease.acquire()
+            left = until_gone(lease.release, 5, "perhaps")
+        assert [namespaces.SHARED in line and namespaces.ANCHOR in line for line in left] == [True] * (times == ALWAYS)
+        assert recover(cluster, seconds=PATIENCE).clean
+        assert clean.differences(leak_scan.scan(cluster)) == []
+
+
 def test_a_namespace_whose_proof_cannot_be_written_is_taken_back_at_once(tmp_path: Path) -> None:
     refused = Fault(name="403", verb="patch", resource="priorityclasses", effect=effects.refused(403, "Forbidden"), skip=1, times=ALWAYS)
     with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [refused]):
@@ -199,6 +218,7 @@ def test_an_entry_that_no_file_of_the_run_holds_is_still_an_attack(tmp_path: Pat
         (fault("patch", "configmaps", "a sign-in page", skip=2, times=ALWAYS),),
         (fault("patch", "configmaps", "done, and no answer", times=ALWAYS),),
         (fault("delete", "namespaces", "503", times=ALWAYS),),
+        (Fault(name="not done", verb="create", resource="leases", effect=effects.not_done, times=ALWAYS),),
     ],
     ids=lambda faults: "; ".join(f"{met.name} of {met.verb} {met.resource}" for met in faults),
 )
