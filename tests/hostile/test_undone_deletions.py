@@ -1,0 +1,67 @@
+"""A deletion that is answered and does not take place is known by the next list: nobody waits for what nobody deletes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures.cluster.client import Cluster
+from fixtures.ownership import owned
+from fixtures.probes.workspace import Workspace
+from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS, RUN, a_configmap, left
+from tests.definitions import definitions
+from tests.hostile.faults import effects
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
+from tests.served import served
+from tests.watching import PATIENCE
+
+LIES = {
+    "success": effects.replaced(200, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'),
+    "the object": effects.not_done,
+}
+
+
+@contextmanager
+def used(folder: Path, how: str) -> Iterator[tuple[Workspace, Cluster]]:
+    """A workspace that holds an object of each sort behind a proxy that lets no deletion pass, and the way past it."""
+    lie = Fault(name=how, verb="delete", effect=LIES[how], times=ALWAYS)
+    with served(folder, definitions("kueue")) as (cluster, _), through(folder / "kubeconfig", folder / "proxied", [lie]):
+        workspace = Workspace(Cluster.from_kubeconfig(folder / "proxied"), RUN)
+        workspace.create("configmaps", a_configmap("a"), workspace.namespace())
+        workspace.create(FLAVORS, FLAVOR)
+        begun = time.monotonic()
+        yield workspace, cluster
+        assert time.monotonic() - begun < PATIENCE
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_what_is_not_being_deleted_is_not_waited_for(tmp_path: Path, how: str) -> None:
+    with used(tmp_path, how) as (workspace, cluster):
+        found = left(cluster)
+        assert sorted(item.key for item in owned.remove(workspace.cluster, found, seconds=PATIENCE)) == [FLAVORS, "namespaces"]
+        assert left(cluster) == found
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_a_workspace_tells_it_at_once(tmp_path: Path, how: str) -> None:
+    with used(tmp_path, how) as (workspace, cluster):
+        workspace.clear(seconds=PATIENCE)
+        assert ["did not go away" in line for line in workspace.residue] == [True, True]
+        workspace.close()
+        assert {item.key for item in left(cluster)} == {FLAVORS, "namespaces"}
+        for key in (FLAVORS, "namespaces", owned.PRIORITY_CLASSES):
+            assert any(key in line for line in workspace.residue), key
+
+
+def test_what_a_finalizer_holds_is_waited_for(tmp_path: Path) -> None:
+    with served(tmp_path, definitions("kueue")) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        workspace.create(FLAVORS, {**FLAVOR, "metadata": {"name": "f", "finalizers": ["example.com/held"]}})
+        begun = time.monotonic()
+        assert [item.key for item in owned.remove(cluster, left(cluster), seconds=1.5)] == [FLAVORS]
+        assert time.monotonic() - begun >= 1.5
