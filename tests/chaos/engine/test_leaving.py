@@ -218,7 +218,6 @@ def test_an_entry_that_no_file_of_the_run_holds_is_still_an_attack(tmp_path: Pat
         (fault("patch", "configmaps", "a sign-in page", skip=2, times=ALWAYS),),
         (fault("patch", "configmaps", "done, and no answer", times=ALWAYS),),
         (fault("delete", "namespaces", "503", times=ALWAYS),),
-        (Fault(name="not done", verb="create", resource="leases", effect=effects.not_done, times=ALWAYS),),
     ],
     ids=lambda faults: "; ".join(f"{met.name} of {met.verb} {met.resource}" for met in faults),
 )
