@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from fixtures.system import private_files
+from fixtures.text import typed
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
@@ -105,7 +106,7 @@ def load(folder_or_file: Path) -> Report:
     except OSError as error:
         raise ReportError(f"{path}: cannot read the report: {error.strerror or error}") from error
     try:
-        version = msgspec.json.decode(data, type=_Version).schema_version
+        version = typed.decode(data, _Version).schema_version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a report.json: {one_line(str(error), 300)}") from error
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
@@ -121,7 +122,7 @@ def load_chaos(folder: Path) -> ChaosReport | None:
     path = folder / CHAOS_NAME
     try:
         data = _read(path)
-        version = msgspec.json.decode(data, type=_Version).schema_version
+        version = typed.decode(data, _Version).schema_version
         if version.split(".")[0] == CHAOS_SCHEMA_VERSION.split(".")[0]:
             return decode_chaos(data)
     except FileNotFoundError:
@@ -165,7 +166,7 @@ def _encoded(record: _Kind, kind: type[_Kind], encode: Callable[[_Kind], bytes])
     try:
         data = encode(record)
     except UnicodeEncodeError:
-        data = encode(msgspec.convert(encodable(msgspec.to_builtins(record)), kind))
+        data = encode(typed.convert(encodable(msgspec.to_builtins(record)), kind))
     text = data.decode()
     redacted = redact(text)
     return data if redacted == text else redacted.encode()

@@ -35,6 +35,7 @@ from conformance.policy.allowlist import cluster_uid
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.system.garbage import collect_rarely
+from fixtures.text import typed
 
 MAX_JOURNAL = 8 << 20
 _PR_SET_PDEATHSIG = 1
@@ -45,8 +46,8 @@ def main(folder: Path) -> int:
     collect_rarely()
     handover = take_handover(folder)
     _die_with(handover.parent)
-    plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
-    stored = msgspec.json.decode((folder / EXPERIMENT).read_bytes(), type=Stored)
+    plan = typed.decode((folder / PLAN).read_bytes(), Plan)
+    stored = typed.decode((folder / EXPERIMENT).read_bytes(), Stored)
     journal: dict[str, Any] = {"status": "failed", "error": "the engine did not come to its end", "run": [], "rollbacks": []}
     try:
         acting = _acting(folder, plan, handover)

@@ -9,6 +9,7 @@ import msgspec
 
 from chaos.ledger.bounds import Terms
 from fixtures.cluster.client import Cluster
+from fixtures.text import typed
 
 NAME = "handover.json"
 
@@ -48,7 +49,7 @@ def write_handover(folder: Path, handover: Handover) -> None:
 
 def take_handover(folder: Path) -> Handover:
     """Read the orders, which are given once: they go with being read."""
-    orders = msgspec.json.decode((folder / NAME).read_bytes(), type=Handover)
+    orders = typed.decode((folder / NAME).read_bytes(), Handover)
     withdraw_handover(folder)
     return orders
 

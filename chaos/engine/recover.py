@@ -35,6 +35,7 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
 from fixtures.ownership.read_proofs import read_folder, read_proofs
 from fixtures.system import private_files
+from fixtures.text import typed
 from fixtures.text.sentences import plain
 
 LEAVE_SECONDS = 60.0
@@ -368,7 +369,7 @@ def _planned(terms: Terms, copies: _LedgerCopies) -> Terms:
     if copies.path is None:
         return terms
     try:
-        plan = msgspec.json.decode(private_files.read_own(copies.path.with_name(PLAN), MAX_PLAN), type=Plan)
+        plan = typed.decode(private_files.read_own(copies.path.with_name(PLAN), MAX_PLAN), Plan)
     except (OSError, msgspec.MsgspecError, RecursionError):
         return terms
     return terms.planned(copies.experiment, plan.nodes) if (plan.run_id, plan.experiment) == (copies.run_id, copies.experiment) else terms

@@ -20,6 +20,7 @@ from chaos.ledger.undos.taints import NodeTaints
 from chaos.ledger.undos.workloads import PodsReplaced, WorkloadReplicas
 from chaos.model.errors import LedgerError
 from chaos.model.ledger_lines import Entry
+from fixtures.text import typed
 
 _UNDOS: tuple[Undo, ...] = (
     NodeLabels(),
@@ -47,6 +48,6 @@ def arguments(entry: Entry) -> tuple[Undo, Any]:
     if undo is None:
         raise LedgerError(f"entry {entry.seq}: no undo is called {entry.undo!r}; known: {', '.join(sorted(REGISTRY))}")
     try:
-        return undo, msgspec.convert(entry.args, undo.Args)
+        return undo, typed.convert(entry.args, undo.Args)
     except msgspec.ValidationError as error:
         raise LedgerError(f"entry {entry.seq}: {entry.undo}: {error}") from error

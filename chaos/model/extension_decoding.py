@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from chaos.model.experiment import EXTENSION, Extension
+from fixtures.text import typed
 
 
 def unknown_name(where: str, key: object, known: Iterable[str]) -> str:
@@ -47,7 +48,7 @@ def decode_extension(document: dict[str, Any]) -> tuple[Extension | None, list[s
                 errors.append(f"extensions: {name} is missing")
             continue
         try:
-            values[name] = msgspec.convert(found[0][name], field.type)
+            values[name] = typed.convert(found[0][name], field.type)
         except msgspec.ValidationError as error:
             errors.append(f"extensions.{name}: {error}")
     return (None if errors else Extension(**values)), errors

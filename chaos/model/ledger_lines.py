@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fixtures.ownership.proof_record import digest_of
-from fixtures.text import json_text
+from fixtures.text import json_text, typed
 
 PREPARATION = "preparation"
 """Key in the detail of an ``applied`` line of the ledger: true for what the experiment sets up before its fault. Such a line is
@@ -58,7 +58,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: dict[str, Any] | None = None
 
 
-_decoder = msgspec.json.Decoder(Line)
+_decoder = typed.decoder(Line)
 
 
 def encode(line: Line) -> bytes:

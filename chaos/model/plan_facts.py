@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from chaos.model.plan import Plan
+from fixtures.text import typed
 
 CANARY_LABEL = "gpu-conformance.io/canary"
 """On every pod that an experiment starts for itself; its value is the pod's role."""
@@ -81,7 +82,7 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, plan: Plan) -> PlanFacts:
         """The facts of a plan. Raises ``msgspec.ValidationError`` when the plan holds others."""
-        return msgspec.convert(plan.facts, cls)
+        return typed.convert(plan.facts, cls)
 
     def is_device(self, resource: str) -> bool:
         """Whether a resource name is a device by the policy."""

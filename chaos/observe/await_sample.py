@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from fixtures.text import typed
+
 _TAIL = 1 << 20
 _PERIOD = 0.05
 
@@ -39,6 +41,6 @@ def _newest(samples: Path) -> datetime | None:
         with samples.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
             lines = file.read().split(b"\n")
-        return datetime.fromisoformat(msgspec.json.decode(lines[-2], type=_When).at)
+        return datetime.fromisoformat(typed.decode(lines[-2], _When).at)
     except (OSError, IndexError, msgspec.MsgspecError, ValueError):
         return None

@@ -14,7 +14,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.paging import Pages
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
-from fixtures.text import json_text
+from fixtures.text import json_text, typed
 from fixtures.text.json_text import NotJson
 
 __all__ = ["NoData", "View"]
@@ -32,7 +32,7 @@ class _List(msgspec.Struct, rename="camel"):
     metadata: dict[str, Any]
 
 
-_LIST = msgspec.json.Decoder(_List)
+_LIST = typed.decoder(_List)
 
 
 class View:

@@ -29,6 +29,7 @@ from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
+from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 
 __all__ = ["NotApplicable", "PlanRefused", "make_plan"]
@@ -156,7 +157,7 @@ def devices_by_node(view: View, components: Components) -> dict[str, tuple[Devic
 
 def _wanted(target: Json) -> TargetQuery:
     try:
-        return msgspec.convert(target, TargetQuery)
+        return typed.convert(target, TargetQuery)
     except msgspec.ValidationError as error:
         raise PlanRefused("BadTarget", f"target: {error}") from error
 

@@ -18,6 +18,7 @@ import msgspec
 from chaos.catalogue.selection import load_all
 from chaos.model.experiment import Experiment
 from chaos.verdict.artefacts import ArtefactError, Artefacts
+from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosResult, decode_chaos
 from fixtures.verdict.record import TargetKind, Verdict
 
@@ -50,7 +51,7 @@ def document_digest(document: Mapping[str, Any]) -> str:
 
 def read_local_runs(file: Path = FILE) -> dict[str, LocalRun]:
     """The kept outcomes by id. Raises ``msgspec.MsgspecError`` for a file that holds something else."""
-    return {run.id: run for run in msgspec.json.decode(file.read_bytes(), type=list[LocalRun])}
+    return {run.id: run for run in typed.decode(file.read_bytes(), list[LocalRun])}
 
 
 def outcomes_in(folder: Path, experiments: Mapping[str, Experiment]) -> list[LocalRun]:

@@ -14,6 +14,7 @@ from chaos.model.allocations import AFTER, BEFORE, DURING, Allocations, Allocati
 from chaos.model.conditions import JsonValue
 from chaos.model.ledger_lines import Line, State, landed_faults
 from chaos.observe.sample import Sample
+from fixtures.text import typed
 
 SIGNAL = "allocations"
 """The signal whose values these are."""
@@ -64,7 +65,7 @@ def _snapshot_of(sample: Sample) -> AllocationSnapshot | None:
     if value is None:
         return None
     try:
-        return AllocationSnapshot(t=sample.t, phase="", allocations=msgspec.convert(value, Allocations))
+        return AllocationSnapshot(t=sample.t, phase="", allocations=typed.convert(value, Allocations))
     except msgspec.ValidationError as error:
         return AllocationSnapshot(t=sample.t, phase="", trouble=str(error))
 

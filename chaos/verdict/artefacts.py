@@ -31,6 +31,7 @@ from chaos.model.extension_decoding import ExperimentError, extension_of
 from chaos.model.ledger_lines import Line
 from chaos.model.plan import Plan
 from chaos.observe.sample import Sample
+from fixtures.text import typed
 from fixtures.verdict.record import Verdict
 
 T = TypeVar("T")
@@ -131,13 +132,13 @@ class Artefacts:
 
     def _json(self, name: str, shape: type[T]) -> T:
         try:
-            return msgspec.json.decode(self._bytes(name), type=shape)
+            return typed.decode(self._bytes(name), shape)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ArtefactError("ArtefactGarbled", f"{name}: {error}") from None
 
     def _lines(self, name: str, shape: type[T]) -> list[T]:
         lines = self._bytes(name).split(b"\n")
-        decoder = msgspec.json.Decoder(shape)
+        decoder = typed.decoder(shape)
         found = []
         for number, line in enumerate(lines[:-1], 1):
             try:

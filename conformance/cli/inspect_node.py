@@ -15,6 +15,7 @@ from conformance.policy.model import Policy
 from conformance.scope.node_marks import marks_of
 from conformance.scope.scope import matches, whole
 from fixtures.kubernetes.models import Node
+from fixtures.text import typed
 
 _POLICY = Policy()
 _NVIDIA = "nvidia.com/"
@@ -79,7 +80,7 @@ def inspect_node(text: str) -> Inspection:
 def _node(view: node_text.NodeView) -> Node:
     capacity, allocatable = dict(view.capacity or {}), dict(view.allocatable or {})
     metadata = {"name": view.name, "labels": dict(view.labels)}
-    return msgspec.convert({"metadata": metadata, "status": {"capacity": capacity, "allocatable": allocatable}}, Node)
+    return typed.convert({"metadata": metadata, "status": {"capacity": capacity, "allocatable": allocatable}}, Node)
 
 
 def _is_accelerator_node(view: node_text.NodeView) -> bool:

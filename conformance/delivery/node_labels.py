@@ -15,6 +15,7 @@ from fixtures.cluster.client import SIMULATED_MARK, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.snapshot.simulated_nodes import is_simulated
+from fixtures.text import typed
 from fixtures.verdict.coverage import is_partial
 from fixtures.verdict.record import Level, Report, TargetKind, Verdict
 
@@ -105,7 +106,7 @@ def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Jso
 
 def _says_simulated(node: Json) -> bool:
     try:
-        return is_simulated(msgspec.convert(node, Node, strict=False))
+        return is_simulated(typed.convert(node, Node, strict=False))
     except msgspec.ValidationError:
         return False
 

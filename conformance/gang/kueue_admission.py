@@ -12,6 +12,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
@@ -81,7 +82,7 @@ def _asks(scope: Scope, workload: Json) -> bool:
     """Whether some pod of a workload asks for a device."""
     for part in mappings(mapping(workload, "spec").get("podSets")):
         try:
-            spec = msgspec.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
+            spec = typed.convert(mapping(part, "template", "spec"), PodSpec, strict=False)
         except msgspec.ValidationError:
             continue
         if scope.devices_of(spec) or spec.resource_claims:

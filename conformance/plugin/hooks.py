@@ -32,6 +32,7 @@ from fixtures.snapshot.simulated_nodes import describe
 from fixtures.snapshot.state import Snapshot
 from fixtures.system import private_files
 from fixtures.system.garbage import collect_rarely
+from fixtures.text import typed
 from fixtures.verdict.findings import AT_THE_END, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Result, Verdict
 
@@ -65,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     options = read_options(config, catalogue)
     if worker:
-        handover = msgspec.json.decode(worker[WORKER_KEY].encode(), type=WorkerHandover)
+        handover = typed.decode(worker[WORKER_KEY].encode(), WorkerHandover)
         state = State(catalogue, options, handover.run_id, str(worker["workerid"]))
         state.opened = reopen(handover)
         state.snapshot = Snapshot.load(Path(handover.snapshot_file))
@@ -314,7 +315,7 @@ class Recorder:
         text = getattr(report, RESULT_ATTRIBUTE, None)
         if text is None:
             return
-        result = msgspec.json.decode(text.encode(), type=Result)
+        result = typed.decode(text.encode(), Result)
         self._state.results[result.id] = result
         if result.reason_code != AT_THE_END:  # shown once it is judged
             progress.show(self._config, result, len(self._state.results), self._state.planned)
@@ -357,7 +358,7 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
     text = getattr(report, RESULT_ATTRIBUTE, None)
     if text is None:
         return None
-    result = msgspec.json.decode(text.encode(), type=Result)
+    result = typed.decode(text.encode(), Result)
     return "" if result.reason_code == AT_THE_END else str(result.verdict), "", ""
 
 

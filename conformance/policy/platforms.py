@@ -21,6 +21,7 @@ from conformance.policy.model import Section
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.snapshot.state import Snapshot
+from fixtures.text import typed
 
 FOLDER = Path(__file__).with_name("presets")
 NONE = "none"
@@ -100,7 +101,7 @@ def presets() -> dict[str, Preset]:
 
 def _read(name: str) -> Preset:
     document = yaml.load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    return msgspec.convert({**document, "name": name}, Preset)
+    return typed.convert({**document, "name": name}, Preset)
 
 
 def named(names: Iterable[str], by: str) -> list[Chosen]:

@@ -12,7 +12,7 @@ import msgspec
 
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Json
-from fixtures.text import yaml_text
+from fixtures.text import typed, yaml_text
 from fixtures.text.yaml_text import NotYaml
 
 EXTENDS = "+"
@@ -47,7 +47,7 @@ def check(document: object, where: str) -> None:
     if not all(isinstance(key, str) for key in _keys(document)):
         raise PolicyError(f"{where}: every key must be text")
     try:
-        msgspec.convert(document, Policy)  # the structs are the schema
+        typed.convert(document, Policy)  # the structs are the schema
     except msgspec.ValidationError:
         _complain(document, where)
 
@@ -79,11 +79,11 @@ def build_policy(*documents: Mapping[str, Any]) -> Policy:
     for document in documents:
         merged = _merge(merged, document, "")
     try:
-        policy = msgspec.convert(merged, Policy)
+        policy = typed.convert(merged, Policy)
     except msgspec.ValidationError as error:
         raise PolicyError(f"policy: {error}") from error
     if policy.probes.mirror or policy.probes.copy_pull_secret:
-        return msgspec.convert(_with_images(msgspec.to_builtins(policy)), Policy)
+        return typed.convert(_with_images(msgspec.to_builtins(policy)), Policy)
     return policy
 
 

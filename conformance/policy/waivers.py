@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from fixtures.text import yaml_text
+from fixtures.text import typed, yaml_text
 from fixtures.text.yaml_text import NotYaml
 from fixtures.verdict.findings import WAIVABLE, Finding, Outcome
 from fixtures.verdict.record import WaiverUse
@@ -68,7 +68,7 @@ def read_waiver_file(path: Path, started: float) -> WaiverFile:
     except NotYaml as error:
         raise WaiverError(f"{path}: {error}") from None
     try:
-        waivers = msgspec.convert(document, _Document).waivers
+        waivers = typed.convert(document, _Document).waivers
     except msgspec.ValidationError as error:
         raise WaiverError(f"{path}: {' '.join(str(error).split())[:300]}") from None
     if len(waivers) > MAX_WAIVERS:

@@ -14,6 +14,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
+from fixtures.text import typed
 
 PATIENCE_SECONDS = 10.0
 """A scheduler looks at a pod that did not fit after ten seconds at the latest, once something has become free."""
@@ -59,4 +60,4 @@ def _pods_on(cluster: Cluster, node: str) -> list[Pod]:
     if not answer.ok:
         raise ApiTrouble(answer.reason, f"list pods on {node}: {answer.status} {answer.message}")
     items: list[Json] = answer.json()["items"]
-    return [msgspec.convert(item, Pod, strict=False) for item in items]
+    return [typed.convert(item, Pod, strict=False) for item in items]

@@ -12,6 +12,7 @@ import msgspec
 
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text import typed
 
 _POD_FIELDS: dict[str, type] = {
     "tolerations": list,
@@ -89,7 +90,7 @@ def _sets_variables(value: Json) -> bool:
 
 def _read(value: Json, *, partial: bool, used: frozenset[str], certain: bool = True) -> Shape:
     try:
-        return Shape(spec=msgspec.convert(value, PodSpec, strict=False), partial=partial, certain=certain, used=used)
+        return Shape(spec=typed.convert(value, PodSpec, strict=False), partial=partial, certain=certain, used=used)
     except msgspec.ValidationError as error:
         return Shape(
             spec=PodSpec(), partial=partial, certain=certain, used=used, trouble=f"looks like a pod's and is none: {str(error)[:200]}"

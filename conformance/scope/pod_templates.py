@@ -19,6 +19,7 @@ from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotat
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.state import Object
+from fixtures.text import typed
 from fixtures.verdict.findings import NotApplicable, Subject
 
 _POD_SPEC_PARTS = frozenset(
@@ -138,7 +139,7 @@ def _is_pod_spec(value: Json) -> bool:
 
 def _decode(key: str, subject: Subject, path: str, value: Json, parent: Json) -> Template:
     try:
-        spec = msgspec.convert(value, PodSpec, strict=False)
+        spec = typed.convert(value, PodSpec, strict=False)
     except msgspec.ValidationError as error:
         return unreadable(subject, path, key, f"{path} is no pod spec: {str(error)[:200]}")
     annotations = annotations_of(parent)
@@ -176,7 +177,7 @@ def _trainer(key: str, subject: Subject, spec: Json) -> Iterator[Template]:
         return
     path = "spec.trainer"
     try:
-        resources = msgspec.convert(trainer["resourcesPerNode"], Resources, strict=False)
+        resources = typed.convert(trainer["resourcesPerNode"], Resources, strict=False)
     except msgspec.ValidationError as error:
         yield unreadable(subject, path, key, f"{path}.resourcesPerNode is unreadable: {str(error)[:200]}")
         return

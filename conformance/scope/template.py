@@ -10,6 +10,7 @@ import msgspec
 from conformance.dynamic_resources.claims import DeviceDemand
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Meta, Pod, PodSpec
+from fixtures.text import typed
 from fixtures.verdict.findings import Finding, Subject, not_judged, undecided
 
 MAX_DEPTH = 24
@@ -90,7 +91,7 @@ def unreadable(subject: Subject, path: str, key: str, trouble: str) -> Template:
 def annotations_of(parent: Json) -> Mapping[str, str]:
     """The annotations of the object that holds a pod spec; none where they cannot be read."""
     try:
-        return msgspec.convert(parent.get("metadata") or {}, Meta, strict=False).annotation
+        return typed.convert(parent.get("metadata") or {}, Meta, strict=False).annotation
     except msgspec.ValidationError:
         return {}
 

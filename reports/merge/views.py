@@ -10,6 +10,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
+from fixtures.text import typed
 from fixtures.verdict.record import Verdict
 from reports import phrases
 from reports.formats.markdown import escape as markdown_escape
@@ -53,7 +54,7 @@ def sentence(fleet: Fleet) -> str:
 
 def to_json(fleet: Fleet) -> bytes:
     """``fleet.json``: credentials redacted."""
-    text = msgspec.json.format(msgspec.json.encode(msgspec.convert(encodable(msgspec.to_builtins(fleet)), Fleet)), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(typed.convert(encodable(msgspec.to_builtins(fleet)), Fleet)), indent=2).decode()
     return (redact(text) + "\n").encode()
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-import fixtures.snapshot.collect
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.kinds import Kind
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.cluster.watch import Observation
 from fixtures.snapshot.collect import collect
@@ -41,20 +38,6 @@ def test_one_list_per_kind_and_page(tmp_path: Path) -> None:
         counts = cluster.requests().by_verb_and_resource
         assert counts["list nodes"] == 3
         assert counts["list pods"] == 1
-
-
-def test_decoders_are_made_before_lists_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[threading.Thread] = []
-    make = fixtures.snapshot.collect._decoder
-
-    def noted(kind: Kind) -> Any:
-        made.append(threading.current_thread())
-        return make(kind)
-
-    monkeypatch.setattr("fixtures.snapshot.collect._decoder", noted)
-    with served(tmp_path, [a_node("n")]) as (cluster, _):
-        collect(cluster, ["nodes", "pods"], version="")
-    assert made == [threading.current_thread()] * 2
 
 
 @pytest.mark.parametrize(
