@@ -20,7 +20,8 @@ _UNSAFE = re.compile(
 )
 _XML_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|eyJ[A-Za-z0-9_-]*)")  # the end may be cut off
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+(\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|eyJ[A-Za-z0-9_-]*))?")
+"""The end may be cut off. What only begins like a token is found too, without group 1: it has to be passed over at once."""
 _PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=")|\Z)')
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{16,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"]{1,256}(?=@)")
@@ -32,7 +33,7 @@ _TRAILING = ".,;:!?)]"
 def redact(text: str) -> str:
     """Replace what can only be a credential: tokens in JWT form, private keys, bearer values, passwords in URLs."""
     if "eyJ" in text:
-        text = _JWT.sub("[redacted token]", text)
+        text = _JWT.sub(lambda found: "[redacted token]" if found[1] else found[0], text)
     if "PRIVATE KEY-----" in text:
         text = _PRIVATE_KEY.sub("[redacted private key]", text)
     if "earer " in text or "EARER " in text:

@@ -174,6 +174,15 @@ def test_looking_at_depth_goes_through_a_text_as_often_however_long_it_is() -> N
     assert passes(8_000) == passes(100) < 4 * limits.JSON_DEPTH
 
 
+@pytest.mark.parametrize(
+    "text", [b" " + b"1" * 20 + b" %b", b"[" * 200 + b"]" * 200 + b', {"managedFields": ["%b'], ids=["long number", "deep member"]
+)
+def test_a_string_that_is_never_closed_is_looked_through_once(text: bytes) -> None:
+    """Looked through again from each of its quotes, it would take hours."""
+    with pytest.raises(NotJson):
+        json_text.decode(text % (b'\\"' * 1_000_000))
+
+
 # -- bytes and time --------------------------------------------------------------------------------------
 
 
