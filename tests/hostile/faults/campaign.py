@@ -20,6 +20,7 @@ from fixtures.verdict.record import Level, Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
 from tests.hostile.faults.plans import Ordeal
 from tests.hostile.faults.proxy import through
+from tests.hostile.faults.requests import Asked
 
 POLICY = "probes: {windowSeconds: 1, startSeconds: 20}\n"
 USAGE, CRASHED, INCONCLUSIVE, RESIDUE = 4, 3, 10, 11
@@ -45,6 +46,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     changed: int = 0
     seconds: float = 0.0
     requests: int = 0
+    asked: list[Asked] = []
     wrong: list[str] = []
 
 
@@ -65,7 +67,7 @@ def suffered(ordeal: Ordeal, expected: Report, folder: Path) -> Outcome:
                 done = _judged(folder, folder / "proxied")
             except TimeoutError as error:
                 done = Finished(code=ENDLESS, output=str(error), report=None)
-            requests = proxy.requests
+            requests, asked = proxy.requests, sorted(proxy.asked)
         left = left_behind(Cluster.from_kubeconfig(cluster.kubeconfig))
     outcome = Outcome(
         seed=ordeal.seed,
@@ -74,10 +76,10 @@ def suffered(ordeal: Ordeal, expected: Report, folder: Path) -> Outcome:
         befell=sum(fault.befell for fault in ordeal.faults),
         exit_code=done.code,
         requests=requests,
+        asked=asked,
     )
     outcome.wrong = list(wrong(done, expected, left))
     if done.report is not None:
-        outcome.seconds = done.report.run.duration_seconds
         before = _verdicts(expected)
         outcome.changed = sum(verdict is not before.get(id_) for id_, verdict in _verdicts(done.report).items())
     return outcome

@@ -88,7 +88,7 @@ def _carried_out(on: Stage, faults: tuple[Fault, ...], folder: Path, outcome: Ou
             outcome.wrong.append(f"crash: {type(error).__name__}: {error}")
             return None, []
         finally:
-            outcome.requests = proxy.requests
+            outcome.requests, outcome.asked = proxy.requests, sorted(proxy.asked)
 
 
 def _campaign(on: Stage, folder: Path) -> tuple[Verdict, list[str]]:

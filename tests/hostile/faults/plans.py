@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import SIGN_IN, Effect
 from tests.hostile.faults.proxy import Fault
+from tests.hostile.faults.requests import Asked
 
 SCENARIOS = ("healthy", "rdma-training", "mig-mixed", "dra", "h100-exclusive")
 DEFECTS = (
@@ -21,6 +22,7 @@ DEFECTS = (
 ALWAYS = 1_000_000
 
 _REFUSALS: dict[str, Effect] = {
+    "401": effects.refused(401, "Unauthorized"),
     "403": effects.refused(403, "Forbidden"),
     "429": effects.refused(429, "TooManyRequests", {"Retry-After": "0"}),
     "429 with an odd Retry-After": effects.refused(429, "TooManyRequests", {"Retry-After": "²"}),
@@ -89,6 +91,7 @@ _WATCH_LIES: dict[str, Effect] = {
     "all is deleted": effects.gone_before,
 }
 _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
+    "version": (_REFUSALS, _LIES, _CHANGED),
     "discovery": (_REFUSALS, _LIES, _CHANGED),
     "list": (_REFUSALS, _LIES, _CHANGED, _LIST_LIES),
     "get": (_REFUSALS, _LIES, _CHANGED),
@@ -139,6 +142,16 @@ def ordeal(seed: int) -> Ordeal:
     random = Random(seed)
     simulate = random.choice(SCENARIOS) if random.random() < 0.6 else random.choice(DEFECTS)
     return Ordeal(seed=seed, simulate=simulate, faults=tuple(_fault(random) for _ in range(random.randint(1, 3))))
+
+
+def each_by_itself(questions: Iterable[Asked]) -> list[Fault]:
+    """Every fault that may befall one of these questions, told whenever it is asked. Never two in a run: one may hide another."""
+    return [
+        Fault(name=name, verb=asked.verb, resource=asked.resource or "*", effect=effect, times=ALWAYS)
+        for asked in questions
+        for menu in _BY_VERB.get(asked.verb, ())
+        for name, effect in sorted(menu.items())
+    ]
 
 
 def experiment_faults(random: Random) -> tuple[Fault, ...]:

@@ -62,6 +62,7 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="fault-proxy")
         self.requests = 0
+        self.asked: set[Asked] = set()
         self.address = ""
 
     def __enter__(self) -> FaultProxy:
@@ -97,6 +98,7 @@ class FaultProxy:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
         what = asked(request.method, request.path, request.query)
+        self.asked.add(what)
         body = await request.read()
         due = [fault for fault in self._faults if fault.due(what)]
         if due:

@@ -9,7 +9,7 @@ import msgspec
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct, frozen=True, order=True):
     """A verb as RBAC names it (or ``version``, ``discovery``) and the plural of the resource; its subresource after a slash."""
 
     verb: str
