@@ -24,8 +24,7 @@ REST_FACTOR = 5.0
 
 def for_each_adapter(scope: Scope, workspace: Workspace, probe: Probe) -> Iterator[Finding]:
     """Run a probe with every installed gang scheduler that the policy selects; if one fails, the others are judged all the same."""
-    installed = _installed(scope)
-    plan = make_plan(scope)
+    installed, plan = _installed(scope), _plan(scope, workspace)
     for adapter in installed:
         try:
             yield from probe(scope, workspace, adapter, plan)
@@ -42,6 +41,14 @@ def _installed(scope: Scope) -> list[Adapter]:
     if not installed:
         raise NotApplicable("NoGangScheduler", "no gang scheduler that the suite can probe is installed (volcano, kueue, native)")
     return installed
+
+
+def _plan(scope: Scope, workspace: Workspace) -> Plan:
+    """The plan, which takes all that is free: what earlier probes could not remove may hold some of it. Raises as ``make_plan`` does."""
+    plan = make_plan(scope)
+    if left := workspace.pods_left:
+        raise Inconclusive("PodsStay", f"{len(left)} pods or claims of this run did not go away and may hold devices: {left[0]}")
+    return plan
 
 
 def _gave_up(adapter: Adapter, error: Inconclusive) -> Finding:
@@ -148,7 +155,7 @@ def probe_misfits(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
     The absence is watched for all schedulers at once: what must bind nothing takes nothing from the others.
     """
-    installed, plan = _installed(scope), make_plan(scope)
+    installed, plan = _installed(scope), _plan(scope, workspace)
     asked: list[Misfit] = []
     try:
         for adapter in installed:

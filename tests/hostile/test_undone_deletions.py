@@ -12,8 +12,11 @@ import pytest
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
 from fixtures.probes.workspace import Workspace
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Verdict
 from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS, RUN, a_configmap, left
 from tests.definitions import definitions
+from tests.endtoend.runs import run_suite
 from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
@@ -56,6 +59,17 @@ def test_a_workspace_tells_it_at_once(tmp_path: Path, how: str) -> None:
         assert {item.key for item in left(cluster)} == {FLAVORS, "namespaces"}
         for key in (FLAVORS, "namespaces", owned.PRIORITY_CLASSES):
             assert any(key in line for line in workspace.residue), key
+
+
+def test_a_gang_is_not_tried_while_pods_of_the_run_may_hold_its_devices(tmp_path: Path) -> None:
+    """It would wait for devices as long as it may, for each of three requirements, and could decide nothing."""
+    lie = Fault(name="success", verb="delete", resource="pods", effect=LIES["success"], times=ALWAYS)
+    with EmbeddedCluster.start("rdma-training", tmp_path) as cluster, through(cluster.kubeconfig, tmp_path / "proxied", [lie]):
+        done = run_suite(tmp_path, "--kubeconfig", str(tmp_path / "proxied"), "--only", "ISO-03,GANG-02,GANG-03,GANG-04")
+    assert done.result("ISO-03").verdict is Verdict.PASSED
+    for id_ in ("GANG-02", "GANG-03", "GANG-04"):
+        assert (done.result(id_).verdict, done.result(id_).reason_code) == (Verdict.INCONCLUSIVE, "PodsStay"), id_
+        assert "did not go away" in done.result(id_).message
 
 
 def test_what_a_finalizer_holds_is_waited_for(tmp_path: Path) -> None:
