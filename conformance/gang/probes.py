@@ -46,7 +46,7 @@ def _installed(scope: Scope) -> list[Adapter]:
 def _plan(scope: Scope, workspace: Workspace) -> Plan:
     """The plan, which takes all that is free: what earlier probes could not remove may hold some of it. Raises as ``make_plan`` does."""
     plan = make_plan(scope)
-    if left := workspace.pods_left:
+    if left := workspace.pods_left():
         raise Inconclusive("PodsStay", f"{len(left)} pods or claims of this run did not go away and may hold devices: {left[0]}")
     return plan
 

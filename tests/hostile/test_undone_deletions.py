@@ -72,6 +72,19 @@ def test_a_gang_is_not_tried_while_pods_of_the_run_may_hold_its_devices(tmp_path
         assert "did not go away" in done.result(id_).message
 
 
+def test_a_pod_that_goes_late_holds_no_devices_any_more(tmp_path: Path) -> None:
+    """A node that ends its pods slowly costs no later requirement its verdict."""
+    with served(tmp_path) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        namespace = workspace.namespace()
+        pod = {"metadata": {"name": "p", "finalizers": ["example.com/held"]}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        workspace.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace)
+        workspace.clear(seconds=0.5)
+        assert ["pods" in line for line in workspace.pods_left()] == [True]
+        cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace)
+        assert workspace.pods_left() == []
+
+
 def test_what_a_finalizer_holds_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path, definitions("kueue")) as (cluster, _):
         workspace = Workspace(cluster, RUN)
