@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from chaos.observe.view import (
 from fixtures.kubernetes.models import Json
 
 KNOWN_SECONDS = 2.0
-"""How long a pod must have been seen running before it is compared: its status and the reader's line are not of one moment."""
+"""How long a pod must have been seen as it is before it is compared: its status and what tells its devices are not of one moment."""
 
 
 def allocations(reading: Reading) -> JsonValue:
@@ -48,21 +49,25 @@ def allocations(reading: Reading) -> JsonValue:
 def _listed(reading: Reading, listed: dict[str, Listing]) -> Allocations:
     """As kubelets list it. Where a reader tells no allocatable ids, ``counted`` has the number that the node's status tells."""
     view, facts = View.at(reading), PlanFacts.of(reading.plan)
-    held = {identity(entry): entry for listing in listed.values() for entry in listing.pods}
-    pods = {}
-    for pod in _settled(reading):
-        if node_of(pod) not in listed:
-            continue
-        entry = held.get(uid_of(pod)) or held.get(f"{namespace_of(pod)}/{name_of(pod)}")
-        given = [granted for container in entry.containers for granted in container.devices] if entry else []
-        pods[uid_of(pod)] = PodDevices(
+    entries = {identity(entry): entry for listing in listed.values() for entry in listing.pods}
+
+    def given(pod: Json) -> dict[str, list[str]]:
+        entry = entries.get(uid_of(pod)) or entries.get(f"{namespace_of(pod)}/{name_of(pod)}")
+        granted = [one for container in entry.containers for one in container.devices] if entry else []
+        return {resource: ids for resource, ids in ids_by_resource(granted).items() if facts.is_device(resource)}
+
+    pods = {
+        uid_of(pod): PodDevices(
             namespace=namespace_of(pod),
             name=name_of(pod),
             node=node_of(pod),
             requested=requested_devices(pod, facts.is_device),
-            ids={resource: ids for resource, ids in ids_by_resource(given).items() if facts.is_device(resource)},
+            ids=given(pod),
             seen=_seen(view, pod),
         )
+        for pod in _settled(reading, lambda pod: sum(map(len, given(pod).values())))
+        if node_of(pod) in listed
+    }
     inventory, counted = {}, {}
     for node, listing in listed.items():
         if listing.allocatable is None:
@@ -87,8 +92,9 @@ def _claimed(reading: Reading) -> Allocations:
     known, claims = published_devices(view), view.select(CLAIMS)
     told: dict[tuple[str, str, str], PublishedDevice] = reading.memory.setdefault("allocations.devices", {})
     told.update(known)  # a claim outlives the slice that told its devices' identities
-    pods, users = {}, Counter(uid_of(claim) for pod in _settled(reading) for claim in claims_of(pod, claims))
-    for pod in _settled(reading):
+    settled = _settled(reading, lambda pod: sum(len(allocated_devices(claim)) for claim in claims_of(pod, claims)))
+    pods, users = {}, Counter(uid_of(claim) for pod in settled for claim in claims_of(pod, claims))
+    for pod in settled:
         own = claims_of(pod, claims)
         pods[uid_of(pod)] = PodDevices(
             namespace=namespace_of(pod),
@@ -118,15 +124,28 @@ def _claim_name(claim: Json) -> str:
     return f"{RESOURCE}:{full_name(claim)}"
 
 
-def _settled(reading: Reading) -> list[Json]:
-    """Pods that have been running for a while and are not going away."""
+def _settled(reading: Reading, held: Callable[[Json], int]) -> list[Json]:
+    """Pods that have been running for a while, are not going away, and have not just come to hold fewer devices than before.
+
+    ``held``: how many a pod holds. What a sample looks at is read one after the other: a pod that ends in between still runs in the
+    list of pods, and holds nothing any more in what is read next.
+    """
     first: dict[str, float] = reading.memory.setdefault("allocations.first", {})
+    fewer: dict[str, float] = reading.memory.setdefault("allocations.fewer", {})
+    most: dict[str, int] = reading.memory.setdefault("allocations.most", {})
     now = time.monotonic()
     settled = []
     for pod in holding(reading):
         if phase_of(pod) != "Running" or dig(pod, "metadata").get("deletionTimestamp"):
             continue
-        if now - first.setdefault(uid_of(pod), now) >= KNOWN_SECONDS:
+        uid, count = uid_of(pod), held(pod)
+        most[uid] = max(count, most.get(uid, 0))
+        since = first.setdefault(uid, now)
+        if count < most[uid]:
+            since = max(since, fewer.setdefault(uid, now))
+        else:
+            fewer.pop(uid, None)
+        if now - since >= KNOWN_SECONDS:
             settled.append(pod)
     return settled
 

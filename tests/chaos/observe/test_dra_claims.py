@@ -191,6 +191,20 @@ def test_a_claim_that_changes_or_a_device_that_is_no_longer_published_breaks_the
     assert broken(before, after) == ["lost"]
 
 
+def test_a_pod_whose_claim_is_gone_counts_once_it_has_been_seen_running_without_it_for_long() -> None:
+    pods, held = [claiming("x", "a")], claim("x", "a", 0, users=("x",))
+    read = Read(world(held, pods=pods), plan(facts=CLAIMED))
+    value("allocations", world(), read)
+    read.memory["allocations.first"]["uid-x"] -= 10.0
+    assert set(value("allocations", world(), read.again(world(held, pods=pods)))["pods"]) == {"uid-x"}
+    ended = read.again(world(pods=pods))  # its pod ended after the list of pods was read, and before the list of claims
+    assert value("allocations", world(), ended)["pods"] == {}
+    assert set(value("allocations", world(), read.again(world(held, pods=pods)))["pods"]) == {"uid-x"}
+    value("allocations", world(), read.again(world(pods=pods)))
+    read.memory["allocations.fewer"]["uid-x"] -= 10.0
+    assert value("allocations", world(), read.again(world(pods=pods)))["pods"]["uid-x"]["ids"] == {}
+
+
 def test_a_claim_that_pods_share_may_hold_its_device_in_both() -> None:
     shared = claim("x", "a", 0, users=("x", "y"))
     told = ledger(world(shared, pods=[claiming("x", "a"), claiming("y", "a")]))

@@ -281,6 +281,17 @@ def test_allocations_join_requests_ids_and_what_is_seen() -> None:
     assert [one.invariant for one in check_invariants([snapshot]) if one.breaches] == ["seen"]
 
 
+def test_a_pod_that_the_kubelet_lists_no_more_counts_once_it_has_been_seen_running_for_long() -> None:
+    listed, gone = kubelet(listing({"w": ["GPU-1"]}, HEALTHY)), kubelet(listing({}, HEALTHY))
+    read = Read(listed, plan())
+    value("allocations", listed, read)
+    known_for_long(read)
+    assert set(value("allocations", listed, read.again(listed))["pods"]) == {"uid-w"}
+    assert value("allocations", gone, read.again(gone))["pods"] == {}
+    read.memory["allocations.fewer"]["uid-w"] -= 10.0
+    assert value("allocations", gone, read.again(gone))["pods"]["uid-w"]["ids"] == {}
+
+
 def test_devices_are_counted_where_the_reader_tells_no_ids() -> None:
     world = kubelet(listing({"w": ["GPU-1"]}), gpus=8, allocatable=7)
     found = value("allocations", world)
