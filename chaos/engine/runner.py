@@ -249,7 +249,7 @@ class Runner:
         self._injected = inject
         windows = [seconds[one.within] for one in self.experiment.extension.expect if one.within]
         undone = sampler.now  # what came of the last undo must be seen too
-        latest = max(origin + seconds["recovery"], inject + max(windows, default=0.0), undone) + seconds["settle"] + 4 * seconds["sample"]
+        latest = max(origin + seconds["recovery"], inject + max(windows, default=0.0), undone) + seconds["settle"] + 4 * sampler.pace
 
         def settled(samples: list[Sample]) -> bool:
             if self._setup.stop.reason:

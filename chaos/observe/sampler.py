@@ -19,6 +19,8 @@ from fixtures.cluster.trouble import ApiTrouble
 MAX_TEXT = 300
 MAX_VALUE = 256 << 10
 """Bytes of JSON that one signal may put into one sample."""
+LAST = 5
+"""Samples that tell how fast the cluster answers now."""
 
 
 class Sampler:
@@ -58,6 +60,11 @@ class Sampler:
     def now(self) -> float:
         """Seconds since the sampler began."""
         return time.monotonic() - self._began
+
+    @property
+    def pace(self) -> float:
+        """Seconds from one sample to the next: the period, or what the slowest of the last ones took."""
+        return max([self._period, *(sample.took for sample in self.samples[-LAST:])])
 
     def at(self, moment: str) -> float:
         """An RFC 3339 time in the sampler's seconds."""

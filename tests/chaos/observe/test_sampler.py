@@ -75,6 +75,14 @@ def test_a_wait_ends_at_its_deadline(tmp_path: Path) -> None:
         held.set()
 
 
+def test_its_pace_is_the_period_or_what_the_slowest_of_its_last_samples_took(tmp_path: Path) -> None:
+    sampler = Sampler(reading, {}, tmp_path / "samples.jsonl", 0.25)
+    assert sampler.pace == 0.25
+    for took, pace in ((0.1, 0.25), (4.0, 4.0), (0.1, 4.0), (0.1, 4.0), (0.1, 4.0), (0.1, 4.0), (0.1, 0.25)):
+        sampler.samples.append(Sample(t=0.0, at="", took=took))
+        assert sampler.pace == pace
+
+
 def test_what_was_brought_about_is_waited_for_until_a_later_sample_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     assert not await_sample(path, 0.1)
