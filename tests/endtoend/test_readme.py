@@ -63,7 +63,7 @@ def test_the_commands_of_the_readme_work_one_after_the_other(reader: Path) -> No
         env={**kept, "HOME": str(reader), "PATH": f"/usr/bin:/bin:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
     )
     last = done.stdout.rpartition(STEP)[2]
     number = int(last.partition("\n")[0])
