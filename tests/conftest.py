@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+from multiprocessing import forkserver
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,7 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: runs that tests start would be deaf to Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
-        multiprocessing.set_forkserver_preload(list(LIBRARIES))
+        multiprocessing.set_forkserver_preload([*LIBRARIES, "tests.read_ahead"])
+        forkserver.ensure_running()  # whoever forks first would have it preload what that one needs
         simulator.fork_simulators("forkserver")
 
 
