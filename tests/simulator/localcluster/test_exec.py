@@ -172,7 +172,7 @@ def test_an_api_server_that_speaks_spdy_to_a_node_tells_what_to_use(real: Side) 
 
 
 def test_a_followed_log_ends_with_its_container(side: Side) -> None:
-    script = "echo one; until test -f /tmp/go; do sleep 0.05; done; echo two"
+    script = "echo one; until test -f /tmp/go; do sleep 0.05; done; sleep 3; echo two"  # it outlives the exec that lets it go
     assert side.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(a_pod("talker", {"main": script})))[0] == 0
     assert side.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=120s")[0] == 0
     with subprocess.Popen(side.command("logs", "-f", "talker"), stdout=subprocess.PIPE, text=True) as following:
