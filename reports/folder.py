@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,10 +59,11 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder / ALLURE_NAME, ignore_errors=True)
 
 
-def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) -> None:
+def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None, *, views: bool = True) -> None:
     """Write every format of ``report`` to ``folder``, made when missing; files of an earlier run there are replaced.
 
-    ``chaos`` is the record of the run's chaos experiments: ``chaos.json``, and a part of every view.
+    ``chaos`` is the record of the run's chaos experiments: ``chaos.json``, and a part of every view. Without ``views`` only the records
+    are written.
 
     Raises ``ReportError`` when a file could not be written; the others are written all the same.
     """
@@ -79,17 +80,23 @@ def write_all(report: Report, folder: Path, chaos: ChaosReport | None = None) ->
             write_atomically(folder / CHAOS_NAME, chaos_to_json(chaos))
         except OSError as error:
             problems.append(f"{CHAOS_NAME}: {error.strerror or error}")
+    if views:
+        problems += _write_views(report, chaos, folder)
+    if problems:
+        raise ReportError(f"{folder}: not every format could be written: {'; '.join(problems)}")
+
+
+def _write_views(report: Report, chaos: ChaosReport | None, folder: Path) -> Iterator[str]:
+    """Yields what could not be written: one broken view must not cost the reader the others."""
     for name, render in _WRITERS.items():
         try:
             write_atomically(folder / name, render(report, chaos).encode("utf-8", "backslashreplace"))
-        except Exception as error:  # one broken view must not cost the reader the others
-            problems.append(f"{name}: {type(error).__name__}: {one_line(str(error), 300)}")
+        except Exception as error:
+            yield f"{name}: {type(error).__name__}: {one_line(str(error), 300)}"
     try:
         _write_allure(report, chaos, folder / ALLURE_NAME)
     except Exception as error:
-        problems.append(f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}")
-    if problems:
-        raise ReportError(f"{folder}: not every format could be written: {'; '.join(problems)}")
+        yield f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}"
 
 
 def rewrite(report: Report, file: Path) -> None:

@@ -72,7 +72,7 @@ class ConformanceCheck:
         if self._access.context is not None and not self._access.in_cluster:
             target += ["--context", self._access.context]
         paths = [f"conformance/{area}" for area in areas]
-        options = ["--read-only", "-q", "--report-dir", str(folder / "report")]
+        options = ["--read-only", "-q", "--report-dir", str(folder / "report"), "--record-only"]
         if self._policy:
             options += ["--policy", str(folder / "policy.yaml")]
         return [sys.executable, "-m", "pytest", *paths, *target, *options]

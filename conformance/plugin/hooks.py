@@ -394,7 +394,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     report = config.stash.get(progress.REPORT, None)
     progress.put_back(config, terminalreporter)
     if state is not None and report is not None and state.report_folder is not None:
-        config.stash[progress.VERDICT] = progress.summary(terminalreporter, report, state.report_folder, chaos_record(state, report))
+        file = state.report_folder / ("report.json" if state.options.record_only else "report.html")
+        config.stash[progress.VERDICT] = progress.summary(terminalreporter, report, file, chaos_record(state, report))
         for complaint in state.complaints:
             terminalreporter.write_line(f"gpu-conformance: {complaint}", red=True)
 

@@ -41,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     accept_not_judged: tuple[str, ...] = ()  # globs of what the baseline judged and this run need not
     another_cluster: bool = False
     report_dir: str = ""
+    record_only: bool = False
     evidence: bool = False
     alluredir: str = ""
     clean_alluredir: bool = False
@@ -135,6 +136,9 @@ def add_options(parser: OptionParser) -> None:
     )
     group.addoption("--report-dir", metavar="DIR", help="folder of the report; default: out/<run id>, and out/latest points at it")
     group.addoption(
+        "--record-only", action="store_true", help="write report.json and no view of it; 'gpu-conformance report DIR' writes the views"
+    )
+    group.addoption(
         "--evidence",
         action="store_true",
         help="keep in evidence/ of the report what each verdict rests on: API objects without secrets, and outputs of probes",
@@ -209,6 +213,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
         accept_not_judged=tuple(option.accept_not_judged),
         another_cluster=option.another_cluster,
         report_dir=option.report_dir or "",
+        record_only=option.record_only,
         evidence=option.evidence,
         alluredir=option.alluredir or "",
         clean_alluredir=option.clean_alluredir,

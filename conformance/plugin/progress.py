@@ -137,13 +137,13 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
-def summary(reporter: pytest.TerminalReporter, report: Report, folder: Path, chaos: ChaosReport | None) -> str:
+def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos: ChaosReport | None) -> str:
     """The tables of areas and experiments, then what needs attention. Returns the verdict's line: it is for the very end."""
     from reports.terminal.summary import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
     width = writer.fullwidth if reporter.isatty or os.environ.get("COLUMNS") else PIPE_WIDTH
-    text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(folder), chaos=chaos)
+    text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(file), chaos=chaos)
     above, _, last = text.rstrip("\n").rpartition("\n")
     reporter.write(above.rstrip("\n") + "\n")
     if (log := reporter.config.stash.get(STEP_LOG, None)) is not None:
@@ -163,10 +163,10 @@ def conclude(config: pytest.Config) -> None:
             reporter.write_line(line if log is None else actions.harmless(line))
 
 
-def _shown(folder: Path) -> str:
-    if not (folder / "report.html").is_file():
+def _shown(file: Path) -> str:
+    if not file.is_file():
         return "not written"
     try:
-        return str(folder.relative_to(Path.cwd()) / "report.html")
+        return str(file.relative_to(Path.cwd()))
     except ValueError:
-        return str(folder / "report.html")
+        return str(file)

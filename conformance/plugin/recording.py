@@ -39,7 +39,7 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
     folder = Path(chosen) if chosen else config.invocation_params.dir / "out" / state.run_id
     try:
         private_files.make_folder(folder)
-        if (folder / RECORD).exists():
+        if state.options.record_only or (folder / RECORD).exists():
             _forget_earlier_run(folder)
         probe = folder / ".writable"
         probe.touch()
@@ -53,7 +53,7 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
 
 
 def _forget_earlier_run(folder: Path) -> None:
-    """Remove the files of an earlier run: one that is killed must not leave another's verdict behind as its own."""
+    """Remove the files of an earlier run: its verdict and its views must not be taken for this one's."""
     from reports.folder import clear  # imported late: most folders are new
 
     clear(folder)
@@ -219,7 +219,7 @@ def _write(state: State, report: Report) -> int:
     if folder is None:
         return report.exit_code
     try:
-        write_all(report, folder, chaos_record(state, report))
+        write_all(report, folder, chaos_record(state, report), views=not state.options.record_only)
     except ReportError as error:
         state.complaints.append(str(error))
         _not_written(report, folder / JSON_NAME)

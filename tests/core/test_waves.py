@@ -11,7 +11,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.interface import start
 from fixtures.verdict.findings import Inconclusive
-from tests.endtoend.runs import run_suite
+from tests.endtoend.runs import run_for_record
 
 POD_START = 4
 TOGETHER = ("FENCE-06", "PSA-04", "ISO-01", "ISO-02")
@@ -34,7 +34,7 @@ def test_a_wave_holds_no_more_than_the_scarcest_place_has_free(units: list[int],
 
 
 def test_probes_wait_for_their_pods_together_and_each_is_judged(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", f"healthy:podStart={POD_START}", "--only", ",".join(TOGETHER))
+    done = run_for_record(tmp_path, "--simulate", f"healthy:podStart={POD_START}", "--only", ",".join(TOGETHER))
     assert done.report is not None, done.output
     results = [done.result(id_) for id_ in TOGETHER]
     assert {result.verdict for result in results} == {"passed"}, done.output
@@ -44,7 +44,7 @@ def test_probes_wait_for_their_pods_together_and_each_is_judged(tmp_path: Path) 
 
 
 def test_a_defect_that_one_probe_of_a_wave_finds_is_found_by_it_alone(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy,iso-visible-devices-honoured", "--only", ",".join(TOGETHER))
+    done = run_for_record(tmp_path, "--simulate", "healthy,iso-visible-devices-honoured", "--only", ",".join(TOGETHER))
     assert {id_: str(done.result(id_).verdict) for id_ in TOGETHER} == {**dict.fromkeys(TOGETHER, "passed"), "ISO-02": "failed"}
 
 

@@ -13,7 +13,7 @@ from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import VERBS
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 from fixtures.verdict.record import Access
-from tests.endtoend.runs import run_suite
+from tests.endtoend.runs import run_for_record
 
 OWN = frozenset(
     {
@@ -44,7 +44,7 @@ def declared(requirement: Requirement) -> set[str]:
 
 @pytest.mark.parametrize("scenario", ["healthy", "rdma-training", "kueue-inference", "mig-mixed"])
 def test_a_run_asks_nothing_that_no_requirement_declares(tmp_path: Path, scenario: str) -> None:
-    done = run_suite(tmp_path, "--simulate", scenario)
+    done = run_for_record(tmp_path, "--simulate", scenario)
     assert done.code == 0, done.output
     assert done.report is not None
     used = set(done.report.requests.by_verb_and_resource)
@@ -65,7 +65,7 @@ def test_a_requirement_by_itself_asks_what_it_declares_itself(tmp_path: Path, id
         for text in file.read_text().split("@requirement(")
         if text.startswith(f'"{ids}"')
     ]
-    done = run_suite(tmp_path, "--simulate", scenario, "-k", test)
+    done = run_for_record(tmp_path, "--simulate", scenario, "-k", test)
     assert done.report is not None, done.output
     [result] = done.report.results
     assert result.id == ids

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from conformance.catalogue import load_catalogue
+from conformance.cli.main import main
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Access, TargetKind, Verdict
 from tests.endtoend.runs import ROOT, environment, run_suite
@@ -39,6 +40,19 @@ def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(t
         area = result.area.lower()
         lines = (ROOT / "conformance" / area / f"test_{area}.py").read_text().splitlines()
         assert f'@requirement("{result.id}"' in lines[result.line - 1]
+
+
+def test_a_run_may_write_its_record_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "junit.xml").write_text("of an earlier run")
+    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--only", "FENCE-01", "--record-only")
+    assert done.code == 0, done.output
+    assert [file.name for file in folder.iterdir()] == ["report.json"]
+    assert done.output.endswith("report report/report.json\n")
+    assert main(["report", str(folder)]) == 0
+    assert "FENCE-01" in (folder / "report.html").read_text()
+    assert "FENCE-01" in (folder / "junit.xml").read_text()
 
 
 def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.snapshot.collect import collect
 from fixtures.verdict.record import Cause, Level, Verdict
-from tests.endtoend.runs import Finished, run_suite
+from tests.endtoend.runs import Finished, run_for_record
 
 HEALTHY = ("--simulate", "healthy")
 
@@ -31,7 +31,7 @@ def policy(folder: Path, **sections: object) -> str:
 
 
 def test_a_run_of_a_selection_is_good_within_the_selection(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, *HEALTHY, "--only", "MIG", "--read-only")
+    done = run_for_record(tmp_path, *HEALTHY, "--only", "MIG", "--read-only")
     assert done.code == 0, done.output
     assert done.report is not None
     assert done.report.scope is not None
@@ -46,8 +46,8 @@ def test_a_run_of_a_selection_is_good_within_the_selection(tmp_path: Path) -> No
 def test_a_floor_on_the_command_line_takes_the_place_of_the_policys(tmp_path: Path) -> None:
     path = policy(tmp_path, gate={"minimumJudged": 1, "areas": ["MIG"]})
     run = [*HEALTHY, "--only", "MIG", "--read-only", "--policy", path]
-    assert run_suite(tmp_path, *run).code == 0
-    done = run_suite(tmp_path, *run, "--min-judged", "4")
+    assert run_for_record(tmp_path, *run).code == 0
+    done = run_for_record(tmp_path, *run, "--min-judged", "4")
     assert done.code == 10
     assert "NOT JUDGED: 3 requirements were judged, and --min-judged asks for 4" in done.output
     assert last_line(done).startswith("INCONCLUSIVE [simulated cluster]: within the selection: 3 of ")
@@ -55,7 +55,7 @@ def test_a_floor_on_the_command_line_takes_the_place_of_the_policys(tmp_path: Pa
 
 def test_the_policys_floor_and_areas_gate(tmp_path: Path) -> None:
     path = policy(tmp_path, gate={"minimumJudged": 99, "areas": ["MIG", "NET", "INV"]})
-    done = run_suite(tmp_path, *HEALTHY, "--only", "MIG", "--read-only", "--policy", path)
+    done = run_for_record(tmp_path, *HEALTHY, "--only", "MIG", "--read-only", "--policy", path)
     assert done.code == 10
     assert done.report is not None
     assert done.report.verdict is Verdict.INCONCLUSIVE
@@ -96,24 +96,24 @@ def dump(folder: Path, *items: dict[str, object]) -> tuple[str, str]:
 
 
 def test_a_snapshot_of_nodes_alone_is_inconclusive(tmp_path: Path) -> None:
-    (told,) = shortfalls(run_suite(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
+    (told,) = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
     assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
 
 
 def test_no_accelerators_although_none_are_expected_is_inconclusive(tmp_path: Path) -> None:
     path = policy(tmp_path, accelerators={"expectedCount": 0})
-    told = shortfalls(run_suite(tmp_path, *dump(tmp_path, node("cpu-0")), "--policy", path))
+    told = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("cpu-0")), "--policy", path))
     assert any("no node has an accelerator, as the policy expects" in text for text in told)
 
 
 def test_a_tenant_pattern_that_matches_nothing_is_inconclusive(tmp_path: Path) -> None:
     path = policy(tmp_path, tenants={"namespaces": ["tema-*"]})
-    told = shortfalls(run_suite(tmp_path, *HEALTHY, "--read-only", "--policy", path))
+    told = shortfalls(run_for_record(tmp_path, *HEALTHY, "--read-only", "--policy", path))
     assert told == ["the policy's tenants.namespaces has 'tema-*', and no tenant namespace matches it"]
 
 
 def test_accelerators_that_are_given_by_claim_alone_are_judged(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "dra", "--read-only")
+    done = run_for_record(tmp_path, "--simulate", "dra", "--read-only")
     assert done.code == 0, done.output
     assert done.result("DRA-01").verdict is Verdict.PASSED
 
@@ -138,13 +138,13 @@ def test_nodes_that_no_probe_could_use_are_inconclusive_although_the_policy_allo
                 pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"fill-{one.name}"}, "spec": spec}
                 answer = cluster.request("POST", "/api/v1/namespaces/gpu-operator/pods", body=pod)
                 assert answer.ok, answer.message
-        done = run_suite(tmp_path, "--kubeconfig", str(served.kubeconfig), "--policy", path)
+        done = run_for_record(tmp_path, "--kubeconfig", str(served.kubeconfig), "--policy", path)
     assert done.code == 10, done.output
     assert not last_line(done).startswith(("CONFORMANT", "PASSED"))
 
 
 def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only")
+    done = run_for_record(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only")
     assert any(text.startswith("FENCE-02 was refused: pods could not be listed") for text in shortfalls(done))
     rights = done.result("INV-03")
     assert rights.verdict is Verdict.INCONCLUSIVE
@@ -153,7 +153,7 @@ def test_a_missing_right_is_inconclusive_and_named(tmp_path: Path) -> None:
 
 
 def test_a_run_that_stops_at_its_first_trouble_is_not_conformant(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only", "--only", "FENCE-08,OPS", "-x")
+    done = run_for_record(tmp_path, "--simulate", "healthy,inv-may-not-list-pods", "--read-only", "--only", "FENCE-08,OPS", "-x")
     assert [(result.id, result.level, result.verdict) for result in done.report.results] == [  # type: ignore[union-attr]
         ("FENCE-08", Level.SHOULD, Verdict.INCONCLUSIVE)
     ]
@@ -161,14 +161,14 @@ def test_a_run_that_stops_at_its_first_trouble_is_not_conformant(tmp_path: Path)
 
 
 def test_a_run_that_stops_at_its_first_failure_says_what_it_did_not_reach(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "--maxfail", "1")
+    done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "--maxfail", "1")
     assert done.code == 1
     assert "because the run ended before their turn" in last_line(done)
 
 
 def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path: Path) -> None:
     """For pytest-xdist it was interrupted, as by Ctrl-C."""
-    done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "-x", "-n", "2")
+    done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE", "-x", "-n", "2")
     assert done.code == 1, done.output
     assert done.report is not None
     assert (done.report.verdict, done.report.exit_code) == (Verdict.FAILED, 1)
@@ -176,19 +176,19 @@ def test_a_run_with_workers_that_stops_at_its_first_failure_has_failed(tmp_path:
 
 def test_a_run_that_lost_a_worker_is_not_conformant(tmp_path: Path) -> None:
     arguments = [*HEALTHY, "--read-only", "--only", "FENCE", "-n", "2", "-p", "tests.endtoend.dying_worker"]
-    (told,) = shortfalls(run_suite(tmp_path, *arguments))
+    (told,) = shortfalls(run_for_record(tmp_path, *arguments))
     assert told.startswith("the run ended before it had judged FENCE-03")
 
 
 def test_a_run_that_judges_less_than_its_baseline_fails_unless_that_is_accepted(tmp_path: Path) -> None:
-    before = run_suite(tmp_path, *HEALTHY, "--read-only", "--only", "MIG,INV-01")
+    before = run_for_record(tmp_path, *HEALTHY, "--read-only", "--only", "MIG,INV-01")
     assert before.code == 0
     baseline = (tmp_path / "report").rename(tmp_path / "baseline")
     worse = [*HEALTHY, "--read-only", "--only", "MIG", "--baseline", str(baseline)]
-    done = run_suite(tmp_path, *worse)
+    done = run_for_record(tmp_path, *worse)
     assert done.code == 1, done.output
     assert done.report is not None
     assert done.report.regressions == ["no longer judged: INV-01 MUST (passed -> none): left out by --only MIG"]
     assert "no longer judged" in done.output  # told once, by UPG-05
     assert "INV-01" in done.output
-    assert run_suite(tmp_path, *worse, "--accept-not-judged", "INV-01").code == 0
+    assert run_for_record(tmp_path, *worse, "--accept-not-judged", "INV-01").code == 0

@@ -14,7 +14,7 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from fixtures.verdict.record import Level
-from tests.endtoend.runs import ROOT, Finished, environment, run_suite
+from tests.endtoend.runs import ROOT, Finished, environment, run_for_record
 
 CATALOGUE = load_catalogue().by_id
 FENCE = [id_ for id_ in CATALOGUE if id_.startswith("FENCE-")]
@@ -24,7 +24,7 @@ SHOW = ("-p", "tests.endtoend.selection_shown")
 
 def run(folder: Path, *arguments: str) -> tuple[Finished, dict[str, Any]]:
     """A run, and what its plugin knew at the end."""
-    done = run_suite(folder, *HEALTHY, *SHOW, *arguments)
+    done = run_for_record(folder, *HEALTHY, *SHOW, *arguments)
     assert done.report is not None, done.output
     return done, json.loads((folder / "selection.json").read_bytes())
 
@@ -109,7 +109,7 @@ def test_only_restricts_what_is_read_and_created(tmp_path: Path, workers: list[s
 
 @pytest.mark.parametrize("arguments", [["--only", "FENCE-05", "--level", "must", "-k", "REQ-02"], ["-m", "fence-01"]], ids=" ".join)
 def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, arguments: list[str]) -> None:
-    assert run_suite(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5
+    assert run_for_record(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5
 
 
 @pytest.mark.parametrize("id_", ["FENCE-01", "FENCE-05", "REQ-01"])
@@ -118,7 +118,7 @@ def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: 
     lines = capsys.readouterr().out.splitlines()
     words = shlex.split(lines[lines.index("run it alone:") + 1])
     assert words[:4] == ["pytest", "conformance", "--kubeconfig", "FILE"]
-    done = run_suite(tmp_path, *HEALTHY, *words[4:])
+    done = run_for_record(tmp_path, *HEALTHY, *words[4:])
     assert ids(done) == [id_]
     assert done.code == 0, done.output
 

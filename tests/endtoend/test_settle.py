@@ -9,7 +9,7 @@ from conformance.plugin.settle import settle
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.process.embedded import EmbeddedCluster
-from tests.endtoend.runs import run_suite
+from tests.endtoend.runs import run_for_record
 
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 
@@ -46,6 +46,6 @@ def stop_operator(cluster: Cluster) -> None:
 
 
 def test_a_run_says_that_it_settles_before_it_judges(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--only", "INV", "--settle", "20")
+    done = run_for_record(tmp_path, "--simulate", "healthy", "--read-only", "--only", "INV", "--settle", "20")
     assert done.code == 0, done.output
     assert "settled: nothing is under way" in done.output

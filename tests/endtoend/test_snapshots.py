@@ -18,7 +18,7 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.folder import INCOMPLETE, SERVED
 from fixtures.verdict.record import Access, Report, Result
-from tests.endtoend.runs import ROOT, Finished, run_suite
+from tests.endtoend.runs import ROOT, Finished, run_for_record
 from tests.kubectl import KUBECTL, needs_kubectl
 
 CATALOGUE = load_catalogue()
@@ -42,7 +42,7 @@ class Saved:
         self.policy = policy
 
     def judged(self, into: Path, folder: Path | None = None) -> tuple[Finished, dict[str, Result]]:
-        done = run_suite(into, "--snapshot", str(folder or self.folder), "--policy", str(self.policy))
+        done = run_for_record(into, "--snapshot", str(folder or self.folder), "--policy", str(self.policy))
         assert done.report is not None, done.output
         return done, {result.id: result for result in done.report.results}
 
@@ -54,7 +54,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     with EmbeddedCluster.start("showcase", folder) as cluster:
         policy.write_text(json.dumps(cluster.policy))
         done = dump(folder, cluster.kubeconfig)
-        live = run_suite(folder, "--kubeconfig", str(cluster.kubeconfig), "--read-only", "--policy", str(policy)).report
+        live = run_for_record(folder, "--kubeconfig", str(cluster.kubeconfig), "--read-only", "--policy", str(policy)).report
     assert (done.returncode, done.stderr) == (0, "")
     assert live is not None
     return Saved(live, folder / "dump", policy)

@@ -10,7 +10,7 @@ import pytest
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.simulator.simulated_cluster import initial_objects
 from fixtures.verdict.record import Verdict
-from tests.endtoend.runs import Finished, run_suite
+from tests.endtoend.runs import Finished, run_for_record
 from tests.served import served
 from tests.simulated import simulated
 from tests.troubles import Trouble
@@ -20,7 +20,7 @@ def judged_under(folder: Path, *troubles: Trouble) -> Finished:
     objects = initial_objects(load_scenario("healthy"), [], datetime.now(UTC))
     with served(folder, objects, troubles) as (cluster, _):
         del cluster
-        return run_suite(folder, "--kubeconfig", str(folder / "kubeconfig"), "--read-only")
+        return run_for_record(folder, "--kubeconfig", str(folder / "kubeconfig"), "--read-only")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def probed_under(folder: Path, *troubles: Trouble) -> Finished:
     policy = folder / "policy.yaml"
     policy.write_text("probes: {windowSeconds: 1, startSeconds: 20}\n")
     with simulated(folder, "healthy", *troubles) as kubeconfig:
-        return run_suite(folder, "--kubeconfig", str(kubeconfig), "--policy", str(policy), "-k", PROBES)
+        return run_for_record(folder, "--kubeconfig", str(kubeconfig), "--policy", str(policy), "-k", PROBES)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.endtoend.runs import ROOT, run_suite
+from tests.endtoend.runs import ROOT, run_for_record
 
 _ROW = re.compile(r"\| ([A-Z]+-\d\d) \| [^|]+ \| (both|`[a-z-]+`) \|")
 _SLICES = ("--only", "SHARE,MIG")
@@ -20,7 +20,7 @@ def listed(scenario: str) -> set[str]:
 
 
 def judged(folder: Path, scenario: str, *options: str) -> frozenset[str]:
-    done = run_suite(folder, "--simulate", scenario, *options)
+    done = run_for_record(folder, "--simulate", scenario, *options)
     assert done.report is not None, done.output
     return frozenset(result.id for result in done.report.results if result.judged)
 

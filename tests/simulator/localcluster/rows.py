@@ -119,7 +119,7 @@ def record(folder: Path, *arguments: str, suite: Sequence[str] = ("conformance",
     """The record of one run of the suite, in a process of its own; or what it said instead."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     paths = [str(ROOT / name) for name in suite]
-    command = ["-q", "-c", str(ROOT / "pyproject.toml"), *paths, *arguments, "--report-dir", str(folder)]
+    command = ["-q", "-c", str(ROOT / "pyproject.toml"), *paths, *arguments, "--report-dir", str(folder), "--record-only"]
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         done = run_pytest(command, cwd=ROOT, environment=kept, log=folder.with_suffix(".log"), seconds=ROW_SECONDS)

@@ -49,7 +49,7 @@ def run(target: Target, folder: Path, ids: Iterable[str], *arguments: str) -> Ru
     policy.write_text(yaml.safe_dump({**target.policy, **PACE}), encoding="utf-8")
     nodes = node_ids()
     command = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
-    command += ["--kubeconfig", str(target.kubeconfig), "--policy", str(policy), "--report-dir", str(folder), *arguments]
+    command += ["--kubeconfig", str(target.kubeconfig), "--policy", str(policy), "--report-dir", str(folder), "--record-only", *arguments]
     command += [nodes[id_] for id_ in ids]
     done = run_pytest(command, cwd=folder, environment=environment(), log=folder / "run.log", seconds=RUN_SECONDS)
     file = folder / "report.json"
