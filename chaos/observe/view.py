@@ -35,6 +35,15 @@ class _List(msgspec.Struct, rename="camel"):
 _LIST = typed.decoder(_List)
 
 
+class _Page(msgspec.Struct):
+    """One answer to a list, looked through: its objects as they stand in it, and each by its text."""
+
+    text: bytes
+    token: str
+    items: list[Json]
+    objects: dict[bytes, Any]
+
+
 class View:
     """Objects of one moment as JSON, each selection read at most once. ``fetch`` gives the body of a GET or raises :class:`NoData`.
 
@@ -52,7 +61,9 @@ class View:
         self._path = path
         self.serves = serves
         self._lists: dict[str, list[Json]] = {}
+        self._pages: dict[str, _Page] = {}
         self._objects: dict[bytes, Any] = {}
+        self._known_pages = before._pages if before is not None else {}
         self._known = before._objects if before is not None else {}
 
     @classmethod
@@ -99,15 +110,10 @@ class View:
         expected = Expected.of("GET", place, dict(parse_qsl(query)), None)
         try:
             while True:
-                text = self._fetch(path + (f"&{urlencode({'continue': token})}" if token else ""))
-                body: _List = json_text.decode_with(_LIST, text)
-                items = [self._object(bytes(item)) for item in body.items or ()]
-                whole = {"kind": body.kind, "apiVersion": body.api_version, "metadata": body.metadata, "items": items}
-                if problem := list_problem(whole, expected):
-                    raise NotJson(problem)
-                yield from items
-                places = [(namespace_of(item), name_of(item)) for item in items]
-                token = pages.take(places, text_of(body.metadata.get("continue")), len(text))
+                page = self._page(path + (f"&{urlencode({'continue': token})}" if token else ""), expected)
+                yield from page.items
+                places = [(namespace_of(item), name_of(item)) for item in page.items]
+                token = pages.take(places, page.token, len(page.text))
                 if not token:
                     return
         except NotJson as error:
@@ -115,11 +121,28 @@ class View:
         except ApiTrouble as trouble:
             raise NoData(trouble.message) from None
 
+    def _page(self, path: str, expected: Expected) -> _Page:
+        """The answer to one GET. Where nothing was written since the view before it has the same bytes, and was looked through."""
+        text, known = self._fetch(path), self._known_pages.get(path)
+        page = known if known is not None and known.text == text else self._read(text, expected)
+        self._pages[path] = page
+        self._objects.update(page.objects)
+        return page
+
+    def _read(self, text: bytes, expected: Expected) -> _Page:
+        body: _List = json_text.decode_with(_LIST, text)
+        parts = [bytes(item) for item in body.items or ()]
+        objects = {part: self._object(part) for part in parts}
+        items = [objects[part] for part in parts]
+        whole = {"kind": body.kind, "apiVersion": body.api_version, "metadata": body.metadata, "items": items}
+        if problem := list_problem(whole, expected):
+            raise NotJson(problem)
+        return _Page(text=text, token=text_of(body.metadata.get("continue")), items=items, objects=objects)
+
     def _object(self, text: bytes) -> Any:
         """What the text says; most of it was said in the view before, and decoding it was a third of what a sample costs."""
-        if text not in self._objects:
-            self._objects[text] = self._known[text] if text in self._known else msgspec.json.decode(text)
-        return self._objects[text]
+        kept = self._objects if text in self._objects else self._known
+        return kept[text] if text in kept else msgspec.json.decode(text)
 
     def find(self, key: str, name: str, namespace: str = "") -> Json | None:
         """One object by name, or None. Raises :class:`NoData` when the API gives no answer."""

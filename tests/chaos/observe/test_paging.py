@@ -100,7 +100,9 @@ def test_what_reads_as_before_is_not_decoded_again_and_what_changed_is() -> None
 
     first = view(1)
     one = first.select("pods")
-    two = view(2, first).select("pods")
+    same = view(1, first)
+    assert all(now is then for now, then in zip(same.select("pods"), one, strict=True))
+    two = view(2, same).select("pods")
     assert [name_of(pod) for pod in two] == ["a", "b"]
     assert two[0] is one[0]
     assert two[1] == a_pod("b", "2")
