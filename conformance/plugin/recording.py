@@ -39,7 +39,7 @@ def prepare_folder(state: State, config: pytest.Config) -> None:
     folder = Path(chosen) if chosen else config.invocation_params.dir / "out" / state.run_id
     try:
         private_files.make_folder(folder)
-        if state.options.record_only or (folder / RECORD).exists():
+        if (folder / RECORD).exists():  # or the files are somebody else's
             _forget_earlier_run(folder)
         probe = folder / ".writable"
         probe.touch()

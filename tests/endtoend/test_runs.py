@@ -44,10 +44,13 @@ def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(t
 
 def test_a_run_may_write_its_record_alone(tmp_path: Path) -> None:
     folder = tmp_path / "report"
-    folder.mkdir()
+    (folder / "allure-results").mkdir(parents=True)
+    (folder / "allure-results" / "theirs.json").write_text("of another tool")
+    arguments = ("--simulate", "healthy", "--read-only", "--only", "FENCE-01", "--record-only")
+    assert run_suite(tmp_path, *arguments).code == 0
+    assert sorted(file.name for file in folder.iterdir()) == ["allure-results", "report.json"], "no record says that these are a run's"
     (folder / "junit.xml").write_text("of an earlier run")
-    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--only", "FENCE-01", "--record-only")
-    assert done.code == 0, done.output
+    done = run_suite(tmp_path, *arguments)
     assert [file.name for file in folder.iterdir()] == ["report.json"]
     assert done.output.endswith("report report/report.json\n")
     assert main(["report", str(folder)]) == 0
