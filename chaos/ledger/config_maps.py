@@ -30,7 +30,7 @@ COMPONENT = {"app.kubernetes.io/component": "chaos-ledger"}
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MOST_NUMBERS = 100_000
-"""Closed entries of one experiment of one run. Whoever writes the ranges decides how many there would be."""
+"""Closed entries of one ConfigMap. Whoever writes the ranges decides how many there would be."""
 
 _FEW = 8
 """How many unproven ledgers are read, to report them. Written in escapes, each of them may be a body of several megabytes."""
@@ -75,11 +75,16 @@ def parse_run(config_map: Json) -> RunView:
         raise LedgerError(f"ConfigMap {name}: its data are no object")
     texts = {str(key): str(value) for key, value in data.items()}
     names = dict.fromkeys(key.removesuffix(suffix) for key in texts for suffix in (LINES, CLOSED) if key.endswith(suffix))
+    experiments: list[ExperimentView] = []
+    left = _MOST_NUMBERS
+    for experiment in names:
+        experiments.append(_experiment(name, experiment, texts, left))
+        left -= len(experiments[-1].closed)
     found = RunView(
         run_id=run_id,
         uid=uid_of(config_map),
         version=str(field(config_map, "metadata", "resourceVersion") or ""),
-        experiments=tuple(_experiment(name, experiment, texts) for experiment in names),
+        experiments=tuple(experiments),
     )
     for known in found.experiments:
         for entry in known.open_entries:
@@ -89,7 +94,7 @@ def parse_run(config_map: Json) -> RunView:
     return found
 
 
-def _experiment(where: str, experiment: str, data: Mapping[str, str]) -> ExperimentView:
+def _experiment(where: str, experiment: str, data: Mapping[str, str], most: int) -> ExperimentView:
     content = data.get(experiment + LINES, "").encode()
     lines, kept = parse(content, f"ConfigMap {where}")
     if kept < len(content):
@@ -100,16 +105,18 @@ def _experiment(where: str, experiment: str, data: Mapping[str, str]) -> Experim
         raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} holds two entries of one number")
     if any(line.seq not in armed or line.state is State.VERIFIED for line in lines):
         raise LedgerError(f"ConfigMap {where}: {experiment}{LINES} has lines of entries that it does not hold open")
-    return ExperimentView(experiment=experiment, lines=tuple(lines), closed=parse_ranges(data.get(experiment + CLOSED, "")))
+    return ExperimentView(experiment=experiment, lines=tuple(lines), closed=parse_ranges(data.get(experiment + CLOSED, ""), most))
 
 
-def parse_ranges(text: str) -> frozenset[int]:
-    """``1-3,7`` as numbers. Raises :class:`LedgerError` for anything else."""
+def parse_ranges(text: str, most: int = _MOST_NUMBERS) -> frozenset[int]:
+    """``1-3,7`` as numbers, ``most`` at most, each range counted in full. Raises :class:`LedgerError` for anything else."""
     found: set[int] = set()
+    left = most
     for part in filter(None, text.strip().split(",")):
         match = _RANGE.fullmatch(part)
         numbered = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
-        if not numbered or len(found) + len(numbered) > _MOST_NUMBERS:
+        left -= len(numbered)
+        if not numbered or left < 0:
             raise LedgerError(f"closed entries: {plain(text[:60])!r} is no list of numbers")
         found.update(numbered)
     return frozenset(found)
