@@ -53,6 +53,11 @@ _KEPT = ("create configmaps", "patch configmaps", "create coordination.k8s.io/le
 _MESHES_OUT: Json = {"istio-injection": "disabled"}
 
 
+def is_run(text: str) -> bool:
+    """Whether the text can be the id of a run: :data:`SHARING` is not."""
+    return owned.is_run_id(text) and text != SHARING
+
+
 def of_run(run_id: str) -> str:
     """Name of the run's own namespace, for injector and canary pods."""
     return f"{SHARED}-{run_id}"

@@ -75,7 +75,7 @@ def accepted_entry(text: str) -> tuple[str, str, int]:
     """Read ``RUN/EXPERIMENT/NUMBER``. Raises ValueError for anything else."""
     run_id, _, rest = text.partition("/")
     experiment, _, number = rest.partition("/")
-    if not owned.is_run_id(run_id) or not experiment or not number.isdecimal():
+    if not namespaces.is_run(run_id) or not experiment or not number.isdecimal():
         raise ValueError(f"{text!r}: expected RUN/EXPERIMENT/NUMBER, as `chaos status` names an open entry")
     return run_id, experiment, int(number)
 
@@ -145,7 +145,7 @@ def recover(
         seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, *books.named(run_id)]
         runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
         clean = [run for run in runs if not any(one.run_id == run for one in left)]
-        leftovers = [str(item) for run in clean for item in namespaces.remove_run(cluster, run)]
+        leftovers = [str(item) for run in filter(books.know, clean) for item in namespaces.remove_run(cluster, run)]
         for run in clean:
             books.close(run, ledgers.lost.get(run, frozenset()) if run in held else frozenset())
     except BaseException:
@@ -193,7 +193,7 @@ def preview(
             opened |= {entry.seq: entry for entry in book.open_entries()}
         lines += [_would(entry, accept, _planned(terms, copies), books) for _, entry in sorted(opened.items(), reverse=True)]
     runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *books.named(run_id)])
-    for run in filter(lambda run: run_id in ("", run), runs):
+    for run in filter(books.know, filter(lambda run: run_id in ("", run), runs)):
         left = find_leftovers(cluster, ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
     lines += _shared_lines(cluster)
@@ -259,6 +259,11 @@ class _Proofs:
         view = self._views.get(run_id)
         return [run_id] if view is not None and view.has_class(CHAOS_PREFIX) else []
 
+    def know(self, run_id: str) -> bool:
+        """Whether the cluster knows the run as one of chaos by now. A file may name any run, one that judges and is alive among them."""
+        self._views = {**self._views, **read_proofs(self._cluster, run_id)}
+        return bool(self.named(run_id))
+
     def of(self, run_id: str) -> Proof | None:
         """The proof of a run; None when the cluster holds none. Raises ApiTrouble."""
         view = self._views.get(run_id)
@@ -282,8 +287,7 @@ class _Proofs:
 
     def _again(self, run_id: str) -> Proof | None:
         """As :meth:`of`, with what the cluster shows by now: a proof may have been made for an undo."""
-        self._views = {**self._views, **read_proofs(self._cluster, run_id)}
-        return self.of(run_id)
+        return self.of(run_id) if self.know(run_id) else None
 
     def close(self, run_id: str, unwritten: Collection[str]) -> None:
         """Forget entries that were never written anywhere, so never allowed an act, and remove the proof when it is empty."""
@@ -313,6 +317,9 @@ def _files(folder: Path | None, here: str) -> tuple[dict[tuple[str, str], Path],
         if ledger.torn:
             found.torn.append(str(path))
         if ledger.origin is None:
+            continue
+        if not namespaces.is_run(ledger.origin.run_id):
+            found.unreadable.append(f"{path}: {plain(ledger.origin.run_id)[:100]!r} is not the id of a run")
             continue
         if ledger.origin.cluster_uid != here:
             found.elsewhere.append(str(path))

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
+from chaos.cluster import namespaces
 from chaos.engine.campaign import Refused
 from chaos.engine.recover import RECOVER_SECONDS, accepted_entry, end_halt, halt, preview, recover, status
 from chaos.ledger.bounds import Terms
@@ -261,7 +262,7 @@ def _recover(arguments: argparse.Namespace) -> int:
         accept = [accepted_entry(text) for text in arguments.accept]
     except ValueError as error:
         return complain(PROGRAM, f"--accept {error}")
-    if arguments.run and not owned.is_run_id(arguments.run):
+    if arguments.run and not namespaces.is_run(arguments.run):
         return complain(PROGRAM, f"--run {arguments.run!r}: not a run id")
     if arguments.seconds < 1:
         return complain(PROGRAM, f"--seconds {arguments.seconds}: at least 1")
