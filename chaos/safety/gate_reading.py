@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from chaos.cluster import namespaces
-from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.requests import field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
 from chaos.ledger import authentic
 from chaos.model.errors import LedgerError
@@ -28,7 +28,6 @@ from fixtures.ownership.owned import PRIORITY_CLASSES
 T = TypeVar("T")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _PRESENT = "nvidia.com/gpu.present"
-_PAGE = 500
 
 
 def read_cluster_state(
@@ -46,20 +45,21 @@ def read_cluster_state(
     ``agents`` are those whose pods on the plan's nodes will be ended: a budget of theirs counts as one of a target.
     ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
     """
-    nodes = _known(lambda: _list(cluster, "nodes"))
-    pods = _known(lambda: _list(cluster, "pods"))
-    workloads = _known(lambda: [*_list(cluster, "apps/deployments"), *_list(cluster, "apps/daemonsets")])
+    nodes = _known(lambda: list(cluster.each("nodes")))
+    pods = _known(lambda: list(cluster.each("pods")))
+    workloads = _known(lambda: [*cluster.each("apps/deployments"), *cluster.each("apps/daemonsets")])
     lease = _known(lambda: (read_lease(cluster),))
     ledgers = _known(lambda: authentic.read_ledgers(cluster))
+    own = (plan.namespace, canary_namespace(plan))
     return ClusterState(
         cluster_uid=_known(lambda: cluster_uid(cluster)) or "",
         cluster_names=tuple(filter(None, (cluster.context,))),
         ours=ours,
         uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
-        nodes=None if nodes is None or pods is None else node_states(nodes, pods, devices, own=(plan.namespace, canary_namespace(plan))),
+        nodes=None if nodes is None or pods is None else _known(lambda: node_states(nodes, pods, devices, own=own)),
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
-        remediators=None if nodes is None or workloads is None else find_remediators(workloads, nodes, plan.nodes),
+        remediators=None if nodes is None or workloads is None else _known(lambda: find_remediators(workloads, nodes, plan.nodes)),
         budgets=None if pods is None else _known(lambda: _spent_budgets(cluster, plan, pods, agents)),
         open_entries=None if ledgers is None else sum(ledgers.earlier(plan.run_id).values()),
         forged=() if ledgers is None else ledgers.forged,
@@ -118,7 +118,7 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
     hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
     if not hit:
         return ()
-    spent = [budget for budget in _list(cluster, "policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
+    spent = [budget for budget in cluster.each("policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
     return tuple(
         f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
     )
@@ -154,26 +154,11 @@ def _matches(expression: Json, labels: dict[str, str]) -> bool:
     return True  # an operator that is not known: take it as covering
 
 
-def _list(cluster: Cluster, key: str) -> list[Json]:
-    """Every object of a kind, page by page. A kind that is not served has none."""
-    items: list[Json] = []
-    token = ""
-    while True:
-        answer = cluster.page(cluster.path(key), token, limit=_PAGE)
-        if answer.status == 404:
-            return items
-        document = accepted(answer, f"list {key}").json()
-        items += document.get("items") or ()
-        token = str((document.get("metadata") or {}).get("continue") or "")
-        if not token:
-            return items
-
-
 def _known(ask: Callable[[], T]) -> T | None:
-    """The answer, or None when there is none: its gate stays closed."""
+    """The answer, or None when there is none, or one of a shape that the API does not have: its gate stays closed."""
     try:
         return ask()
-    except (ApiTrouble, LedgerError, ValueError):
+    except (ApiTrouble, LedgerError, ValueError, AttributeError, LookupError, TypeError):
         return None
 
 

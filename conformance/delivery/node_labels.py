@@ -6,6 +6,7 @@ that node affinity can ask for more than a number (``Gt``). What has expired is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -24,7 +25,6 @@ UNTIL = "gpu-conformance.io/verdict-until"
 MAX_HOURS = 168
 MAX_NODES = 10_000
 
-_PAGE = 500
 _UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.ERROR})
 
 
@@ -153,20 +153,11 @@ def apply(cluster: Cluster, wanted: list[Change]) -> list[str]:
 
 
 def read_nodes(cluster: Cluster) -> list[Json]:
-    """All nodes. Raises :class:`NotPublished` if they are refused or too many, and ``ApiTrouble``."""
-    found: list[Json] = []
-    token = ""
-    while True:
-        answer = cluster.page(cluster.path("nodes"), token, limit=_PAGE)
-        if not answer.ok:
-            raise NotPublished(f"cannot list nodes: {answer.status} {answer.reason}")
-        document = answer.json()
-        found += document["items"]
-        if len(found) > MAX_NODES:
-            raise NotPublished(f"the cluster has more than {MAX_NODES:,} nodes")
-        token = (document.get("metadata") or {}).get("continue") or ""
-        if not token:
-            return found
+    """All nodes. Raises :class:`NotPublished` if they are too many, and ``ApiTrouble``."""
+    found = list(itertools.islice(cluster.each("nodes"), MAX_NODES + 1))
+    if len(found) > MAX_NODES:
+        raise NotPublished(f"the cluster has more than {MAX_NODES:,} nodes")
+    return found
 
 
 def read_cluster_uid(cluster: Cluster) -> str:
