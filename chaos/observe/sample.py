@@ -16,7 +16,14 @@ REQUEST_SECONDS = 10.0
 
 
 class NoData(Exception):
-    """A signal has nothing to say in this sample; the text says why. It never counts as a value."""
+    """A signal has nothing to say in this sample; the text says why. It never counts as a value.
+
+    ``code`` is that of the API's trouble, where that is the reason.
+    """
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +54,14 @@ class Reading:
             self._texts[path] = self._get(path)
         body = self._texts[path]
         if isinstance(body, NoData):
-            raise NoData(str(body))
+            raise NoData(str(body), body.code)
         return body
 
     def _get(self, path: str) -> bytes | NoData:
         try:
             answer = self.cluster.request("GET", path, accept="*/*", attempts=1, seconds=REQUEST_SECONDS)
         except ApiTrouble as trouble:
-            return NoData(trouble.message)
+            return NoData(trouble.message, trouble.code)
         return answer.body if answer.ok else NoData(f"GET {path}: {answer.status} {answer.message}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -11,15 +12,14 @@ import msgspec
 from chaos.observe.sample import REQUEST_SECONDS, NoData, Reading
 from fixtures.cluster.answer import Expected, list_problem
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.paging import Pages
-from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.paging import PAGE, Pages
+from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.text import json_text, typed
 from fixtures.text.json_text import NotJson
 
 __all__ = ["NoData", "View"]
 
-PAGE = 500
 _MEMORY = "view"
 
 
@@ -76,7 +76,7 @@ class View:
                 try:
                     answer = cluster.request("GET", path, accept="*/*", seconds=REQUEST_SECONDS)
                 except ApiTrouble as trouble:
-                    raise NoData(trouble.message) from trouble
+                    raise NoData(trouble.message, trouble.code) from trouble
                 if not answer.ok:
                     raise NoData(f"GET {path}: {answer.status} {answer.message}")
                 bodies[path] = answer.body
@@ -99,7 +99,7 @@ class View:
     def select(self, key: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Json]:
         """Objects of one selection, read page by page. Raises :class:`NoData` when the API gives no whole list."""
         query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
-        path = f"{self._path(key, namespace)}?{urlencode({**query, 'limit': PAGE})}"
+        path = f"{self._path(key, namespace)}?{urlencode(query)}"
         if path not in self._lists:
             self._lists[path] = list(self._items(key, path))
         return self._lists[path]
@@ -107,10 +107,10 @@ class View:
     def _items(self, key: str, path: str) -> Iterator[Json]:
         token, pages = "", Pages(f"list {key}")
         place, _, query = path.partition("?")
-        expected = Expected.of("GET", place, dict(parse_qsl(query)), None)
+        expected = Expected.of("GET", place, {**dict(parse_qsl(query)), "limit": str(PAGE)}, None)
         try:
             while True:
-                page = self._page(path + (f"&{urlencode({'continue': token})}" if token else ""), expected)
+                page = pages.ask(partial(self._page, path, token, expected))
                 yield from page.items
                 places = [(namespace_of(item), name_of(item)) for item in page.items]
                 token = pages.take(places, page.token, len(page.text))
@@ -121,9 +121,18 @@ class View:
         except ApiTrouble as trouble:
             raise NoData(trouble.message) from None
 
-    def _page(self, path: str, expected: Expected) -> _Page:
-        """The answer to one GET. Where nothing was written since the view before it has the same bytes, and was looked through."""
-        text, known = self._fetch(path), self._known_pages.get(path)
+    def _page(self, listed: str, token: str, expected: Expected, limit: int) -> _Page:
+        """The answer to one GET. Where nothing was written since the view before it has the same bytes, and was looked through.
+
+        Raises ApiTrouble for one that is too large, NoData where there is none.
+        """
+        path = f"{listed}&{urlencode({'limit': limit, **({'continue': token} if token else {})})}".replace("?&", "?")
+        try:
+            text, known = self._fetch(path), self._known_pages.get(path)
+        except NoData as error:
+            if error.code == TOO_LARGE:
+                raise ApiTrouble(error.code, str(error)) from None
+            raise
         page = known if known is not None and known.text == text else self._read(text, expected)
         self._pages[path] = page
         self._objects.update(page.objects)

@@ -123,7 +123,7 @@ def test_an_expired_continue_token_begins_the_list_anew(tmp_path: Path) -> None:
     with served(tmp_path, [a_node(f"n{index:04}") for index in range(600)]) as (cluster, _):
         original = cluster.page
 
-        def page_once_expired(path: str, token: str, *, limit: int = 500, fields: str = "") -> Any:
+        def page_once_expired(path: str, token: str, limit: int = 500, *, fields: str = "") -> Any:
             answer = original(path, token, limit=limit, fields=fields)
             if token and trouble.times:
                 trouble.times -= 1

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chaos.observe.view import View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -25,7 +26,7 @@ from fixtures.text.json_text import NotJson, check_depth
 from fixtures.verdict.findings import Inconclusive
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
 from tests.hostile.test_answers import SERVED, announced, every
-from tests.served import kubeconfig
+from tests.served import kubeconfig, served
 from tests.steps import steps
 from tests.watching import PATIENCE
 
@@ -193,6 +194,20 @@ def test_a_body_without_end_is_read_up_to_its_bound(tmp_path: Path, monkeypatch:
             cluster.get("pods", "p", "default")
         assert caught.value.code == "TooLarge"
         assert cluster.requests().bytes < 16 << 20
+
+
+def test_objects_filled_to_the_brim_are_read_by_smaller_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may create objects may give each of them 256 KiB of annotations: ninety are enough for a page that is too large."""
+    full = {"labels": {"team": "a"}, "annotations": {"a": "\x01" * 10_000}}
+    names = {f"full-{number}" for number in range(60)}
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **full}} for name in names]
+    monkeypatch.setattr(limits, "BODY_BYTES", 1 << 20)
+    with served(tmp_path, spaces) as (cluster, _):
+        before = cluster.requests().count
+        assert names <= {item["metadata"]["name"] for item in cluster.each("namespaces")}
+        assert cluster.requests().count - before < 20
+        assert names <= {item["metadata"]["name"] for item in View.of(cluster).select("namespaces", labels="team=a")}
+        assert names <= {item.name for item in collect(cluster, ["namespaces"], version="").namespaces}
 
 
 def test_a_packed_body_is_not_unpacked(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from chaos.observe.sample import Reading
 from chaos.observe.signals.pods import others
-from chaos.observe.view import PAGE, NoData, View, name_of
+from chaos.observe.view import NoData, View, name_of
+from fixtures.cluster.paging import PAGE
 from fixtures.kubernetes.models import Json
 from tests.chaos.ledger.simulated_cluster import daemon_pod, plan, world
 from tests.chaos.observe.made_up_cluster import World
