@@ -127,8 +127,8 @@ def test_one_run_is_cleaned_up_without_the_others(stage: Stage) -> None:
     assert stage.there() & {other, NAMESPACE} == {other}
 
 
-def test_a_killed_run_of_experiments_keeps_what_vouches_for_its_open_changes(stage: Stage) -> None:
-    """Without the class nothing in its ledger would count any more, and nothing could be put back."""
+def test_a_killed_run_of_experiments_keeps_what_its_open_changes_are_undone_with(stage: Stage) -> None:
+    """Without the class nothing in its ledger would count any more. A namespace that is gone anybody may make anew, and keep."""
     opened = Proof.open(stage.cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
     opened.vouch("digest")
     name = namespaces.ensure_run(stage.cluster, RUN)
@@ -136,7 +136,8 @@ def test_a_killed_run_of_experiments_keeps_what_vouches_for_its_open_changes(sta
     code, told = stage.cleanup(*YES)
     assert code == 11
     assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in told
-    assert name not in stage.there()
+    assert f"namespaces {name} (run {RUN}): it may be needed to undo changes of its run" in told
+    assert name in stage.there()
     assert stage.there(CLASSES) == {f"{CHAOS_PREFIX}-{RUN}"}
     opened.forget({"digest"})
     assert stage.cleanup(*YES)[0] == 0
