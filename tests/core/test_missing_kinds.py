@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,14 +14,17 @@ import pytest
 
 from conformance.coverage.missing_kinds import notes, one_namespace, unsaved_namespaces
 from conformance.policy.model import Policy
-from fixtures.cluster.kinds import KINDS
-from fixtures.kubernetes.models import Condition, Node, Pod
-from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario
+from fixtures.cluster.kinds import KINDS, kubectl_name
+from fixtures.kubernetes.models import Condition, Json, Node, Pod
+from fixtures.simulator.builder import build
+from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
+from fixtures.simulator.simulated_cluster import with_defects
+from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.record import Result, Verdict
 from tests.builders import a_daemonset, a_namespace, a_node, a_pod, a_policy, a_snapshot
 from tests.judging import CATALOGUE, READ, judge
-from tests.requirements_offline import scope_of
+from tests.requirements_offline import NOW, scope_of
 
 SCENARIOS = ("showcase", "dra", "amd", "kueue-inference", "h100-exclusive")
 FEW = ("nodes", "pods", "namespaces", "apps/daemonsets", "configmaps")
@@ -59,16 +64,16 @@ def texts(result: Result) -> set[str]:
     return {result.message, *(subject.message or subject.observed for subject in result.subjects)}
 
 
-def untrue(full: dict[str, Result], less: dict[str, Result]) -> Iterator[str]:
-    """What a smaller snapshot says that the full one does not, and that does not say what was not read."""
+def untrue(full: dict[str, Result], less: dict[str, Result], limit: str = SAID) -> Iterator[str]:
+    """What a smaller snapshot says that the full one does not, and that does not say what was not read: ``limit``."""
     for id_, result in less.items():
         said = texts(result)
         if result.verdict is not full[id_].verdict:
-            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(SAID in text for text in said)
+            honest = result.verdict in (Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE) and any(limit in text for text in said)
             if not honest:
                 yield f"{id_}: {full[id_].verdict} became {result.verdict}: {result.message}"
         for text in said - texts(full[id_]):
-            if ABSENCE.search(text) and SAID not in text:
+            if ABSENCE.search(text) and limit not in text:
                 yield f"{id_}: {text}"
 
 
@@ -234,6 +239,47 @@ def test_only_a_name_like_the_platforms_leaves_open_whose_the_namespace_is(names
     result = judge(snapshot, a_policy(), ["FENCE-03"])["FENCE-03"]
     assert result.verdict is expected
     assert (SAID in result.message) == (expected is Verdict.INCONCLUSIVE)
+
+
+def write_lists(folder: Path, objects: list[Json], key: str = "", namespace: str = "") -> None:
+    """Save objects as the README's command does, a list of every kind: of one kind those of one namespace, or none."""
+    for kind in KINDS.values():
+        items = [one for one in objects if (one["apiVersion"].rpartition("/")[0], one["kind"]) == (kind.group, kind.kind)]
+        if kind.key == key:
+            items = [one for one in items if one["metadata"]["namespace"] == namespace]
+        file = folder / f"{kubectl_name(kind.key)}.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
+
+
+@pytest.mark.parametrize("scenario", scenario_names())
+def test_lists_of_all_namespaces_are_whole(tmp_path: Path, scenario: str) -> None:
+    write_lists(tmp_path, build(load_scenario(scenario), now=NOW))
+    snapshot = load_files(tmp_path)
+    assert {key: snapshot.listing(key).message for key in KINDS if snapshot.listing(key).trouble} == {}
+
+
+@pytest.mark.parametrize("namespace", ["", "gpu-operator", "kube-system"], ids=["none", "the operator's", "the control plane's"])
+@pytest.mark.parametrize(
+    ("defect", "key"),
+    [
+        ("dra-device-given-twice", "resource.k8s.io/resourceclaims"),
+        ("dra-driver-not-ready", "apps/daemonsets"),
+        ("adv-config-label-without-key", "configmaps"),
+    ],
+)
+def test_a_list_of_one_namespace_is_not_the_clusters(tmp_path: Path, defect: str, key: str, namespace: str) -> None:
+    scenario = load_scenario(load_defect(defect).scenario)
+    objects = with_defects(build(scenario, now=NOW), [load_defect(defect)], NOW)
+    policy = Saved(scenario.name, defect).policy
+    write_lists(tmp_path, objects)
+    full = judge(load_files(tmp_path), policy)
+    write_lists(tmp_path, objects, key, namespace)
+    less = judge(load_files(tmp_path), policy)
+    said = f"{key} could not be listed"
+    assert list(untrue(full, less, said)) == []
+    for id_ in (id_ for id_ in READ if key in CATALOGUE.by_id[id_].reads):
+        assert less[id_].verdict is Verdict.INCONCLUSIVE
+        assert said in less[id_].message
 
 
 NAMESPACES = [a_namespace(name) for name in ("kube-system", "team-a", "team-b")]

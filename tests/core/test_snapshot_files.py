@@ -295,6 +295,155 @@ def test_nodes_that_pods_run_on_and_nobody_saved_are_not_absent(tmp_path: Path, 
         _ = snapshot.nodes
 
 
+def owned(name: str, owner: str, namespace: str = "team-a", claim: str = "", **metadata: str) -> dict[str, Any]:
+    """A running pod of a controller, with a claim that was made for it."""
+    kind, _, of = owner.partition("/")
+    group = {"Job": "batch/v1", "PyTorchJob": "kubeflow.org/v1", "AdvancedDaemonSet": "apps.kruise.io/v1"}.get(kind, "apps/v1")
+    reference = {"apiVersion": group, "kind": kind.removeprefix("Advanced"), "name": of, "controller": True}
+    made = pod(name, namespace)
+    made["metadata"] = {**made["metadata"], **metadata, "ownerReferences": [reference]}
+    made["status"] = {**made["status"], "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": claim or None}]}
+    return made
+
+
+def ended(made: dict[str, Any]) -> dict[str, Any]:
+    return {**made, "status": {**made["status"], "phase": "Succeeded"}}
+
+
+def pending(made: dict[str, Any]) -> dict[str, Any]:
+    return {**made, "spec": {}, "status": {**made["status"], "phase": "Pending"}}
+
+
+def shared(name: str) -> dict[str, Any]:
+    """A running pod that names a claim itself."""
+    made = owned(name, "ReplicaSet/server-5d4")
+    return {**made, "spec": {**made["spec"], "resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]}}
+
+
+def extended(name: str) -> dict[str, Any]:
+    """A running pod for whose device resources the scheduler made a claim."""
+    made = owned(name, "ReplicaSet/server-5d4")
+    return {**made, "status": {**made["status"], "extendedResourceClaimStatus": {"resourceClaimName": f"{name}-extended"}}}
+
+
+def named(kind: str, name: str, namespace: str = "team-a") -> dict[str, Any]:
+    version = {"Job": "batch/v1", "ResourceClaim": "resource.k8s.io/v1", "ConfigMap": "v1", "Namespace": "v1"}.get(kind, "apps/v1")
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **({"namespace": namespace} if namespace else {})}}
+
+
+LISTS = {
+    "ConfigMap": "configmaps",
+    "DaemonSet": "apps/daemonsets",
+    "StatefulSet": "apps/statefulsets",
+    "Job": "batch/jobs",
+    "ResourceClaim": "resource.k8s.io/resourceclaims",
+}
+
+
+def is_doubted(folder: Path, kind: str, *objects: dict[str, Any]) -> bool:
+    """Whether a snapshot of these objects holds a part of the list of a kind. The list is there, if only an empty one."""
+    key = LISTS[kind]
+    group, _, plural = key.rpartition("/")
+    write(folder / f"{plural}{'.' * bool(group)}{group}.json", EMPTY)
+    snapshot = snapshot_of(folder, *objects)
+    trouble = {listing: snapshot.listing(listing).message for listing in LISTS.values() if snapshot.listing(listing).trouble}
+    assert set(trouble) <= {key}
+    assert all("kubectl get without -A" in message for message in trouble.values())
+    return bool(trouble)
+
+
+def agents(*namespaces: str) -> list[dict[str, Any]]:
+    return [owned(f"agent-{number}", f"DaemonSet/agent-{number}", namespace) for number, namespace in enumerate(namespaces)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "objects", "doubted"),
+    [
+        ("DaemonSet", agents("a", "a"), True),
+        ("DaemonSet", [*agents("a", "b", "b"), named("DaemonSet", "agent-0", "a")], True),
+        ("StatefulSet", [owned("a", "StatefulSet/a"), owned("b", "StatefulSet/b")], True),
+        ("Job", [owned("a", "Job/a"), owned("b", "Job/b", "team-b")], True),
+        ("ResourceClaim", [owned("a", "ReplicaSet/r", claim="a-gpu"), owned("b", "ReplicaSet/r", claim="b-gpu")], True),
+        ("ResourceClaim", [owned("a", "Job/a", claim="a-gpu"), owned("b", "Job/b", "team-b", claim="b-gpu")], True),
+        ("ResourceClaim", [shared("a"), shared("b")], True),
+        ("ResourceClaim", [extended("a"), extended("b")], True),
+        ("DaemonSet", [*agents("a", "b"), named("DaemonSet", "agent-0", "a")], False),
+        ("DaemonSet", [*agents("a", "a", "a", "a"), *(named("DaemonSet", f"agent-{number}", "a") for number in (0, 1))], False),
+        (
+            "DaemonSet",
+            [*agents("b", "c", *["a"] * 18), *(named("DaemonSet", f"agent-{number}", "a") for number in range(2, 20))],
+            False,
+        ),
+        ("DaemonSet", [owned("a", "AdvancedDaemonSet/a"), owned("b", "AdvancedDaemonSet/b")], False),
+        ("DaemonSet", [ended(one) for one in agents("a", "b")], False),
+        ("DaemonSet", [owned(name, f"DaemonSet/{name}", deletionTimestamp="2026-11-20T12:00:00Z") for name in "ab"], False),
+        ("Job", [owned(name, f"Job/{name}") for name in "abcd"], False),
+        ("ResourceClaim", [owned(name, "PyTorchJob/train", claim=f"{name}-gpu") for name in "abcdefgh"], False),
+        ("ResourceClaim", [ended(owned(name, f"Job/{name}", f"team-{name}", claim=f"{name}-gpu")) for name in "abcd"], False),
+        ("ResourceClaim", [pending(owned(name, "ReplicaSet/r", claim=f"{name}-gpu")) for name in "abcd"], False),
+        ("ResourceClaim", [owned(name, "ReplicaSet/r") for name in "abcd"], False),
+        (
+            "ResourceClaim",
+            [
+                *(owned(name, "ReplicaSet/r", claim=f"{name}-gpu") for name in "abcd"),
+                *(named("ResourceClaim", f"{name}-gpu") for name in "ef"),
+            ],
+            False,
+        ),
+    ],
+    ids=[
+        *(
+            "none",
+            "one namespace",
+            "no StatefulSet",
+            "Jobs of two teams",
+            "claims of a Deployment",
+            "claims of two teams",
+            "a shared claim",
+        ),
+        *("claims for resources", "one that was deleted meanwhile", "half", "two of twenty", "another API", "pods that ended"),
+        *("pods that are deleted", "Jobs of one team", "a training run that ended meanwhile", "pods that ended long ago"),
+        *("pods that hold no node", "no claim needed", "a roll-out meanwhile"),
+    ],
+)
+def test_what_pods_name_and_nobody_saved_is_not_absent(tmp_path: Path, kind: str, objects: list[Any], doubted: bool) -> None:
+    assert is_doubted(tmp_path, kind, *objects) is doubted
+
+
+def test_what_pods_name_says_nothing_of_a_kind_that_was_not_saved(tmp_path: Path) -> None:
+    assert snapshot_of(tmp_path, *agents("a", "b")).lacks("apps/daemonsets")
+
+
+ROOT_CERTIFICATE = "kube-root-ca.crt"
+SPACES = [named("Namespace", name, "") for name in ("default", "gpu-operator", "kube-public", "kube-system")]
+
+
+def certificates(*namespaces: str) -> list[dict[str, Any]]:
+    return [named("ConfigMap", ROOT_CERTIFICATE, namespace) for namespace in namespaces]
+
+
+def ending(namespace: dict[str, Any]) -> dict[str, Any]:
+    return {**namespace, "metadata": {**namespace["metadata"], "deletionTimestamp": "2026-11-20T12:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "doubted"),
+    [
+        (SPACES, True),
+        ([*SPACES, named("ConfigMap", "device-plugin-config", "gpu-operator")], True),
+        ([*SPACES, *certificates("kube-system")], True),
+        ([*SPACES, *certificates("default", "kube-system")], False),
+        ([*SPACES, named("ConfigMap", "extension-apiserver-authentication", "kube-system")], False),
+        ([*SPACES[2:], *certificates("kube-system")], False),
+        ([*map(ending, SPACES[:3]), SPACES[3], *certificates("kube-system")], False),
+        ([], False),
+    ],
+    ids=["none", "the operator's", "kube-system's", "two created meanwhile", "no certificates", "one more", "others end", "no namespaces"],
+)
+def test_config_maps_that_every_namespace_has_and_nobody_saved_are_not_absent(tmp_path: Path, objects: list[Any], doubted: bool) -> None:
+    assert is_doubted(tmp_path, "ConfigMap", *objects) is doubted
+
+
 # -- when it was taken -----------------------------------------------------------------------------------
 
 
