@@ -213,7 +213,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             item.add_marker(pytest.mark.xdist_group(GROUP))
         if selecting.left_out(requirement, state.options):
             left_out.append(item)
-    if seen:
+    if seen or not session.testsfailed:  # what could not be collected is no choice of anybody's
         state.left_out = selecting.not_collected(config, state.catalogue, state.options, seen)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -13,13 +13,14 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from fixtures.verdict.record import Level
+from fixtures.verdict.record import Cause, Level
 from tests.endtoend.runs import ROOT, Finished, environment, run_for_record
 
 CATALOGUE = load_catalogue().by_id
 FENCE = [id_ for id_ in CATALOGUE if id_.startswith("FENCE-")]
 HEALTHY = ("--simulate", "healthy")
 SHOW = ("-p", "tests.endtoend.selection_shown")
+EVERY_TEST = str(ROOT / "conformance" / "*test_*")
 
 
 def run(folder: Path, *arguments: str) -> tuple[Finished, dict[str, Any]]:
@@ -88,6 +89,26 @@ def test_a_path_that_is_ignored_is_named(tmp_path: Path) -> None:
     _, shown = run(tmp_path, "--read-only", "--ignore", path)
     assert set(shown["left_out"]) == set(FENCE)
     assert set(shown["left_out"].values()) == {f"the tests named: {ROOT / 'conformance'} (--ignore {path})"}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+def test_paths_that_leave_no_test_are_a_selection(tmp_path: Path, workers: list[str]) -> None:
+    done, shown = run(tmp_path, "--read-only", "--ignore-glob", EVERY_TEST, *workers)
+    assert done.code == 5
+    assert set(shown["left_out"]) == set(CATALOGUE)
+    assert set(shown["left_out"].values()) == {f"the tests named: {ROOT / 'conformance'} (--ignore-glob '{EVERY_TEST}')"}
+    assert done.report is not None
+    assert done.report.scope is not None
+    assert {one.cause for one in done.report.scope.not_judged} == {Cause.SELECTION}
+    assert done.report.scope.shortfalls == []
+
+
+def test_a_test_that_cannot_be_collected_is_no_selection(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
+    done, shown = run(tmp_path, "--read-only", "--ignore-glob", EVERY_TEST, str(tmp_path / "test_broken.py"))
+    assert done.code == 2
+    assert shown["left_out"] == {}
+    assert "NOT JUDGED: the run ended before it had judged" in done.output
 
 
 def test_nothing_is_left_out_of_a_whole_run(tmp_path: Path) -> None:
