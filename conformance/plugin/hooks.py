@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read catalogue and options. Runs before xdist decides how tests are spread."""
     collect_rarely()
     config.addinivalue_line("markers", "requirement(id): the requirement of the catalogue that this test judges")
-    if config.option.help or config.option.collectonly or not _selects_suite(config):
+    if config.option.help or not _selects_suite(config):
         return
     private_files.keep_private()
     worker = getattr(config, "workerinput", {})
@@ -109,7 +109,7 @@ def _state(config: pytest.Config) -> State | None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the target; under xdist also read it, because workers get the snapshot from here."""
     state = _state(session.config)
-    if state is None or state.worker:
+    if state is None or state.worker or session.config.option.collectonly:
         return
     waivers = read_waivers(state.options, state.catalogue, state.started)
     state.opened = open_target(state.options, state.run_id)

@@ -234,7 +234,7 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
 
 
 def _check_target(config: pytest.Config) -> None:
-    """Exactly one target is named."""
+    """One target is named, or none where tests are only collected."""
     option = config.option
     targets = [
         name
@@ -253,7 +253,7 @@ def _check_target(config: pytest.Config) -> None:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
     if option.local_bin and not option.local:
         raise pytest.UsageError("--local-bin needs --local")
-    if not targets:
+    if not targets and not option.collectonly:
         raise pytest.UsageError(f"no target is named: expected one of {TARGETS} (none is taken from the environment)")
 
 

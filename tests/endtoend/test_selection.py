@@ -144,9 +144,48 @@ def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: 
     assert done.code == 0, done.output
 
 
-def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
+def collected(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance"), "--collect-only", "-q"]
-    command += ["-m", "GANG-01"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run([*command, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
+    done = collected(tmp_path, "-m", "GANG-01")
+    assert done.returncode == 0
     assert "test_gang.py" in done.stdout
     assert f"1/{len(CATALOGUE)} tests collected" in done.stdout
+
+
+MUSTS = sum(one.level is Level.MUST for one in CATALOGUE.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        (["--only", "FENCE-01"], 1),
+        (["--only", "fence"], len(FENCE)),
+        (["--level", "must"], MUSTS),
+        (["--only", "FENCE", "-k", "FENCE-02"], 1),
+    ],
+    ids=["an id", "an area", "a level", "part of an area"],
+)
+def test_collecting_needs_no_target_and_chooses_as_a_run_does(tmp_path: Path, arguments: list[str], number: int) -> None:
+    done = collected(tmp_path, *arguments)
+    assert done.returncode == 0
+    assert f"{number}/{len(CATALOGUE)} tests collected" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "ZZZ"], "--only: unknown requirement or area 'ZZZ'"),
+        (["--kubeconfig="], "--kubeconfig was given an empty value"),
+        (["--simulate", "healthy", "--snapshot", "dump"], "one target at a time"),
+    ],
+    ids=["unknown", "empty", "two targets"],
+)
+def test_collecting_refuses_the_options_that_a_run_refuses(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = collected(tmp_path, *arguments)
+    assert done.returncode == 4
+    assert said in done.stderr
