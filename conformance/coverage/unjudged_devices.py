@@ -1,11 +1,12 @@
 """Accelerators of the cluster that no requirement judged, and kinds that every cluster has and a snapshot lacks.
 
 An accelerator is known here by the device resource that a node offers, or by the driver that publishes it for claims. It was judged
-when a requirement about devices has a yes or a no of a node that offers it.
+when a requirement about devices has a yes or a no of a node that offers it. One that the policy does not list was never judged.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
@@ -16,6 +17,32 @@ from conformance.dynamic_resources.inventory import SLICES
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.text.sentences import listed
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
+
+_OTHER_NAMES = (
+    # schedulers that share devices and put names and amounts of their own on the nodes of another plugin
+    "koordinator.sh/*",
+    "volcano.sh/*",
+    "tencent.com/vcuda*",
+    "*.tencent.com/qgpu*",
+    "aliyun.com/gpu*",
+    "run.ai/*",
+    "k8s.amazonaws.com/vgpu",
+    # plugins that pass any file of the host, named by the owner
+    "smarter-devices/*",
+    "squat.ai/*",
+    "devic.es/*",
+    # cards for networks, storage and video beside GPUs
+    "xilinx.com/fpga*",
+    "fpga.intel.com/*",
+)
+_BESIDE = re.compile(r"rails?|hca|ports?|nics?|rdma|roce|vf|links?|(?:nv)?switch|monitoring|metrics|display|render|licen[cs]es?")
+"""A word of a resource's name for what is beside devices, or for a permission."""
+
+_AMOUNT = re.compile(r"(?:dcu|v)?mem(?:ory)?|(?:dcu|v|milli)?cores?|percentage|ratio|counts?|priority|quotas?|slots?|tokens?")
+"""A word of a resource's name for an amount of devices that another name counts."""
+
+_GPU_WORDS = frozenset(("gpu", "gpus", "vgpu"))
+_SPLIT = re.compile(r"[.\-_/]+")
 
 DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO", "DRA")
 """Areas that judge the devices that nodes offer."""
@@ -47,12 +74,30 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
             "whether devices are offered by claim was not read"
         )
     devices = _judged(results, DEVICE_AREAS)
-    for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items()), *sorted(unlisted.items())):
+    for offer, names in (*sorted(_by_resource(scope).items()), *sorted(_by_driver(scope).items())):
         if devices is not None and not devices.intersection(names.values()):
-            lacks = " (accelerators.resources of the policy lacks it)" if offer in unlisted else ""
-            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers{lacks}"
+            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers"
+    for offer, names in sorted(unlisted.items()):
+        # no requirement reads an unlisted resource: a judged node says nothing of it, unless it is another name of judged devices
+        if not may_name_others(scope, offer) or (devices is not None and not devices.intersection(names.values())):
+            lacks = "(accelerators.resources of the policy lacks it)"
+            yield f"no requirement judged {offer}, which {listed(sorted(names))} offers {lacks}"
     for driver, pool in scope.slices.of_no_node():
         yield f"no requirement judged the devices of {driver} in pool {pool}, which are no single node's"
+
+
+def may_name_others(scope: Scope, resource: str) -> bool:
+    """Whether an unlisted resource may be another name or an amount of the devices beside it, or no accelerator.
+
+    Amounts are those of GPUs, or of a vendor of whom the policy lists a device: cores of an NPU say nothing of the GPUs beside it.
+    Facts: docs/facts/scheduler-amounts.md#amounts.
+    """
+    domain, _, name = resource.partition("/")
+    words = frozenset(_SPLIT.split(name.lower()))
+    if matches(resource, _OTHER_NAMES) or any(map(_BESIDE.fullmatch, words)):
+        return True
+    vendors = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
+    return any(map(_AMOUNT.fullmatch, words)) and (bool(words & _GPU_WORDS) or domain in vendors)
 
 
 def unknown_resources(scope: Scope) -> Iterator[str]:

@@ -117,6 +117,95 @@ def test_other_names_of_devices_that_a_requirement_judged_are_no_shortfall() -> 
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
 
 
+AT_GPUS = (
+    "rdma/hca_shared_devices_a",
+    "openshift.io/gpu_rail_0",
+    "nvidia.com/gpu_rail_1",
+    "acme.example.com/gpu-nic-0",
+    "vpc.amazonaws.com/efa",
+    "vpc.amazonaws.com/pod-eni",
+    "networking.gke.io.networks/gpu-net-1",
+    "smarter-devices/nvidia-gpu",
+    "squat.ai/gpu",
+    "devices.kubevirt.io/kvm",
+    "github.com/fuse",
+    "xilinx.com/fpga-xilinx_u250-0",
+    "fpga.intel.com/af-d8424dc4a4a3c413f89e433683f9040b",
+    "sgx.intel.com/epc",
+    "intel.com/qat",
+    "hugepages-1Gi",
+    "koordinator.sh/gpu",
+    "koordinator.sh/gpu.shared",
+    "koordinator.sh/gpu-core",
+    "volcano.sh/vgpu-number",
+    "volcano.sh/vgpu-memory",
+    "volcano.sh/gpu-core.percentage",
+    "tencent.com/vcuda-core",
+    "tencent.com/vcuda-memory",
+    "tke.cloud.tencent.com/qgpu-core",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpucores",
+    "aliyun.com/gpu-mem",
+    "aliyun.com/gpu-count",
+    "run.ai/gpu",
+    "example.com/gpu-slots",
+    "example.com/vgpu-license",
+    "k8s.amazonaws.com/vgpu",
+)
+
+
+@pytest.mark.parametrize("resource", AT_GPUS)
+def test_what_healthy_nodes_offer_beside_judged_devices_is_no_shortfall(resource: str) -> None:
+    nodes = [a_node("gpu-0", capacity={resource: "8"})]
+    assert about_accelerators(a_scope(nodes=nodes), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
+    assert about_accelerators(a_scope(nodes=nodes), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", subjects_omitted=900)) == []
+
+
+ACCELERATORS = (
+    "acme.example.com/npu",
+    "acme.example.com/npu-core",
+    "acme.example.com/tpu",
+    "acme.example.com/gpu",
+    "acme.example.com/hpu",
+    "acme.example.com/neuron",
+    "acme.example.com/dcu",
+    "acme.example.com/mlu",
+    "enflame.com/gcu",
+    "huawei.com/Ascend910",
+    "hygon.com/dcunum",
+    "cambricon.com/mlu.smlu.vcore",
+    "metax-tech.com/sgpu",
+)
+
+
+@pytest.mark.parametrize("resource", ACCELERATORS)
+def test_a_judged_device_says_nothing_of_an_unlisted_accelerator_of_its_node(resource: str) -> None:
+    scope = a_scope(nodes=[a_node("gpu-0", capacity={resource: "4"})])
+    said = f"no requirement judged {resource}, which gpu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", "gpu-0")) == [said]
+
+
+@pytest.mark.parametrize("resource", ACCELERATORS)
+def test_subjects_that_the_record_does_not_keep_hide_no_unlisted_accelerator(resource: str) -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_node("npu-0", gpus=0, capacity={resource: "4"})])
+    said = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", subjects_omitted=1000)) == [said]
+
+
+@pytest.mark.parametrize("resource", ["cambricon.com/mlu.smlu.vmemory", "cambricon.com/real-mlu-counts"])
+def test_amounts_of_a_vendor_whose_devices_the_policy_lists_are_no_shortfall(resource: str) -> None:
+    policy = a_policy(accelerators={"resources": ["cambricon.com/mlu370"]})
+    scope = a_scope(policy, nodes=[a_node("mlu-0", resource="cambricon.com/mlu370", capacity={resource: "800"})])
+    assert about_accelerators(scope, one_per_node("ADV-02", "mlu-0 cambricon.com/mlu370")) == []
+
+
+@pytest.mark.parametrize("resource", ["koordinator.sh/gpu", "aliyun.com/gpu-mem", "smarter-devices/nvidia-gpu"])
+def test_other_names_of_devices_that_no_requirement_judged_are_a_shortfall(resource: str) -> None:
+    scope = a_scope(nodes=[a_node("gpu-0"), a_cpu_node(capacity={resource: "8"})])
+    said = f"no requirement judged {resource}, which cpu-0 offers (accelerators.resources of the policy lacks it)"
+    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
+
+
 def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:
     remote = a_slice("gpu-0", pool="rack")
     del remote["spec"]["nodeName"]
