@@ -62,9 +62,10 @@ def _idle(result: Result | None, cause: Cause | None, uses: Iterable[WaiverUse])
     """Globs that waive nothing, as far as the run can tell.
 
     A requirement that was not judged says nothing of its waivers, unless the cluster has nothing that it judges. A probe reaches
-    some nodes only: a glob none of whose subjects it met may name another one.
+    some nodes only: a glob none of whose subjects it met may name another one. Where a waiver covers what could not be judged, the
+    subjects are known, and the other globs can be told from it.
     """
-    if result is None or not (cause is Cause.ABSENT or (is_judged(result) and result.verdict is not Verdict.INCONCLUSIVE)):
+    if result is None or not (cause is Cause.ABSENT or is_judged(result) or result.verdict is Verdict.WAIVED):
         return
     for use in uses:
         if not use.waived and (use.passed or result.access is Access.READ):

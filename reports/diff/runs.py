@@ -200,7 +200,8 @@ def _compare(old: Result, new: Result, same_policy: bool) -> Iterator[Change]:
     if lost := coverage.whole(old, new):
         yield _lost(new, lost)
         return
-    gone = {lost.subject: lost for lost in coverage.subjects(old, new, same_policy=same_policy)} if is_judged(new) else {}
+    tells = is_judged(new) or new.verdict is Verdict.WAIVED  # a waiver may cover what could not be judged: its subjects are known
+    gone = {lost.subject: lost for lost in coverage.subjects(old, new, same_policy=same_policy)} if tells else {}
     yield from (_lost(new, lost) for lost in gone.values())
     before, after = ({key: state for key, state in states.items() if not key or key not in gone} for states in (_states(old), _states(new)))
     for key in dict.fromkeys([*after, *before]):

@@ -9,7 +9,7 @@ from conformance.coverage.shortfalls import shortfalls
 from conformance.plugin.verdict import ExitCode, decide
 from conformance.policy.model import Gate
 from fixtures.verdict.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
-from fixtures.verdict.floor import Floor, Most
+from fixtures.verdict.floor import Floor, Most, missed
 from fixtures.verdict.record import Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
@@ -56,6 +56,7 @@ def test_a_run_that_judged_everything_says_so() -> None:
         (silent("NET-01", "Forbidden", verdict=Verdict.INCONCLUSIVE), Cause.INCONCLUSIVE),
         (silent("NET-01", "InternalError", verdict=Verdict.ERROR), Cause.INCONCLUSIVE),
         (silent("NET-01", "AboveAccess", verdict=Verdict.FAILED), Cause.ACCESS),  # required, and nothing was judged
+        (silent("NET-01", "Waived", verdict=Verdict.WAIVED, total=3), Cause.SET_ASIDE),  # a waiver of nodes that nobody could judge
     ],
     ids=lambda value: f"{value.reason_code}-{value.verdict}-{value.total}" if isinstance(value, Result) else "",
 )
@@ -122,6 +123,13 @@ def test_too_little_judged_names_what_asked_for_more() -> None:
     floor = Floor(minimum=7, source="--min-judged")
     assert missing(floor=floor) == []
     assert missing(silent("NET-02", "NoRdmaNodes"), floor=floor) == ["6 requirements were judged, and --min-judged asks for 7"]
+
+
+def test_a_waiver_of_what_nobody_could_judge_counts_towards_no_floor() -> None:
+    waived = silent("NET-01", "Waived", verdict=Verdict.WAIVED, total=3)
+    assert list(missed([waived], Floor(minimum=1, source="--min-judged"))) == ["0 requirements were judged, and --min-judged asks for 1"]
+    judged = result("NET-01", Verdict.WAIVED, [subject("node-1", Verdict.WAIVED)])
+    assert list(missed([judged], Floor(minimum=1, source="--min-judged"))) == []
 
 
 def test_an_area_of_which_nothing_was_judged_is_named() -> None:

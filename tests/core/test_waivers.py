@@ -13,7 +13,7 @@ from conformance.catalogue import load_catalogue
 from conformance.plugin.options import Options
 from conformance.plugin.waivers import account_for_waivers, read_waivers
 from conformance.policy.waivers import RequirementWaivers, Waiver, WaiverError, WaiverFile, read_waiver_file
-from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject, bad, missed, ok, undecided
 from fixtures.verdict.record import Access, Cause, Coverage, Level, NotJudged, Report, Result, Verdict, WaiverState
 from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.terminal import summary
@@ -44,6 +44,8 @@ def node(name: str, outcome: Outcome = Outcome.BAD) -> Finding:
     subject = Subject("Node", name)
     if outcome is Outcome.OK:
         return ok(subject)
+    if outcome is Outcome.MISSED:
+        return missed(subject, observed="NotReady", expected="Ready")
     return bad(subject, observed="no taint", expected="a taint") if outcome is Outcome.BAD else undecided(subject, message="not known")
 
 
@@ -202,6 +204,13 @@ def test_an_undecided_requirement_keeps_its_waiver() -> None:
     file = a_file(a_waiver("Node gpu-0"))
     made = accounted(file, judged(file, node("gpu-0", Outcome.UNDECIDED)), not_judged=Cause.INCONCLUSIVE)
     assert states(made) == [WaiverState.NOT_TRIED]
+
+
+def test_a_glob_that_names_nothing_is_unused_although_another_covers_what_nobody_could_judge() -> None:
+    file = a_file(a_waiver("Node gpu-0", "Node gpu-9"))
+    made = accounted(file, judged(file, node("gpu-0", Outcome.MISSED)), not_judged=Cause.SET_ASIDE)
+    assert (made.exit_code, states(made)) == (1, [WaiverState.UNUSED])
+    assert made.waiver_problems == ["waiver 1, FENCE-01: Node gpu-9 names no subject; remove it"]
 
 
 def test_a_probe_that_did_not_reach_a_node_keeps_its_waiver() -> None:

@@ -56,7 +56,7 @@ def subject(name: str, verdict: Verdict = Verdict.PASSED, *, kind: str = "node",
 def result(id: str, verdict: Verdict, subjects: list[SubjectResult] | None = None, **fields: object) -> Result:
     """A result whose counts follow from its subjects unless given."""
     subjects = subjects or []
-    judged = sum(s.verdict in (Verdict.PASSED, Verdict.FAILED) for s in subjects)
+    judged = sum(s.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.WAIVED) for s in subjects)
     values: dict[str, object] = {
         "title": f"Requirement {id}",
         "area": id.split("-")[0],

@@ -62,6 +62,12 @@ def test_a_requirement_that_judged_and_is_not_applicable_now_is_not_called_fixed
     assert [(one.bucket, one.gating) for one in changes] == [(runs.Bucket.NO_LONGER_JUDGED, True)]
 
 
+def test_a_waiver_of_what_nobody_could_judge_hides_no_node_that_is_gone() -> None:
+    old = of("INV-02", OK, "gpu-0", "gpu-1")
+    waived = result("INV-02", Verdict.WAIVED, [a_node("gpu-0", Verdict.WAIVED)], judged=0)
+    assert lost([old], [waived]) == [("INV-02", "Node gpu-1", True)]
+
+
 def test_a_should_that_is_no_longer_judged_is_shown_and_gates_nothing() -> None:
     assert lost([of("ADV-01", OK, "gpu-0", level=Level.SHOULD)], [silent(level=Level.SHOULD)]) == [("ADV-01", "", False)]
 
