@@ -49,11 +49,11 @@ def node(name: str, outcome: Outcome = Outcome.BAD) -> Finding:
     return bad(subject, observed="no taint", expected="a taint") if outcome is Outcome.BAD else undecided(subject, message="not known")
 
 
-def judged(file: WaiverFile, *findings: Finding, access: Access = Access.READ) -> Result:
+def judged(file: WaiverFile, *findings: Finding, access: Access = Access.READ, required: bool = False) -> Result:
     """The result of FENCE-01 over findings, under the waivers of a file."""
     evidence = Evidence(RequirementWaivers.of("FENCE-01", file))
     evidence(findings)
-    found = evidence.judgement(Level.MUST)
+    found = evidence.judgement(Level.MUST, required=required)
     made = result("FENCE-01", found.verdict, found.subjects, access=access, message=found.message, reason_code=found.reason_code)
     made.judged, made.total = found.judged, found.total
     made.waivers = evidence.waivers.uses() if evidence.waivers else []
@@ -149,6 +149,15 @@ def test_what_no_glob_names_fails_as_ever() -> None:
 def test_what_could_not_be_decided_is_never_waived() -> None:
     made = judged(a_file(a_waiver("*")), node("gpu-0", Outcome.UNDECIDED), node("gpu-1"))
     assert made.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_waiver_covers_no_required_requirement_that_judged_nothing() -> None:
+    unseen, bad_one = node("gpu-0", Outcome.MISSED), node("gpu-1")
+    assert judged(a_file(a_waiver("*")), unseen).verdict is Verdict.WAIVED
+    made = judged(a_file(a_waiver("*")), unseen, required=True)
+    assert (made.verdict, made.reason_code) == (Verdict.FAILED, "RequiredButNothingJudged")
+    assert made.message.startswith("none of 1 subjects could be judged; Node gpu-0: NotReady, expected Ready (waived until")
+    assert judged(a_file(a_waiver("*")), unseen, bad_one, required=True).verdict is Verdict.WAIVED
 
 
 def test_a_waiver_of_another_requirement_covers_nothing() -> None:
