@@ -1,7 +1,8 @@
 """Patterns of the policy that match nothing in the cluster.
 
 A pattern that says what is to be judged and matches nothing leaves a requirement without subjects, and nobody notices a typing
-error: it is a shortfall. One that only exempts something leaves nothing unjudged when it matches nothing: it is a note.
+error: it is a shortfall. One that only exempts something leaves nothing unjudged when it matches nothing: it is a note. One that
+makes every tenant the platform's leaves the rules for tenants without subjects: it is a shortfall too.
 Patterns that are defaults suit many clusters and none of them needs to match.
 """
 
@@ -16,7 +17,9 @@ from conformance.policy.model import Policy
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Namespace, Node
 from fixtures.snapshot.state import Listing
+from fixtures.text.sentences import listed
 
+_DEFAULT = "default"
 _LEVELS = ("privileged", "baseline", "restricted")
 
 
@@ -36,11 +39,19 @@ def shortfalls(scope: Scope) -> Iterator[str]:
     if not scope.policy.tenants.namespaces:
         yield "the policy's tenants.namespaces is empty, so no namespace is a tenant's and nothing of tenants was judged"
     yield from map(str, (*_namespaces(scope), *_resources(scope), *_nodes(scope), *_drivers(scope)))
+    if not _tenants_left(scope) and (swallowed := _swallowed(scope)):
+        yield f"the policy leaves no tenant namespace, so nothing of tenants was judged: {swallowed}"
 
 
 def notes(scope: Scope) -> Iterator[str]:
-    """Sentences about patterns that exempt something and match nothing."""
+    """Sentences about patterns that exempt something and match nothing, or that take namespaces with devices from the tenants."""
     yield from map(str, _exemptions(scope))
+    left = _tenants_left(scope)
+    if swallowed := _swallowed(scope):
+        if left:
+            yield f"no rule for tenants was applied where a pattern makes a namespace the platform's: {swallowed}"
+    elif not left and (named := _taken(scope)):
+        yield f"no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name {listed(named)}"
 
 
 def _namespaces(scope: Scope) -> Iterator[Unmatched]:
@@ -55,6 +66,55 @@ def _namespaces(scope: Scope) -> Iterator[Unmatched]:
     for name in stricter:
         if name not in names:
             yield Unmatched(key="tenants.podSecurityExceptions", pattern=name, what="namespace")
+
+
+def _tenants_left(scope: Scope) -> bool:
+    """Whether any namespace is a tenant's, or namespaces could not be read. Every cluster has ``default``, and it may hold no pod."""
+    names = _names(scope.snapshot.listing("namespaces"))
+    if names is None:
+        return True
+    pods = scope.snapshot.listing("pods")
+    read = pods.collected and not pods.trouble
+    used = {pod.namespace for pod in pods.items}
+    unused = read and _DEFAULT not in used and _DEFAULT not in scope.policy.tenants.namespaces
+    return any(scope.is_tenant(name) and not (name == _DEFAULT and unused) for name in names)
+
+
+def _taken(scope: Scope) -> list[str]:
+    """Namespaces that would be tenants' if the owner had written nothing about the platform's."""
+    tenants, default = scope.policy.tenants, Policy().tenants
+    usual = msgspec.structs.replace(tenants, infrastructure=default.infrastructure, more_infrastructure=())
+    before = Scope(scope.snapshot, msgspec.structs.replace(scope.policy, tenants=usual))
+    names = _names(scope.snapshot.listing("namespaces")) or []
+    return sorted(name for name in names if before.is_tenant(name) and not scope.is_tenant(name))
+
+
+def _swallowed(scope: Scope) -> str:
+    """Clauses about wildcards that make the platform's what is probably a tenant's; empty where none does.
+
+    A wildcard may match more than its author thought of: it is doubted where it matches every name, or a namespace whose pods ask for
+    devices. An exact name is the owner's word, even if devices are used there.
+    """
+    tenants, default = scope.policy.tenants, Policy().tenants
+    written = (
+        ("tenants.infrastructure", _written(tenants.infrastructure, default.infrastructure)),
+        ("tenants.moreInfrastructure", tenants.more_infrastructure),
+    )
+    exact = {pattern for _, patterns in written for pattern in patterns}
+    taken = [name for name in _taken(scope) if name not in exact]
+    if not taken:
+        return ""
+    pods = scope.snapshot.listing("pods")
+    using = {pod.namespace for pod in scope.device_pods} if pods.collected and not pods.trouble else set()
+    clauses = []
+    for key, patterns in written:
+        for pattern in patterns:
+            users = [name for name in taken if name in using and matches(name, (pattern,))]
+            if users:
+                clauses.append(f"{key} has {pattern!r}, and pods in {listed(users)} ask for devices")
+            elif not pattern.strip("*?"):
+                clauses.append(f"{key} has {pattern!r}, which matches every name")
+    return f"{'; '.join(clauses)}; write exact names of the platform's namespaces" if clauses else ""
 
 
 def _is_stricter(level: str, usual: str) -> bool:

@@ -12,7 +12,7 @@ from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
-from tests.builders import a_cpu_node, a_namespace, a_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_slice
 from tests.reports.sample_report import result, subject
 
@@ -345,6 +345,69 @@ def test_a_pattern_that_says_what_is_judged_and_matches_nothing_is_named(section
 def test_no_tenant_at_all_is_named() -> None:
     (found,) = about_patterns(a_policy(tenants={"namespaces": []}))
     assert found.startswith("the policy's tenants.namespaces is empty")
+
+
+EVERYWHERE = (*NAMESPACES, a_namespace("default"), a_namespace("argocd"))
+TRAINING = a_pod(devices=8, node="gpu-0")
+
+
+@pytest.mark.parametrize(
+    ("tenants", "told"),
+    [
+        ({"moreInfrastructure": ["team-*", "argocd"]}, "tenants.moreInfrastructure has 'team-*', and pods in team-a ask for devices"),
+        ({"infrastructure": ["*"]}, "tenants.infrastructure has '*', and pods in team-a ask for devices"),
+        (
+            {"infrastructure": ["kube-system", "argocd", "[a-z]*-a"]},
+            "tenants.infrastructure has '[a-z]*-a', and pods in team-a ask for devices",
+        ),
+    ],
+    ids=["added", "all", "written"],
+)
+def test_a_wildcard_that_makes_every_tenant_the_platforms_is_a_shortfall(tenants: dict[str, Any], told: str) -> None:
+    said = (
+        f"the policy leaves no tenant namespace, so nothing of tenants was judged: {told}; write exact names of the platform's namespaces"
+    )
+    assert about_patterns(a_policy(tenants=tenants), namespaces=EVERYWHERE, pods=[TRAINING]) == [said]
+
+
+def test_a_wildcard_that_matches_every_name_is_a_shortfall_although_nobody_uses_devices() -> None:
+    (said,) = about_patterns(a_policy(tenants={"moreInfrastructure": ["*"]}), namespaces=EVERYWHERE, pods=[])
+    assert "tenants.moreInfrastructure has '*', which matches every name" in said
+
+
+@pytest.mark.parametrize(
+    ("tenants", "namespaces", "pods"),
+    [
+        ({"moreInfrastructure": ["monitoring", "argocd"]}, ["default", "kube-system", "monitoring", "argocd"], []),
+        ({"moreInfrastructure": ["slurm"]}, ["default", "kube-system", "slurm"], [a_pod(namespace="slurm", devices=8)]),
+        ({"moreInfrastructure": ["cw-*"]}, ["kube-system", "cw-agents"], [a_pod(namespace="cw-agents")]),
+        ({"moreInfrastructure": ["cw-*", "cw-check"]}, ["kube-system", "cw-check"], [a_pod(namespace="cw-check", devices=8)]),
+        ({"moreInfrastructure": ["cw-*"]}, ["team-a", "cw-check"], [a_pod(namespace="cw-check", devices=8)]),
+        ({"moreInfrastructure": ["cw-*"]}, ["default", "cw-check"], [a_pod(namespace="cw-check", devices=8), a_pod(namespace="default")]),
+        ({}, ["default", "kube-system"], []),
+        ({"namespaces": ["default"], "moreInfrastructure": ["team-*"]}, ["default", "team-a"], [TRAINING]),
+    ],
+    ids=["fresh", "slurm", "idle-wildcard", "exact-beside-wildcard", "idle-tenant", "default-is-used", "no-policy", "default-is-named"],
+)
+def test_a_healthy_cluster_without_tenants_of_its_own_is_no_shortfall(
+    tenants: dict[str, Any], namespaces: list[str], pods: list[Any]
+) -> None:
+    assert about_patterns(a_policy(tenants=tenants), namespaces=[a_namespace(name) for name in namespaces], pods=pods) == []
+
+
+def test_namespaces_of_pods_that_were_not_read_are_not_called_the_tenants() -> None:
+    policy = a_policy(tenants={"moreInfrastructure": ["team-*", "argocd"]})
+    assert about_patterns(policy, namespaces=EVERYWHERE, offline=True) == []
+    assert about_patterns(policy, trouble={"namespaces": "Forbidden"}) == []
+
+
+def test_what_the_owner_calls_the_platforms_is_a_note() -> None:
+    named = a_scope(a_policy(tenants={"moreInfrastructure": ["team-a", "argocd", "default"]}), namespaces=EVERYWHERE, pods=[TRAINING])
+    said = "no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name argocd, default, team-a"
+    assert list(unmatched_patterns.notes(named)) == [said]
+    one_left = a_scope(a_policy(tenants={"moreInfrastructure": ["team-*"]}), namespaces=EVERYWHERE, pods=[TRAINING])
+    (told,) = unmatched_patterns.notes(one_left)
+    assert told.startswith("no rule for tenants was applied where a pattern makes a namespace the platform's: tenants.moreInfrastructure")
 
 
 def test_patterns_that_match_are_not_named() -> None:
