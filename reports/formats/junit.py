@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, Verdict
 from reports import chaos_phrases, phrases
-from reports.safe_text import NAME_LIMIT, clip, one_line, visible, xml_legal
+from reports.safe_text import NAME_LIMIT, TEXT_LIMIT, clip, one_line, visible, xml_legal
 
 MAX_SUBJECTS = 20
 MAX_OUTPUT = 50_000
@@ -206,7 +206,7 @@ def _output(lines: list[str]) -> str:
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:
     properties = ET.SubElement(parent, "properties")
     for name, value in values.items():
-        if text := _name(value):
+        if text := _name(value, TEXT_LIMIT):  # the scope's sentence is longer than a name
             ET.SubElement(properties, "property", name=name, value=text)
 
 

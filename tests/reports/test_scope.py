@@ -126,6 +126,16 @@ def test_junit_says_it_and_a_shortfall_is_a_red_case() -> None:
     assert (error.get("message"), error.text) == (f"{SHORT}; exit code 10", SHORT)
 
 
+def test_junit_says_a_long_scope_to_its_end() -> None:
+    made = whole()
+    assert made.scope is not None
+    more = "; ".join(f"{n} (AREA-{n:02}), because the snapshot lacks kind {n}" for n in range(10, 30))
+    made.scope.sentence = f"{ABSENT}; {more}; the end"
+    assert len(made.scope.sentence) > 900
+    root = ET.fromstring(junit.render(made))
+    assert {one.get("value") for one in root.iter("property") if one.get("name") == "scope"} == {made.scope.sentence}
+
+
 def test_metrics_count_it_by_cause() -> None:
     text = openmetrics.render(selected())
     for line in (
