@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from fixtures.verdict.coverage import is_partial
 from fixtures.verdict.record import Level, Record, Report, TargetKind, Verdict
 from reports import phrases
 from reports.safe_text import NAME_LIMIT, one_line
@@ -49,7 +50,7 @@ class ClusterRow(Record, kw_only=True):
     """One cluster's run. ``simulated`` says that it is no result of a real cluster; ``stale`` that the run is older than asked for.
 
     ``partly_simulated``: some nodes are simulated. The cluster stays among the real ones, so that a mark hides no failure, and never
-    passes.
+    passes. ``in_part``: the run judged a selection, or a snapshot that lacks what a MUST reads, and says nothing of the whole cluster.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ClusterRow(Record, kw_only=True):
     exit_code: int
     headline: str
     scope: str
+    in_part: bool
     areas: list[AreaVerdict]
     attention: list[Concern]
     attention_omitted: int
@@ -141,6 +143,7 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
         exit_code=report.exit_code,
         headline=phrases.headline(report),
         scope=phrases.scope_words(report),
+        in_part=is_partial(report.scope),
         areas=[_area(counts) for counts in phrases.areas(report)],
         attention=[
             Concern(

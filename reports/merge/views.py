@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -19,6 +20,7 @@ from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, redac
 
 TEMPLATES = Path(__file__).with_name("templates")
 MAX_MARKDOWN_ROWS = 100
+MAX_MARKDOWN_SCOPES = 20
 MAX_FAILING = 100
 
 LETTER = {
@@ -36,7 +38,7 @@ LETTER = {
 def sentence(fleet: Fleet) -> str:
     """How many clusters are what, in one sentence without a full stop."""
     real = fleet.clusters
-    good = sum(one.exit_code == 0 and not one.partly_simulated for one in real)
+    good = sum(one.exit_code == 0 and not one.partly_simulated and not one.in_part for one in real)
     bad = sum(one.exit_code == 1 for one in real)
     parts = [
         f"{len(real)} {'cluster' if len(real) == 1 else 'clusters'}: {good} passed, {bad} not conformant, {len(real) - good - bad} others"
@@ -45,6 +47,8 @@ def sentence(fleet: Fleet) -> str:
         parts.append(f"{stale} of them judged too long ago")
     if partly := sum(one.partly_simulated for one in real):
         parts.append(f"{partly} of them with simulated nodes")
+    if in_part := sum(one.exit_code == 0 and one.in_part for one in real):
+        parts.append(f"{in_part} of them passed within a selection or a snapshot only")
     if fleet.simulated_clusters:
         parts.append(f"{len(fleet.simulated_clusters)} simulated, not counted")
     if fleet.unreadable:
@@ -75,6 +79,7 @@ def to_markdown(fleet: Fleet) -> str:
     if fleet.simulated_clusters:
         lines += ["### Simulated clusters", "", "> [!WARNING]", "> **These are no results of real clusters.**", ""]
         lines += _grid(fleet, fleet.simulated_clusters)
+    lines += _scopes((*fleet.clusters, *fleet.simulated_clusters))
     signs = ", ".join(f"{LETTER[verdict]} {phrases.WORD[verdict]}" for verdict in Verdict)
     return "\n".join([*lines, f"{signs}; empty: not asked. A number says how many requirements of the area need attention.", ""])
 
@@ -113,6 +118,18 @@ def cells(fleet: Fleet, one: ClusterRow) -> list[AreaVerdict | None]:
 
 def _simulated(one: ClusterRow) -> str:
     return " (simulated)" if one.simulated else " (some nodes simulated)" if one.partly_simulated else ""
+
+
+def _scopes(rows: Sequence[ClusterRow]) -> list[str]:
+    """How much each verdict rests on, as every view of a run says it."""
+    if not rows:
+        return []
+    lines = ["### How much was judged", ""]
+    for one in rows[:MAX_MARKDOWN_SCOPES]:
+        lines.append(f"- {markdown_escape(one.name, 120)}{_simulated(one)}: {markdown_escape(one.scope, CELL_LIMIT)}")
+    if (more := len(rows) - MAX_MARKDOWN_SCOPES) > 0:
+        lines.append(f"- and {more} more clusters; see the full report.")
+    return [*lines, ""]
 
 
 def _grid(fleet: Fleet, rows: list[ClusterRow]) -> list[str]:

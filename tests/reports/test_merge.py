@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,10 @@ import msgspec
 import pytest
 
 from conformance.cli.main import main
+from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Level, Report, Run, Target, TargetKind, Verdict, encode_report
 from reports.merge.fleet import MAX_AREAS, Fleet, Named, code, merge
-from reports.merge.views import sentence, to_html, to_json, to_markdown
+from reports.merge.views import MAX_MARKDOWN_SCOPES, sentence, to_html, to_json, to_markdown
 from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -104,6 +106,40 @@ def test_an_old_run_is_stale_and_no_pass(started: str, stale: bool) -> None:
 )
 def test_the_gate_ends_with_the_worst_code(codes: tuple[int, ...], expected: int) -> None:
     assert code(fleet_of(*(a_run(f"c{at}", Verdict.PASSED, exit_code=held) for at, held in enumerate(codes)))) == expected
+
+
+def selected(name: str, exit_code: int = 0) -> Report:
+    """A run of ``--only FENCE`` that found nothing bad."""
+    made = a_run(name, Verdict.PASSED, exit_code=exit_code)
+    asked = [Asked(id=id_, title="t", area=id_.partition("-")[0], level=Level.MUST) for id_ in ("FENCE-00", "NET-01")]
+    made.scope = measure(asked, made.results, {"NET-01": "--only FENCE"})
+    return made
+
+
+def test_a_selection_that_passed_is_no_cluster_that_passed() -> None:
+    fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"), selected("short", exit_code=10))
+    said = "3 clusters: 1 passed, 0 not conformant, 2 others; 1 of them passed within a selection or a snapshot only"
+    assert sentence(fleet) == said
+    assert [one["inPart"] for one in json.loads(to_json(fleet))["clusters"]] == [True, True, False]
+    assert said in to_html(fleet)
+
+
+def test_every_view_of_a_fleet_says_how_much_was_judged() -> None:
+    fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"))
+    words = "within the selection: 1 of 2 requirements judged; not judged: 1 (NET), left out by --only FENCE"
+    assert words in html.unescape(to_markdown(fleet))
+    assert words in html.unescape(to_html(fleet))
+    assert words in to_json(fleet).decode()
+
+
+def test_what_is_said_of_many_clusters_in_markdown_is_bounded() -> None:
+    runs = [selected(f"c{at:03}") for at in range(MAX_MARKDOWN_SCOPES + 5)]
+    for one in runs:
+        assert one.scope is not None
+        one.scope.sentence = "_because_ " * 1000
+    text = to_markdown(fleet_of(*runs))
+    assert "- and 5 more clusters; see the full report." in text
+    assert len(text.encode()) < 64_000
 
 
 def test_no_cluster_is_no_pass() -> None:
