@@ -374,6 +374,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
     waiting.begin(session.config, "")
     session.config.stash[progress.REPORT] = report
+    if state.report_folder is not None:
+        progress.keep_verdict(session.config, report, _shown_file(state, state.report_folder), chaos_record(state, report))
     progress.hold_back(session.config, _is_in_the_summary)
 
 
@@ -394,10 +396,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     report = config.stash.get(progress.REPORT, None)
     progress.put_back(config, terminalreporter)
     if state is not None and report is not None and state.report_folder is not None:
-        file = state.report_folder / ("report.json" if state.options.record_only else "report.html")
-        config.stash[progress.VERDICT] = progress.summary(terminalreporter, report, file, chaos_record(state, report))
+        progress.summary(terminalreporter, report, _shown_file(state, state.report_folder), chaos_record(state, report))
         for complaint in state.complaints:
             terminalreporter.write_line(f"gpu-conformance: {complaint}", red=True)
+
+
+def _shown_file(state: State, folder: Path) -> Path:
+    """The file of a run that its last line names."""
+    return folder / ("report.json" if state.options.record_only else "report.html")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

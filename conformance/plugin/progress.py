@@ -137,18 +137,26 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
-def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos: ChaosReport | None) -> str:
-    """The tables of areas and experiments, then what needs attention. Returns the verdict's line: it is for the very end."""
+def keep_verdict(config: pytest.Config, report: Report, file: Path, chaos: ChaosReport | None) -> None:
+    """Keep the verdict's line for the very end. pytest asks for no summary with ``--no-summary`` or after an internal error."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        from reports.terminal.summary import verdict_line  # imported late: rich is not needed before
+
+        config.stash[VERDICT] = verdict_line(report, colour=reporter._tw.hasmarkup, report_path=_shown(file), chaos=chaos)
+
+
+def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos: ChaosReport | None) -> None:
+    """The tables of areas and experiments, then what needs attention. The verdict's line is not among them: it is for the very end."""
     from reports.terminal.summary import summary as render  # imported late: rich is not needed before
 
     writer = reporter._tw
     width = writer.fullwidth if reporter.isatty or os.environ.get("COLUMNS") else PIPE_WIDTH
     text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(file), chaos=chaos)
-    above, _, last = text.rstrip("\n").rpartition("\n")
+    above, _, _last = text.rstrip("\n").rpartition("\n")
     reporter.write(above.rstrip("\n") + "\n")
     if (log := reporter.config.stash.get(STEP_LOG, None)) is not None:
         log.say(*actions.annotate(report, chaos))
-    return last
 
 
 def conclude(config: pytest.Config) -> None:

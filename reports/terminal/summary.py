@@ -36,19 +36,7 @@ ALL_VERDICTS_WIDTH = 76
 def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
     """The whole summary, ending in a newline. ``width`` is in columns; the last line names verdict, exit code and path."""
     buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=max(width, MIN_WIDTH),
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        legacy_windows=False,
-        force_jupyter=False,
-        _environ={},
-    )
+    console = _console(buffer, width, colour)
     for line in _header(report, colour):
         console.print(line)
     if not chaos_phrases.only_chaos(report, chaos):
@@ -66,6 +54,29 @@ def summary(report: Report, *, width: int, colour: bool, report_path: str, chaos
         console.print(_chaos_line(report, chaos, colour), soft_wrap=True)
     console.print(_last_line(report, chaos, report_path, colour), soft_wrap=True)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def verdict_line(report: Report, *, colour: bool, report_path: str, chaos: ChaosReport | None = None) -> str:
+    """The last line of :func:`summary` alone, for a terminal on which nobody wants the rest."""
+    buffer = io.StringIO()
+    _console(buffer, MIN_WIDTH, colour).print(_last_line(report, chaos, report_path, colour), soft_wrap=True)
+    return buffer.getvalue().rstrip()
+
+
+def _console(file: io.StringIO, width: int, colour: bool) -> Console:
+    return Console(
+        file=file,
+        width=max(width, MIN_WIDTH),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        force_jupyter=False,
+        _environ={},
+    )
 
 
 def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:

@@ -28,6 +28,16 @@ def test_each_failure_is_told_once_with_its_remediation(tmp_path: Path) -> None:
     assert done.output.splitlines()[-1].startswith("NOT CONFORMANT")
 
 
+@pytest.mark.parametrize("silence", [("--no-summary",), ("-q", "-q"), ("-q", "-q", "--no-summary")], ids=" ".join)
+def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, silence: tuple[str, ...]) -> None:
+    done = run_suite(tmp_path, *FAILING, *silence)
+    assert done.code == 1, done.output
+    assert done.output.splitlines()[-1].startswith("NOT CONFORMANT")
+    assert "report/report.html" in done.output.splitlines()[-1]
+    assert done.output.count("NOT CONFORMANT") == 1
+    assert (TOLD in done.output) == ("--no-summary" not in silence)
+
+
 def test_who_asks_pytest_for_its_list_of_failures_gets_it(tmp_path: Path) -> None:
     done = run_suite(tmp_path, *FAILING, "-rf")
     assert "short test summary" in done.output
