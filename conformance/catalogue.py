@@ -44,6 +44,14 @@ class Catalogue:
             raise CatalogueError(f"unknown requirement {id_!r}" + (f"; did you mean {near[0]}?" if near else ""))
         return found
 
+    def check_area(self, name: str) -> None:
+        """Raise :class:`CatalogueError`, naming the nearest area, if a name is no area's. Areas are in upper case."""
+        areas = [area.area for area in self.areas]
+        if name not in areas:
+            near = difflib.get_close_matches(name.upper(), areas, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
+            raise CatalogueError(f"unknown area {name!r}; {hint}")
+
     def choose(self, name: str) -> list[str]:
         """The ids that an id or an area names, in either case. Raises :class:`CatalogueError` naming the nearest known name."""
         wanted = name.upper()

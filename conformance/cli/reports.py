@@ -83,6 +83,11 @@ def _floor(arguments: argparse.Namespace) -> Floor:
     policy = build_policy(read_policy_file(Path(arguments.policy))) if arguments.policy else Policy()
     required = [*(id_.strip() for text in arguments.require for id_ in text.split(",") if id_.strip()), *policy.required]
     known = load_catalogue()
+    for area in policy.gate.areas:
+        try:
+            known.check_area(area)
+        except CatalogueError as error:
+            raise CatalogueError(f"policy: gate.areas: {error}") from None
     return floor_of(
         policy.gate,
         required=tuple(known.get(id_).id for id_ in required),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -124,12 +123,11 @@ def _open(options: Options, run_id: str, document: Json) -> OpenTarget:
 
 def check_policy_names(policy: Policy, catalogue: Catalogue) -> None:
     """Areas and ids that the policy names must be in the catalogue. Raises :class:`pytest.UsageError` with one line."""
-    areas = [area.area for area in catalogue.areas]
     for area in policy.gate.areas:
-        if area not in areas:
-            near = difflib.get_close_matches(area.upper(), areas, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}?" if near else f"areas: {', '.join(areas)}"
-            raise pytest.UsageError(f"policy: gate.areas: unknown area {area!r}; {hint}")
+        try:
+            catalogue.check_area(area)
+        except CatalogueError as error:
+            raise pytest.UsageError(f"policy: gate.areas: {error}") from None
     for id_ in policy.required:
         try:
             catalogue.get(id_)

@@ -262,6 +262,9 @@ def test_the_bounds_are_the_policys_where_no_option_gives_one(tmp_path: Path, ca
     policy.write_text("gate: {minimumJugded: 2}\n")
     assert cli.main(["gate", good, good, "--policy", str(policy)]) == 4
     assert "did you mean 'minimumJudged'?" in capsys.readouterr().err
+    policy.write_text("gate: {areas: [fence]}\n")
+    assert cli.main(["gate", good, good, "--policy", str(policy)]) == 4
+    assert capsys.readouterr().err == "gpu-conformance gate: policy: gate.areas: unknown area 'fence'; did you mean FENCE?\n"
 
 
 @pytest.mark.parametrize("arguments", [["a"], ["a", "b", "--min-judged", "-1"], ["a", "b", "--max-inconclusive", "many"], ["none", "none"]])
