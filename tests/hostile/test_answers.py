@@ -357,10 +357,11 @@ BROKEN: dict[str, Said] = {
     "name that is a path": said({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "../../x"}, "versions": []}]}),
     "no groups": said({"kind": "APIGroupList"}),
     "nothing announced": said({"kind": "APIGroupDiscoveryList", "items": []}),
+    "nothing announced as it was before": said({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
 }
 
 
-@pytest.mark.parametrize("name", [name for name in BROKEN if name != "nothing announced"])
+@pytest.mark.parametrize("name", BROKEN)
 def test_discovery_that_does_not_tell_is_inconclusive_for_what_it_is_about(tmp_path: Path, name: str) -> None:
     snapshot = discovered(tmp_path, at("/apis", BROKEN[name]), ["pods", "ray.io/rayjobs", *OPTIONAL])
     assert snapshot.pods == [], "the core group was told by /api"
@@ -387,6 +388,71 @@ def test_a_stale_group_harms_who_reads_it_and_nobody_else(tmp_path: Path) -> Non
     with pytest.raises(Inconclusive) as caught:
         snapshot.items("kueue.x-k8s.io/workloads")
     assert caught.value.code == "Stale"
+
+
+@pytest.mark.parametrize("more", [{}, {"continue": "x"}, {"remainingItemCount": 3}], ids=["cut", "token", "count"])
+def test_groups_that_a_part_of_discovery_leaves_out_may_be_served(tmp_path: Path, more: dict[str, Any]) -> None:
+    """What is announced counts: nobody makes up a kind."""
+    keys = ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL]
+    kept = [key for key in [*BUILT_IN, OPTIONAL[0]] if more or not key.startswith("policy/")]
+    snapshot = discovered(tmp_path, at("/apis", said({**announced(kept), "metadata": more})), keys)
+    assert snapshot.daemonsets == snapshot.items(OPTIONAL[0]) == []
+    for key in ("ray.io/rayjobs", OPTIONAL[1]):
+        with pytest.raises(Inconclusive):
+            snapshot.items(key)
+
+
+EMPTIED: dict[str, dict[str, Any]] = {
+    "no version": {"versions": []},
+    "no resources": {"versions": [{"version": "v1", "freshness": "Current"}]},
+    "null resources": {"versions": [{"version": "v1", "resources": None, "freshness": "Current"}]},
+    "empty resources": {"versions": [{"version": "v1", "resources": []}]},
+}
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+@pytest.mark.parametrize("key", ["resource.k8s.io/resourceslices", OPTIONAL[0]])
+def test_a_group_that_is_announced_with_nothing_in_it_harms_who_reads_it_and_nobody_else(tmp_path: Path, name: str, key: str) -> None:
+    group = key.partition("/")[0]
+    document = announced([other for other in SERVED if not other.startswith(group)])
+    document["items"] += [{"metadata": {"name": other}, **EMPTIED[name]} for other in (group, "custom.metrics.k8s.io")]
+    snapshot = discovered(tmp_path, at("/apis", said(document)), ["apps/daemonsets", "ray.io/rayjobs", OPTIONAL[1], key])
+    assert snapshot.daemonsets == snapshot.items("ray.io/rayjobs") == snapshot.items(OPTIONAL[1]) == []
+    with pytest.raises(Inconclusive, match=f"discovery announces {group} without a") as caught:
+        snapshot.items(key)
+    assert caught.value.code == "Partial"
+    assert snapshot.served(key), "nobody knows that it is not"
+
+
+def test_a_kind_that_one_version_holds_is_served_though_another_version_is_empty(tmp_path: Path) -> None:
+    document = announced(SERVED)
+    next(item for item in document["items"] if item["metadata"]["name"] == "nvidia.com")["versions"].append({"version": "v1alpha1"})
+    assert discovered(tmp_path, at("/apis", said(document)), [OPTIONAL[0]]).items(OPTIONAL[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "groupVersion": "nvidia.com/v1", "resources": []})),
+        ("/apis/nvidia.com/v1", said({"kind": "APIResourceList", "resources": [{"name": "clusterpolicies/status"}]})),
+        ("/apis", None),
+    ],
+    ids=["no resources", "subresources", "no version"],
+)
+def test_an_empty_legacy_group_harms_who_reads_it_and_nobody_else(tmp_path: Path, path: str, answer: Said | None) -> None:
+    def change(asked: Asked) -> Said | None:
+        if asked.path != path:
+            return None
+        if answer is not None:
+            return answer
+        document = json.loads(bytes(legacy(asked, SERVED).body))  # type: ignore[arg-type]
+        next(group for group in document["groups"] if group["name"] == "nvidia.com")["versions"] = []
+        return said(document)
+
+    snapshot = discovered(tmp_path, change, ["apps/daemonsets", "ray.io/rayjobs", *OPTIONAL], aggregated=False)
+    assert snapshot.daemonsets == snapshot.items("ray.io/rayjobs") == snapshot.items(OPTIONAL[1]) == []
+    with pytest.raises(Inconclusive, match=r"discovery announces nvidia\.com without a"):
+        snapshot.items(OPTIONAL[0])
 
 
 @pytest.mark.parametrize("broken", [status(503, "ServiceUnavailable"), Said(SIGN_IN), said({"kind": "APIResourceList"})])
