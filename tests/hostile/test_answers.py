@@ -14,7 +14,7 @@ from chaos.safety import lease
 from fixtures.cluster import access
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.discovery import look
-from fixtures.cluster.kinds import BUILT_IN, KINDS
+from fixtures.cluster.kinds import BUILT_IN, KINDS, WORKLOAD_KEYS
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.cluster.watch import Observation
 from fixtures.ownership import owned
@@ -92,7 +92,12 @@ def test_what_is_not_in_the_namespace_is_no_answer_to_it(tmp_path: Path, pod: di
     ("key", "item"),
     [
         ("pods", an_object("Pod", "p", namespace="")),
+        ("pods", an_object("Secret", "s")),
+        ("pods", an_object("Pod", "p", "v2")),
         ("nodes", an_object("Node", "n")),
+        ("nodes", an_object("PersistentVolume", "v", namespace="")),
+        ("nodes", an_object("PartialObjectMetadata", "n", "meta.k8s.io/v1", namespace="")),
+        ("configmaps", an_object("Secret", "s", data={"a": "b"})),
         ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v1")),
         ("nvidia.com/clusterpolicies", an_object("NVIDIADriver", "c", "nvidia.com/v1", namespace="")),
         ("nvidia.com/clusterpolicies", an_object("ClusterPolicy", "c", "nvidia.com/v2", namespace="")),
@@ -105,6 +110,52 @@ def test_an_item_that_is_none_of_the_kind_is_no_part_of_the_list(tmp_path: Path,
     change = at(f"/apis/{version}/{plural}" if group else f"/api/v1/{plural}", said(a_list(kind, item, api_version=version)))
     with pytest.raises(Inconclusive, match="a list that holds"):
         discovered(tmp_path, change, [key]).items(key)
+
+
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+@pytest.mark.parametrize("field", ["uid", "resourceVersion"])
+@pytest.mark.parametrize("key", ["nodes", "pods", "configmaps", DEFINITIONS, "nvidia.com/clusterpolicies"])
+def test_what_no_api_server_stored_is_no_part_of_a_list(tmp_path: Path, key: str, field: str) -> None:
+    kind = KINDS[key]
+    api_version = f"{kind.group}/v1".removeprefix("/")
+    item = an_object(kind.kind, "n", api_version, namespace="default" * kind.namespaced, spec={}, status={})
+    assert len(discovered(tmp_path, nothing, [key], lists={kind.plural: [item]}).items(key)) == 1
+    del item["metadata"][field]
+    with pytest.raises(Inconclusive, match=r"a list that holds an object without metadata\."):
+        discovered(tmp_path, nothing, [key], lists={kind.plural: [item]}).items(key)
+
+
+@pytest.mark.parametrize("key", ["nodes", "pods", DEFINITIONS])
+def test_items_need_not_say_of_what_kind_they_are_and_nothing_of_it_is_kept(tmp_path: Path, key: str) -> None:
+    """API servers say it in the list, and of custom resources in the items too."""
+    kind = KINDS[key]
+    said_so = an_object(kind.kind, "a", f"{kind.group}/v1".removeprefix("/"), namespace="default" * kind.namespaced)
+    silent = {field: value for field, value in said_so.items() if field == "metadata"}
+    [first] = discovered(tmp_path, nothing, [key], lists={kind.plural: [said_so]}).items(key)
+    [second] = discovered(tmp_path, nothing, [key], lists={kind.plural: [silent]}).items(key)
+    assert first == second
+    if not isinstance(first, dict):
+        assert (first.kind, first.api_version, first.metadata.resource_version) == ("", "", "")
+
+
+@pytest.mark.parametrize(("kind", "trouble"), [("TFJob", ""), ("Secret", "Unreadable")])
+def test_an_object_of_a_custom_kind_says_that_it_is_one(tmp_path: Path, kind: str, trouble: str) -> None:
+    names = {"kind": "TFJob", "listKind": "TFJobList", "plural": "tfjobs"}
+    definition = an_object(
+        "CustomResourceDefinition",
+        "tfjobs.kubeflow.org",
+        "apiextensions.k8s.io/v1",
+        namespace="",
+        spec={"group": "kubeflow.org", "names": names, "scope": "Namespaced", "versions": [{"name": "v1", "served": True}]},
+        status={"conditions": [{"type": "Established", "status": "True"}]},
+    )
+    item = an_object(kind, "train", "kubeflow.org/v1", spec={"containers": [{"name": "c"}]})
+    change = at("/apis/kubeflow.org/v1/tfjobs", said(a_list("TFJob", item, api_version="kubeflow.org/v1")))
+    snapshot = discovered(tmp_path, change, [*WORKLOAD_KEYS, DEFINITIONS], lists={"customresourcedefinitions": [definition]})
+    [listing] = snapshot.custom
+    assert (listing.trouble, len(listing.items)) == (trouble, 0 if trouble else 1)
 
 
 OBJECTS: dict[str, Said] = {
@@ -494,7 +545,7 @@ def test_discovery_that_lags_behind_the_definitions_is_stale(tmp_path: Path, est
         spec={"versions": [{"name": "v1", "served": True}]},
         status={"conditions": [{"type": "Established", "status": established}]},
     )
-    keys = ["apiextensions.k8s.io/customresourcedefinitions", "ray.io/rayjobs"]
+    keys = [DEFINITIONS, "ray.io/rayjobs"]
     snapshot = discovered(tmp_path, nothing, keys, lists={"customresourcedefinitions": [definition]})
     if known:
         assert snapshot.items("ray.io/rayjobs") == []
