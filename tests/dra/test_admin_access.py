@@ -59,6 +59,18 @@ def test_a_label_that_somebody_puts_on_every_namespace_is_named() -> None:
     assert f"{LABEL}=true, which the suite did not set" in first.message
 
 
+@pytest.mark.parametrize("key", [CLAIMS, TEMPLATES])
+@pytest.mark.parametrize("status", [400, 403, 404, 415, 422, 451])
+def test_only_a_refusal_that_names_admin_access_counts(key: str, status: int) -> None:
+    """The claim is named admin-access: that alone says nothing of the request in it."""
+    for words in ("by the proxy", 'resourceclaims.resource.k8s.io "admin-access" is forbidden: quota', "access denied"):
+        first, _ = judged(key, outside=refused(status, words))
+        assert first.outcome is Outcome.UNDECIDED
+        assert str(status) in first.message
+    named, _ = judged(key, outside=refused(status, "spec.devices.requests[0].exactly.adminAccess: Forbidden"))
+    assert named.outcome is (Outcome.OK if status in (403, 422) else Outcome.UNDECIDED)
+
+
 @pytest.mark.parametrize("answer", [refused(403, "admission webhook denied the request"), refused(422, "ValidatingAdmissionPolicy denied")])
 def test_another_rule_that_refuses_it_is_as_good(answer: Answer) -> None:
     """The plain claim was accepted, so that it is the admin access that was refused."""
