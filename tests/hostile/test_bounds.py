@@ -210,6 +210,19 @@ def test_objects_filled_to_the_brim_are_read_by_smaller_pages(tmp_path: Path, mo
         assert names <= {item.name for item in collect(cluster, ["namespaces"], version="").namespaces}
 
 
+def test_what_an_answer_says_of_itself_is_cut(tmp_path: Path) -> None:
+    long = "A" * 3_000_000
+    with lying(tmp_path, every(status(403, long, long))) as (cluster, _):
+        answer = cluster.get("pods", "p", "default")
+        assert len(answer.reason) == len(answer.message) == limits.MESSAGE_CHARACTERS
+    snapshot, _ = read_pods(tmp_path, every(status(403, long, long)))
+    with pytest.raises(Inconclusive) as caught:
+        _ = snapshot.pods
+    assert len(caught.value.code) == limits.MESSAGE_CHARACTERS
+    with lying(tmp_path, every(said({"gitVersion": f"v1.36.{long}"}))) as (cluster, _):
+        assert cluster.probe() == f"v1.36.{long}"[: limits.VERSION_CHARACTERS]
+
+
 def test_a_packed_body_is_not_unpacked(tmp_path: Path) -> None:
     bomb = gzip.compress(b" " * (1 << 20))
     with (
