@@ -65,8 +65,10 @@ def test_a_list_older_than_what_was_shown_is_trouble(tmp_path: Path, write: bool
         (("40", "7"), {"resourceVersion": "7", "resourceVersionMatch": "Exact"}),
         (("40", "7:9"), {}),  # an aggregated API's, which nobody can compare
         (("40", ""), {}),
+        (("9" * 39, "40"), {}),  # no API server's either: if it counted, every later list were older
+        ((str(2**64), "40"), {}),
     ],
-    ids=["later", "page", "version", "no number", "none"],
+    ids=["later", "page", "version", "no number", "none", "39 digits", "65 bits"],
 )
 def test_what_a_healthy_server_may_answer_is_no_trouble(tmp_path: Path, versions: tuple[str, ...], query: dict[str, str]) -> None:
     with lying(tmp_path, in_turn(*versions)) as (cluster, _):
