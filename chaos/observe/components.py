@@ -273,17 +273,20 @@ def _on_nodes_of_their_own(view: View, component: Component, items: Sequence[Jso
 
 
 def _of_domain(view: View, component: Component, driver: InstalledComponent | None) -> InstalledComponent | None:
-    """The daemons of one ComputeDomain: a domain has one DaemonSet, in the namespace of its driver. Raises :class:`ComponentUnclear`."""
+    """The daemons of the one ComputeDomain that has any: one DaemonSet, in the namespace of its driver.
+
+    Domains are tenants', and so is their status: nothing of theirs decides which of several is taken. Raises :class:`ComponentUnclear`.
+    """
     if driver is None or not _served(view, component.serves):
         return None
     daemon_sets = compute_domains.daemon_sets(view, driver.namespace)
-    if not daemon_sets:
-        return None
-    uid = labels_of(daemon_sets[0]).get(compute_domains.LABEL)
-    same = [full_name(item) for item in daemon_sets if labels_of(item).get(compute_domains.LABEL) == uid]
-    if len(same) > 1:
-        raise ComponentUnclear(f"{' and '.join(same)} are both labelled as the daemons of one ComputeDomain")
-    return _found(component, component.key, daemon_sets[0])
+    if len(daemon_sets) > 1 and len({uid_of(domain) for _, domain in daemon_sets}) == 1:
+        same = " and ".join(full_name(item) for item, _ in daemon_sets)
+        raise ComponentUnclear(f"{same} are both labelled as the daemons of one ComputeDomain")
+    if len(daemon_sets) > 1:
+        names = " and ".join(f"DaemonSet {full_name(item)} of ComputeDomain {full_name(domain)}" for item, domain in daemon_sets)
+        raise ComponentUnclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
+    return _found(component, component.key, daemon_sets[0][0]) if daemon_sets else None
 
 
 def _labelled(component: Component, item: Json) -> bool:

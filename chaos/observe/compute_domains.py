@@ -5,7 +5,7 @@ Which DaemonSet is a domain's is told by the domain's UID and by the driver's na
 
 from __future__ import annotations
 
-from chaos.observe.view import View, dig, full_name, labels_of, namespace_of, text_of, uid_of
+from chaos.observe.view import View, dig, full_name, labels_of, namespace_of, uid_of
 from fixtures.kubernetes.models import Json
 
 COMPONENT = "compute-domain-daemon"
@@ -22,15 +22,12 @@ def domain_of(view: View, daemon_set: Json) -> Json | None:
     return next((domain for domain in view.select(DOMAINS) if uid_of(domain) == uid), None)
 
 
-def daemon_sets(view: View, namespace: str) -> list[Json]:
-    """The driver's DaemonSets of daemons that run on some node: those of a Ready domain first, then by its name.
-
-    Raises :class:`NoData`.
-    """
+def daemon_sets(view: View, namespace: str) -> list[tuple[Json, Json]]:
+    """The driver's DaemonSets of daemons that run on some node, each with its domain, by the names of both. Raises :class:`NoData`."""
     found = []
     for item in view.select(DAEMON_SETS):
         if namespace_of(item) == namespace and dig(item, "status").get("desiredNumberScheduled"):
             domain = domain_of(view, item)
             if domain is not None:
-                found.append((text_of(dig(domain, "status").get("status")) != "Ready", full_name(domain), item))
-    return [item for *_, item in sorted(found, key=lambda one: one[:2])]
+                found.append((item, domain))
+    return sorted(found, key=lambda one: (full_name(one[1]), full_name(one[0])))

@@ -75,10 +75,28 @@ def test_what_only_looks_like_a_domains_daemons_is_none(looks_like: Json) -> Non
     assert "is not installed" in components.missing((COMPONENT,))
 
 
-def test_of_several_domains_a_ready_one_is_chosen_by_name() -> None:
-    sets = [daemon_set(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
-    domains = [domain("a", "NotReady"), domain("c"), domain("b")]
-    assert found(*sets, domains=domains).found[COMPONENT].name == "d-b"
+SEVERAL = [daemon_set(f"d-{name}", {LABEL: f"uid-{name}"}) for name in ("a", "b", "c")]
+DOMAINS_OF_ALL = [domain("a", "NotReady"), domain("c"), domain("b")]
+
+
+def test_several_domains_with_daemons_are_unclear_and_all_named_whatever_their_status_says() -> None:
+    components = found(*SEVERAL, domains=DOMAINS_OF_ALL)
+    assert COMPONENT not in components.found
+    told = components.doubtful([COMPONENT])
+    for name in ("a", "b", "c"):
+        assert f"DaemonSet gpu/d-{name} of ComputeDomain team/{name}" in told
+    assert "chaos.components" in told
+
+
+def test_of_several_domains_the_policy_names_one() -> None:
+    there = world(*SEVERAL, domains=DOMAINS_OF_ALL).view()
+    components = find_components(there, standing(), {COMPONENT: "gpu/d-c"})
+    assert (components.found[COMPONENT].name, components.unclear) == ("d-c", {})
+
+
+def test_a_domain_without_daemons_is_no_candidate() -> None:
+    idle = daemon_set("d-b", {LABEL: "uid-b"}, desired=0)
+    assert found(SEVERAL[0], idle, domains=DOMAINS_OF_ALL).found[COMPONENT].name == "d-a"
 
 
 def test_two_daemon_sets_of_one_domain_are_unclear() -> None:
