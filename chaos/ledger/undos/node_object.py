@@ -6,8 +6,10 @@ import time
 from typing import Any, ClassVar
 
 from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read, uid_of
-from chaos.ledger.undos.nodes import NodeArgs, identity, shown
+from chaos.ledger.undos.nodes import NodeArgs, identity, machine_of, shown
+from chaos.model.errors import UndoRefused
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 
 _CLUSTERS_OWN = "node.kubernetes.io/"
@@ -50,11 +52,12 @@ class NodeExists:
     def undo(self, cluster: Cluster, args: NodeExistsArgs, deadline: float) -> None:
         """Wait for the kubelet; put back what is missing on the node, or the node itself."""
         until = min(deadline, time.monotonic() + args.wait_seconds)
-        await_object(cluster, "nodes", args.name, "", until, lambda node: "" if node and not _leaving(node) else "it is not there")
+        await_object(cluster, "nodes", args.name, "", until, lambda node: _absent(args, node))
         node = read(cluster, "nodes", args.name)
         if node is None:
             accepted(cluster.create("nodes", _recreated(args)), f"create node {args.name}")
         elif uid_of(node) != args.uid and not _leaving(node) and (missing := _missing(args, node)):
+            _must_be_the_machine(args, node)
             merge(cluster, "nodes", node, missing)
 
     def verify(self, cluster: Cluster, args: NodeExistsArgs, deadline: float) -> str:
@@ -65,6 +68,24 @@ class NodeExists:
         """The node, and how to make its kubelet register it."""
         wrap = ("nsenter", "--target", "1", "--mount", "--", "systemctl", "restart", "kubelet")
         return f"node {args.name}", kubectl("debug", f"node/{args.name}", "--profile=sysadmin", "--image=busybox", "--", *wrap)
+
+
+def _absent(args: NodeExistsArgs, node: Json | None) -> str:
+    """Empty once the node is there and says which machine it is, if anything is to be put back on it."""
+    if node is None or _leaving(node):
+        return "it is not there"
+    unknown = uid_of(node) != args.uid and args.machine and not machine_of(node)
+    return "it does not say which machine it is" if unknown and _missing(args, node) else ""
+
+
+def _must_be_the_machine(args: NodeExistsArgs, node: Json) -> None:
+    """Raises :class:`UndoRefused` for another machine of the name: what this one had is not its. ApiTrouble while it does not say."""
+    machine = machine_of(node)
+    if not args.machine or machine == args.machine:
+        return
+    if not machine:
+        raise ApiTrouble("NotYet", f"node {args.name} does not say yet which machine it is")
+    raise UndoRefused("replaced", f"node {args.name} is another machine now", prior=args.machine, current=machine)
 
 
 def _leaving(node: Json) -> bool:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.cluster.requests import merge
@@ -184,6 +185,35 @@ def test_a_node_that_registers_anew_gets_back_what_people_wrote_on_it(tmp_path: 
         assert after["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "a"}
         assert after["metadata"]["annotations"]["note"] == "by hand"
         assert (after["spec"]["taints"][0]["key"], after["spec"]["unschedulable"]) == ("nvidia.com/gpu", True)
+
+
+def test_another_machine_that_took_the_name_gets_nothing_of_what_the_node_had(tmp_path: Path) -> None:
+    """Its labels and taints tell of other devices: a cloud gives a new machine the name of one that is gone."""
+    with world(tmp_path) as (cluster, _):
+        args = deleted_node(cluster, wait=0.2)
+        registered(cluster)
+        assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": "another"}}}, subresource="status").ok
+        with pytest.raises(UndoRefused, match="node gpu-1 is another machine now"):
+            REGISTRY["node.exists"].undo(cluster, args, soon())
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"] == {"kubernetes.io/hostname": "gpu-1"}
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_node_that_does_not_say_which_machine_it_is_is_asked_again_if_it_once_did(tmp_path: Path, recorded: bool) -> None:
+    with world(tmp_path) as (cluster, _):
+        args = msgspec.structs.replace(deleted_node(cluster, wait=0.2), **({} if recorded else {"machine": ""}))
+        registered(cluster)
+        assert cluster.patch("nodes", "gpu-1", {"status": {"nodeInfo": {"systemUUID": ""}}}, subresource="status").ok
+        if not recorded:
+            assert put_back("node.exists", cluster, args) == ""
+            return
+        with pytest.raises(ApiTrouble, match="does not say yet which machine it is"):
+            REGISTRY["node.exists"].undo(cluster, args, soon())
+        timer = threading.Timer(0.1, lambda: cluster.patch("nodes", "gpu-1", {"status": node("gpu-1")["status"]}, subresource="status"))
+        timer.start()
+        assert put_back("node.exists", cluster, msgspec.structs.replace(args, wait_seconds=20.0)) == ""
+        timer.join()
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["team"] == "a"
 
 
 def test_a_node_that_never_comes_back_is_created_from_what_was_saved_and_told_as_not_ready(tmp_path: Path) -> None:
