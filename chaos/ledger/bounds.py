@@ -19,8 +19,10 @@ from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.environment import EnvArgs
 from chaos.ledger.undos.host import HostAction, KubeletArgs, Means
 from chaos.ledger.undos.nodes import NodeArgs, ValueArgs
-from chaos.ledger.undos.objects import AbsentArgs, PresentArgs
+from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.slices import PublishedArgs
+from chaos.ledger.undos.taints import TaintArgs
+from chaos.ledger.undos.workloads import ReplicasArgs
 from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
@@ -78,12 +80,15 @@ _CREATES: Mapping[str, tuple[str, ...]] = {
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment's. ``words`` are labels and variables that its method names, ``created`` the kinds that it creates.
 
-    ``nodes`` are those of its plan; None where the plan is not known.
+    ``operands`` are the kinds of operands that it deletes, ``replicas`` the numbers to which it scales. ``nodes`` are those of its plan;
+    None where the plan is not known.
     """
 
     undo: frozenset[str]
     words: frozenset[str] = frozenset()
     created: frozenset[str] = frozenset()
+    operands: frozenset[str] = frozenset()
+    replicas: frozenset[int] = frozenset()
     nodes: frozenset[str] | None = None
 
     @classmethod
@@ -93,11 +98,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         created = {key for function in functions for key in (*WORKLOAD_KINDS.get(function, ()), *_CREATES.get(function, ()))}
         if functions & (WORKLOAD_KINDS.keys() | {"start_reader"}):
             created |= {"namespaces", PRIORITY_CLASSES}
+        target = experiment.extension.target
+        operands = (target["kind"],) if target.get("kind") else OPERAND_KINDS
         prepared = {undo for function in functions for undo in _PREPARES.get(function, ())}
         return cls(
             undo=frozenset({*experiment.extension.undo, *prepared, *({"object.absent"} if created else ())}),
             words=frozenset(_words(experiment)) | (frozenset(OPT_OUT) if "opt_out" in functions else frozenset()),
             created=frozenset(created),
+            operands=frozenset(operands if target.get("select") == "operand" else ()),
+            replicas=frozenset(_replicas(experiment)),
         )
 
     def on(self, nodes: Iterable[str]) -> Bounds:
@@ -165,12 +174,19 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             yield f"node {node}, which is not in its plan"
         if isinstance(args, ValueArgs):
             yield from (f"{key} of a node" for key in sorted({*args.prior, *args.ours} - bounds.words))
+        elif isinstance(args, TaintArgs):
+            yield from (f"taint {key} of a node" for key in sorted({taint.key for taint in (*args.prior, *args.ours)} - bounds.words))
+        elif isinstance(args, ReplicasArgs):
+            if args.ours not in bounds.replicas:
+                yield f"the replicas of {args.namespace}/{args.name}: it never scales to {args.ours}"
         elif isinstance(args, EnvArgs):
             if args.variable not in bounds.words:
                 yield f"the variable {args.variable}"
         elif isinstance(args, AbsentArgs):
             yield from _absent(entry, args, bounds)
         elif isinstance(args, PresentArgs):
+            if args.key not in bounds.operands:
+                yield f"{args.key}: it deletes none"
             meta = args.saved.get("metadata")
             if not isinstance(meta, dict) or (meta.get("name"), meta.get("namespace") or "") != (args.name, args.namespace):
                 yield f"another object than {args.key} {args.namespace}/{args.name}"
@@ -193,6 +209,14 @@ def _absent(entry: Entry, args: AbsentArgs, bounds: Bounds) -> Iterator[str]:
         yield f"objects of run {args.run_id}"
     if args.key not in bounds.created:
         yield f"{args.key}: it creates none"
+
+
+def _replicas(experiment: Experiment) -> Iterator[int]:
+    """Numbers to which the method scales: the argument ``replicas``."""
+    for activity in experiment.document["method"]:
+        given = activity["provider"].get("arguments") or {}
+        if isinstance(given.get("replicas"), int):
+            yield given["replicas"]
 
 
 def _words(experiment: Experiment) -> Iterator[str]:

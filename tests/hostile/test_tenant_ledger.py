@@ -16,7 +16,7 @@ from chaos.cluster import namespaces
 from chaos.engine import recover as recovering
 from chaos.engine.recover import RecoveryResult, status
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.bounds import Terms
+from chaos.ledger.bounds import Bounds, Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
@@ -396,10 +396,22 @@ ENV = {
 }
 
 
+OPERATOR = {"key": "apps/deployments", "namespace": "gpu-operator", "name": "gpu-operator", "uid": "uid-gpu-operator", "ready": 0}
+BUDGET = {
+    "key": "policy/poddisruptionbudgets",
+    "namespace": "gpu-operator",
+    "name": "b",
+    "uid": "u",
+    "saved": {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "gpu-operator"}},
+}
+TAINT = {"key": "evil", "value": "x", "effect": "NoExecute"}
+
+
 @pytest.fixture(scope="module")
 def terms() -> Terms:
-    """Those of the suite's own experiments under the default policy."""
-    return Terms.of(list(EXPERIMENTS.values()), Policy())
+    """Those of the suite's own experiments under the default policy, and of one that takes taints of nodes back."""
+    known = Terms.of(list(EXPERIMENTS.values()), Policy())
+    return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.taints"}))})
 
 
 @pytest.mark.parametrize(
@@ -438,6 +450,10 @@ def terms() -> Terms:
         ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
         ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
         ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
+        ("A4", "workload.replicas", {**OPERATOR, "prior": 0, "ours": 3}, "it never scales to 3"),
+        ("A4", "workload.replicas", {**OPERATOR, "prior": 9, "ours": 1}, "it never scales to 1"),
+        ("A5", "object.present", BUDGET, "policy/poddisruptionbudgets: it deletes none"),
+        ("Z1", "node.taints", {**NODE, "prior": [TAINT], "ours": []}, "taint evil of a node"),
         ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
     ],
 )

@@ -43,6 +43,9 @@ CREATED = (
 DELETED = ("configmaps", "services", "policy/poddisruptionbudgets")
 """Kinds that experiments may delete and restore. Secrets are not among them, because a ledger must not hold them."""
 
+OPERAND_KINDS = ("services", "configmaps")
+"""Kinds of operands that can be missed for a moment without anything stopping."""
+
 _KIND_BY_TYPE = {(kind.group, kind.kind): key for key, kind in kinds.KINDS.items()}
 _SERVERS_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp")
 

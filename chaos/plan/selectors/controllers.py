@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.ledger.undos.objects import OPERAND_KINDS
 from chaos.model.plan import Target
 from chaos.observe.components import pods_of
 from chaos.observe.signals.agents import POLICIES
@@ -9,9 +10,6 @@ from chaos.observe.view import dig, is_ready, items_of, name_of, namespace_of, n
 from chaos.plan.selectors.base import Choice, NotApplicable, PlanningView, PlanRefused
 from conformance.scope.platform_namespaces import operators_of
 from fixtures.kubernetes.models import Json
-
-OPERAND_KINDS = ("services", "configmaps")
-"""Kinds of operands that can be missed for a moment without anything stopping."""
 
 
 def choose_controller(planning: PlanningView) -> Choice:
