@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +15,15 @@ from chaos.model.ledger_lines import Entry
 from fixtures.text.sentences import plain
 
 _SHOWN = 300
+_SAVED = 2000
+"""Characters of what an undo would create or set: all of a usual Service or node, and no ledger of megabytes."""
+
+_VALUE = 120
+"""Characters of one value in it, so that a long one does not hide the others."""
+
+_KEY = re.compile(r"[A-Za-z0-9./_-]{1,120}")
+_FIRST = ("spec", "data", "binaryData", "taints", "unschedulable")
+"""Parts that are shown first: what they say acts, what comes after only describes."""
 
 
 class Reason(StrEnum):
@@ -70,9 +81,36 @@ def residue_of(entry: Entry, reason: Reason, message: str, *, prior: Any = None,
 
 
 def entry_words(entry: Entry) -> str:
-    """An open entry for people: what it is about, and the command that puts it back."""
+    """An open entry for people: what it is about, what would be created or set, and the command that puts it back."""
     found = residue_of(entry, Reason.NOT_UNDONE, "open")
-    return f"{found.what} ({entry.undo}, entry {entry.run_id}/{entry.experiment}/{entry.seq}); by hand: {found.command or '-'}"
+    text = f"{found.what} ({entry.undo}, entry {entry.run_id}/{entry.experiment}/{entry.seq})"
+    saved = entry.args.get("saved")
+    return f"{text}{f', with {_saved_words(saved)}' if isinstance(saved, dict) else ''}; by hand: {found.command or '-'}"
+
+
+def _saved_words(saved: dict[str, Any]) -> str:
+    """What was saved of an object: one ``path: value`` after the other, in plain text and with a bound."""
+    text = ", ".join(f"{path}: {_clipped(value)}" for path, value in _leaves(saved) if value not in (None, "", [], {}))
+    return text if len(text) <= _SAVED else f"{text[:_SAVED]}… ({len(text) - _SAVED} more characters in the ledger)"
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Values in objects and lists, with their paths; the parts that act first."""
+    if isinstance(value, dict) and value:
+        for key in sorted(value, key=lambda key: (key not in _FIRST, key)):
+            word = key if _KEY.fullmatch(key) else _clipped(key)
+            yield from _leaves(value[key], f"{path}.{word}" if path else word)
+    elif isinstance(value, list) and value:
+        for place, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{place}]")
+    else:
+        yield path, value
+
+
+def _clipped(value: Any) -> str:
+    """One value as JSON, so that no text in it passes for another value."""
+    text = plain(msgspec.json.encode(value).decode())
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"
 
 
 def _shown(value: Any) -> str:
