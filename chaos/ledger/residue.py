@@ -76,7 +76,7 @@ def residue_of(entry: Entry, reason: Reason, message: str, *, prior: Any = None,
         message=plain(" ".join(message.split()))[:_SHOWN],
         prior=_shown(prior),
         current=_shown(current),
-        command="" if reason is Reason.UNPROVEN else command,  # it would be whoever wrote the entry who says what to run
+        command="" if reason in (Reason.UNPROVEN, Reason.OUTSIDE) else command,  # else whoever wrote the entry says what to run
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.ledger.residue import entry_words
+from chaos.ledger.residue import Reason, entry_words, residue_of
 from chaos.model.ledger_lines import Entry
 from chaos.surface.cli import main
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, ledger, world
@@ -61,3 +61,9 @@ def test_they_are_plain_and_bounded_and_what_acts_comes_first(tmp_path: Path) ->
 @pytest.mark.parametrize("saved", [None, "text", [], {}, {"spec": None}, {"spec": [[{"a": {}}]]}, {"": {"": ""}}])
 def test_an_entry_may_save_anything(tmp_path: Path, saved: Any) -> None:
     assert entry_words(entry(tmp_path, "object.present", {**service(), "saved": saved})).isprintable()
+
+
+@pytest.mark.parametrize(("reason", "told"), [(Reason.OUTSIDE, False), (Reason.UNPROVEN, False), (Reason.NOT_UNDONE, True)])
+def test_no_command_is_told_of_an_entry_that_is_refused(tmp_path: Path, reason: Reason, told: bool) -> None:
+    left = residue_of(entry(tmp_path, "object.present", service()), reason, "why")
+    assert ("by hand" in str(left)) is told
