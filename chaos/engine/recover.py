@@ -14,6 +14,7 @@ import msgspec
 
 from chaos.cluster import namespaces
 from chaos.engine.leaving import until_gone
+from chaos.engine.platform_reach import shown_by
 from chaos.ledger import authentic, config_maps
 from chaos.ledger.bounds import Terms
 from chaos.ledger.file import ExperimentView, Ledger
@@ -130,6 +131,7 @@ def recover(
         found.unreadable += ledgers.unreadable
         ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
         books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
+        terms = _shown(cluster, terms, ledgers, ledgers_found)
         restored, left = 0, []
         for copies in ledgers_found:
             try:
@@ -185,6 +187,7 @@ def preview(
     lines = []
     books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
     ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
+    terms = _shown(cluster, terms, ledgers, ledgers_found)
     for copies in ledgers_found:
         opened = {entry.seq: entry for entry in (copies.known.open_entries if copies.known else ())}
         if copies.path is not None:
@@ -365,10 +368,17 @@ def _recover_one(
             ledger.mark(entry.seq, State.VERIFIED, {"accepted": "as it is"})
     unlisted = {entry.seq: entry for entry in ledger.open_entries() if proofs.unlisted(entry)}
     listed = [entry for entry in opened if entry.seq not in unlisted]
-    remaining = replay(ledger, cluster, deadline, terms=_planned(terms, copies), entries=listed)
-    proofs.keep(copies.run_id, ledger.open_entries())
+    terms = _planned(terms, copies)
+    remaining = replay(ledger, cluster, deadline, terms=terms, entries=listed)
+    proofs.keep(copies.run_id, (entry for entry in ledger.open_entries() if not terms.outside(entry)))
     remaining += [residue_of(entry, Reason.UNPROVEN, proofs.unlisted(entry)) for entry in unlisted.values()]
     return len(opened) - len(remaining), remaining
+
+
+def _shown(cluster: Cluster, terms: Terms, ledgers: authentic.AuthenticLedgers, found: Iterable[_LedgerCopies]) -> Terms:
+    """The terms, with what the cluster and the proofs in it show of whose objects entries name."""
+    vouched = frozenset(one for listed in ledgers.listed.values() for one in listed)
+    return shown_by(cluster, terms, vouched=vouched, unproven={copies.run_id for copies in found} - ledgers.listed.keys())
 
 
 def _planned(terms: Terms, copies: _LedgerCopies) -> Terms:

@@ -133,7 +133,7 @@ class Runner:
 
     @property
     def _terms(self) -> Terms:
-        return Terms.of([self.experiment], self._setup.policy).planned(self.experiment.id, self.plan.nodes)
+        return Terms.of([self.experiment], self._setup.policy).of_plan(self.plan)
 
     @property
     def _begun(self) -> bool:

@@ -1,7 +1,7 @@
 """The bounds of an experiment's ledger: registered undos, on objects that the experiment's document lets it touch.
 
 An entry that something vouches for is still held against this, when it is armed and before it is carried out: whatever wrote it, it
-cannot reach further than the experiment could.
+cannot reach further than the experiment could. Whose namespaces and objects those are is in :mod:`chaos.ledger.reach`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from chaos.cluster import namespaces
+from chaos.ledger.reach import Reach
 from chaos.ledger.registry import arguments
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.environment import EnvArgs
@@ -26,6 +27,7 @@ from chaos.ledger.undos.workloads import ReplicasArgs
 from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
+from chaos.model.plan import Plan
 from chaos.model.plan_facts import CANARIES, OPT_OUT
 from conformance.policy.model import Policy
 from fixtures.cluster import kinds
@@ -117,7 +119,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On which terms entries are carried out: bounds by experiment, and what the policy says of namespaces and of host programs.
 
-    ``administrators`` is the UID of the shared namespace where an administrator has made it.
+    ``administrators`` is the UID of the shared namespace where an administrator has made it. ``reach`` tells whose namespaces and
+    objects are the experiments' to touch.
     """
 
     bounds: Mapping[str, Bounds]
@@ -125,6 +128,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     pull_secrets: tuple[str, ...] = ()
     administrators: str = ""
+    reach: Reach = Reach()
 
     @classmethod
     def of(cls, experiments: Iterable[Experiment], policy: Policy) -> Terms:
@@ -135,12 +139,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             image=policy.chaos.injector_image,
             pull_secrets=tuple(policy.probes.pull_secrets),
             administrators=policy.chaos.namespace_uid,
+            reach=Reach.of(policy),
         )
 
     def planned(self, experiment: str, nodes: Iterable[str]) -> Terms:
         """The same, with the nodes of an experiment's plan."""
         found = self.bounds.get(experiment)
         return self if found is None else msgspec.structs.replace(self, bounds={**self.bounds, experiment: found.on(nodes)})
+
+    def of_plan(self, plan: Plan) -> Terms:
+        """Those of a run that has made this plan: nothing beside its nodes, its targets and the components that it found."""
+        return msgspec.structs.replace(self.planned(plan.experiment, plan.nodes), reach=self.reach.of_plan(plan))
 
     def means(self, run_id: str) -> Means:
         """With what host programs of a run are run."""
@@ -157,7 +166,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             return str(error)
         if undo.name not in bounds.undo:
             return f"{undo.name} is not an undo of experiment {entry.experiment}; it has {', '.join(sorted(bounds.undo)) or 'none'}"
-        return next((f"{entry.experiment} may not touch {wrong}" for wrong in self._wrong(entry, isinstance(undo, HostAction), args)), "")
+        wrong = [*self._wrong(entry, isinstance(undo, HostAction), args), *self.reach.wrong(entry, args)]
+        return f"{entry.experiment} may not touch {wrong[0]}" if wrong else ""
 
     def _wrong(self, entry: Entry, on_host: bool, args: Any) -> Iterator[str]:
         """What an entry names that its experiment may not touch."""

@@ -25,6 +25,7 @@ from conformance.scope.components import PlatformWorkloads, Workload, workload_n
 from conformance.scope.platform_namespaces import (
     OPENSHIFT_NODE,
     OPERATORS,
+    Operator,
     PlatformNamespaces,
     operators_of,
     proven_by_operators,
@@ -148,15 +149,24 @@ class ComponentUnclear(Exception):
 
 def standing_of(view: View, tenants: Tenants) -> PlatformWorkloads:
     """What tells the platform's workloads from those that look like them. What cannot be read proves nothing. Raises :class:`NoData`."""
+    operators = operators_in(view)
+    return PlatformWorkloads(PlatformNamespaces(tenants, proven_by_operators(operators), openshift=is_openshift(view)), operators)
+
+
+def operators_in(view: View) -> list[Operator]:
+    """Operators of device stacks, by their own cluster-scoped resources. What cannot be read names none."""
     resources = []
     for key in OPERATORS:
         try:
             resources += [(KINDS[key].kind, item) for item in view.select(key)]
         except NoData:
             continue
-    operators = operators_of(resources)
-    openshift = any(OPENSHIFT_NODE in labels_of(node) for node in view.select("nodes"))
-    return PlatformWorkloads(PlatformNamespaces(tenants, proven_by_operators(operators), openshift=openshift), operators)
+    return operators_of(resources)
+
+
+def is_openshift(view: View) -> bool:
+    """Whether nodes say that the cluster is OpenShift's. Raises :class:`NoData`."""
+    return any(OPENSHIFT_NODE in labels_of(node) for node in view.select("nodes"))
 
 
 def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[str, str] | None = None) -> Components:

@@ -1,0 +1,239 @@
+"""An edited report whose run's proof is gone, as after every clean run: its ledgers reach nothing that the cluster does not show to be the
+
+experiments'. What a proof lists is undone all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.act.context import ActivityContext
+from chaos.engine.recover import RecoveryResult
+from chaos.ledger.bounds import Terms
+from chaos.ledger.undos.agents import RestartedArgs
+from chaos.ledger.undos.workloads import WorkloadReplicas
+from chaos.model.plan_facts import InstalledComponent, PlanFacts
+from chaos.safety.abort_flag import AbortFlag
+from conformance.policy.model import Chaos, Policy, Tenants
+from fixtures.cluster.client import Cluster
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from fixtures.ownership.read_proofs import read_proofs
+from fixtures.simulator.api.resources import Resource
+from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, namespace, node, plan, recover, world
+from tests.chaos.shipped import EXPERIMENTS
+from tests.watching import PATIENCE
+
+Json = dict[str, Any]
+TERMS = Terms.of(list(EXPERIMENTS.values()), Policy())
+POLICY_UID = "uid-cluster-policy"
+OWNER = {"owner": "train", "owner_uid": "uid-train", "selector": "job=train", "node": "gpu-1"}
+RESTARTED = {**OWNER, "uids": ["uid-train-0"]}
+
+
+def agent_pod(where: str) -> Json:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "train", "uid": "uid-train", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "train-0", "namespace": where, "uid": "uid-train-0", "labels": {"job": "train"}, "ownerReferences": [owner]},
+        "spec": {"nodeName": "gpu-1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def scaled(where: str, replicas: int) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop", "namespace": where, "uid": "uid-shop"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": {"metadata": {"labels": {"app": "shop"}}}},
+        "status": {"replicas": replicas, "readyReplicas": replicas},
+    }
+
+
+CLUSTER_POLICIES = Resource("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
+
+
+@contextmanager
+def operated(folder: Path, *extra: Json, home: str = "gpu-operator") -> Iterator[Cluster]:
+    """The cluster, with a ClusterPolicy whose operator runs in ``home``."""
+    with world(folder, extra=extra) as (cluster, store):
+        store.registry.add(CLUSTER_POLICIES)
+        store.put_initial(cluster_policy(home))
+        yield cluster
+
+
+def cluster_policy(home: str) -> Json:
+    meta = {"name": "cluster-policy", "uid": POLICY_UID}
+    return {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": meta, "spec": {}, "status": {"namespace": home}}
+
+
+def owned_by(uid: str) -> list[Json]:
+    return [{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": uid, "controller": True}]
+
+
+def service(where: str, owner: str = POLICY_UID, **spec: Any) -> Json:
+    meta = {"name": "evil", "namespace": where, "ownerReferences": owned_by(owner)}
+    saved = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 443}], **spec}}
+    return {"key": "services", "namespace": where, "name": "evil", "uid": "u", "saved": saved}
+
+
+def written(tmp_path: Path, experiment: str, undo: str, args: Json, cluster: Cluster | None = None) -> Path:
+    """A folder with a ledger of one open entry: with ``cluster``, one that a run has written, else an edited one."""
+    ledger(tmp_path / "unpacked", cluster, experiment=experiment).arm(undo, args)
+    return tmp_path / "unpacked"
+
+
+def recovered(cluster: Cluster, folder: Path, terms: Terms = TERMS) -> RecoveryResult:
+    return recover(cluster, folder, seconds=PATIENCE, terms=terms)
+
+
+def under(**policy: Any) -> Terms:
+    return Terms.of(list(EXPERIMENTS.values()), Policy(**policy))
+
+
+def why(done: RecoveryResult) -> str:
+    (left,) = done.residue
+    assert left.command == "", "whoever wrote the entry would say what to run"
+    return left.message
+
+
+def without_class(cluster: Cluster) -> None:
+    assert cluster.delete(PRIORITY_CLASSES, f"{CHAOS_PREFIX}-{RUN}").ok
+
+
+def pods_of(cluster: Cluster, where: str) -> int:
+    """How many pods nobody has deleted."""
+    return sum("deletionTimestamp" not in pod["metadata"] for pod in cluster.request("GET", cluster.path("pods", where)).json()["items"])
+
+
+def there(cluster: Cluster, key: str, name: str, where: str) -> bool:
+    return cluster.get(key, name, where).ok
+
+
+# -- namespaces ------------------------------------------------------------------------------------------
+
+
+def replicas(where: str, prior: int, ours: int) -> Json:
+    return {"key": "apps/deployments", "namespace": where, "name": "shop", "uid": "uid-shop", "prior": prior, "ours": ours, "ready": 0}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "undo", "args"),
+    [
+        ("D1", "agent.restarted", {"namespace": "team-a", **RESTARTED}),
+        ("A4", "workload.replicas", replicas("team-a", 7, 0)),
+        ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], "namespace": "team-a", **OWNER}),
+        (
+            "A1",
+            "pods.replaced",
+            {"namespace": "team-a", "owner_kind": "DaemonSet", "owner_name": "t", "owner_uid": "u", "killed": [], "ready": 0},
+        ),
+        (
+            "D3",
+            "workload.env",
+            {
+                "key": "apps/deployments",
+                "namespace": "team-a",
+                "name": "shop",
+                "uid": "uid-shop",
+                "container": "c",
+                "variable": "DP_ENABLE_HEALTHCHECKS",
+                "prior": "evil",
+                "ours": "",
+            },
+        ),
+        ("A5", "object.present", service("team-a")),
+    ],
+)
+def test_an_edited_report_changes_nothing_in_a_tenants_namespace(tmp_path: Path, experiment: str, undo: str, args: Json) -> None:
+    with operated(tmp_path, namespace("team-a"), agent_pod("team-a"), scaled("team-a", 0)) as cluster:
+        told = why(recovered(cluster, written(tmp_path, experiment, undo, args)))
+        assert "namespace team-a, which is neither the platform's nor an operator's" in told
+        assert pods_of(cluster, "team-a") == 1
+        assert fetch(cluster, "apps/deployments", "shop", "team-a")["spec"]["replicas"] == 0
+        assert not there(cluster, "services", "evil", "team-a")
+
+
+@pytest.mark.parametrize("by", ["the proof", "an operator", "chaos.components", "tenants.moreInfrastructure", "its name", "nothing"])
+def test_an_agent_in_a_namespace_of_its_own_name_is_restarted_where_something_shows_it_to_be_the_platforms(tmp_path: Path, by: str) -> None:
+    where = "gpu-operator-resources" if by == "its name" else "accelerated"
+    terms = {
+        "chaos.components": under(chaos=Chaos(components={"device-plugin": f"{where}/gone-by-now"})),
+        "tenants.moreInfrastructure": under(tenants=Tenants(more_infrastructure=("accel*",))),
+    }
+    home = where if by == "an operator" else "gpu-operator"
+    with operated(tmp_path, namespace(where), agent_pod(where), home=home) as cluster:
+        args = {"namespace": where, **RESTARTED}
+        done = recover(
+            cluster,
+            written(tmp_path, "D1", "agent.restarted", args, cluster if by == "the proof" else None),
+            seconds=1,
+            terms=terms.get(by, TERMS),
+        )
+        assert pods_of(cluster, where) == (1 if by == "nothing" else 0)
+        assert ("neither the platform's" in done.residue[0].message) is (by == "nothing")
+
+
+def test_what_a_true_run_scaled_is_scaled_back_after_its_operators_resource_is_gone(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[namespace("accelerated"), scaled("accelerated", 2)]) as (cluster, _):
+        args = WorkloadReplicas().args("apps/deployments", fetch(cluster, "apps/deployments", "shop", "accelerated"), 0)
+        folder = written(tmp_path, "A4", "workload.replicas", msgspec.to_builtins(args), cluster)
+        assert cluster.patch("apps/deployments", "shop", {"spec": {"replicas": 0}}, "accelerated").ok
+        assert recovered(cluster, folder).clean
+        assert fetch(cluster, "apps/deployments", "shop", "accelerated")["spec"]["replicas"] == 2
+
+
+def test_what_is_refused_is_not_listed_by_a_class_that_an_undo_makes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo on a host needs a namespace of the run, so its proof. Listed there, the other entry would be carried out the next time."""
+    with world(tmp_path, extra=[namespace("team-a"), agent_pod("team-a")]) as (cluster, _):
+        folder = written(tmp_path, "D1", "agent.restarted", {"namespace": "team-a", **RESTARTED})
+
+        def replayed(*_: Any, **__: Any) -> list[Any]:
+            Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+            return []
+
+        monkeypatch.setattr("chaos.engine.recover.replay", replayed)
+        recovered(cluster, folder)
+        monkeypatch.undo()
+        assert not any(view.digests for view in read_proofs(cluster).values())
+        recovered(cluster, folder)
+        assert pods_of(cluster, "team-a") == 1
+
+
+@pytest.mark.parametrize("where", ["gpu-operator", "kube-system"])
+def test_a_run_arms_nothing_in_a_namespace_that_its_plan_does_not_name(tmp_path: Path, where: str) -> None:
+    with world(tmp_path) as (cluster, _):
+        plugin = InstalledComponent(
+            component="device-plugin", key="apps/daemonsets", namespace="gpu-operator", name="p", uid="u", selector="a=b"
+        )
+        facts = msgspec.to_builtins(PlanFacts(components={"device-plugin": plugin}))
+        made = msgspec.structs.replace(plan(experiment="D1"), facts=facts)
+        book = ledger(tmp_path, cluster, experiment="D1")
+        terms = TERMS.of_plan(made)
+        acting = ActivityContext(cluster, made, book, AbortFlag(tmp_path), allowed=lambda: None, terms=terms)
+        draft = book.draft("agent.restarted", {"namespace": where, **RESTARTED})
+        assert ("is not in its plan" in terms.outside(draft)) is (where == "kube-system")
+        if where == "kube-system":
+            args = msgspec.convert(draft.args, RestartedArgs)
+            with pytest.raises(ActivityFailed, match="would not be undone"), acting.fault("agent.restarted", args):
+                pytest.fail("the body ran")
+
+
+def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[node("gpu-3")]) as (cluster, _):
+        prior = {"nvidia.com/gpu.product": "H100"}
+        args = {"name": "gpu-3", "uid": "uid-gpu-3", "prior": prior, "ours": dict.fromkeys(prior)}
+        folder = written(tmp_path, "A9", "node.labels", args, cluster)
+        without_class(cluster)
+        assert cluster.patch("nodes", "gpu-3", {"metadata": {"labels": dict.fromkeys(prior)}}).ok
+        assert recovered(cluster, folder).clean
