@@ -11,6 +11,9 @@ from chaos.ledger.bounds import Terms
 from chaos.observe.components import is_openshift, operators_in
 from chaos.observe.view import NoData, View
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import KINDS
+
+_CLUSTER_POLICY = KINDS["nvidia.com/clusterpolicies"].kind
 
 
 def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unproven: Collection[str]) -> Terms:
@@ -28,5 +31,6 @@ def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unprove
             reach,
             openshift=openshift,
             homes=frozenset(namespace for operator in operators for namespace in operator.homes),
+            operators={one.uid: frozenset(one.homes) for one in operators if one.uid and one.kind == _CLUSTER_POLICY},
         )
     return msgspec.structs.replace(terms, reach=reach)

@@ -7,35 +7,44 @@ whose namespace it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from chaos.cluster import namespaces
+from chaos.cluster.requests import field
+from chaos.ledger.undos.objects import PresentArgs
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import CANARIES, PlanFacts
 from conformance.policy.model import Policy, Tenants
 from conformance.scope.platform_namespaces import PlatformNamespaces
+from fixtures.kubernetes.models import Json
+
+_INSIDE = ("", "ClusterIP")
+"""Types of Services that nobody outside of the cluster reaches."""
 
 _UNLISTED = "no proof in the cluster lists the entry"
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """Which namespaces are an experiment's to touch. What is empty shows nothing.
+    """Which namespaces and objects are an experiment's to touch. What is empty shows nothing.
 
-    ``tenants`` and ``components`` (namespaces of ``chaos.components``) are the policy's. The cluster shows ``openshift`` and
-    ``homes`` (namespaces in which operators run). ``vouched`` are digests of the entries that the proofs of their runs list.
+    ``tenants`` and ``components`` (namespaces of ``chaos.components``) are the policy's. The cluster shows ``openshift``, ``homes``
+    (namespaces in which operators run) and ``operators`` (the same by the UID of each ClusterPolicy). ``vouched`` are digests of the
+    entries that the proofs of their runs list.
 
-    With ``within``, the namespaces of a plan's targets and components, there are no others.
+    ``planned`` are UIDs of a plan's targets. With ``within``, the namespaces of a plan's targets and components, there are no others.
     """
 
     tenants: Tenants = Tenants()
     components: frozenset[str] = frozenset()
     openshift: bool = False
     homes: frozenset[str] = frozenset()
+    operators: Mapping[str, frozenset[str]] = {}
     vouched: frozenset[str] = frozenset()
+    planned: frozenset[str] = frozenset()
     within: frozenset[str] | None = None
 
     @classmethod
@@ -48,7 +57,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         """What a plan names, and nothing else: its namespaces were found out when it was made."""
         found = PlanFacts.of(plan).components.values()
         named = {target.namespace for target in plan.targets} | {one.namespace for component in found for one in component.workloads}
-        return msgspec.structs.replace(self, within=frozenset(named - {""}))
+        return msgspec.structs.replace(self, planned=frozenset(target.uid for target in plan.targets), within=frozenset(named - {""}))
 
     def admits(self, namespace: str) -> bool:
         """Whether components may be in a namespace: as the search for targets has it, and where the policy says they are."""
@@ -64,6 +73,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         namespace, own = str(getattr(args, "namespace", "") or ""), namespaces.of_run(entry.run_id)
         if namespace not in ("", own, own + CANARIES) and not self.admits(namespace):
             yield f"namespace {namespace}, {self._unknown}"
+        elif isinstance(args, PresentArgs) and args.uid not in self.planned:
+            yield from self._wrong_operand(args)
 
     @property
     def _unknown(self) -> str:
@@ -71,3 +82,23 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             return "which is not in its plan"
         known = "if agents of the platform are there, name it in the policy (tenants.moreInfrastructure, chaos.components)"
         return f"which is neither the platform's nor an operator's, and {_UNLISTED}; {known}"
+
+    def _wrong_operand(self, args: PresentArgs) -> Iterator[str]:
+        """Experiments delete objects that a ClusterPolicy owns, where its operator runs, and no others."""
+        what = f"{args.key} {args.namespace}/{args.name}"
+        owners = field(args.saved, "metadata", "ownerReferences")
+        refs = [ref for ref in owners if isinstance(ref, dict)] if isinstance(owners, list) else []
+        controllers = [str(ref.get("uid")) for ref in refs if ref.get("controller") is True]
+        if self.within is not None:
+            yield f"{what}, which is no target of its plan"
+        elif not any(args.namespace in self.operators.get(uid, ()) for uid in controllers):
+            yield f"{what}, which no ClusterPolicy of this cluster owns, and {_UNLISTED}"
+        elif args.key == "services" and _faces_outside(args.saved):
+            yield f"{what}, which can be reached from outside of the cluster, and {_UNLISTED}"
+
+
+def _faces_outside(saved: Json) -> bool:
+    spec = saved.get("spec")
+    if not isinstance(spec, dict):
+        return False
+    return str(spec.get("type") or "") not in _INSIDE or bool(spec.get("externalIPs") or spec.get("externalName"))

@@ -18,7 +18,9 @@ from chaos.act.context import ActivityContext
 from chaos.engine.recover import RecoveryResult
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
+from chaos.ledger.undos.objects import ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
+from chaos.model.plan import Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.safety.abort_flag import AbortFlag
 from conformance.policy.model import Chaos, Policy, Tenants
@@ -28,7 +30,7 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.simulator.api.resources import Resource
-from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, namespace, node, plan, recover, world
+from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, namespace, node, plan, recover, world
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE
 
@@ -237,3 +239,49 @@ def test_a_file_alone_still_puts_back_the_labels_that_its_experiment_names(tmp_p
         without_class(cluster)
         assert cluster.patch("nodes", "gpu-3", {"metadata": {"labels": dict.fromkeys(prior)}}).ok
         assert recovered(cluster, folder).clean
+
+
+# -- operands --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (service("kube-system", externalIPs=["10.0.0.1"]), "which no ClusterPolicy of this cluster owns"),
+        (service("kube-system"), "which no ClusterPolicy of this cluster owns"),
+        (service("gpu-operator", owner="uid-of-nobody"), "which no ClusterPolicy of this cluster owns"),
+        (service("gpu-operator", externalIPs=["10.0.0.1"]), "reached from outside"),
+        (service("gpu-operator", type="NodePort"), "reached from outside"),
+        (service("gpu-operator", type="ExternalName", externalName="evil.example"), "reached from outside"),
+        (service("gpu-operator"), ""),
+    ],
+)
+def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(tmp_path: Path, args: Json, said: str) -> None:
+    with operated(tmp_path) as cluster:
+        done = recovered(cluster, written(tmp_path, "A5", "object.present", args))
+        assert there(cluster, "services", "evil", args["namespace"]) is not bool(said)
+        assert said in why(done) if said else done.clean
+
+
+@pytest.mark.parametrize("owner", ["uid-operand-policy", ""])
+def test_a_listed_operand_comes_back_although_its_policy_is_gone(tmp_path: Path, owner: str) -> None:
+    operand = config_map("operands", key="value")
+    operand["metadata"] |= {"namespace": "accelerated", **({"ownerReferences": owned_by(owner)} if owner else {})}
+    with world(tmp_path, extra=[namespace("accelerated"), operand]) as (cluster, _):
+        args = ObjectPresent().args("configmaps", fetch(cluster, "configmaps", "operands", "accelerated"))
+        folder = written(tmp_path, "A5", "object.present", msgspec.to_builtins(args), cluster)
+        assert cluster.delete("configmaps", "operands", "accelerated").ok
+        assert recovered(cluster, folder).clean
+        assert fetch(cluster, "configmaps", "operands", "accelerated")["data"] == {"key": "value"}
+
+
+def test_a_run_arms_no_operand_but_the_targets_of_its_plan(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        found = ObjectPresent().args("configmaps", fetch(cluster, "configmaps", "operand", "gpu-operator"))
+        target = Target(kind="configmaps", name="operand", namespace="gpu-operator", uid=found.uid)
+        other = msgspec.structs.replace(target, uid="uid-of-another")
+        for one, said in ((target, ""), (other, "which is no target of its plan")):
+            terms = TERMS.of_plan(plan(one, experiment="A5"))
+            draft = ledger(tmp_path / one.uid, cluster, experiment="A5").draft("object.present", found)
+            assert said in terms.outside(draft)
+            assert bool(said) is bool(terms.outside(draft))
