@@ -14,6 +14,7 @@ import msgspec
 
 from chaos.cluster import namespaces
 from chaos.cluster.requests import field
+from chaos.ledger.undos.node_object import NodeExistsArgs
 from chaos.ledger.undos.objects import PresentArgs
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
@@ -75,6 +76,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             yield f"namespace {namespace}, {self._unknown}"
         elif isinstance(args, PresentArgs) and args.uid not in self.planned:
             yield from self._wrong_operand(args)
+        elif isinstance(args, NodeExistsArgs) and args.uid not in self.planned:
+            if self.within is not None:
+                yield f"the existence of node {args.name}, which is no target of its plan"
+            else:
+                yield f"labels and taints of node {args.name}: {_UNLISTED}, and nothing else shows what the node had; see the ledger"
 
     @property
     def _unknown(self) -> str:

@@ -18,6 +18,7 @@ from chaos.act.context import ActivityContext
 from chaos.engine.recover import RecoveryResult
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
+from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.objects import ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.plan import Target
@@ -37,6 +38,7 @@ from tests.watching import PATIENCE
 Json = dict[str, Any]
 TERMS = Terms.of(list(EXPERIMENTS.values()), Policy())
 POLICY_UID = "uid-cluster-policy"
+EVIL = {"key": "evil", "value": "x", "effect": "NoExecute"}
 OWNER = {"owner": "train", "owner_uid": "uid-train", "selector": "job=train", "node": "gpu-1"}
 RESTARTED = {**OWNER, "uids": ["uid-train-0"]}
 
@@ -285,3 +287,41 @@ def test_a_run_arms_no_operand_but_the_targets_of_its_plan(tmp_path: Path) -> No
             draft = ledger(tmp_path / one.uid, cluster, experiment="A5").draft("object.present", found)
             assert said in terms.outside(draft)
             assert bool(said) is bool(terms.outside(draft))
+
+
+# -- nodes -----------------------------------------------------------------------------------------------
+
+
+def node_exists(uid: str = "another", machine: str = "machine-gpu-1") -> Json:
+    saved = {"metadata": {"labels": {}, "annotations": {}}, "spec": {"taints": [EVIL]}}
+    return {"name": "gpu-1", "uid": uid, "machine": machine, "ready": True, "wait_seconds": 0.2, "saved": saved}
+
+
+def taints(cluster: Cluster) -> list[Json]:
+    return list(fetch(cluster, "nodes", "gpu-1")["spec"].get("taints") or ())
+
+
+@pytest.mark.parametrize("machine", ["machine-gpu-1", "", "another"])
+def test_a_node_gets_no_taint_that_nothing_but_an_unlisted_entry_tells_of(tmp_path: Path, machine: str) -> None:
+    with world(tmp_path) as (cluster, _):
+        told = why(recovered(cluster, written(tmp_path, "N9", "node.exists", node_exists(machine=machine))))
+        assert "labels and taints of node gpu-1: no proof in the cluster lists the entry" in told
+        assert EVIL not in taints(cluster)
+
+
+@pytest.mark.parametrize(("machine", "same"), [("machine-gpu-1", True), ("", True), ("another", False)])
+def test_a_listed_node_gets_back_what_it_had_on_the_same_machine_only(tmp_path: Path, machine: str, same: bool) -> None:
+    with world(tmp_path) as (cluster, _):
+        done = recovered(cluster, written(tmp_path, "N9", "node.exists", node_exists(machine=machine), cluster))
+        assert (EVIL in taints(cluster)) is same
+        assert done.clean is same
+        if not same:
+            assert "node gpu-1 is another machine now" in done.residue[0].message
+
+
+def test_a_run_deletes_the_nodes_of_its_plan(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        draft = ledger(tmp_path, cluster, experiment="N9").draft("node.exists", NodeExists().args(fetch(cluster, "nodes", "gpu-1"), 1.0))
+        assert TERMS.of_plan(plan(experiment="N9")).outside(draft) == ""
+        other = Target(kind="nodes", name="gpu-1", uid="uid-of-another", node="gpu-1")
+        assert "node gpu-1, which is no target of its plan" in TERMS.of_plan(plan(other, experiment="N9")).outside(draft)
