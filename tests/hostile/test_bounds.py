@@ -456,8 +456,10 @@ def test_the_same_page_under_ever_new_tokens_is_no_list(tmp_path: Path) -> None:
 
 def watched(tmp_path: Path, events: Callable[[], Said], seconds: float = 60) -> tuple[ApiTrouble | None, int]:
     """What a watch of pods comes to, and how often one was opened."""
-    pods = said(a_list("Pod", an_object("Pod", "p")))
-    with lying(tmp_path, lambda asked: events() if asked.query.get("watch") else pods) as (cluster, asked):
+    pods = a_list("Pod", an_object("Pod", "p"))
+    later = {**pods, "metadata": {"resourceVersion": "1000000000"}}
+    lists = itertools.chain([pods], itertools.repeat(later))
+    with lying(tmp_path, lambda asked: events() if asked.query.get("watch") else said(next(lists))) as (cluster, asked):
         trouble = None
         try:
             with Observation(cluster, "pods", "default") as observation:
@@ -468,6 +470,12 @@ def watched(tmp_path: Path, events: Callable[[], Said], seconds: float = 60) -> 
         return trouble, sum(bool(request.query.get("watch")) for request in asked)
 
 
+def at_version(name: str, version: str, uid: str = "") -> dict[str, Any]:
+    """A pod of a version. :func:`a_list` is of version 9."""
+    pod = an_object("Pod", name)
+    return {**pod, "metadata": {**pod["metadata"], "resourceVersion": version, **({"uid": uid} if uid else {})}}
+
+
 def event(kind: str, obj: object) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
@@ -475,7 +483,9 @@ def event(kind: str, obj: object) -> bytes:
 BRIEF = {
     "nothing": b"",
     "a bookmark": event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "9"}}),
-    "the same object": event("MODIFIED", an_object("Pod", "p")),
+    "the same object": event("MODIFIED", at_version("p", "10")),
+    "an older object": event("MODIFIED", an_object("Pod", "p")),
+    "another object's end": event("DELETED", at_version("p", "10", uid="another")),
     "expired": event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}),
     "a page": b"<html>\n<body>\n",
     "no object": event("MODIFIED", [1]),
@@ -515,7 +525,8 @@ def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_flood_of_events_ends_at_the_deadline(tmp_path: Path) -> None:
-    trouble, opened = watched(tmp_path, lambda: Said(itertools.repeat(event("MODIFIED", an_object("Pod", "p")))), seconds=0.5)
+    flood = (event("MODIFIED", at_version("p", str(version))) for version in itertools.count(10))
+    trouble, opened = watched(tmp_path, lambda: Said(flood), seconds=0.5)
     assert trouble is None
     assert opened == 1
 

@@ -94,7 +94,7 @@ def test_a_review_of_another_right_says_nothing(tmp_path: Path, asked_of: dict[s
 def test_an_event_that_was_not_asked_for_adds_nothing(tmp_path: Path, pod: dict[str, Any]) -> None:
     """Otherwise another tenant's running pod would count as the probe's."""
     ours = said(a_list("Pod", {**POD, "metadata": {**POD["metadata"], "labels": {"run": "a"}}}))
-    lie = event("ADDED", {**pod, "metadata": {**pod["metadata"], "labels": {"run": "a"}}})
+    lie = event("ADDED", {**pod, "metadata": {**pod["metadata"], "labels": {"run": "a"}, "resourceVersion": "10"}})
     with lying(tmp_path, lambda asked: Said(lie) if asked.query.get("watch") else ours) as (cluster, _):
         with Observation(cluster, "pods", "default", labels="run=a", fields="metadata.name=p") as observation:
             assert all(objects.keys() == {"default/p"} for objects in observation.until(time.monotonic() + 0.3))
@@ -102,9 +102,11 @@ def test_an_event_that_was_not_asked_for_adds_nothing(tmp_path: Path, pod: dict[
 
 def test_an_event_without_the_labels_adds_nothing_and_one_that_lost_them_is_gone(tmp_path: Path) -> None:
     labelled = {**POD, "metadata": {**POD["metadata"], "labels": {"run": "a"}}}
-    lists = iter([a_list("Pod", labelled), *[a_list("Pod")] * 9])
-    added = {**POD, "metadata": {**POD["metadata"], "name": "other"}}
-    lines = event("DELETED", POD) + event("ADDED", added)
+    empty = {**a_list("Pod"), "metadata": {"resourceVersion": "11"}}
+    lists = iter([a_list("Pod", labelled), *[empty] * 9])
+    last = {**POD, "metadata": {**POD["metadata"], "resourceVersion": "10"}}
+    added = {**POD, "metadata": {**POD["metadata"], "name": "other", "resourceVersion": "11"}}
+    lines = event("DELETED", last) + event("ADDED", added)
     with lying(tmp_path, lambda asked: Said(lines) if asked.query.get("watch") else said(next(lists))) as (cluster, _):
         with Observation(cluster, "pods", "default", labels="run=a") as observation:
             seen = [set(objects) for objects in observation.until(time.monotonic() + 0.3)]
