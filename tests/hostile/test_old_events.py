@@ -1,18 +1,49 @@
-"""An event of a watch that can be no news is a broken stream."""
+"""An event of a watch proves nothing: one that can be no news is a broken stream, and a result rests on a list."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
+from chaos.cluster import namespaces
+from chaos.cluster.requests import await_object
+from chaos.ledger.undos.nodes import NodeLabels
+from chaos.ledger.undos.objects import AbsentArgs, ObjectAbsent
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
+from fixtures.kubernetes.models import Json
+from fixtures.ownership import owned
+from fixtures.probes.claims import CLAIMS, TEMPLATES
+from fixtures.probes.workspace import Workspace
+from tests.chaos.ledger.simulated_cluster import RUN, fetch, world
+from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS
+from tests.definitions import definitions
+from tests.hostile.faults import effects, experiments
+from tests.hostile.faults.effects import Effect, Forward
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import Asked, Said, a_list, lying, said
 from tests.hostile.test_bounds import at_version, event
+from tests.served import served
+from tests.watching import PATIENCE
+
+HELD = {"finalizers": ["example.com/held"]}
+UNCHECKED = pytest.mark.parametrize("checked", [True, False], ids=["old events", "events that look new"])
+"""The lists decide in both cases."""
+
+
+def look_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of a server that lies well enough: nothing shows that they are old."""
+    monkeypatch.setattr(Observation, "_is_past", lambda *_: False)
 
 
 @contextmanager
@@ -86,3 +117,154 @@ def test_versions_that_cannot_be_compared_are_not(tmp_path: Path, version: str) 
 def test_a_version_that_is_no_number_is_not_compared_with_one(tmp_path: Path) -> None:
     with told(tmp_path, event("MODIFIED", at_version("p", "x"))) as (observation, _):
         assert states(observation)[:2] == [[("p", "7")], [("p", "x")]]
+
+
+# -- waits ---------------------------------------------------------------------------------------------
+
+
+def replayed(obj: Json, times: int = ALWAYS) -> Fault:
+    """Each watch of nodes begins with this state, and is silent then."""
+    line = json.dumps({"type": "MODIFIED", "object": {"kind": "Node", "apiVersion": "v1", **obj}}).encode()
+    return Fault(name="replayed", verb="watch", resource="nodes", effect=effects.events(line), times=times)
+
+
+def gone_before(resource: str, times: int = ALWAYS) -> Fault:
+    return Fault(name="all is deleted", verb="watch", resource=resource, effect=effects.gone_before, times=times)
+
+
+def words(ask: Callable[[], str]) -> str:
+    """What a wait says, or the trouble that it has met."""
+    try:
+        return ask()
+    except ApiTrouble as trouble:
+        return trouble.message
+
+
+@UNCHECKED
+def test_a_replayed_state_undoes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+    if not checked:
+        look_new(monkeypatch)
+    with world(tmp_path) as (cluster, _):
+        before = fetch(cluster, "nodes", "gpu-1")
+        args = NodeLabels().args(before, {"chaos": "yes"})
+        assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"chaos": "yes"}}}).ok
+        with through(tmp_path / "kubeconfig", tmp_path / "proxied", [replayed(before)]):
+            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
+            assert words(lambda: NodeLabels().verify(proxied, args, time.monotonic() + 1)) != ""
+
+
+@UNCHECKED
+def test_nothing_is_absent_by_an_event_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+    if not checked:
+        look_new(monkeypatch)
+    with world(tmp_path) as (cluster, _):
+        space = namespaces.ensure_run(cluster, RUN)
+        held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": owned.labels(RUN), **HELD}}
+        assert cluster.create("configmaps", held, namespace=space).ok
+        args = AbsentArgs(key="configmaps", namespace=space, name="c", run_id=RUN)
+        ObjectAbsent().undo(cluster, args, time.monotonic() + PATIENCE)
+        with through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone_before("configmaps")]):
+            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
+            assert words(lambda: ObjectAbsent().verify(proxied, args, time.monotonic() + 1)) != ""
+
+
+@UNCHECKED
+def test_a_wait_that_an_event_misled_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+    if not checked:
+        look_new(monkeypatch)
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone_before("nodes", times=1)]):
+        proxied, seen = Cluster.from_kubeconfig(tmp_path / "proxied"), []
+
+        def differs(node: Json | None) -> str:
+            seen.append(node is not None)
+            if node is not None and seen.count(True) == 2:  # a list has contradicted the event
+                assert cluster.delete("nodes", "gpu-1").ok
+            return "it is there" if node else ""
+
+        assert await_object(proxied, "nodes", "gpu-1", "", time.monotonic() + PATIENCE, differs) == ""
+        assert cluster.get("nodes", "gpu-1").status == 404
+        assert seen[-1] is False
+
+
+def lists(cluster: Cluster, resource: str) -> int:
+    return cluster.requests().by_verb_and_resource.get(f"list {resource}", 0)
+
+
+@pytest.mark.parametrize("how", ["there at once", "told by an event"])
+def test_an_honest_wait_costs_one_more_list_at_most(tmp_path: Path, how: str) -> None:
+    with world(tmp_path) as (cluster, _):
+        wanted = {"metadata": {"labels": {"wanted": "yes"}}}
+        if how == "there at once":
+            cluster.patch("nodes", "gpu-1", wanted)
+        seen: list[Json] = []
+
+        def differs(node: Json | None) -> str:
+            assert node is not None
+            if not seen and how == "told by an event":
+                cluster.patch("nodes", "gpu-1", wanted)
+            seen.append(node)
+            return "" if node["metadata"]["labels"].get("wanted") else "not yet"
+
+        before = lists(cluster, "nodes")
+        assert await_object(cluster, "nodes", "gpu-1", "", time.monotonic() + PATIENCE, differs) == ""
+        assert lists(cluster, "nodes") - before == (1 if how == "there at once" else 2)
+
+
+@UNCHECKED
+def test_clear_takes_nothing_for_gone_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+    if not checked:
+        look_new(monkeypatch)
+    with served(tmp_path, definitions("kueue")) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone_before("*")]):
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN)
+        name = f"gpu-conformance-{RUN}-f"
+        workspace.create(FLAVORS, {**FLAVOR, "metadata": {"name": name, **HELD}})
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **HELD}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        workspace.create("pods", pod, workspace.namespace())
+        workspace.clear(seconds=0.5)
+        assert [line.split()[0] for line in workspace.residue] == ["pods", FLAVORS]
+        assert [line.split()[0] for line in workspace.pods_left()] == ["pods"]
+        assert any(item.key == FLAVORS for item in owned.find(cluster, RUN))
+        assert workspace._opened is not None
+        assert (FLAVORS, name) in workspace._opened.view.names, "it is no longer proven to be the run's"
+
+
+@UNCHECKED
+def test_claims_are_not_gone_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
+    if not checked:
+        look_new(monkeypatch)
+    spec: dict[str, Any] = {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    named = {"name": "c", "labels": owned.labels(RUN)}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": named, "spec": spec}
+    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": {"spec": spec}}
+    lie = gone_before("resourceclaims")
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN)
+        namespace = workspace.namespace()
+        workspace.create(TEMPLATES, template, namespace)
+        assert cluster.create(CLAIMS, claim, namespace=namespace).ok
+        workspace.clear(seconds=0.5)
+        assert [f"{CLAIMS} {namespace}/c" in line for line in workspace.residue] == [True]
+
+
+def test_an_undo_that_never_arrived_is_told_though_the_watch_replays_the_node(tmp_path: Path) -> None:
+    """From the fault to the end of the experiment: otherwise it had passed, with the fault's label on the node."""
+    first: dict[str, Json] = {}
+
+    async def kept(request: web.Request, forward: Forward) -> web.StreamResponse:
+        whole = await forward()
+        for item in json.loads(whole.body).get("items") or ():
+            first.setdefault(item["metadata"]["name"], item)
+        return effects.answer(whole.status, whole.body)
+
+    async def replay(request: web.Request, forward: Forward) -> web.StreamResponse:
+        _, name = request.query.get("fieldSelector", "=").split("=")
+        told = {"type": "MODIFIED", "object": {"kind": "Node", "apiVersion": "v1", **first[name]}}
+        return await effects.events(json.dumps(told).encode())(request, forward)
+
+    def nodes(verb: str, effect: Effect, skip: int = 0) -> Fault:
+        return Fault(name=verb, verb=verb, resource="nodes", effect=effect, skip=skip, times=ALWAYS)
+
+    faults = (nodes("list", kept), nodes("patch", effects.not_done, skip=1), nodes("watch", replay))
+    outcome = experiments.under(faults, tmp_path)
+    assert outcome.wrong == []
+    assert outcome.changed, "it passed"
