@@ -293,9 +293,9 @@ def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> str:
     try:
         if uid := proof.confirm(_KEY, name, answer):
             return uid
-    except ApiTrouble:
+    except ApiTrouble as trouble:
         if answer.ok:  # whoever deleted the proof meanwhile would leave it to nobody
-            _take_back(cluster, name, uid_of(answer.json()))
+            _take_back(cluster, name, uid_of(answer.json()), f" ({trouble.message})")
         raise
     if answer.ok:  # this run paused, and another took it for dead
         _take_back(cluster, name, uid_of(answer.json()))
@@ -304,10 +304,10 @@ def _created(cluster: Cluster, proof: Proof, name: str, labels: Json) -> str:
     return ""
 
 
-def _take_back(cluster: Cluster, name: str, uid: str) -> None:
+def _take_back(cluster: Cluster, name: str, uid: str, why: str = "") -> None:
     """Remove a namespace that was created just now. Raises ApiTrouble when that is not known to have succeeded."""
     if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid, SHARING)], seconds=GONE_SECONDS):
-        text = f"namespace {name} (UID {uid}) was created, its proof could not be written, and it may be left behind"
+        text = f"namespace {name} (UID {uid}) was created, its proof could not be written{why}, and it may be left behind"
         raise ApiTrouble("NotProvable", text)
 
 
