@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
+from fixtures.cluster import confirmed
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -14,11 +15,8 @@ from fixtures.text.sentences import plain
 
 
 def read(cluster: Cluster, key: str, name: str, namespace: str = "") -> Json | None:
-    """The object now, or None. Raises :class:`ApiTrouble` when the API does not say."""
-    answer = cluster.get(key, name, namespace)
-    if answer.status == 404:
-        return None
-    return accepted(answer, f"get {key} {name}").json()
+    """The object now, or None if a list does not show it either. Raises :class:`ApiTrouble` when the API does not say."""
+    return confirmed.read(cluster, key, name, namespace)
 
 
 def accepted(answer: Answer, what: str) -> Answer:

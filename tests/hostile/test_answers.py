@@ -216,7 +216,8 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
             return status(404, "NotFound")
         if asked.path.endswith("/p"):
             return said(pod)
-        return said({**a_list("Pod", pod), "items": None}) if "labelSelector" in asked.query else said(a_list("Pod", pod))
+        none = "labelSelector" in asked.query or asked.query.get("fieldSelector") == "metadata.name=absent"
+        return said({**a_list("Pod", pod), "items": None}) if none else said(a_list("Pod", pod))
 
     with lying(tmp_path, answers) as (cluster, _):
         assert cluster.find("pods", "p", "default") == pod

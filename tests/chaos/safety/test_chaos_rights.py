@@ -40,6 +40,14 @@ def test_it_grants_every_act_every_undo_and_the_keeping_of_ledger_and_lease() ->
         assert {("", right.group, name, right.verb), (right.namespace, right.group, name, right.verb)} & allowed, words
 
 
+def test_what_is_read_by_name_may_be_listed_too() -> None:
+    """An object is absent only where a list does not show it either."""
+    allowed = granted()
+    for namespace, group, name, verb in allowed:
+        if verb == "get" and "/" not in name:
+            assert {("", group, name, "list"), (namespace, group, name, "list")} & allowed, name
+
+
 @pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
 def test_the_gate_asks_for_the_act_of_every_fault_and_for_nothing_that_is_not_granted(undo: str) -> None:
     """``workload.env`` is armed on the simulated cluster only, where the account may do more."""

@@ -1,0 +1,119 @@
+"""A 404 is a claim: what is there is not absent, undone, halted no more or nobody's because something on the way says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster.requests import read
+from chaos.engine import recover as recovering
+from chaos.engine.recover import end_halt
+from chaos.safety.lease import halt, read_lease
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.ownership import owned
+from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof_record import CHAOS_PREFIX
+from tests.chaos.engine.test_recover import killed
+from tests.chaos.ledger.simulated_cluster import RUN, recover, world
+from tests.chaos.safety.test_gate_reading import facts
+from tests.hostile.faults import effects, experiments
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
+from tests.served import served
+from tests.watching import PATIENCE
+
+
+def absent(resource: str, skip: int = 0, times: int = ALWAYS) -> Fault:
+    """Objects of a resource are not there, says a proxy, although they are."""
+    return Fault(name="not found", verb="get", resource=resource, effect=effects.refused(404, "NotFound"), skip=skip, times=times)
+
+
+POD = an_object("Pod", "p")
+EMPTY, FULL = said(a_list("Pod")), said(a_list("Pod", POD))
+NOT_FOUND = status(404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ([NOT_FOUND, EMPTY], None),
+        ([NOT_FOUND, FULL, said(POD)], POD),
+        ([NOT_FOUND, FULL, NOT_FOUND, EMPTY], None),
+    ],
+    ids=["not there", "created meanwhile", "created and deleted meanwhile"],
+)
+def test_what_a_list_does_not_show_either_is_absent(tmp_path: Path, answers: list[Said], found: object) -> None:
+    rest = iter(answers)
+    with lying(tmp_path, lambda asked: next(rest)) as (cluster, asked):
+        assert read(cluster, "pods", "p", "default") == found
+        assert len(asked) == len(answers)
+
+
+@pytest.mark.parametrize("listed", [FULL, status(403, "Forbidden"), said({})], ids=["shown", "refused", "no list"])
+def test_what_a_list_shows_or_does_not_tell_is_not_absent(tmp_path: Path, listed: Said) -> None:
+    def answers(asked: Asked) -> Said:
+        return NOT_FOUND if asked.path.endswith("/p") else listed
+
+    with lying(tmp_path, answers) as (cluster, asked), pytest.raises(ApiTrouble):
+        read(cluster, "pods", "p", "default")
+    assert len(asked) <= 4
+
+
+def test_what_is_there_costs_one_request(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda asked: said(POD)) as (cluster, asked):
+        assert read(cluster, "pods", "p", "default") == POD
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("resource", ["namespaces", "leases"])
+@pytest.mark.parametrize("ask", [read_lease, end_halt], ids=["read", "end"])
+def test_a_halt_is_not_over_because_its_lease_is_said_to_be_gone(tmp_path: Path, resource: str, ask: Callable[[Cluster], object]) -> None:
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent(resource)]):
+        halt(cluster)
+        with pytest.raises(ApiTrouble, match="a list shows it"):
+            ask(Cluster.from_kubeconfig(tmp_path / "proxied"))
+
+
+@pytest.mark.parametrize("resource", ["namespaces", "leases"])
+def test_the_gate_does_not_take_a_halted_cluster_for_free(tmp_path: Path, resource: str) -> None:
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent(resource)]):
+        halt(cluster)
+        assert facts(Cluster.from_kubeconfig(tmp_path / "proxied")).halted is None
+
+
+@pytest.mark.parametrize("skip", [0, 3])
+def test_recover_does_not_call_clean_what_it_cannot_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: int) -> None:
+    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 3.0)
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent("namespaces", skip)]):
+        killed(tmp_path, 5)
+        try:
+            clean = recover(Cluster.from_kubeconfig(tmp_path / "proxied"), None, seconds=5).clean
+        except ApiTrouble:
+            clean = False
+        assert not clean
+        assert recover(cluster, None, seconds=PATIENCE).clean
+
+
+def test_a_proof_that_is_there_is_left_behind_whatever_is_answered(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent("priorityclasses")]):
+        proof = Proof.open(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, prefix=CHAOS_PREFIX, renewing=False)
+        assert "a list shows it" in proof.close()
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES]
+
+
+def test_a_proof_that_somebody_deleted_is_not_left_behind(tmp_path: Path) -> None:
+    with served(tmp_path) as (cluster, _):
+        proof = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
+        assert cluster.delete(owned.PRIORITY_CLASSES, proof.name).ok
+        assert proof.close() == ""
+
+
+@pytest.mark.parametrize("skip", [0, 1, 16])
+def test_an_experiment_leaves_no_namespace_because_it_is_said_to_be_gone(tmp_path: Path, skip: int) -> None:
+    outcome = experiments.under((absent("namespaces", skip),), tmp_path)
+    assert outcome.wrong == []
+    assert outcome.requests < 1000
