@@ -227,6 +227,53 @@ def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
         assert owned.ask_deletion(cluster, "pods", "p", "default", "u")
 
 
+def refusal(**fields: object) -> Said:
+    """A 404 whose Status has these fields."""
+    return said({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, **fields}, 404)
+
+
+CONTRADICTIONS = {
+    "success": refusal(status="Success"),
+    "another code": said({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}, 404),
+    "another version": refusal(apiVersion="evil/v9"),
+    "another object": refusal(reason="NotFound", details={"name": "other", "kind": "pods"}),
+    "no Status": refusal(kind="Pod"),
+}
+TERSE = {
+    "a Status and no more": said({"kind": "Status"}, 404),
+    "nothing in its details": refusal(details={}),
+    "no details": refusal(details=None, message=""),
+    "the object": refusal(reason="NotFound", details={"name": "p", "kind": "pods"}),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_a_refusal_that_contradicts_itself_is_none(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(CONTRADICTIONS[name])) as (cluster, _), pytest.raises(ApiTrouble) as caught:
+        cluster.get("pods", "p", "default")
+    assert caught.value.code == "Unreadable"
+
+
+@pytest.mark.parametrize("name", TERSE)
+def test_what_a_refusal_leaves_out_contradicts_nothing(tmp_path: Path, name: str) -> None:
+    with lying(tmp_path, every(TERSE[name])) as (cluster, _):
+        assert cluster.get("pods", "p", "default").status == 404
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"reason": "NotFound", "details": {"name": "default", "kind": "namespaces"}},
+        {"status": "Denied", "details": {"name": "policy", "kind": "ClusterPolicy"}},
+    ],
+    ids=["of a missing namespace", "by a webhook"],
+)
+def test_a_refused_creation_may_be_about_another_object(tmp_path: Path, words: dict[str, Any]) -> None:
+    with lying(tmp_path, every(refusal(**words))) as (cluster, _):
+        answer = cluster.create("pods", {"kind": "Pod", "metadata": {"name": "p"}}, namespace="default")
+        assert (answer.ok, answer.status) == (False, 404)
+
+
 LABELLED = {**an_object("Pod", "p"), "metadata": {**an_object("Pod", "p")["metadata"], "labels": {"a": "b", "c": "d"}}}
 
 
