@@ -63,6 +63,9 @@ _LIES: dict[str, Effect] = {
     "no objects": effects.rewritten(effects.no_objects),
     "deep nest": effects.rewritten(effects.deep),
 }
+_GET_LIES: dict[str, Effect] = {
+    "not found": effects.refused(404, "NotFound"),
+}
 _LIST_LIES: dict[str, Effect] = {
     "not found": effects.refused(404, "NotFound"),
     "the first answer again": effects.kept,
@@ -94,7 +97,7 @@ _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
     "version": (_REFUSALS, _LIES, _CHANGED),
     "discovery": (_REFUSALS, _LIES, _CHANGED),
     "list": (_REFUSALS, _LIES, _CHANGED, _LIST_LIES),
-    "get": (_REFUSALS, _LIES, _CHANGED),
+    "get": (_REFUSALS, _LIES, _CHANGED, _GET_LIES),
     "watch": (_WATCH_LIES,),
     "create": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
     "patch": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
