@@ -267,6 +267,7 @@ def test_only_an_operand_of_a_living_policy_is_made_anew_from_an_unlisted_entry(
 
 @pytest.mark.parametrize("owner", ["uid-operand-policy", ""])
 def test_a_listed_operand_comes_back_although_its_policy_is_gone(tmp_path: Path, owner: str) -> None:
+    """With the policy its kind may be gone, as here."""
     operand = config_map("operands", key="value")
     operand["metadata"] |= {"namespace": "accelerated", **({"ownerReferences": owned_by(owner)} if owner else {})}
     with world(tmp_path, extra=[namespace("accelerated"), operand]) as (cluster, _):
