@@ -63,6 +63,16 @@ def test_what_a_list_shows_or_does_not_tell_is_not_absent(tmp_path: Path, listed
     assert len(asked) <= 4
 
 
+def test_where_nobody_serves_the_kind_its_objects_are_absent(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda asked: NOT_FOUND) as (cluster, _):
+        assert read(cluster, "nvidia.com/clusterpolicies", "policy") is None
+        with pytest.raises(ApiTrouble):
+            read(cluster, "pods", "p", "default")  # every Kubernetes has pods
+        cluster.learn_versions({"nvidia.com/clusterpolicies": "v1"})
+        with pytest.raises(ApiTrouble):
+            read(cluster, "nvidia.com/clusterpolicies", "policy")
+
+
 def test_what_is_there_costs_one_request(tmp_path: Path) -> None:
     with lying(tmp_path, lambda asked: said(POD)) as (cluster, asked):
         assert read(cluster, "pods", "p", "default") == POD

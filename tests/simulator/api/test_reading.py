@@ -161,7 +161,8 @@ def test_table_of_pods(web: Web, seeded: BackgroundServer) -> None:
 def test_table_of_one_object_and_of_a_kind_without_columns_of_its_own(web: Web, seeded: BackgroundServer) -> None:
     assert len(web.get(f"{PODS}/p3", Accept=TABLE).body["rows"]) == 1
     web.post(CONFIG_MAPS, config_map("c", data={"a": "1", "b": "2"}))
-    assert web.get(f"{CONFIG_MAPS}/c", Accept=TABLE).body["rows"][0]["cells"] == ["c", "0s"]
+    name, age = web.get(f"{CONFIG_MAPS}/c", Accept=TABLE).body["rows"][0]["cells"]
+    assert (name, age.strip("0123456789")) == ("c", "s")  # how old it is by now, a busy machine decides
     assert [column["name"] for column in web.get("/api/v1/limitranges", Accept=TABLE).body["columnDefinitions"]] == ["Name", "Age"]
 
 
