@@ -16,10 +16,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from chaos.cluster.requests import accepted, field, uid_of
+from chaos.cluster.requests import accepted, await_object, field, uid_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
 
@@ -134,13 +133,16 @@ def delete_injectors(cluster: Cluster, *, namespace: str, node: str, run_id: str
 
 def _finished(cluster: Cluster, namespace: str, name: str, uid: str, deadline: float) -> Json:
     pod: Json | None = None
-    with Observation(cluster, "pods", namespace, fields=f"metadata.name={name}") as observation:
-        for objects in observation.until(deadline):
-            pod = objects.get(f"{namespace}/{name}")
-            if pod is None or uid_of(pod) != uid:
-                raise ApiTrouble("InjectorGone", f"injector pod {namespace}/{name} was deleted by somebody else")
-            if field(pod, "status", "phase") in ("Succeeded", "Failed"):
-                return pod
+
+    def runs(found: Json | None) -> str:
+        nonlocal pod
+        pod = found
+        return "" if uid_of(found) != uid or field(found, "status", "phase") in ("Succeeded", "Failed") else "it runs"
+
+    if not await_object(cluster, "pods", name, namespace, deadline, runs):
+        if pod is None or uid_of(pod) != uid:
+            raise ApiTrouble("InjectorGone", f"injector pod {namespace}/{name} was deleted by somebody else")
+        return pod
     waiting = field(_status(pod), "state", "waiting", "reason") or field(pod, "status", "phase") or "unknown"
     text = f"injector pod {namespace}/{name} did not end in time ({waiting})"
     raise ApiTrouble("Timeout", text + (_unpulled(pod, namespace) if waiting in UNPULLED else ""))

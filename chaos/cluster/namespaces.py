@@ -12,11 +12,10 @@ import secrets
 import threading
 import time
 
-from chaos.cluster.requests import accepted, field, read, uid_of
+from chaos.cluster.requests import accepted, await_object, field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers
@@ -321,11 +320,8 @@ def _present(cluster: Cluster, name: str) -> Json | None:
 
 
 def _await_gone(cluster: Cluster, name: str) -> None:
-    with Observation(cluster, _KEY, fields=f"metadata.name={name}") as observation:
-        for objects in observation.until(time.monotonic() + GONE_SECONDS):
-            if not objects:
-                return
-    raise ApiTrouble("Terminating", f"namespace {name} is still being deleted after {GONE_SECONDS:g} s")
+    if await_object(cluster, _KEY, name, "", time.monotonic() + GONE_SECONDS, lambda found: "it is there" if found else ""):
+        raise ApiTrouble("Terminating", f"namespace {name} is still being deleted after {GONE_SECONDS:g} s")
 
 
 def _security(level: str) -> dict[str, str]:

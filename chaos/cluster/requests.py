@@ -36,17 +36,10 @@ def merge(cluster: Cluster, key: str, obj: Json, patch: Json) -> None:
 def await_object(cluster: Cluster, key: str, name: str, namespace: str, deadline: float, differs: Callable[[Json | None], str]) -> str:
     """Empty as soon as ``differs`` finds nothing in the object (None: it is not there), else its last words at the deadline.
 
-    The object is as a list shows it: an event is a reason to look, and no more. Raises ApiTrouble.
+    The object is as a list shows it. Raises ApiTrouble.
     """
-    said, where = "never read", f"{namespace}/{name}"
     with Observation(cluster, key, namespace, fields=f"metadata.name={name}") as observation:
-        for objects in observation.until(deadline):
-            if said := differs(objects.get(where)):
-                continue
-            if not (said := differs(observation.shown().get(where))):
-                return ""
-            observation.doubt()
-    return said
+        return observation.await_shown(deadline, lambda objects: differs(objects.get(f"{namespace}/{name}")))
 
 
 def field(obj: Json | None, *path: str) -> Any:

@@ -124,12 +124,15 @@ def _unprepared(workspace: Workspace, uid: str) -> str:
 def _kept(workspace: Workspace, uids: set[str], seconds: float) -> set[str]:
     """Which of the claims are still allocated when the time is up."""
     left = set(uids)
+
+    def allocated(claims: Mapping[str, Json]) -> str:
+        nonlocal left
+        left = {text_of(mapping(item, "metadata").get("uid")) for item in claims.values() if results_of(item)} & uids
+        return " ".join(left)
+
     selector = f"{owned.RUN_LABEL}={workspace.run_id}"
     with Observation(workspace.cluster, CLAIMS, workspace.namespace(), labels=selector) as observation:
-        for objects in observation.until(time.monotonic() + seconds):
-            left = {text_of(mapping(item, "metadata").get("uid")) for item in objects.values() if results_of(item)} & uids
-            if not left:
-                break
+        observation.await_shown(time.monotonic() + seconds, allocated)
     return left
 
 

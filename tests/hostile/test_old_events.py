@@ -15,17 +15,22 @@ from aiohttp import web
 
 from chaos.cluster import namespaces
 from chaos.cluster.requests import await_object
+from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.ledger.undos.objects import AbsentArgs, ObjectAbsent
+from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished
+from chaos.ledger.undos.workloads import PodsReplaced, ReplacedArgs
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.ownership import owned
+from fixtures.ownership import owned, proof
+from fixtures.ownership import read_proofs as reading
 from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import RUN, fetch, world
 from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS
+from tests.core.test_proof import ELSEWHERE, at, changed, opened
 from tests.definitions import definitions
 from tests.hostile.faults import effects, experiments
 from tests.hostile.faults.effects import Effect, Forward
@@ -184,6 +189,90 @@ def test_a_wait_that_an_event_misled_goes_on(tmp_path: Path, monkeypatch: pytest
         assert await_object(proxied, "nodes", "gpu-1", "", time.monotonic() + PATIENCE, differs) == ""
         assert cluster.get("nodes", "gpu-1").status == 404
         assert seen[-1] is False
+
+
+NODE = {"nodeName": "n"}
+OWNED = {"ownerReferences": [{"kind": "DaemonSet", "name": "agent", "uid": "uid-of-agent", "controller": True}]}
+READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+DEVICE = {"name": "gpu-0", "attributes": {}}
+
+
+def an_agent(version: str, status: Json) -> Json:
+    pod = at_version("p", version)
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], **OWNED, "labels": {"app": "agent"}},
+        "spec": {**NODE, "containers": []},
+        "status": status,
+    }
+
+
+def a_slice(version: str, *devices: Json) -> Json:
+    meta = {"name": "s", "uid": "uid-of-s", "resourceVersion": version}
+    spec = {**NODE, "driver": "gpu.example.com", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": list(devices)}
+    return {"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1", "metadata": meta, "spec": spec}
+
+
+def pods_replaced(cluster: Cluster, deadline: float) -> str:
+    args = ReplacedArgs(
+        namespace="default", owner_kind="DaemonSet", owner_name="agent", owner_uid="uid-of-agent", node="n", killed=("u",), ready=1
+    )
+    return PodsReplaced().verify(cluster, args, deadline)
+
+
+def agent_restarted(cluster: Cluster, deadline: float) -> str:
+    args = RestartedArgs(namespace="default", owner="agent", owner_uid="uid-of-agent", selector="app=agent", node="n", uids=("u",))
+    return AgentRestarted().verify(cluster, args, deadline)
+
+
+def slices_published(cluster: Cluster, deadline: float) -> str:
+    driver = {"namespace": "default", "owner": "agent", "owner_uid": "uid-of-agent", "selector": "app=agent"}
+    args = PublishedArgs(driver="gpu.example.com", node="n", devices=("n/gpu-0",), **driver)
+    return SlicesPublished().verify(cluster, args, deadline)
+
+
+@pytest.mark.parametrize("lied", [True, False], ids=["an event alone", "a list too"])
+@pytest.mark.parametrize(
+    ("verify", "before", "after"),
+    [
+        (pods_replaced, an_agent("7", {"phase": "Pending"}), an_agent("10", READY)),
+        (agent_restarted, an_agent("7", {"phase": "Pending"}), an_agent("10", READY)),
+        (slices_published, a_slice("7"), a_slice("10", DEVICE)),
+    ],
+    ids=["pods.replaced", "agent.restarted", "slices.published"],
+)
+def test_an_undo_is_verified_by_what_a_list_shows(
+    tmp_path: Path, verify: Callable[[Cluster, float], str], before: Json, after: Json, lied: bool
+) -> None:
+    watches, lists = itertools.count(), itertools.count()
+
+    def answers(asked: Asked) -> Said:
+        if asked.query.get("watch"):
+            return Said(event("MODIFIED", after) if next(watches) == 0 else b"")
+        again = next(lists) > 0
+        page = a_list(before["kind"], after if again and not lied else before, api_version=before["apiVersion"])
+        page["metadata"]["resourceVersion"] = "11" if again else "9"
+        return said(page)
+
+    with lying(tmp_path, answers) as (cluster, _):
+        assert bool(words(lambda: verify(cluster, time.monotonic() + 1))) is lied
+
+
+def test_a_run_is_not_dead_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a living run on another machine: what it created would be deleted."""
+    look_new(monkeypatch)
+    for module in (proof, reading):
+        monkeypatch.setattr(module, "RENEW_SECONDS", 0.2)
+        monkeypatch.setattr(module, "WRITE_SECONDS", 2.0)
+    lie = gone_before("priorityclasses")
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        renewing = opened(cluster, renewing=True)
+        try:
+            changed(cluster, process=ELSEWHERE, renewed=at(3600))
+            views = reading.read_proofs(cluster).values()
+            assert reading.living(Cluster.from_kubeconfig(tmp_path / "proxied"), views) == {renewing.run_id}
+        finally:
+            renewing.stop_renewing()
 
 
 def lists(cluster: Cluster, resource: str) -> int:

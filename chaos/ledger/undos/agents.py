@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -62,12 +62,8 @@ class AgentRestarted:
 
     def verify(self, cluster: Cluster, args: RestartedArgs, deadline: float) -> str:
         """Empty once new pods are Ready on the node, and its devices are as they were."""
-        said = "never read"
         with Observation(cluster, "pods", args.namespace, labels=args.selector) as observation:
-            for objects in observation.until(deadline):
-                said = _pods_differ(args, list(objects.values()))
-                if not said:
-                    break
+            said = observation.await_shown(deadline, lambda pods: _pods_differ(args, pods.values()))
         if said or not args.allocatable:
             return said
         return await_object(cluster, "nodes", args.node, "", max(deadline, time.monotonic()), lambda node: _devices_differ(args, node))
@@ -88,7 +84,7 @@ def delete_pods(cluster: Cluster, namespace: str, selector: str, wanted: Callabl
                 accepted(deleted, f"delete pod {pod['metadata']['name']}")
 
 
-def _pods_differ(args: RestartedArgs, pods: list[Json]) -> str:
+def _pods_differ(args: RestartedArgs, pods: Iterable[Json]) -> str:
     here = [pod for pod in pods if field(pod, "spec", "nodeName") == args.node]
     if any(uid_of(pod) in args.uids for pod in here):
         return f"the pod of {args.owner} on {args.node} that saw the fault is still there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from chaos.cluster.requests import field, kubectl
@@ -66,13 +66,14 @@ class SlicesPublished:
 
     def verify(self, cluster: Cluster, args: PublishedArgs, deadline: float) -> str:
         """Empty once all devices are offered."""
-        missing: list[str] = []
+
+        def differs(slices: Mapping[str, Json]) -> str:
+            missing = sorted(set(args.devices) - offered(slices.values(), args.driver, args.node))
+            said = f"{args.driver} does not offer {', '.join(missing[:5])} of {args.node}" + (" and others" if missing[5:] else "")
+            return said if missing else ""
+
         with Observation(cluster, SLICES, fields=f"spec.nodeName={args.node}") as observation:
-            for objects in observation.until(deadline):
-                missing = sorted(set(args.devices) - offered(objects.values(), args.driver, args.node))
-                if not missing:
-                    return ""
-        return f"{args.driver} does not offer {', '.join(missing[:5])} of {args.node}" + (" and others" if missing[5:] else "")
+            return observation.await_shown(deadline, differs)
 
     def human(self, args: PublishedArgs) -> tuple[str, str]:
         """The node's devices, and the line that restarts the driver there."""

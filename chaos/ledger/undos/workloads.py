@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from chaos.cluster.requests import await_object, field, kubectl, merge, read, uid_of
@@ -135,14 +135,14 @@ class PodsReplaced:
 
     def verify(self, cluster: Cluster, args: ReplacedArgs, deadline: float) -> str:
         """Empty once the owner has as many Ready pods there as before."""
-        said, where = "never read", f" on {args.node}" if args.node else ""
+        where = f" on {args.node}" if args.node else ""
+
+        def differs(pods: Mapping[str, Json]) -> str:
+            ready = len(_ready_pods(pods.values(), args.owner_uid, args.node))
+            return "" if ready >= args.ready else f"{ready} of {args.ready} pods of {args.owner_kind} {args.owner_name} are Ready{where}"
+
         with Observation(cluster, "pods", args.namespace) as observation:
-            for objects in observation.until(deadline):
-                ready = _ready_pods(list(objects.values()), args.owner_uid, args.node)
-                if len(ready) >= args.ready:
-                    return ""
-                said = f"{len(ready)} of {args.ready} pods of {args.owner_kind} {args.owner_name} are Ready{where}"
-        return said
+            return observation.await_shown(deadline, differs)
 
     def human(self, args: ReplacedArgs) -> tuple[str, str]:
         """The owner, and the line that says what keeps it."""
@@ -155,7 +155,7 @@ def _owner(pod: Json) -> Mapping[str, object]:
     return next((ref for ref in refs if ref.get("controller")), {})
 
 
-def _ready_pods(pods: list[Json], owner_uid: str, node: str) -> list[Json]:
+def _ready_pods(pods: Iterable[Json], owner_uid: str, node: str) -> list[Json]:
     return [
         pod
         for pod in pods
