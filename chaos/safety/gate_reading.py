@@ -164,6 +164,7 @@ def _known(ask: Callable[[], T]) -> T | None:
 
 READS = (
     "get namespaces",
+    "list namespaces",
     "list nodes",
     "list pods",
     "list apps/deployments",
@@ -172,5 +173,6 @@ READS = (
     f"list configmaps in {namespaces.SHARED}",
     f"list {PRIORITY_CLASSES}",
     f"get coordination.k8s.io/leases in {namespaces.SHARED}",
+    f"list coordination.k8s.io/leases in {namespaces.SHARED}",
 )
-"""Rights that finding out takes."""
+"""Rights that finding out takes. An object is absent only if a list says so as well (:mod:`fixtures.cluster.confirmed`)."""

@@ -13,6 +13,7 @@ from chaos.activities import canaries, gangs, ranks
 from chaos.cluster.rights import Right
 from chaos.ledger.bounds import WORKLOAD_KINDS
 from chaos.ledger.registry import REGISTRY
+from chaos.model.experiment import Experiment
 from chaos.model.plan import Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
 from chaos.safety.required_rights import KEEPING, required_rights, restarted_agents, writes
@@ -46,6 +47,15 @@ def test_what_is_read_by_name_may_be_listed_too() -> None:
     for namespace, group, name, verb in allowed:
         if verb == "get" and "/" not in name:
             assert {("", group, name, "list"), (namespace, group, name, "list")} & allowed, name
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
+def test_the_gate_asks_for_the_list_of_what_it_reads_by_name(experiment: Experiment) -> None:
+    """Else the lack shows in the middle: whoever may not list cannot tell that an object is absent."""
+    asked = {(right.namespace, right.key, right.verb) for right in required_rights(experiment, plan())}
+    for namespace, key, verb in asked:
+        if verb == "get" and key != "pods/log":
+            assert {("", key, "list"), (namespace, key, "list")} & asked, key
 
 
 @pytest.mark.parametrize("undo", sorted(set(REGISTRY) - {"workload.env"}))
