@@ -14,13 +14,15 @@ import time
 
 from chaos.cluster.requests import accepted, await_object, field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
+from fixtures.cluster.answer import UNREADABLE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers
+from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.ownership.proof import Proof
-from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
+from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView, proofs_of
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes import namespace_limits
 from fixtures.text.sentences import plain
@@ -72,13 +74,13 @@ def find_shared(cluster: Cluster) -> str:
 
 def shared_state(cluster: Cluster) -> tuple[str, bool]:
     """Its name, as :func:`find_shared` gives it, and whether it is being deleted. Raises ApiTrouble."""
-    anchor = read_proofs(cluster, SHARING).get(SHARING)
+    anchor = _proof(cluster)
     return _found(cluster, anchor) if anchor is not None else ("", False)
 
 
 def has_anchor(cluster: Cluster) -> bool:
     """Whether anything of the shared namespace, or its proof alone, is there. Raises ApiTrouble."""
-    return SHARING in read_proofs(cluster, SHARING)
+    return _proof(cluster) is not None
 
 
 def ensure_shared(cluster: Cluster, administrators: str = "") -> str:
@@ -160,7 +162,7 @@ def remove_shared(cluster: Cluster) -> list[str]:
     An administrator's stays, and is forgotten. Each call begins with what the cluster shows: a call whose answers got lost is
     repeated, and the proof goes although the namespace is gone already. A proof that another run needs by now is nothing that is left.
     """
-    view = read_proofs(cluster, SHARING).get(SHARING)
+    view = _proof(cluster)
     if view is None:
         return []
     names = [name for key, name in view.names if key == _KEY]
@@ -183,13 +185,26 @@ def remove_shared(cluster: Cluster) -> list[str]:
 def foreign_namespace(cluster: Cluster) -> str:
     """What is said of a namespace of the usual name whose creation nothing proves; empty when there is none. Raises ApiTrouble."""
     found = read(cluster, _KEY, SHARED)
-    view = read_proofs(cluster, SHARING).get(SHARING) if found is not None else None
+    view = _proof(cluster) if found is not None else None
     if found is None or (view is not None and view.has_uid(uid_of(found))):
         return ""
     if view is not None and view.created_this(_KEY, found):
         return f"namespace {SHARED} (UID {plain(uid_of(found))}): the run that announced it wrote down no UID, so nothing in it counts"
     text = f"namespace {SHARED} (UID {plain(uid_of(found))}) was made by somebody else: nothing in it counts"
     return f"{text}; where an administrator made it, the policy says so (chaos.namespaceUid)"
+
+
+def _proof(cluster: Cluster) -> ProofView | None:
+    """The proof of the shared namespace; None where neither a list nor a read by name shows it. Raises ApiTrouble.
+
+    An emptied list would end a halt that goes on.
+    """
+    for _ in range(2):  # another run may create it between the two reads
+        if (view := read_proofs(cluster, SHARING).get(SHARING)) is not None:
+            return view
+        if not proofs_of(filter(None, [read(cluster, PRIORITY_CLASSES, ANCHOR)])):
+            return None
+    raise ApiTrouble(UNREADABLE, f"list {PRIORITY_CLASSES}: it does not show {ANCHOR}, which a read by name shows")
 
 
 def _anchor(cluster: Cluster) -> Proof:

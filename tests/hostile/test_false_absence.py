@@ -88,6 +88,15 @@ def test_a_halt_is_not_over_because_its_lease_is_said_to_be_gone(tmp_path: Path,
             ask(Cluster.from_kubeconfig(tmp_path / "proxied"))
 
 
+@pytest.mark.parametrize("ask", [read_lease, end_halt], ids=["read", "end"])
+def test_a_halt_is_not_over_because_a_list_is_emptied(tmp_path: Path, ask: Callable[[Cluster], object]) -> None:
+    emptied = Fault(name="emptied", verb="list", resource="priorityclasses", effect=effects.emptied, times=ALWAYS)
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [emptied]):
+        halt(cluster)
+        with pytest.raises(ApiTrouble, match="a read by name shows"):
+            ask(Cluster.from_kubeconfig(tmp_path / "proxied"))
+
+
 @pytest.mark.parametrize("resource", ["namespaces", "leases"])
 def test_the_gate_does_not_take_a_halted_cluster_for_free(tmp_path: Path, resource: str) -> None:
     with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [absent(resource)]):

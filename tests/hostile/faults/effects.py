@@ -128,6 +128,12 @@ async def gone_before(request: web.Request, forward: Forward) -> web.StreamRespo
     return await _kept_open(request, response)
 
 
+async def emptied(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A list without its objects."""
+    whole = await forward()
+    return answer(whole.status, json.dumps({**_decoded(whole.body), "items": []}).encode())
+
+
 async def bookmarks(request: web.Request, forward: Forward) -> web.StreamResponse:
     """A watch that says nothing but that it lives."""
     response = web.StreamResponse(headers={"Content-Type": JSON})
