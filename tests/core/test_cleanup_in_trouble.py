@@ -17,7 +17,6 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.probes.namespace_limits import NETWORK_POLICIES
 from fixtures.probes.workspace import Workspace
-from fixtures.verdict.findings import Inconclusive
 from tests.definitions import definitions
 from tests.served import served
 from tests.troubles import Trouble
@@ -176,17 +175,6 @@ def test_a_namespace_without_an_answer_is_removed_though_it_was_never_used(tmp_p
             workspace.namespace()
         workspace.close()
         assert owned.find(workspace.cluster, RUN) == []
-
-
-def test_a_namespace_of_somebody_else_is_never_taken(tmp_path: Path) -> None:
-    with a_workspace(tmp_path) as (workspace, _):
-        name = f"gpu-conformance-{RUN}-rest"
-        assert workspace.cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).ok
-        with pytest.raises(Inconclusive, match="409"):
-            workspace.namespace()
-        workspace.close()
-        assert name in names(workspace.cluster, "namespaces")
-        assert workspace.residue == []
 
 
 # -- ownership ----------------------------------------------------------------------------------------

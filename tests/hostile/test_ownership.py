@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,6 @@ from fixtures.ownership.proof_record import PROOF
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.workspace import Workspace
 from fixtures.text import limits
-from fixtures.verdict.findings import Inconclusive
 from tests.definitions import definitions
 from tests.served import served
 from tests.troubles import Trouble
@@ -63,10 +63,13 @@ def test_a_namespace_that_is_there_already_is_not_used(tmp_path: Path, meta: dic
     with a_workspace(tmp_path) as (workspace, cluster):
         assert cluster.create("namespaces", a_namespace(NAMESPACE, **meta)).ok
         before = cluster.get("namespaces", NAMESPACE).json()
-        with pytest.raises(Inconclusive, match="exists already, and nothing proves"):
-            workspace.namespace()
+        name = workspace.namespace()
+        assert re.fullmatch(f"{NAMESPACE}-[0-9a-f]{{8}}", name)
+        assert workspace.namespace() == name
+        assert read_proofs(cluster)[RUN].names == (("namespaces", name),)
         workspace.close()
         assert workspace.residue == []
+        assert cluster.get("namespaces", name).status == 404
         assert cluster.get("namespaces", NAMESPACE).json() == before
 
 
