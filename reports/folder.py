@@ -19,8 +19,9 @@ from fixtures.system import private_files
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
+from reports.credentials import redact
 from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
-from reports.safe_text import encodable, one_line, redact
+from reports.safe_text import encodable, one_line
 
 JSON_NAME = "report.json"
 CHAOS_NAME = "chaos.json"

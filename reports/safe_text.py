@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from reports.credentials import LONGEST, redact
+
 NAME_LIMIT = 300
 CELL_LIMIT = 1_000
 TEXT_LIMIT = 4_000
@@ -20,45 +22,33 @@ _UNSAFE = re.compile(
 )
 _XML_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{8,}+(\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|eyJ[A-Za-z0-9_-]*))?")
-"""The end may be cut off. What only begins like a token is found too, without group 1: it has to be passed over at once."""
-_PRIVATE_KEY = re.compile(r'-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=")|\Z)')
-_BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{16,}")
-_USERINFO = re.compile(r"(?<=://)[^/@\s\"]{1,256}(?=@)")
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{}|]+")
 _MARKDOWN = re.compile(r"[\\`*_~\[\]#|<>&@!$]|(?<=:)//|\bwww(?=\.)", re.IGNORECASE)
 _TRAILING = ".,;:!?)]"
 
 
-def redact(text: str) -> str:
-    """Replace what can only be a credential: tokens in JWT form, private keys, bearer values, passwords in URLs."""
-    if "eyJ" in text:
-        text = _JWT.sub(lambda found: "[redacted token]" if found[1] else found[0], text)
-    if "PRIVATE KEY-----" in text:
-        text = _PRIVATE_KEY.sub("[redacted private key]", text)
-    if "earer " in text or "EARER " in text:
-        text = _BEARER.sub(r"\1[redacted]", text)
-    if "://" in text and "@" in text:
-        text = _USERINFO.sub("[redacted]", text)
-    return text
-
-
-def clip(text: str, limit: int) -> str:
-    """At most ``limit`` characters of ``text``; what was left out is counted, never dropped in silence."""
-    if len(text) <= limit:
+def clip(text: str, limit: int, left_out: int = 0) -> str:
+    """At most ``limit`` characters of ``text``; what was left out, here or before, is counted, never dropped in silence."""
+    if len(text) <= limit and not left_out:
         return text
-    return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+    return f"{text[:limit]}… ({max(len(text) - limit, 0) + left_out:,} more characters)"
 
 
 def visible(text: str, limit: int = TEXT_LIMIT) -> str:
-    """``text`` clipped and redacted, with every character that could move, hide or reorder text spelled out."""
-    text = redact(clip(text, limit))
+    """``text`` redacted and clipped, with every character that could move, hide or reorder text spelled out."""
+    text = _kept(text, limit)
     return _UNSAFE.sub(_spell, text) if _UNSAFE.search(text) else text
 
 
 def one_line(text: str, limit: int = CELL_LIMIT) -> str:
     """:func:`visible` text on one line, runs of white space folded."""
-    return visible(" ".join(clip(text, limit).split()), limit + 64)
+    return visible(" ".join(_kept(text, limit).split()), limit + 64)
+
+
+def _kept(text: str, limit: int) -> str:
+    """``text`` redacted, and then clipped: a credential that is cut off is known by the text around it."""
+    left_out = max(len(text) - limit - LONGEST, 0)
+    return clip(redact(text[: limit + LONGEST]), limit, left_out)
 
 
 def ascii_only(text: str) -> str:

@@ -14,9 +14,10 @@ from markupsafe import Markup, escape
 from fixtures.text import typed
 from fixtures.verdict.record import Verdict
 from reports import phrases
+from reports.credentials import redact
 from reports.formats.markdown import escape as markdown_escape
 from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet
-from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, redact, visible
+from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, visible
 
 TEMPLATES = Path(__file__).with_name("templates")
 MAX_MARKDOWN_ROWS = 100

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import safe_text
+from reports.credentials import redact
 from tests.reports.sample_report import HOSTILE
 
 
@@ -31,14 +33,55 @@ def test_one_line_has_one_line() -> None:
 
 def test_credentials_are_redacted() -> None:
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
-    assert safe_text.redact(f"token {token} used") == "token [redacted token] used"
-    assert safe_text.redact("Authorization: Bearer abcdefghijklmnop1234") == "Authorization: Bearer [redacted]"
-    assert safe_text.redact("https://user:pw@10.0.0.1/x") == "https://[redacted]@10.0.0.1/x"
+    assert redact(f"token {token} used") == "token [redacted token] used"
+    assert redact("Authorization: Bearer abcdefghijklmnop1234") == "Authorization: Bearer [redacted]"
+    assert redact("https://user:pw@10.0.0.1/x") == "https://[redacted]@10.0.0.1/x"
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"
-    assert safe_text.redact(f"a {key} b") == "a [redacted private key] b"
-    assert safe_text.redact("-----BEGIN PRIVATE KEY-----\nMIIE") == "[redacted private key]"
-    assert safe_text.redact('{"a":"-----BEGIN PRIVATE KEY-----\\nMIIE","b":1}') == '{"a":"[redacted private key]","b":1}'
-    assert safe_text.redact("contact me@example.com, see https://example.com/@x") == "contact me@example.com, see https://example.com/@x"
+    assert redact(f"a {key} b") == "a [redacted private key] b"
+    assert redact("-----BEGIN PRIVATE KEY-----\nMIIE") == "[redacted private key]"
+    assert redact('{"a":"-----BEGIN PRIVATE KEY-----\\nMIIE","b":1}') == '{"a":"[redacted private key]","b":1}'
+    assert redact("contact me@example.com, see https://example.com/@x") == "contact me@example.com, see https://example.com/@x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("huggingface-cli login --token hf_abcdefghijklmnopqrstuvwx", "huggingface-cli login --token [redacted token]"),
+        ("a hf_abcdefghijklmnopqrstuvwx b", "a [redacted token] b"),
+        ("mysql --password=hunter2 && x", "mysql --password=[redacted] && x"),
+        ("env WANDB_API_KEY=0123456789abcdef python", "env WANDB_API_KEY=[redacted] python"),
+        ("GET https://s3.example/x?X-Amz-Signature=abc&n=1", "GET https://s3.example/x?X-Amz-Signature=[redacted]&n=1"),
+        ('{"args": "--api-key sk-1", "n": 1}', '{"args": "--api-key [redacted]", "n": 1}'),
+        (r'{"m": "exec: \"a --secret x\": not found"}', r'{"m": "exec: \"a --secret [redacted]\": not found"}'),
+    ],
+)
+def test_what_a_runtime_repeats_of_a_command_line_is_redacted(text: str, shown: str) -> None:
+    assert redact(text) == redact(shown) == shown
+    if text.startswith("{"):
+        assert json.loads(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "automountServiceAccountToken=false",
+        "the same continue token again: 12",
+        "probes.pullSecrets names secret registry, expected one that is there",
+        "Secret gpu/registry: not found",
+        "passed=3, bypass=2",
+        "--kubeconfig FILE, --tokens",
+    ],
+)
+def test_words_about_credentials_are_kept(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("kept", range(280, 302))
+def test_a_credential_is_known_before_its_end_is_cut_off(kept: int) -> None:
+    text = "x" * kept + " https://user:hunter2@10.0.0.1/x " + "y" * 10_000
+    for shown in (safe_text.visible(text, 312), safe_text.one_line(text, 312)):
+        assert "hunter" not in shown
+        assert re.search(r"… \([0-9,]+ more characters\)", shown)
 
 
 def test_link_parts_find_http_addresses_only() -> None:
@@ -77,16 +120,16 @@ def test_a_token_whose_end_was_cut_off_is_redacted_all_the_same() -> None:
     header, payload = "eyJhbGciOiJSUzI1NiJ9", "eyJzdWIiOiJwYXlsb2FkLW1hcmtlciJ9"
     token = f"{header}.{payload}.c2lnbmF0dXJl"
     for length in range(len(header) + 4, len(token) + 1):
-        shown = safe_text.redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
+        shown = redact(f"NVIDIA_VISIBLE_DEVICES={token[:length]} by hand")
         assert shown == "NVIDIA_VISIBLE_DEVICES=[redacted token] by hand"
-    assert safe_text.redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"
+    assert redact("eyJhbGciOiJSUzI1NiJ9.example") == "eyJhbGciOiJSUzI1NiJ9.example"
 
 
 def test_what_only_begins_like_a_token_is_passed_over_at_once() -> None:
     """Looked through again from each of its beginnings, it would take hours."""
     text = "eyJ" * 1_000_000
-    assert safe_text.redact(text) == text
-    assert safe_text.redact(f"{text}.eyJ") == "[redacted token]"
+    assert redact(text) == text
+    assert redact(f"{text}.eyJ") == "[redacted token]"
 
 
 @pytest.mark.parametrize(
