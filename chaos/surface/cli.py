@@ -6,12 +6,10 @@ Each is safe to repeat. ``plan`` and ``status`` touch nothing; ``verdict`` needs
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from chaos.catalogue.selection import FOLDER, SelectionError, load_all, select_experiments
@@ -26,7 +24,7 @@ from chaos.surface.open_cluster import campaign_setup
 from chaos.surface.options import SCENARIO, ChaosOptions, add_options, split_ids
 from chaos.verdict.judge import judge
 from conformance.cli import confirming, target
-from conformance.cli.arguments import Parser, PytestOptions, complain, tell
+from conformance.cli.arguments import Parser, PytestOptions, complain, show_json, tell
 from conformance.cli.commands import command_parser
 from conformance.plugin.opening import OpenTarget, open_target
 from conformance.plugin.options import Options
@@ -164,10 +162,10 @@ def _list(arguments: argparse.Namespace) -> int:
             }
             for one in experiments
         ]
-        print(json.dumps(msgspec.to_builtins(rows), indent=2))
+        show_json(rows)
         return OK
     for one in experiments:
-        print(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
+        tell(f"{one.id:<5} L{one.extension.level} {one.title} ({Level(one.extension.level).words})")
     return OK if experiments else NOTHING
 
 
@@ -196,7 +194,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return _complain_lines(str(error))
     except Refused as error:
         return complain(PROGRAM, error)
-    print(f"{ready} of {len(chosen)} experiments could be carried out; nothing was touched")
+    tell(f"{ready} of {len(chosen)} experiments could be carried out; nothing was touched")
     return OK if ready else NOTHING
 
 
@@ -243,10 +241,10 @@ def _halt(arguments: argparse.Namespace) -> int:
     left = []
     if arguments.off:
         left = end_halt(cluster)
-        print("the halt has ended")
+        tell("the halt has ended")
     else:
         halt(cluster, administrators=policy.chaos.namespace_uid)
-        print("halted: the running experiment is being undone, and none may start")
+        tell("halted: the running experiment is being undone, and none may start")
     tell(*status(cluster).lines, *(f"NOT removed: {line}" for line in left))
     return RESIDUE if left else OK
 
@@ -282,7 +280,7 @@ def _recover(arguments: argparse.Namespace) -> int:
             done = recover(cluster, folder, run_id=arguments.run, accept=accept, terms=terms, seconds=arguments.seconds)
     except (LeaseRefused, LedgerError, confirming.NotConfirmed) as error:
         return complain(PROGRAM, error)
-    print(f"{done.restored} changes of {len(done.runs)} runs put back")
+    tell(f"{done.restored} changes of {len(done.runs)} runs put back")
     tell(*(f"NOT put back: {line}" for line in (*done.residue, *done.leftovers, *done.unreadable)))
     tell(*(f"its last line was cut off by a crash, and never allowed an act: {line}" for line in done.torn), *done.forged)
     tell(*(f"left alone, of another cluster: {line}" for line in done.elsewhere))
@@ -294,7 +292,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
         return complain(PROGRAM, f"{arguments.folder}: no such folder")
     found = judge(arguments.folder)
     if arguments.json:
-        print(json.dumps(msgspec.to_builtins(found), indent=2))
+        show_json(found)
         return EXIT[found.verdict]
     tell(f"{found.verdict} {', '.join(found.reason_codes)}".rstrip() + (f": {found.message}" if found.message else ""))
     tell(*(f"  {one.verdict:<14} {one.name}: {one.message}" for one in found.findings))

@@ -18,6 +18,7 @@ import msgspec
 from chaos.catalogue.selection import load_all
 from chaos.model.experiment import Experiment
 from chaos.verdict.artefacts import ArtefactError, Artefacts
+from conformance.cli.arguments import complain
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosResult, decode_chaos
 from fixtures.verdict.record import TargetKind, Verdict
@@ -119,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
         for folder in folders:
             runs |= {run.id: run for run in outcomes_in(folder, experiments)}
     except ValueError as error:
-        print(error, file=sys.stderr)
+        complain("chaos.surface.local_runs", error)
         return 1
     there = [id_ for id_, experiment in experiments.items() if TargetKind.LOCAL in experiment.extension.fidelity]
     kept = [runs[id_] for id_ in there if id_ in runs]

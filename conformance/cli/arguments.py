@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+
+import msgspec
 
 from fixtures.text.sentences import plain
 
@@ -23,8 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and end with 4."""
-        print(f"{self.prog}: {plain(message)}", file=sys.stderr)
-        sys.exit(4)
+        sys.exit(complain(self.prog, message))
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """The values of an option. An empty one is a mistake (``--kubeconfig "$UNSET"``), never the same as no option."""
@@ -62,15 +64,26 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 def tell(*lines: object) -> None:
     """Print lines that may hold what a cluster or a file says: each stays one line, and no terminal or CI system acts on it."""
-    from reports.terminal.actions import harmless  # imported late: most commands have nothing to tell
-
     for line in lines:
-        print(harmless(plain(str(line))))
+        show(plain(str(line)))
+    sys.stdout.flush()
+
+
+def show(text: object, *, end: str = "\n") -> None:
+    """Print a text whose lines were made for a terminal: no CI system takes one for a command."""
+    from reports.terminal.actions import harmless  # imported late: most commands have little to show
+
+    print(harmless(str(text)), end=end)
+
+
+def show_json(value: object) -> None:
+    """Print what msgspec can encode as indented ASCII JSON. No CI system takes a line for a command, and every reader gets the same."""
+    print(json.dumps(msgspec.to_builtins(value), indent=2).replace("##[", "##\\u005b"))
 
 
 def complain(program: str, message: object) -> int:
     """Print one line on stderr, which no CI system takes for a command; the exit code for usage errors."""
-    from reports.terminal.actions import harmless  # imported late: most commands have nothing to complain about
+    from reports.terminal.actions import harmless
 
     print(harmless(f"{program}: {plain(' '.join(str(message).split()))}"), file=sys.stderr)
     return 4

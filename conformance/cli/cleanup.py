@@ -15,7 +15,7 @@ import msgspec
 from chaos.cluster.namespaces import SHARING
 from chaos.safety.lease import LeaseView, read_lease
 from conformance.cli import confirming, target
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from conformance.cli.confirming import Consent, NotConfirmed, confirm, consent_of
 from conformance.policy.policy_file import PolicyError
@@ -27,7 +27,7 @@ from fixtures.ownership import owned
 from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
 from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
-from fixtures.text.sentences import few, plain
+from fixtures.text.sentences import few
 
 PROGRAM = "gpu-conformance cleanup"
 OK, USAGE, INCONCLUSIVE, RESIDUE = 0, 4, 10, 11
@@ -84,20 +84,20 @@ def _clean(cluster: Cluster, wanted: _Wanted) -> int:
     alive = _alive(cluster, [view for run_id, view in views.items() if run_id in found.runs])
     ended = found.of(found.runs - alive - {SHARING})  # Lease and ledgers of all runs go with the last run of chaos
     for run_id in sorted(found.runs & alive):
-        print(plain(f"spared, because it is alive: {views[run_id].description}"))
+        tell(f"spared, because it is alive: {views[run_id].description}")
     strange = [f"{item} carries the suite's labels, and nothing proves that a run created it" for item in found.unproven]
     for line in few(strange, "that carry the suite's labels, and nothing proves that a run created them"):
-        print(plain(f"NOT touched: {line}: possibly an attack"))
+        tell(f"NOT touched: {line}: possibly an attack")
     plan = [f"delete {item}, UID {item.uid}" for item in (*ended.objects, *ended.classes)]
     if wanted.dry_run:
         for line in plan:
-            print(plain(f"would {line}"))
+            tell(f"would {line}")
     elif plan:
         confirm(cluster, plan, wanted.consent)
         if _remove(cluster, ended, views, wanted.run_id):
             return RESIDUE
     else:
-        print("nothing of an ended run is left in the cluster" if found.runs or found.unproven else "nothing of the suite is left")
+        tell("nothing of an ended run is left in the cluster" if found.runs or found.unproven else "nothing of the suite is left")
     return INCONCLUSIVE if found.unproven else OK
 
 
@@ -107,7 +107,7 @@ def _proofs(cluster: Cluster, wanted: _Wanted) -> Mapping[str, ProofView]:
     if wanted.folder is not None:
         kept, wrong = read_folder(wanted.folder)
         for line in wrong:
-            print(plain(f"vouches for nothing: {line}"))
+            tell(f"vouches for nothing: {line}")
         for run_id, view in kept.items():
             views[run_id] = views[run_id].merged(view) if run_id in views else view
     return views
@@ -139,7 +139,7 @@ def _remove(cluster: Cluster, ended: LeftoversByRun, views: Mapping[str, ProofVi
     left = find_leftovers(cluster, views, run_id).of(ended.runs)
     staying = {item.uid for item in (*left.objects, *left.classes)}
     for item in (*ended.objects, *ended.classes):
-        print(plain(f"{'NOT removed' if item.uid in staying else 'removed'}: {item}"))
+        tell(f"{'NOT removed' if item.uid in staying else 'removed'}: {item}")
     for line in why:
-        print(plain(f"stays: {line}"))
+        tell(f"stays: {line}")
     return bool(why or staying)

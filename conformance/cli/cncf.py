@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from reports.cncf.product import NAME, write
 from reports.cncf.statuses import CncfError
@@ -27,6 +27,6 @@ def main(argv: Sequence[str]) -> int:
     except (CncfError, ReportError) as error:
         return complain("gpu-conformance cncf", error)
     for one in entries:
-        print(f"{one.level:<6} {one.item.id:<28} {one.status or 'not judged'}")
-    print(arguments.into / NAME)
+        tell(f"{one.level:<6} {one.item.id:<28} {one.status or 'not judged'}")
+    tell(arguments.into / NAME)
     return 0

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.catalogue import load_catalogue
-from conformance.cli.arguments import Parser
+from conformance.cli.arguments import Parser, show
 from conformance.cli.commands import COMMANDS, command_parser, module_of
 from fixtures.simulator import interface as simulator
 
@@ -26,7 +26,7 @@ def options(parser: Parser, _command: str) -> None:
 def main(argv: Sequence[str]) -> int:
     """Print the script."""
     arguments = command_parser("completion").parse_args(argv[1:])
-    print(script(arguments.shell), end="")
+    show(script(arguments.shell), end="")
     return 0
 
 

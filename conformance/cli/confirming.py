@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.cli.arguments import tell
 from conformance.policy.allowlist import OPTION, cluster_uid, not_allowed
 from conformance.policy.policy_file import build_policy, read_policy_file
 from fixtures.cluster.client import Cluster
@@ -52,10 +53,7 @@ def confirm(cluster: Cluster, plan: Sequence[str], consent: Consent, *, ask: Cal
     if not plan:
         return
     uid = cluster_uid(cluster)
-    print(f"on cluster {plain(uid)} ({plain(cluster.context) or 'no name'}), server {plain(cluster.shown_server)}:")
-    for line in plan:
-        print(f"  {plain(line)}")
-    sys.stdout.flush()
+    tell(f"on cluster {uid} ({cluster.context or 'no name'}), server {cluster.shown_server}:", *(f"  {line}" for line in plan))
     if refusal := not_allowed(uid, cluster.context, consent.allowed):
         raise NotConfirmed(plain(refusal))
     if consent.yes:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 
-import msgspec
 from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.cli.snapshot_command import snapshot_command
 from fixtures.verdict.record import Access
@@ -35,28 +33,28 @@ def main(argv: Sequence[str]) -> int:
         if argv[0] == "list":
             requirements = list(catalogue.by_id.values())
             if arguments.snapshot_command:
-                print(snapshot_command(catalogue))
+                show(snapshot_command(catalogue))
             elif arguments.json:
-                print(json.dumps(msgspec.to_builtins(requirements), indent=2))
+                show_json(requirements)
             else:
                 rows = [(r.id, r.level, r.access, r.title) for r in requirements]
-                print(tabulate(rows, headers=("id", "level", "access", "title")))
+                show(tabulate(rows, headers=("id", "level", "access", "title")))
             return 0
         requirement = catalogue.get(arguments.id.upper())
     except CatalogueError as error:
         return complain("gpu-conformance", error)
     if arguments.json:
-        print(json.dumps(msgspec.to_builtins(requirement), indent=2))
+        show_json(requirement)
         return 0
-    print(f"{requirement.id}  {requirement.title}")
-    print(f"{requirement.level}, access {requirement.access}\n")
+    show(f"{requirement.id}  {requirement.title}")
+    show(f"{requirement.level}, access {requirement.access}\n")
     for heading, text in (("why", requirement.rationale), ("what to do", requirement.remediation)):
-        print(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
-    print("reads: " + (", ".join(requirement.lists) or "nothing"))
-    print("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
+        show(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
+    show("reads: " + (", ".join(requirement.lists) or "nothing"))
+    show("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
     ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
-    print(f"run it alone:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
-    print("references:")
+    show(f"run it alone:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
+    show("references:")
     for reference in requirement.references:
-        print(f"  {reference}")
+        show(f"  {reference}")
     return 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from conformance.cli.arguments import Parser
+from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.cli.inspect_node import inspect_node
 from conformance.outputs.captured_bytes import decoded
@@ -172,7 +172,10 @@ def main(argv: Sequence[str]) -> int:
             inspect(arguments.kind, "")
         result = inspect(arguments.kind, _read(arguments.file))
     except Unreadable as error:
-        print(f"gpu-conformance inspect {_printable(arguments.kind)} {_printable(arguments.file)}: {_printable(error)}", file=sys.stderr)
+        complain(f"gpu-conformance inspect {_printable(arguments.kind)} {_printable(arguments.file)}", _printable(error))
         return EXIT_UNREADABLE
-    print(to_json(result) if arguments.json else to_text(result))
+    if arguments.json:
+        show_json(result)
+    else:
+        show(to_text(result))
     return _EXIT[result.verdict]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from conformance.cli import publish, target
-from conformance.cli.arguments import Parser, complain, whole_number
+from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery.bundle import DeliveryError
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
             outcome.undelivered.append("node labels")
     if outcome.undelivered and outcome.exit_code == 0:
         outcome.exit_code = INTERNAL_ERROR
-    print(line(outcome), flush=True)
+    tell(line(outcome))
     return outcome.exit_code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, show, tell
 from conformance.cli.commands import command_parser
 from conformance.matrix.detection import Matrix, MatrixError, Rows, rows_of, run_matrix
 from fixtures.simulator.interface import ScenarioError, defect_names, load_defect, load_scenario, scenario_names
@@ -43,11 +42,11 @@ def main(argv: Sequence[str]) -> int:
             for id_ in load_defect(name).trips:
                 catalogue.get(id_)
         started = time.monotonic()
-        matrix = run_matrix(rows, catalogue.by_id, jobs=max(arguments.jobs, 1), tell=_tell)
+        matrix = run_matrix(rows, catalogue.by_id, jobs=max(arguments.jobs, 1), tell=tell)
     except (CatalogueError, ScenarioError) as error:
         return complain(parser.prog, error)
     except MatrixError as error:
-        print(error, file=sys.stderr)
+        complain(parser.prog, error)
         return 3
     if arguments.json:
         path = Path(arguments.json)
@@ -64,21 +63,17 @@ def _named(names: Sequence[str], scenarios: Sequence[str], defects: Sequence[str
     return Rows(scenarios=[name for name in scenarios if name in names], defects=[name for name in defects if name in names])
 
 
-def _tell(line: str) -> None:
-    print(line, flush=True)
-
-
 def _conclude(matrix: Matrix, seconds: float, *, partial: bool) -> int:
     detected = sum(row.detected for row in matrix.defects)
     alarms = sum(len(row.false_alarms) for row in matrix.scenarios)
-    print(
+    show(
         f"\n{detected} of {len(matrix.defects)} defects detected exactly, "
         f"{alarms} false alarms in {len(matrix.scenarios)} scenarios, {seconds:.0f} s"
     )
     if partial:
         return 0 if detected == len(matrix.defects) and not alarms else 1
     if matrix.without_defect:
-        print(f"without a defect: {', '.join(matrix.without_defect)}")
+        show(f"without a defect: {', '.join(matrix.without_defect)}")
     if matrix.never_judged:
-        print(f"judged by no healthy scenario: {', '.join(matrix.never_judged)}")
+        show(f"judged by no healthy scenario: {', '.join(matrix.never_judged)}")
     return 0 if matrix.holds else 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from reports.folder import ReportError
 from reports.merge import views
@@ -34,10 +34,8 @@ def main(argv: Sequence[str]) -> int:
         paths = write(fleet, arguments.into)
     except ReportError as error:
         return complain("gpu-conformance merge", error)
-    print(views.sentence(fleet))
-    for text in (*fleet.unreadable, *fleet.notes):
-        print(text)
-    print(paths[-1])
+    tell(views.sentence(fleet))
+    tell(*fleet.unreadable, *fleet.notes, paths[-1])
     return code(fleet) if arguments.gate else 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli import target
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, show
 from conformance.cli.commands import command_parser
 from conformance.cli.policy_draft import KEYS, draft
 from conformance.policy.platforms import PresetError, chosen_by_marks, named
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     except (Inconclusive, NotApplicable) as error:
         complain(PROGRAM, error.message)
         return INCONCLUSIVE
-    print(text, end="")
+    show(text, end="")
     return 0
 
 

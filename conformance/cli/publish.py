@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli import target
-from conformance.cli.arguments import Parser, complain, whole_number
+from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels
 from conformance.delivery.node_labels import MAX_HOURS, Change, NotPublished
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
-from fixtures.text.sentences import plain
 from reports.folder import ReportError, load
 
 PROGRAM = "gpu-conformance publish"
@@ -41,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         cluster = target.open_cluster(arguments)
         wanted = _wanted(cluster, arguments)
         for change in wanted:
-            print(plain(f"node {change.node}: " + ", ".join(_shown(key, value) for key, value in change.labels.items())))
+            tell(f"node {change.node}: " + ", ".join(_shown(key, value) for key, value in change.labels.items()))
         problems = [] if arguments.dry_run else node_labels.apply(cluster, wanted)
     except (ClusterUnreachable, ReportError, NotPublished) as error:
         return complain(PROGRAM, error)
@@ -50,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         return 10
     for problem in problems:
         complain(PROGRAM, problem)
-    print(f"{len(wanted) - len(problems)} nodes {'would change' if arguments.dry_run else 'changed'}")
+    tell(f"{len(wanted) - len(problems)} nodes {'would change' if arguments.dry_run else 'changed'}")
     return 11 if problems else 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.catalogue import CatalogueError, load_catalogue
-from conformance.cli.arguments import Parser, complain, whole_number
+from conformance.cli.arguments import Parser, complain, show, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.coverage.floor import floor_of
 from conformance.policy.model import Policy
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
         if argv[0] == "report":
             record, chaos = load_run(arguments.folder)
             write_all(record, arguments.folder, chaos)
-            print(arguments.folder / "report.html")
+            tell(arguments.folder / "report.html")
             return 0
         (before, chaos_before), (after, chaos_after) = load_run(arguments.before), load_run(arguments.after)
         difference = compare(before, after, chaos_before, chaos_after)
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] == "gate":
         return _gate(arguments, before, after, difference)
     difference = accept(difference, arguments.accept_not_judged)
-    print(render(difference))
+    show(render(difference))
     return 1 if regressions(difference) else 0
 
 
@@ -74,7 +74,7 @@ def _gate(arguments: argparse.Namespace, before: Report, after: Report, differen
     except (PolicyError, CatalogueError) as error:
         return complain("gpu-conformance gate", error)
     decision = gate.decide(before, after, difference, floor, arguments.accept_not_judged)
-    print(gate.render(decision), end="")
+    show(gate.render(decision), end="")
     return int(decision.code)
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, tell
 from conformance.cli.commands import command_parser
 from fixtures.simulator import interface as simulator
 from fixtures.simulator.interface import ScenarioError, bug_names, defect_names, scenario_names
@@ -26,9 +26,9 @@ def main(argv: Sequence[str]) -> int:
     parser = command_parser("simulate")
     arguments = parser.parse_args(argv[1:])
     if arguments.list:
-        print("scenarios:", *scenario_names(), sep="\n  ")
-        print("defects:", *defect_names(), sep="\n  ")
-        print("seeded bugs, for chaos experiments:", *bug_names(), sep="\n  ")
+        tell("scenarios:", *(f"  {name}" for name in scenario_names()))
+        tell("defects:", *(f"  {name}" for name in defect_names()))
+        tell("seeded bugs, for chaos experiments:", *(f"  {name}" for name in bug_names()))
         return 0
     if not arguments.scenario:
         return complain(parser.prog, f"name a scenario: {', '.join(scenario_names())}")
@@ -42,8 +42,8 @@ def main(argv: Sequence[str]) -> int:
             cluster = simulator.start(arguments.scenario, folder)
         except ScenarioError as error:
             return complain(parser.prog, error)
-        print(f"simulated cluster {arguments.scenario} at {cluster.server}")
-        print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
+        tell(f"simulated cluster {arguments.scenario} at {cluster.server}")
+        tell(f"export KUBECONFIG={cluster.kubeconfig}")
         try:
             ended.wait()
         finally:

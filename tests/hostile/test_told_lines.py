@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from conformance.cli.arguments import tell
+from conformance.cli.arguments import show, show_json, tell
+from conformance.cli.reports import main
 from conformance.outputs.kind_of_output import looked_at
 from conformance.plugin.progress import header
-from fixtures.verdict.record import Target, TargetKind
+from fixtures.verdict.record import Target, TargetKind, Verdict
+from reports.folder import write_all
 from reports.terminal.actions import harmless
+from tests.reports.sample_report import report, result, subject
 
 EVIL = "v1.30.0\x1b[2J\r::add-mask::x\u202e\x9b2J\n##[error]y"
 
@@ -30,6 +35,29 @@ def test_lines_of_commands_are_lines_and_text(capsys: pytest.CaptureFixture[str]
     assert printed.replace("\n", "").isprintable()
     assert len(printed.splitlines()) == 3
     assert "::stop" not in printed
+
+
+def test_a_view_of_several_lines_holds_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    show("Pod team-x/##[add-mask]CLOSED\n::stop-commands::x\n  kept as it is")
+    assert capsys.readouterr().out == "Pod team-x/## [add-mask]CLOSED\n: :stop-commands::x\n  kept as it is\n"
+
+
+def test_json_holds_no_command_and_reads_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"##[error]": ["##[add-mask]CLOSED", EVIL, "###[x"]}
+    show_json(value)
+    printed = capsys.readouterr().out
+    assert "##[" not in printed
+    assert json.loads(printed) == value
+
+
+def test_the_gate_prints_no_command_that_a_tenant_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, verdict in (("before", Verdict.PASSED), ("after", Verdict.FAILED)):
+        one = subject("j spec.##[add-mask]CLOSED", verdict, kind="Job", namespace="team-x")
+        write_all(report([result("FENCE-03", verdict, [one])], verdict=verdict, exit_code=int(verdict is Verdict.FAILED)), tmp_path / name)
+    assert main(["gate", str(tmp_path / "before"), str(tmp_path / "after")]) == 1
+    printed = capsys.readouterr().out
+    assert "add-mask" in printed
+    assert "##[" not in printed
 
 
 @pytest.mark.parametrize(

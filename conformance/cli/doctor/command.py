@@ -6,15 +6,13 @@ Exit codes: 0 ready, 4 usage or the cluster cannot be opened, 10 opened, and a r
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from conformance.cli.arguments import Parser, complain
+from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from fixtures.verdict.record import Access
 
@@ -56,13 +54,11 @@ def main(argv: Sequence[str]) -> int:
     except TrialFailed as error:
         return _end(arguments.json, INTERNAL_ERROR, str(error))
     if arguments.json:
-        print(json.dumps(_safe(msgspec.to_builtins(found)), indent=2))
+        show_json(_safe(msgspec.to_builtins(found)))
         return found.exit_code
     from conformance.cli.doctor.text import render
-    from reports.terminal import actions
 
-    text = render(found, width=max(shutil.get_terminal_size((100, 24)).columns, 60))
-    print(actions.harmless(text) if actions.is_on(os.environ) else text, end="")
+    show(render(found, width=max(shutil.get_terminal_size((100, 24)).columns, 60)), end="")
     return found.exit_code
 
 
@@ -87,7 +83,7 @@ def _hint(arguments: argparse.Namespace, trouble: str) -> str:
 
 def _end(as_json: bool, code: int, message: str) -> int:
     if as_json:
-        print(json.dumps(_safe({"schemaVersion": "1.0", "ready": False, "exitCode": code, "message": message}), indent=2))
+        show_json(_safe({"schemaVersion": "1.0", "ready": False, "exitCode": code, "message": message}))
         return code
     complain(PROGRAM, message)
     return code
