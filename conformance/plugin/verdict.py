@@ -80,6 +80,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         duration_seconds=round(seconds, 3),
         subjects=judgement.subjects,
         subjects_omitted=judgement.subjects_omitted,
+        tallies=judgement.tallies,
         waivers=evidence.waivers.uses() if evidence.waivers else [],
     )
 

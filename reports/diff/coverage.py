@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fixtures.verdict.coverage import DECIDED, is_judged
-from fixtures.verdict.record import Access, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Access, Report, Result, Verdict
 from reports.safe_text import one_line
 
 _STAY = frozenset(
@@ -32,11 +32,6 @@ class Lost(msgspec.Struct, kw_only=True, frozen=True):
     old: Verdict
     new: Verdict | None = None
     message: str
-
-
-def key(subject: SubjectResult) -> str:
-    """How a comparison names a subject."""
-    return f"{subject.kind} {subject.namespace}/{subject.name}" if subject.namespace else f"{subject.kind} {subject.name}"
 
 
 def whole(old: Result, new: Result) -> Lost | None:
@@ -68,9 +63,9 @@ def subjects(old: Result, new: Result, *, same_policy: bool = True) -> Iterator[
     stay = _STAY if same_policy else _STAY | _CHOSEN
     after: dict[str, set[Verdict]] = {}
     for subject in new.subjects:
-        after.setdefault(key(subject), set()).add(subject.verdict)
-    before = {key(subject): subject for subject in old.subjects if subject.verdict in DECIDED}
-    messages = {key(subject): subject.message for subject in new.subjects}
+        after.setdefault(subject.path, set()).add(subject.verdict)
+    before = {subject.path: subject for subject in old.subjects if subject.verdict in DECIDED}
+    messages = {subject.path: subject.message for subject in new.subjects}
     counts_before, counts_after = _counts(old), _counts(new)
     for name, subject in before.items():
         kind = subject.kind.lower()
@@ -100,7 +95,7 @@ def _counted(old: Result, new: Result) -> Iterator[Lost]:
 
 def _counts(result: Result) -> Counter[str]:
     """Judged subjects by kind, each named once."""
-    return Counter(kind for kind, _ in {(one.kind.lower(), key(one)) for one in result.subjects if one.verdict in DECIDED})
+    return Counter(kind for kind, _ in {(one.kind.lower(), one.path) for one in result.subjects if one.verdict in DECIDED})
 
 
 def named(requirement: str, lost: str) -> tuple[str, ...]:

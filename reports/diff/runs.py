@@ -7,6 +7,7 @@ experiments of the runs are compared by their ids.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_judged
 from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Level, Report, Result, Verdict
+from fixtures.verdict.tally import tallies_of
 from reports import chaos_phrases, phrases
 from reports.diff import coverage, experiments
 from reports.diff.replaced_nodes import Replaced, other_nodes, renamed, replaced_nodes
@@ -208,6 +210,20 @@ def _compare(old: Result, new: Result, same_policy: bool) -> Iterator[Change]:
         change = _change(new, key, before.get(key), after.get(key))
         if change:
             yield change
+    if hidden := _hidden(old, new):
+        yield _made(Bucket.NEW_INCONCLUSIVE, new, "", old.verdict, new.verdict, hidden)
+
+
+def _hidden(old: Result, new: Result) -> str:
+    """What nobody can tell of the subjects that the later record does not keep; empty where they are the ones of before."""
+    before, after = ({one.verdict: one for one in result.tallies or tallies_of(result.subjects)} for result in (old, new))
+    kept = Counter(one.verdict for one in new.subjects)
+    for verdict in (*_BAD, *_UNSURE):
+        now, then = after.get(verdict), before.get(verdict)
+        if now is not None and now.subjects > kept[verdict] and now != then:
+            counts = f"{now.subjects} subjects {verdict} now, {then.subjects if then else 0} before"
+            return f"{counts}, and the later record keeps {kept[verdict]} of them: others than before may be among them"
+    return ""
 
 
 def _change(new: Result, key: str, old: _State | None, state: _State | None) -> Change | None:
@@ -270,7 +286,7 @@ def _states(result: Result) -> dict[str, _State]:
     """Verdict by subject; the worst when a subject appears twice. "" stands for the requirement when no subject explains it."""
     states: dict[str, _State] = {}
     for subject in result.subjects:
-        key = coverage.key(subject)
+        key = subject.path
         if key not in states or _WORST.index(subject.verdict) < _WORST.index(states[key][0]):
             states[key] = (subject.verdict, phrases.subject_detail(subject))
     explained = {

@@ -8,6 +8,7 @@ import pytest
 
 from conformance.cli.main import main
 from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.findings import MAX_OTHERS_KEPT, Evidence, Subject, bad
 from fixtures.verdict.record import Access, AppliedPolicy, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import runs
 from reports.folder import write_all
@@ -192,3 +193,43 @@ def test_a_probe_that_went_to_another_node_has_lost_none() -> None:
     assert lost([both], [probed("gpu-1", "gpu-0")]) == [("FENCE-05", "Node gpu-0", True)]
     read = result("ADV-01", OK, [a_node("gpu-1"), a_node("gpu-0", NOT)])
     assert lost([result("ADV-01", OK, [a_node("gpu-0"), a_node("gpu-1", NOT)])], [read]) == [("ADV-01", "Node gpu-0", True)]
+
+
+# -- subjects that a record does not keep -----------------------------------------------------------------
+
+
+def flooded(*names: str) -> Result:
+    """A requirement that some hundred pods of one tenant fail, and others after them."""
+    evidence = Evidence()
+    for name in (*(f"team-x/p-{n}" for n in range(MAX_OTHERS_KEPT)), *names):
+        namespace, _, pod = name.partition("/")
+        evidence(bad(Subject("Pod", pod, namespace), observed="a", expected="b"))
+    judged = evidence.judgement(Level.MUST)
+    return result(
+        "FENCE-03",
+        judged.verdict,
+        judged.subjects,
+        judged=judged.judged,
+        total=judged.total,
+        subjects_omitted=judged.subjects_omitted,
+        tallies=judged.tallies,
+    )
+
+
+def worse(old: Result, new: Result) -> list[str]:
+    return [one.message for one in runs.regressions(runs.compare(report([old]), report([new]))) if isinstance(one, runs.Change)]
+
+
+def test_a_tenant_s_many_failures_hide_no_new_one() -> None:
+    [message] = worse(flooded(), flooded("team-z/intruder"))
+    assert message.startswith("501 subjects failed now, 500 before, and the later record keeps 500 of them")
+    [message] = worse(flooded("team-y/a"), flooded("team-z/intruder"))
+    assert message.startswith("501 subjects failed now, 501 before")
+
+
+def test_the_same_failures_are_nothing_new_although_not_all_are_kept() -> None:
+    assert worse(flooded("team-y/a", "team-z/b"), flooded("team-z/b", "team-y/a")) == []
+
+
+def test_the_first_failures_are_new_ones_however_many_there_are() -> None:
+    assert len(worse(result("FENCE-03", OK, [subject("a", kind="Pod")]), flooded("team-z/b"))) == MAX_OTHERS_KEPT + 1

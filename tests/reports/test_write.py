@@ -100,7 +100,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
         (b"", "not a report.json"),
         (b"\xff\xfe", "not a report.json"),
         (b"[]", "not a report.json"),
-        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.6\)"),
+        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.7\)"),
         (b'{"schemaVersion": "1.0"}', "not a report.json of schema 1.0: .*suite"),
         (b'{"suite": {}}', "schemaVersion"),
     ],
