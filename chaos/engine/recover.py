@@ -35,6 +35,7 @@ from fixtures.ownership.leftovers import find_leftovers
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
 from fixtures.ownership.read_proofs import read_folder, read_proofs
+from fixtures.ownership.renewal import SURELY
 from fixtures.system import private_files
 from fixtures.text import typed
 from fixtures.text.sentences import plain
@@ -221,7 +222,7 @@ def _shared_lines(cluster: Cluster) -> list[str]:
     if not namespaces.has_anchor(cluster):
         return []
     lease = read_lease(cluster)
-    if lease is not None and (lease.halted or lease.may_be_held()):
+    if lease is not None and (lease.halted or lease.held() is not False):
         return []
     return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
 
@@ -395,6 +396,8 @@ def _planned(terms: Terms, copies: _LedgerCopies) -> Terms:
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What goes on in a cluster: who holds the Lease since when, whether it is halted, and what is open.
 
+    ``expired``: it was not renewed in time, or by a clock that is so far ahead that nothing tells when.
+
     ``lost``: lines about open entries whose words cannot be read. ``forged``: lines about ledgers without a proof, which are no obstacle.
     """
 
@@ -412,7 +415,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         """For people."""
         holder = f"held by {self.holder}" if self.holder else "nobody holds the Lease"
         if self.holder and self.age_seconds is not None:
-            holder += f", renewed {self.age_seconds:.0f} s ago" + (" (expired)" if self.expired else "")
+            ahead = self.age_seconds < 0
+            holder += f", renewed {f'by a clock that is {-self.age_seconds:.0f} s ahead' if ahead else f'{self.age_seconds:.0f} s ago'}"
+        if self.holder and self.expired:
+            holder += " (expired)"
         halted = [f"halted by {self.halted}"] if self.halted else []
         opened = [f"{len(self.open_entries)} open entries", *(f"  {entry_words(entry)}" for entry in self.open_entries)]
         return [holder, *halted, *opened, *self.lost, *self.forged]
@@ -423,10 +429,11 @@ def status(cluster: Cluster, *, moment: datetime | None = None) -> Status:
     lease: LeaseView | None = read_lease(cluster)
     ledgers = authentic.read_ledgers(cluster)
     age = lease.age(moment) if lease else None
+    seconds = age.total_seconds() if age is not None else None
     return Status(
         holder=lease.identity if lease else "",
-        age_seconds=age.total_seconds() if age else None,
-        expired=bool(lease and age and age.total_seconds() > lease.seconds),
+        age_seconds=seconds,
+        expired=lease is not None and (seconds is None or not -SURELY * lease.seconds <= seconds <= lease.seconds),
         halted=lease.halted if lease else "",
         open_entries=tuple(ledgers.open_entries),
         lost=(*(_lost(run, len(lost)) for run, lost in ledgers.lost.items()), *ledgers.unreadable),

@@ -15,6 +15,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
+from fixtures.ownership.renewal import shows_life
 from fixtures.system.process import Process
 from fixtures.text.sentences import plain
 
@@ -23,9 +24,6 @@ NAME = "gpu-conformance-chaos"
 HALT = "gpu-conformance.io/halt"
 HALTED_BY = "gpu-conformance.io/halted-by"
 _SECONDS = 15
-SURELY = 4
-"""So many durations without renewal are an end, whatever two machines' clocks think of each other."""
-
 _MOST_SECONDS = 3600
 """A Lease that says more was written by nobody of ours: a run renews it every few seconds."""
 
@@ -76,12 +74,12 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
         """Since when it was not renewed, by this machine's clock; None when it never was."""
         return None if self.renewed is None else (moment or datetime.now(UTC)) - self.renewed
 
-    def may_be_held(self) -> bool:
-        """Whether its holder may be alive, whatever two machines' clocks think of each other."""
+    def held(self) -> bool | None:
+        """Whether its holder is alive; None when only watching it tells."""
         age = self.age()
         if not self.identity or (self.holder is not None and self.holder.dead):
             return False
-        return age is None or age.total_seconds() <= SURELY * self.seconds
+        return shows_life(None if age is None else age.total_seconds(), self.seconds)
 
 
 def parse_lease(lease: Json) -> LeaseView:

@@ -12,7 +12,7 @@ from chaos.cluster.requests import accepted, read, uid_of
 from chaos.ledger import authentic, config_maps
 from chaos.model.errors import Aborted, LeaseRefused
 from chaos.model.ledger_lines import now
-from chaos.safety.lease import KEY, NAME, SURELY, Holder, LeaseView, parse_lease, read_lease
+from chaos.safety.lease import KEY, NAME, Holder, LeaseView, parse_lease, read_lease
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -79,14 +79,14 @@ class LeaseKeeper:
         self._thread.start()
 
     def _must_be_free(self, found: LeaseView) -> None:
-        holder, age = found.holder, found.age()
-        if not found.identity or found.identity == self._me or (holder is not None and holder.dead):
+        held = found.held()
+        if held is False or found.identity == self._me:
             return
-        held = f"{found.identity} holds the Lease {self._space}/{NAME}"
-        if age is None or age.total_seconds() <= found.seconds:
-            raise LeaseRefused(f"{held}, renewed {_seconds(age)} ago; one run acts on a cluster at a time")
-        if age.total_seconds() <= SURELY * found.seconds and self._renewed_within(found):
-            raise LeaseRefused(f"{held} and renews it, by another clock than this machine's; one run acts on a cluster at a time")
+        whose = f"{found.identity} holds the Lease {self._space}/{NAME}"
+        if held:
+            raise LeaseRefused(f"{whose}, renewed {_seconds(found.age())} ago; one run acts on a cluster at a time")
+        if self._renewed_within(found):
+            raise LeaseRefused(f"{whose} and renews it, by another clock than this machine's; one run acts on a cluster at a time")
 
     def _renewed_within(self, found: LeaseView) -> bool:
         """Whether anybody writes to it during one more of its durations: clocks of two machines may differ."""

@@ -25,8 +25,9 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.ownership import owned
 from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
-from fixtures.ownership.proof_record import ALIVE_SECONDS, SURELY, ProofView
+from fixtures.ownership.proof_record import ALIVE_SECONDS, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
+from fixtures.ownership.renewal import SURELY
 from fixtures.text.sentences import few
 
 PROGRAM = "gpu-conformance cleanup"
@@ -126,11 +127,11 @@ def _alive(cluster: Cluster, views: Iterable[ProofView]) -> frozenset[str]:
 
 
 def _is_held(lease: LeaseView) -> bool:
-    """Whether its holder may be alive. Two machines' clocks differ, so one that has just expired still counts."""
+    """Whether its holder may be alive. Two machines' clocks differ, so one that has just expired, or will, still counts."""
     age = lease.age()
     if lease.holder is None or lease.holder.dead or age is None:
         return False
-    return age <= timedelta(seconds=SURELY * min(lease.seconds, ALIVE_SECONDS))
+    return abs(age) <= timedelta(seconds=SURELY * min(lease.seconds, ALIVE_SECONDS))
 
 
 def _remove(cluster: Cluster, ended: LeftoversByRun, views: Mapping[str, ProofView], run_id: str) -> bool:

@@ -16,6 +16,7 @@ from fixtures.ownership import read_proofs as reading
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import PROOF, digest_of
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
+from fixtures.ownership.renewal import SURELY
 from fixtures.system.process import Process
 from tests.served import served
 from tests.troubles import Trouble
@@ -253,7 +254,7 @@ def test_a_run_lives_while_it_is_renewed_whichever_machine_it_is_on(tmp_path: Pa
         assert living(cluster, read_proofs(cluster).values()) == set()  # of this machine, and ended
         changed(cluster, process=ELSEWHERE)
         assert living(cluster, read_proofs(cluster).values()) == {RUN}
-        changed(cluster, renewed=at(-proof_record.ALIVE_SECONDS * proof_record.SURELY - 10))
+        changed(cluster, renewed=at(-proof_record.ALIVE_SECONDS * SURELY - 10))
         assert living(cluster, read_proofs(cluster).values()) == set()
         mine.renew()
         assert living(cluster, read_proofs(cluster).values()) == {RUN}

@@ -153,6 +153,27 @@ def test_one_that_looks_expired_is_watched_first_because_clocks_differ(tmp_path:
             must_hold(cluster, RUN)
 
 
+@pytest.mark.parametrize("ahead", [20, 3600, 10 * 365 * 86_400])
+def test_a_clock_that_was_ahead_locks_nobody_out(tmp_path: Path, ahead: float) -> None:
+    """Of a machine that died: nobody would get the cluster back until that time has come."""
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "other-host/1/pid:[1]/run", -ahead, seconds=1)
+        assert "by a clock that is" in status(cluster).lines[0]
+        assert status(cluster).expired
+        with running(cluster):
+            must_hold(cluster, RUN)
+
+
+def test_a_run_that_lives_by_a_clock_ahead_is_respected(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        held_by(cluster, "other-host/1/pid:[1]/run", -3600, seconds=2)
+        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", -3600.3, 2))
+        beat.start()
+        with pytest.raises(LeaseRefused, match="by another clock"):
+            Run(cluster).lease.acquire()
+        beat.join()
+
+
 def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
