@@ -172,7 +172,7 @@ def _open_persistence(uuid: str) -> None:
     """Switch the persistence mode off, which by itself makes the driver refuse a reset even with no process there."""
     args = DeviceArgs(**identity(read_target(node_target())), uuid=uuid)
     programs = HostPersistence().programs(args)
-    if run(programs.check).output.strip() != programs.expected:
+    if programs.read(run(programs.check).output).strip() != programs.expected:
         return
     with current().fault("host.persistence", args) as fault:
         run(("nvidia-smi", "-i", uuid, "-pm", "0"))
@@ -180,8 +180,14 @@ def _open_persistence(uuid: str) -> None:
 
 
 def _pids(output: str) -> list[str]:
-    """Process ids of a listing; other text of the tool ("No running processes found") counts as none."""
-    return [line.strip() for line in output.splitlines() if line.strip().isdigit()]
+    """Process ids of a listing. Raises ActivityFailed for a line that is none, and does not say that there is none."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and line.strip() != _NO_PROCESSES]
+    if strange := [line for line in lines if not line.isdigit()]:
+        raise ActivityFailed(f"nobody knows which processes hold the device: {strange[0][:200]}")
+    return lines
+
+
+_NO_PROCESSES = "No running processes found"
 
 
 def _reset_when_free(uuid: str) -> str:

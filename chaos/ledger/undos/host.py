@@ -7,10 +7,9 @@ suite's own and its policy's (:class:`Means`). Every argument is a plain word of
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -29,6 +28,7 @@ UUIDS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
 
 _UNIT = re.compile(r"gpu-conformance-[a-z0-9][a-z0-9-]{0,80}-kubelet-(restart|start|stop)")
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,79}")
+_MODE = re.compile(r"(\S+), (Enabled|Disabled)")
 _STATE_LINE = re.compile(r'"(mode|eventWait)": ?"[a-z_]+"')
 _IMAGE = "busybox"
 """Shown in commands for people; an image that is run comes from the policy."""
@@ -48,13 +48,14 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of a host. ``check`` prints ``expected`` when, and only when, the prior state is there.
 
     With ``ours``, the undo runs only while ``check`` prints that: anything else is somebody else's. ``undo`` is idempotent; an empty
-    one has nothing to undo. Output is compared without surrounding white space.
+    one has nothing to undo. ``read`` finds the state in what ``check`` prints. It is compared without surrounding white space.
     """
 
     undo: tuple[str, ...] = ()
     check: tuple[str, ...]
     expected: str
     ours: str | None = None
+    read: Callable[[str], str] = str
 
 
 class HostAction(ABC):
@@ -113,8 +114,9 @@ class HostAction(ABC):
 
     def _check(self, cluster: Cluster, args: Any, deadline: float) -> str:
         same_node(cluster, args)
-        result = self._run(cluster, args, self.programs(args).check, deadline)
-        return result.output.strip()  # whatever the exit: `systemctl is-active` says "inactive" with exit 3
+        programs = self.programs(args)
+        result = self._run(cluster, args, programs.check, deadline)
+        return programs.read(result.output).strip()  # whatever the exit: `systemctl is-active` says "inactive" with exit 3
 
     def _run(self, cluster: Cluster, args: Any, argv: Sequence[str], deadline: float) -> injector.HostResult:
         means = self._with()
@@ -200,10 +202,17 @@ class HostPersistence(HostAction):
     Args = DeviceArgs
 
     def programs(self, args: DeviceArgs) -> Programs:
-        """``nvidia-smi``. A device that is gone has no mode to put back."""
-        query = f"nvidia-smi --query-gpu=persistence_mode --format=csv,noheader -i {shlex.quote(args.uuid)}"
-        check = ("sh", "-c", f"{query} | grep Disabled || echo Enabled")
-        return Programs(undo=("nvidia-smi", "-i", args.uuid, "-pm", "1"), check=check, expected="Enabled", ours="Disabled")
+        """``nvidia-smi``, for all devices."""
+        check = ("nvidia-smi", "--query-gpu=uuid,persistence_mode", "--format=csv,noheader")
+        undo = ("nvidia-smi", "-i", args.uuid, "-pm", "1")
+        return Programs(undo=undo, check=check, expected="Enabled", ours="Disabled", read=lambda output: _mode_of(args.uuid, output))
+
+
+def _mode_of(uuid: str, output: str) -> str:
+    """A device's mode in a list of all. One that the list does not show is gone and has none to put back; no list says nothing."""
+    rows = [_MODE.fullmatch(line.strip()) for line in output.strip().splitlines()]
+    modes = {row[1]: row[2] for row in rows if row}
+    return modes.get(uuid, "Enabled") if modes and all(rows) else output
 
 
 class HostReset(HostAction):
