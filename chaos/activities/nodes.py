@@ -86,7 +86,7 @@ def delete_node() -> dict[str, Any]:
 
 
 def drain(within: str, refused: bool = False) -> dict[str, Any]:
-    """Evict the experiment's own device pods from the cordoned node, again while a budget refuses (429), until the deadline.
+    """Evict the experiment's own device pods from the cordoned node, again while a budget refuses or a server throttles, to the deadline.
 
     Pods of DaemonSets and mirror pods stay. A pod without a controller, or of somebody else, makes the activity fail before anything
     is evicted. ``refused``: the drain is expected to be refused to the end; evictions that are granted are for the samples to show.
@@ -136,9 +136,10 @@ def _evict(uid: str, pod: Json, waiting: dict[str, Json], answers: dict[str, int
     except ApiTrouble as trouble:
         if trouble.code != "TooManyRequests":
             raise
+        return  # throttled: nobody has asked the budget
+    if answer.refused_by_budget:
         answers["refused"] += 1
-        return
-    if answer.ok:
+    elif answer.ok:
         answers["evicted"] += 1
     elif answer.status not in (404, 409):
         raise ActivityFailed(f"evict {full_name(pod)}: {answer.status} {answer.message}")

@@ -118,10 +118,17 @@ def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: S
     hit = [pod for pod in pods if uid_of(pod) in targets or any(_on(plan, pod, agent) for agent in agents)]
     if not hit:
         return ()
-    spent = [budget for budget in cluster.each("policy/poddisruptionbudgets") if not field(budget, "status", "disruptionsAllowed")]
+    spent = [budget for budget in cluster.each("policy/poddisruptionbudgets") if not _allows_one(budget)]
     return tuple(
         f"{budget['metadata']['namespace']}/{budget['metadata']['name']}" for budget in spent if any(_covers(budget, pod) for pod in hit)
     )
+
+
+def _allows_one(budget: Json) -> bool:
+    """Whether a budget says, of its present form, that a disruption is allowed. An eviction is refused while it has not been counted."""
+    allowed, counted = field(budget, "status", "disruptionsAllowed"), field(budget, "status", "observedGeneration") or 0
+    numbers = all(type(number) is int for number in (allowed, counted))
+    return numbers and allowed >= 1 and counted >= (field(budget, "metadata", "generation") or 0)
 
 
 def _on(plan: Plan, pod: Json, agent: InstalledComponent) -> bool:

@@ -206,6 +206,39 @@ def test_a_review_that_does_not_answer_gives_and_takes_no_right(tmp_path: Path, 
         assert access.refused(cluster, "pods", ["list"]) == []
 
 
+@pytest.mark.parametrize("more", [b'"status":{"allowed":false}', b'"spec":null,"status":{"allowed":false}'])
+def test_a_review_that_repeats_no_question_gives_and_takes_no_right(tmp_path: Path, more: bytes) -> None:
+    head = b'{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},'
+    with lying(tmp_path, every(Said(head + more + b"}", 201))) as (cluster, _):
+        with pytest.raises(ApiTrouble):
+            cluster.request("POST", access.PATH, body=access.review("list", "", "pods"))
+        assert access.refused(cluster, "pods", ["list"]) == []
+
+
+def test_a_review_that_allows_and_denies_says_nothing(tmp_path: Path) -> None:
+    asked = access.review("list", "", "pods")
+    answer = said({**asked, "metadata": {}, "status": {"allowed": True, "denied": True}}, 201)
+    with lying(tmp_path, every(answer)) as (cluster, _), pytest.raises(ApiTrouble):
+        cluster.request("POST", access.PATH, body=asked)
+
+
+@pytest.mark.parametrize("cause", ["DisruptionBudget", "another", ""])
+def test_only_a_budget_s_own_words_are_its_refusal(tmp_path: Path, cause: str) -> None:
+    """A server or a gateway that throttles says 429 too, and no budget was asked."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429}
+    details = {"details": {"causes": [{"reason": cause}]}} if cause else {}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "default"}}
+    with lying(tmp_path, every(said({**body, **details}, 429))) as (cluster, asked):
+        path = cluster.path("pods", "default", "p", "eviction")
+        if cause == "DisruptionBudget":
+            assert cluster.request("POST", path, body=eviction).refused_by_budget
+            assert len(asked) == 1
+        else:
+            with pytest.raises(ApiTrouble) as raised:
+                cluster.request("POST", path, body=eviction, attempts=1)
+            assert raised.value.code == "TooManyRequests"
+
+
 def test_an_answer_in_the_api_servers_words_is_one(tmp_path: Path) -> None:
     pod = an_object("Pod", "p", spec={}, status=None)
 

@@ -28,13 +28,14 @@ def facts(cluster: Cluster, *, rights: tuple[str, ...] = ("patch nodes",)) -> Cl
     return read_cluster_state(cluster, plan(POD), devices=DEVICES, rights=[Right.parse(text) for text in rights], ours=False, steady="")
 
 
-def budget(allowed: int, selector: Json) -> Json:
+def budget(allowed: Any, selector: Json, *, counted: int | None = 1) -> Json:
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "gpu-operator"},
+        "metadata": {"name": "keep", "namespace": "gpu-operator", "generation": 1},
         "spec": {"selector": selector, "minAvailable": 1},
-        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+        "status": status | ({} if counted is None else {"observedGeneration": counted}),
     }
 
 
@@ -117,6 +118,19 @@ def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_pa
 def test_a_budget_that_may_be_spent_is_none(tmp_path: Path) -> None:
     with world(tmp_path, extra=[budget(1, {})]) as (cluster, _):
         assert facts(cluster).budgets == ()
+
+
+@pytest.mark.parametrize("allowed", ["0", "1", -1, True, [0], None, 1.0])
+def test_a_budget_is_spent_unless_a_whole_number_says_otherwise(tmp_path: Path, allowed: object) -> None:
+    with world(tmp_path, extra=[budget(allowed, {})]) as (cluster, _):
+        assert facts(cluster).budgets == ("gpu-operator/keep",)
+
+
+@pytest.mark.parametrize("counted", [0, None])
+def test_a_budget_that_was_changed_and_not_counted_since_is_spent(tmp_path: Path, counted: int | None) -> None:
+    """As for the eviction subresource, which refuses then."""
+    with world(tmp_path, extra=[budget(1, {}, counted=counted)]) as (cluster, _):
+        assert facts(cluster).budgets == ("gpu-operator/keep",)
 
 
 def test_missing_rights_are_named(tmp_path: Path) -> None:
