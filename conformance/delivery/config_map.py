@@ -18,7 +18,7 @@ MAX_BINARY = 700_000
 OURS = "gpu-conformance.io/results"
 """Label of the suite's own ConfigMap; ``cleanup`` looks for other ones, so it stays."""
 
-SUMMARY, PAGE, RECORD = "summary.json", "report.md", "report.json.gz"
+SUMMARY, PAGE, RECORD = _KEYS = "summary.json", "report.md", "report.json.gz"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -51,6 +51,10 @@ def write(cluster: Cluster, text: str, folder: Path, outcome: Outcome) -> str:
             "binaryData": {RECORD: None, **binary},
         }
         _must(cluster.patch("configmaps", name, change, namespace), "change")
+    shown = _must(cluster.get("configmaps", name, namespace), "read").json()
+    now = [{key: value for key, value in (shown.get(part) or {}).items() if key in _KEYS} for part in ("data", "binaryData")]
+    if now != [data, binary]:
+        raise DeliveryError("the API server took the change, and does not show it")
     return f"ConfigMap {namespace}/{name}" + (f", without {' and '.join(left_out)}: too large" if left_out else "")
 
 
@@ -69,6 +73,7 @@ def contents(folder: Path, outcome: Outcome) -> tuple[dict[str, str], dict[str, 
     return data, binary, left_out
 
 
-def _must(answer: Answer, verb: str) -> None:
+def _must(answer: Answer, verb: str) -> Answer:
     if not answer.ok:
         raise DeliveryError(f"cannot {verb} the ConfigMap: {answer.status} {answer.reason}: {answer.message[:300]}")
+    return answer

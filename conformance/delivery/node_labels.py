@@ -139,17 +139,30 @@ def expired(nodes: list[Json], now: float, *, everything: bool = False) -> list[
 
 
 def apply(cluster: Cluster, wanted: list[Change]) -> list[str]:
-    """Make the changes, each on the very node that was read. Returns a sentence for each that failed; a node that is gone is none."""
-    problems = []
-    for change in wanted:
-        try:
-            answer = cluster.patch("nodes", change.node, {"metadata": {"uid": change.uid, "labels": change.labels}})
-        except ApiTrouble as error:
-            problems.append(f"node {change.node}: {error.message}")
-            continue
-        if not answer.ok and answer.status not in (404, 409):
-            problems.append(f"node {change.node}: {answer.status} {answer.reason}: {answer.message[:200]}")
-    return problems
+    """Make the changes, each on the very node that was read. Returns a sentence for each that the cluster does not show afterwards.
+
+    A node that is gone, or has followed another of its name, is none. Raises :class:`NotPublished` and ``ApiTrouble`` as
+    :func:`read_nodes` does.
+    """
+    said = {change.uid: _asked(cluster, change) for change in wanted}
+    shown = {node["metadata"]["uid"]: node["metadata"].get("labels") or {} for node in read_nodes(cluster)} if wanted else {}
+    return [f"node {change.node}: {said[change.uid] or _NOT_KEPT}" for change in wanted if _differs(change, shown.get(change.uid))]
+
+
+_NOT_KEPT = "the API server took the change, and does not show it"
+
+
+def _asked(cluster: Cluster, change: Change) -> str:
+    """What the API server says against a change; empty when it takes it."""
+    try:
+        answer = cluster.patch("nodes", change.node, {"metadata": {"uid": change.uid, "labels": change.labels}})
+    except ApiTrouble as error:
+        return error.message
+    return "" if answer.ok else f"{answer.status} {answer.reason}: {answer.message[:200]}"
+
+
+def _differs(change: Change, labels: Mapping[str, str] | None) -> bool:
+    return labels is not None and any(labels.get(key) != value for key, value in change.labels.items())
 
 
 def read_nodes(cluster: Cluster) -> list[Json]:

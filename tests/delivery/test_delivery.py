@@ -23,8 +23,12 @@ from conformance.delivery import config_map, files, upload
 from conformance.delivery.bundle import DeliveryError, archive
 from conformance.delivery.destinations import Destination, Kind, deliver, parse
 from conformance.delivery.outcome import Outcome, line, outcome_of
+from fixtures.cluster.client import Cluster
 from fixtures.verdict.record import TargetKind
 from reports.folder import write_all
+from tests.hostile.faults import effects
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
 from tests.reports.sample_report import HOSTILE, sample_report
 from tests.served import served
 
@@ -124,6 +128,15 @@ def test_the_config_map_of_somebody_else_is_left_alone(folder: Path, tmp_path: P
         with pytest.raises(DeliveryError, match="not the suite's"):
             deliver(parse(f"configmap={PLACE}"), folder, an_outcome(), cluster, keep=1)
         assert cluster.get("configmaps", "result", "gpu-conformance").json()["data"] == {"a": "b"}
+
+
+def test_results_that_the_cluster_does_not_show_are_not_delivered(folder: Path, tmp_path: Path) -> None:
+    """Last week's verdict would be read as this one's."""
+    fault = Fault(name="not done", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
+    with served(tmp_path, [NAMESPACE]) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
+        config_map.write(cluster, PLACE, folder, outcome_of(None, 1))
+        with pytest.raises(DeliveryError, match="does not show it"):
+            config_map.write(Cluster.from_kubeconfig(tmp_path / "proxied"), PLACE, folder, outcome_of(None, 0))
 
 
 def test_a_record_that_is_too_large_is_left_out_and_said(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.cli import publish
 from conformance.delivery.node_labels import (
     LABEL,
     MAX_HOURS,
@@ -36,6 +37,10 @@ from fixtures.verdict.record import (
     TargetKind,
     Verdict,
 )
+from tests.hostile.faults import effects
+from tests.hostile.faults.effects import Effect
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
 from tests.reports.sample_report import report, result, subject
 from tests.served import served
 
@@ -175,3 +180,16 @@ def test_a_node_that_was_made_anew_under_the_name_is_not_labelled(tmp_path: Path
     with served(tmp_path, [a_node("gpu-0")]) as (cluster, _):
         assert apply(cluster, [Change("gpu-0", "uid-of-the-old-one", {LABEL: "passed"}), Change("gone", "x", {LABEL: "passed"})]) == []
         assert cluster.get("nodes", "gpu-0").json()["metadata"]["labels"] == {"zone": "a"}
+
+
+@pytest.mark.parametrize(
+    "lie", [effects.not_done, effects.refused(404, "NotFound"), effects.refused(409, "Conflict")], ids=["not done", "404", "409"]
+)
+def test_a_label_is_gone_when_the_cluster_shows_it(tmp_path: Path, lie: Effect, capsys: pytest.CaptureFixture[str]) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1", "labels": {LABEL: "passed", UNTIL: "1"}}}
+    fault = Fault(name="not done", verb="patch", resource="nodes", effect=lie, times=ALWAYS)
+    with served(tmp_path, [node]) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [fault]):
+        assert publish.main(["publish", "--kubeconfig", str(tmp_path / "proxied"), "--remove"]) == 11
+        assert "node gpu-1: " in capsys.readouterr().err
+        assert publish.main(["publish", "--kubeconfig", str(tmp_path / "kubeconfig"), "--remove"]) == 0
+        assert [item["metadata"].get("labels") or {} for item in cluster.each("nodes")] == [{}]
