@@ -75,7 +75,7 @@ def test_a_plain_kubeconfig_is_opened_as_the_official_client_opens_it(tmp_path: 
 OTHERS: dict[str, Callable[[Config, Config, Config], object]] = {
     "a plugin for credentials": lambda config, cluster, user: user.update(exec={"command": "x"}),
     "a provider of credentials": lambda config, cluster, user: user.update({"auth-provider": {"name": "oidc"}}),
-    "a file of a token": lambda config, cluster, user: user.update(tokenFile="token"),
+    "a file of a token that is a number": lambda config, cluster, user: user.update(tokenFile=5),
     "a password": lambda config, cluster, user: user.update(username="a", password="b"),
     "somebody else's name": lambda config, cluster, user: user.update({"as": "root"}),
     "a certificate in the file": lambda config, cluster, user: user.update({"client-certificate-data": _DATA, "client-key-data": _DATA}),

@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from chaos.surface.cli import main
-from fixtures.cluster import exec_plugin, official_client
+from fixtures.cluster import exec_plugin, official_client, session, token_file
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.plain_kubeconfig import PlainSession
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable, CredentialsError
+from tests.hostile.lying import Asked, Said, lying, said, status
 from tests.served import kubeconfig
 
 SECRET = "s3cr3t"
@@ -86,6 +88,15 @@ def _with_plugin(folder: Path, server: str, script: str, command: str = "sh") ->
     return path
 
 
+def _with_user(folder: Path, server: str, user: Config, **cluster: Any) -> Path:
+    path = kubeconfig(folder, server)
+    config = yaml.safe_load(path.read_text())
+    _user(**user)(config)
+    _server(**cluster)(config)
+    path.write_text(json.dumps(config))
+    return path
+
+
 @pytest.mark.parametrize("name", list(PLUGINS))
 def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
@@ -153,6 +164,50 @@ def test_a_plugin_that_fails_is_not_started_for_each_request(tmp_path: Path) -> 
         with pytest.raises(ApiTrouble, match=r"could not be renewed \(the exec plugin 'sh': ended with 1"):
             cluster.get("namespaces", "default")
     assert (tmp_path / "broken").read_text() == "\n"
+
+
+@pytest.mark.parametrize("field", [{"as": "reader"}, {"as-groups": ["readers"]}, {"as-uid": "1"}, {"as-user-extra": {"a": ["b"]}}])
+def test_nobody_acts_as_somebody_else_than_the_kubeconfig_says(tmp_path: Path, field: dict[str, Any]) -> None:
+    with pytest.raises(ClusterUnreachable, match=f"the user's {next(iter(field))} is not supported"):
+        Cluster.from_kubeconfig(_with_user(tmp_path, "http://127.0.0.1:1", {"token": "t1", **field}))
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "the official client's"])
+def test_a_token_file_is_read_again_and_counts_before_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: bool) -> None:
+    monkeypatch.setattr(token_file, "SECONDS", 0.0)
+    (tmp_path / "token").write_text("t1\n")
+    path = _with_user(
+        tmp_path, "http://127.0.0.1:1", {"tokenFile": "token", "token": "t0"}, **({} if plain else {"tls-server-name": "api"})
+    )
+    opened, _ = session.from_kubeconfig(path, None)
+    assert isinstance(opened, PlainSession) is plain
+    assert opened.authorization() == {"authorization": "Bearer t1"}
+    (tmp_path / "token").write_text("t2")
+    assert opened.authorization() == {"authorization": "Bearer t2"}
+    (tmp_path / "token").write_text("")  # in the middle of being written
+    assert opened.authorization() == {"authorization": "Bearer t2"}
+
+
+def test_a_token_file_without_a_token_is_trouble(tmp_path: Path) -> None:
+    cluster = Cluster.from_kubeconfig(_with_user(tmp_path, "http://127.0.0.1:1", {"tokenFile": "no-such-file"}))
+    with pytest.raises(ApiTrouble, match=r"could not be renewed \(no-such-file holds no token"):
+        cluster.get("namespaces", "default")
+
+
+def test_credentials_that_were_replaced_are_taken_once_the_old_ones_are_refused(tmp_path: Path) -> None:
+    """An exec plugin need not say when its token ends. It is started again once, however often the server refuses."""
+    refusals = [0]
+
+    def answers(asked: Asked) -> Said:
+        refusals[0] += 1
+        return said({"gitVersion": "v1.37.0"}) if refusals[0] in (1, 3) else status(401, "Unauthorized")
+
+    script = f"echo >> {tmp_path}/started; {_echo({'token': SECRET})}"
+    (tmp_path / "server").mkdir()
+    with lying(tmp_path / "server", answers) as (unused, _):
+        cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, unused.server, script))
+        assert [cluster.request("GET", "/version").status for _ in range(4)] == [200, 200, 401, 401]
+    assert (tmp_path / "started").read_text() == "\n\n"
 
 
 def test_what_is_said_of_a_server_is_one_harmless_line() -> None:
