@@ -55,7 +55,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
     kinds = {KINDS[key].kind for key in KINDS_OF_JOBS}
-    events = [event for event in scope.snapshot.listing("events").items if event.about.kind in kinds]
+    events = [event for event in scope.snapshot.listing("events").items if event.about.kind in kinds and event.at_home]
     for key in KINDS_OF_JOBS:
         listing = scope.snapshot.listing(key)
         if listing.trouble:
@@ -67,7 +67,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
-                own = [event for event in events if (event.about.namespace or event.namespace, event.about.name) == identity]
+                own = [event for event in events if (event.namespace, event.about.name) == identity]
                 yield _judge(scope, obj, wanting[0], own, now, rooms)
 
 

@@ -1,5 +1,8 @@
 """Events about pods, as far as the cluster still has them: they are kept for an hour or so and may not be readable at all.
 
+Whoever may write events in a namespace can write there what he likes, in anybody's name. So an event tells of pods of its own namespace
+only.
+
 Facts: docs/facts/pod-lifecycle.md#events.
 """
 
@@ -19,22 +22,23 @@ class PodEvents:
     """Warnings about the pods of a snapshot, newest first. None where events were not read."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._by_uid: dict[str, list[Event]] = {}
+        self._by_uid: dict[tuple[str, str], list[Event]] = {}
         self._by_name: dict[tuple[str, str], list[Event]] = {}
         pods = snapshot.listing("pods").items
-        self._known = {pod.metadata.uid for pod in pods}
+        self._known = {(pod.namespace, pod.metadata.uid) for pod in pods}
         self._names = {(pod.namespace, pod.name) for pod in pods}
-        about_pods = [event for event in snapshot.listing("events").items if event.about.kind == "Pod" and event.type != "Normal"]
+        warnings = (event for event in snapshot.listing("events").items if event.about.kind == "Pod" and event.type != "Normal")
+        about_pods = [event for event in warnings if event.at_home]
         for event in sorted(about_pods, key=lambda event: unix(event.last) or 0.0, reverse=True):
             about = event.about
             if about.uid:
-                self._by_uid.setdefault(about.uid, []).append(event)
+                self._by_uid.setdefault((event.namespace, about.uid), []).append(event)
             else:
-                self._by_name.setdefault((about.namespace or event.namespace, about.name), []).append(event)
+                self._by_name.setdefault((event.namespace, about.name), []).append(event)
 
     def of(self, pod: Pod) -> list[Event]:
         """Warnings about a pod, newest first. An event that names a UID is never about another pod of the same name."""
-        return [*self._by_uid.get(pod.metadata.uid, ()), *self._by_name.get((pod.namespace, pod.name), ())]
+        return [*self._by_uid.get((pod.namespace, pod.metadata.uid), ()), *self._by_name.get((pod.namespace, pod.name), ())]
 
     def of_bound(self, pod: Pod) -> list[Event]:
         """Warnings about a pod that has its node, newest first: what schedulers said before is over."""
@@ -42,8 +46,8 @@ class PodEvents:
 
     def of_gone_pods(self) -> Iterator[Event]:
         """Warnings about pods that the cluster no longer has."""
-        for uid, events in self._by_uid.items():
-            if uid not in self._known:
+        for key, events in self._by_uid.items():
+            if key not in self._known:
                 yield from events
         for identity, events in self._by_name.items():
             if identity not in self._names:

@@ -389,6 +389,14 @@ def a_refusal(message: str) -> Any:
     return event
 
 
+def test_an_event_of_another_namespace_says_nothing_of_a_job() -> None:
+    """A word of a quota would hide the job."""
+    event = a_refusal("exceeded quota: gpus")
+    assert job_outcome(a_job(), events=[event]) == {"train": Outcome.NOT_JUDGED}
+    event.metadata.namespace = "team-x"
+    assert job_outcome(a_job(), events=[event]) == {"train": Outcome.BAD}
+
+
 def test_a_job_whose_pods_nobody_can_make_is_named_with_the_reason() -> None:
     event = a_refusal('Error creating: admission webhook "pods.example.com" denied the request')
     findings = list(check_jobs_without_pods(scope(batch__jobs=[a_job()], events=[event]), NOW))
