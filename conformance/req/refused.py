@@ -1,6 +1,9 @@
 """REQ-11: no kubelet refuses pods with devices.
 
-Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/pod-lifecycle.md#containers-that-are-never-created.
+Pods convict a node: their status is the kubelet's. Events alone do not, because a tenant can write them in a kubelet's name.
+
+Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/pod-lifecycle.md#containers-that-are-never-created,
+docs/facts/pod-lifecycle.md#events.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from conformance.req.creation_failures import Fault, failed_creation, fault, statuses
+from conformance.req.refusal_faults import asks_for_shared_units, fault_of_refusal
 from conformance.scope.pod_events import quoted
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Event, Pod
@@ -27,11 +31,13 @@ _EXPECTED = "no device pod refused"
 _REJECTED = "Pod was rejected"
 _REASONS = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "SMTAlignmentError"})
 _ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
-_OWN_REQUEST = "maximum request size for shared resources is 1"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A device pod that a node did not take. ``at``: when, at least; None where nothing says so. ``alone``: nobody replaces it."""
+    """A device pod that a node did not take.
+
+    ``at``: when, at least; None where nothing says so. ``alone``: nobody replaces it. ``why`` it is not plainly the node's fault.
+    """
 
     node: str
     reason: str
@@ -41,16 +47,20 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None
     alone: bool
     fault: Fault = Fault.NODE
+    why: str = ""
 
 
 def check_refused(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per node and reason of refusal, and one per node with device pods that refused none within the policy's window."""
+    """One finding per node and reason of refusal, and one per node with device pods that refused none within the policy's window.
+
+    One more for each node of which only events tell that it refused pods.
+    """
     refusals: dict[tuple[str, str], list[Refusal]] = {}
     seen: dict[str, int] = {}
     for pod in scope.snapshot.pods:
         if not pod.spec.node_name:
             continue
-        found = refusal(pod)
+        found = refusal(scope, pod)
         if not _has_devices(scope, pod, found):
             if found and (why := scope.device_demand_of(pod).unknown):
                 yield undecided(subject(pod), message=f"its kubelet refused it, and whether it asks for devices is not known: {why}")
@@ -58,35 +68,44 @@ def check_refused(scope: Scope, now: float) -> Iterator[Finding]:
         seen[pod.spec.node_name] = seen.get(pod.spec.node_name, 0) + 1
         if found is None:
             continue
-        if _OWN_REQUEST in found.message:
+        if asks_for_shared_units(found.message):
             message = f"it asks for several units of a shared device, which the plugin is set to refuse: {quoted(found.message)}"
             yield not_judged(subject(pod), message=message, source=_SOURCE)
         else:
             refusals.setdefault((found.node, found.reason), []).append(found)
+    told: dict[str, list[Refusal]] = {}
     for event in scope.pod_events.of_gone_pods():
         if found := _of_event(scope, event):
-            refusals.setdefault((found.node, found.reason), []).append(found)
+            if found.fault is Fault.NODE:
+                refusals.setdefault((found.node, found.reason), []).append(found)
+            else:
+                told.setdefault(found.node, []).append(found)
     judged: set[str] = set()
     for (node, reason), group in sorted(refusals.items()):
         for finding in _judge(scope, node, reason, group, now):
-            judged |= {node} if finding.outcome in (Outcome.BAD, Outcome.ADVISED) else set()
+            judged |= {node} if finding.outcome is not Outcome.NOT_JUDGED else set()
             yield finding
+    for node in sorted(told.keys() - judged):
+        if recent := [one for one in told[node] if _recent(one, now, scope.policy.requests.refused_hours * 3600)]:
+            judged.add(node)
+            yield _only_told(node, recent)
     for node in sorted(seen.keys() - judged):
         yield ok(Subject("Node", node), observed=f"{seen[node]} device pods, none refused", expected=_EXPECTED, source=_SOURCE)
 
 
-def refusal(pod: Pod) -> Refusal | None:
+def refusal(scope: Scope, pod: Pod) -> Refusal | None:
     """How a kubelet or runtime refused a pod, or None. A pod that was ended by others, or had done its work before, was not."""
     status = pod.status
     if status.phase != "Failed" or _had_succeeded(pod):
         return None
-    reason, message, whose = status.reason, status.message, Fault.NODE
-    if not (reason and _is_refusal(pod)):
-        created = failed_creation(pod)
-        if created is None:
-            return None
+    if status.reason and _is_refusal(pod):
+        reason, message = status.reason, status.message
+        whose, why = fault_of_refusal(scope, pod)
+    elif created := failed_creation(pod):
         reason, message = created
-        whose = fault(message)
+        whose, why = fault(message, pod), "nothing says that the node is at fault"
+    else:
+        return None
     return Refusal(
         node=pod.spec.node_name,
         reason=reason,
@@ -96,6 +115,7 @@ def refusal(pod: Pod) -> Refusal | None:
         at=_at(pod),
         alone=pod.controller is None,
         fault=whose,
+        why=why,
     )
 
 
@@ -132,22 +152,26 @@ def _names_device(scope: Scope, text: str) -> bool:
 
 
 def _of_event(scope: Scope, event: Event) -> Refusal | None:
-    """The refusal of a pod that is gone: told by a kubelet of a known node, in words that name a device."""
+    """The refusal of a pod that is gone: told in the name of a kubelet of a known node, in words that name a device.
+
+    In a namespace of the platform no tenant could have written it.
+    """
     if event.reporter != "kubelet" or event.host not in scope.snapshot.node_by_name:
         return None
-    if not (event.reason in _REASONS or event.reason.startswith("OutOf")) or _OWN_REQUEST in event.text:
+    if not (event.reason in _REASONS or event.reason.startswith("OutOf")) or asks_for_shared_units(event.text):
         return None
     if not (_names_device(scope, f"{event.reason} {event.text}") or "device plugin" in event.text):
         return None
-    about = event.about
+    about, platform = event.about, scope.is_infrastructure(event.namespace) and not scope.platform.is_default_name(event.namespace)
     return Refusal(
         node=event.host,
         reason=event.reason,
         message=event.text,
-        who=f"{about.namespace}/{about.name}",
-        namespace=about.namespace,
+        who=f"{event.namespace}/{about.name}",
+        namespace=event.namespace,
         at=newest([event.last]),
         alone=False,
+        fault=Fault.NODE if platform else Fault.UNCLEAR,
     )
 
 
@@ -156,13 +180,38 @@ def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: floa
     place = Subject("Node", f"{node} {reason}")
     own, rest = _own_faults(group)
     if own:
-        message = f"{own[0].who} could not be started, and nothing says that the node is at fault: {quoted(own[0].message)}"
+        message = f"{own[0].who} did not start on {node}: {own[0].why}; {quoted(own[0].message)}"
         yield not_judged(place, message=message, source=_SOURCE)
+    doubted = [one for one in rest if one.fault is Fault.DOUBTED]
+    rest = [one for one in rest if one.fault is not Fault.DOUBTED]
     recent = [one for one in rest if _recent(one, now, window)]
     lost = [one for one in rest if one.alone and not _recent(one, now, window)]
     counted = rest if len(rest) >= PILE else [*recent, *lost]
     if counted:
         yield _bad(scope, place, counted, recent, now)
+    elif doubtful := [one for one in doubted if _recent(one, now, window)]:
+        yield _doubtful(place, doubtful)
+
+
+def _doubtful(place: Subject, doubted: list[Refusal]) -> Finding:
+    """What a healthy node says to pods that name it themselves, and a faulty one to others: nobody knows which it was."""
+    one = doubted[0]
+    many = f" and {len(doubted) - 1} more" if len(doubted) > 1 else ""
+    message = (
+        f"{one.node} refused {one.who}{many} with {one.reason}, and a healthy node refuses so a pod that names its node itself: {one.why}; "
+        f"kubectl get pod --show-managed-fields shows who wrote spec.nodeName; it says: {quoted(one.message)}"
+    )
+    return undecided(place, message=message, source=_SOURCE)
+
+
+def _only_told(node: str, told: list[Refusal]) -> Finding:
+    """What only events of tenants' namespaces tell."""
+    spaces, reasons = sorted({one.namespace for one in told}), sorted({one.reason for one in told})
+    message = (
+        f"events in {listed(spaces, 3)} say that {node} refused {len(told)} device pods that are gone ({quoted(listed(reasons, 3), 100)}), "
+        f"and no pod that is still there shows it: whoever may write events there can write this; they say: {quoted(_commonest(told))}"
+    )
+    return undecided(Subject("Node", node), message=message, source="events of the kubelet")
 
 
 def _recent(one: Refusal, now: float, window: float) -> bool:
@@ -172,7 +221,7 @@ def _recent(one: Refusal, now: float, window: float) -> bool:
 def _own_faults(group: list[Refusal]) -> tuple[list[Refusal], list[Refusal]]:
     """Failures that are the pods' own, and the others. What nobody can attribute is the node's where several namespaces suffer."""
     several = len({one.namespace for one in group if one.fault is Fault.UNCLEAR}) > 1
-    the_nodes = {Fault.NODE, Fault.UNCLEAR} if several else {Fault.NODE}
+    the_nodes = {Fault.NODE, Fault.DOUBTED, *([Fault.UNCLEAR] if several else [])}
     return [one for one in group if one.fault not in the_nodes], [one for one in group if one.fault in the_nodes]
 
 

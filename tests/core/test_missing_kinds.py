@@ -188,7 +188,14 @@ BAD_ALONE: dict[str, dict[str, Any]] = {
     "REQ-05": {"pods": [a_pod(devices={"nvidia.com/gqu": "1"})]},
     "REQ-11": {
         "nodes": [],
-        "pods": [a_pod(devices=1, node="gpu-0", phase="Failed", status={"reason": "UnexpectedAdmissionError", "message": "no"})],
+        "pods": [
+            a_pod(
+                devices=1,
+                node="gpu-0",
+                phase="Failed",
+                status={"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"},
+            )
+        ],
     },
     "REQ-13": {"nodes": [], "pods": [a_pod(devices=1, node="gpu-0", phase="Pending", status={"startTime": "2020-01-01T00:00:00Z"})]},
     "REQ-14": {"nodes": [], "pods": [_leaving(a_pod(devices=1, node="gpu-0"))]},

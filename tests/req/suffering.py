@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,11 +44,12 @@ def a_refused_pod(
     devices: Any = 1,
     owner: str = "Job/train",
     status: Json | None = None,
+    tolerations: Sequence[str] = ("nvidia.com/gpu:NoSchedule",),
     **more: Any,
 ) -> Pod:
-    """A device pod that its kubelet did not admit."""
+    """A device pod that its kubelet did not admit. A scheduler could have sent it there."""
     whole = {"reason": reason, "message": message, "startTime": ago(age), **(status or {})}
-    return created(a_pod(name, devices=devices, node=node, phase="Failed", owner=owner, status=whole, **more), age)
+    return created(a_pod(name, devices=devices, node=node, phase="Failed", owner=owner, status=whole, tolerations=tolerations, **more), age)
 
 
 def an_event(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from conformance.req.creation_failures import Fault, fault
 from conformance.req.refused import PILE, check_refused
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
-from fixtures.kubernetes.models import Node, Pod
+from fixtures.kubernetes.models import Event, Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created
 
@@ -125,7 +126,7 @@ def test_a_lone_race_for_a_processor_on_a_busy_node_only_warns() -> None:
     again = a_refused_pod("train-1", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu")
     assert by_name(judged(race, again)) == {"gpu-0 OutOfcpu": Outcome.BAD}
     lost = a_refused_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu", owner="")
-    assert by_name(judged(lost)) == {"gpu-0 OutOfcpu": Outcome.BAD}
+    assert by_name(judged(lost, race, again)) == {"gpu-0 OutOfcpu": Outcome.BAD}
 
 
 def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
@@ -149,8 +150,15 @@ def test_a_pod_whose_claim_cannot_be_followed_is_undecided() -> None:
     assert [finding.outcome for finding in findings] == [Outcome.UNDECIDED]
 
 
-def test_a_request_that_the_plugin_is_set_to_refuse_is_the_pods_own() -> None:
-    text = "Pod was rejected: Allocate failed: maximum request size for shared resources is 1; found 2, which is unexpected"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "maximum request size for shared resources is 1; found 2",
+        "[invalid request for sharing GPU, at most 1 nvidia.com/gpu can be requested]",
+    ],
+)
+def test_a_request_that_the_plugin_is_set_to_refuse_is_the_pods_own(words: str) -> None:
+    text = f"Pod was rejected: Allocate failed: {words}, which is unexpected"
     findings = judged(a_refused_pod(devices={"nvidia.com/gpu.shared": "2"}, message=text))
     assert by_name(findings) == {"train-0": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
 
@@ -162,20 +170,74 @@ def test_a_container_that_the_runtime_cannot_create_is_the_nodes_refusal() -> No
     assert "unknown device" in messages(findings)
 
 
+CHDIR = 'error during container init: chdir to cwd ("/workspace/nvidia-examples") set in config.json failed: no such file or directory'
+OWN_VOLUME = (
+    'error mounting "/var/lib/kubelet/pods/0a1b/volume-subpaths/nvidia-conf/main/0" to rootfs at "/etc/nvidia/app.conf": not a directory'
+)
+OF_THE_POD: dict[str, Any] = {
+    "volumeMounts": [{"name": "data", "mountPath": "/opt/nvidia"}],
+    "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-mine"}],
+}
+
+
 @pytest.mark.parametrize(
     ("message", "whose"),
     [
         ('exec: "train": executable file not found in $PATH: unknown', Fault.POD),
         ('unable to start container process: exec: "/opt/nvidia/entry.sh": permission denied', Fault.POD),
+        ('exec: "nvidia-smi-report": executable file not found in $PATH', Fault.POD),
+        ('exec: "rocm-smi": executable file not found in $PATH', Fault.POD),
+        ("crun: executable file `nvidia-train` not found in $PATH: No such file or directory", Fault.POD),
         ('exec: "nvidia-smi": executable file not found in $PATH', Fault.NODE),
+        (CHDIR, Fault.POD),
+        ('chdir to cwd ("/a running hook #0: nvidia-container-cli: nvml error") set in config.json failed', Fault.POD),
+        ("unable to find user nvidia: no matching entries in passwd file", Fault.POD),
+        (OWN_VOLUME, Fault.POD),
+        ('error mounting "/mnt/x" to rootfs at "/opt/nvidia": mkdirat /run/rootfs/opt/nvidia: read-only file system', Fault.POD),
+        ('error mounting "/usr/lib64/libnvidia-ml.so.550.54" to rootfs at "/usr/lib64/libnvidia-ml.so.550.54": no such file', Fault.NODE),
+        ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, please update your driver", Fault.POD),
+        ("error running prestart hook #0: nvidia-container-cli: device error: GPU-mine: unknown device", Fault.POD),
+        (UNKNOWN_DEVICE, Fault.NODE),
         ("failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=GPU-1", Fault.NODE),
         ("error running createRuntime hook #0: exit status 1", Fault.NODE),
+        ("nvidia-container-cli: initialization error: nvml error: driver not loaded", Fault.NODE),
+        ('error gathering device information while adding custom device "/dev/nvidia3": no such file or directory', Fault.NODE),
+        ("failed to apply OCI options: lstat /dev/kfd: no such file or directory", Fault.NODE),
+        ('failed to create "/workspace/nvidia": input/output error', Fault.UNCLEAR),
         ("failed to write cgroup: no space left on device", Fault.UNCLEAR),
         ("", Fault.UNCLEAR),
     ],
 )
 def test_who_is_at_fault_for_a_container_that_was_not_created(message: str, whose: Fault) -> None:
-    assert fault(message) is whose
+    assert fault(message, a_pod(containers=[a_container(devices=1, **OF_THE_POD)])) is whose
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "whose"),
+    [
+        ("NVIDIA_DRIVER_CAPABILITIES", "compute", Fault.POD),
+        ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility", Fault.NODE),
+        ("NVIDIA_VISIBLE_DEVICES", "none", Fault.POD),
+    ],
+)
+def test_a_pod_that_declines_the_tools_of_its_devices_does_not_get_them(variable: str, value: str, whose: Fault) -> None:
+    pod = a_pod(containers=[a_container(devices=1, env=[{"name": variable, "value": value}])])
+    assert fault('exec: "nvidia-smi": executable file not found in $PATH', pod) is whose
+
+
+def test_a_hostile_message_is_searched_in_a_moment() -> None:
+    pod = a_pod(containers=[a_container(volumeMounts=[{"name": "v", "mountPath": f"/m{number}"} for number in range(5_000)])])
+    started = time.monotonic()
+    for text in ('\\"' * 2048, "\\" * 4096, '"' * 4096, "`" * 4095, "/dev/kfd mount " + "/m" * 2000, "running " * 512, "exec: " * 700):
+        fault(text, pod)
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("message", [CHDIR, 'exec: "nvidia-smi-report": executable file not found in $PATH', OWN_VOLUME])
+def test_a_mistake_of_a_tenant_convicts_no_node_whatever_it_is_called(message: str) -> None:
+    assert by_name(judged(a_start_error(message))) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
+    both = judged(a_start_error(message), a_start_error(message, "b", "team-b"))
+    assert by_name(both) == {"gpu-0 StartError": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
 
 
 def test_a_missing_program_of_the_pod_is_not_the_nodes_fault() -> None:
@@ -190,14 +252,111 @@ def test_what_nobody_can_attribute_is_the_nodes_where_several_tenants_suffer() -
     assert by_name(findings) == {"gpu-0 StartError": Outcome.BAD}
 
 
+def a_forged_event(namespace: str = "team-a", **more: Any) -> Event:
+    """What a kubelet writes about a refused pod, and what anybody may write who may write events."""
+    return an_event(
+        "UnexpectedAdmissionError", "Allocate failed due to rpc error for nvidia.com/gpu", pod="gone", namespace=namespace, **more
+    )
+
+
 @pytest.mark.parametrize("new_shape", [False, True], ids=["core", "events.k8s.io"])
-def test_refused_pods_that_are_gone_are_told_by_events(new_shape: bool) -> None:
-    event = an_event("UnexpectedAdmissionError", "Allocate failed due to rpc error for nvidia.com/gpu", pod="gone", new_shape=new_shape)
+def test_what_only_events_tell_of_pods_that_are_gone_is_undecided(new_shape: bool) -> None:
+    event = a_forged_event(new_shape=new_shape)
     if new_shape:
         event.reporting_controller = "kubelet"
-    findings = judged(a_pod("other", devices=1, node="gpu-1"), events=[event])
-    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD, "gpu-1": Outcome.OK}
-    assert "team-a/gone" in messages(findings)
+    findings = judged(a_pod("fine", devices=1, node="gpu-0"), a_pod("other", devices=1, node="gpu-1"), events=[event])
+    assert by_name(findings) == {"gpu-0": Outcome.UNDECIDED, "gpu-1": Outcome.OK}
+    assert "events in team-a" in messages(findings)
+    assert "whoever may write events there" in messages(findings)
+
+
+def test_events_of_many_tenants_and_reasons_are_one_undecided_finding() -> None:
+    events = [an_event(f"OutOfnvidia.com/{n}", "no nvidia.com/gpu", pod="gone", namespace=f"team-{n}", uid=f"u{n}") for n in range(500)]
+    (finding,) = judged(events=events)
+    assert finding.outcome is Outcome.UNDECIDED
+    assert len(finding.message) < 1500
+
+
+def test_an_event_in_a_namespace_of_the_platform_convicts_a_node() -> None:
+    assert by_name(judged(events=[a_forged_event("kube-system")])) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+    assert by_name(judged(events=[a_forged_event("gpu-operator")])) == {"gpu-0": Outcome.UNDECIDED}, "nothing proves whose that name is"
+
+
+def test_a_refused_pod_that_is_still_there_convicts_its_node_and_events_add_nothing_to_the_count() -> None:
+    findings = judged(a_refused_pod(), events=[a_forged_event(uid=f"u-{number}") for number in range(PILE)])
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+    assert "refused 1 device pods" in messages(findings)
+
+
+def test_an_old_event_tells_nothing_of_today() -> None:
+    assert judged(events=[a_forged_event(age=3 * DAY)]) == []
+
+
+FULL = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: {}, used: {}, capacity: 8"
+
+
+@pytest.mark.parametrize("owner", ["", "Job/train"])
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("OutOfnvidia.com/gpu", FULL.format(9, 0)),
+        ("UnexpectedAdmissionError", "requested number of devices unavailable for nvidia.com/gpu. Requested: 9, Available: 8"),
+        ("TopologyAffinityError", "Pod was rejected: Resources cannot be allocated with Topology locality"),
+    ],
+)
+def test_a_pod_that_asks_for_more_than_its_node_has_is_refused_for_its_own_request(reason: str, message: str, owner: str) -> None:
+    findings = judged(a_refused_pod(devices=9, reason=reason, message=message, owner=owner))
+    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
+    assert "it asks for 9 nvidia.com/gpu, more than gpu-0 has" in messages(findings)
+
+
+@pytest.mark.parametrize(("reason", "message"), [("SysctlForbidden", "forbidden sysctl: kernel.msgmax"), ("SMTAlignmentError", "3 cpus")])
+def test_what_a_kubelet_is_set_to_refuse_is_the_pods_own(reason: str, message: str) -> None:
+    findings = judged(a_refused_pod(reason=reason, message=f"Pod was rejected: {message}"))
+    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.NOT_JUDGED, "gpu-0": Outcome.OK}
+
+
+def test_more_processors_than_the_node_has_are_the_pods_own() -> None:
+    text = "Pod was rejected: Node didn't have enough resource: cpu, requested: 900000, used: 0, capacity: 64000"
+    assert by_name(judged(a_refused_pod(reason="OutOfcpu", message=text)))["gpu-0 OutOfcpu"] is Outcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"owner": ""},
+        {"tolerations": ()},
+        {"nodeSelector": {"kubernetes.io/hostname": "gpu-1"}, "reason": "NodeAffinity"},
+        {"devices": {"nvidia.com/mig-1g.10gb": 1}, "message": "no healthy devices present"},
+    ],
+    ids=["bare", "no toleration of the fence", "another node's name", "a resource that the node does not have"],
+)
+def test_what_a_healthy_node_says_to_a_pod_that_names_it_is_undecided(more: dict[str, Any]) -> None:
+    """A pod with spec.nodeName passes no scheduler, and a refused pod does not say who bound it."""
+    whole = {"reason": "OutOfnvidia.com/gpu", "message": FULL.format(1, 8), **more}
+    findings = judged(a_refused_pod(**whole))
+    assert by_name(findings) == {f"gpu-0 {whole['reason']}": Outcome.UNDECIDED}
+    assert "spec.nodeName" in messages(findings)
+    assert by_name(judged(created(a_refused_pod(**whole, status={"startTime": ago(9 * DAY)}), 9 * DAY))) == {"gpu-0": Outcome.OK}
+
+
+def test_a_doubtful_refusal_does_not_hide_one_that_is_the_nodes() -> None:
+    doubtful = a_refused_pod("by-hand", reason="OutOfnvidia.com/gpu", message=FULL.format(8, 3), devices=8, owner="")
+    sick = a_refused_pod("sick", reason="OutOfnvidia.com/gpu", message=FULL.format(1, 8))
+    assert by_name(judged(doubtful, sick)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
+
+
+@pytest.mark.parametrize(
+    "message", ["no healthy devices present", "GetPreferredAllocation rpc failed: GPU is lost", "rpc error: code = Unavailable"]
+)
+def test_a_sick_device_or_plugin_is_the_nodes_fault_whoever_bound_the_pod(message: str) -> None:
+    assert by_name(judged(a_refused_pod(message=message, owner="", tolerations=()))) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+
+
+def test_a_pod_that_ran_before_the_kubelet_started_anew_was_refused_by_its_node() -> None:
+    status = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 137, "startedAt": ago(DAY)}}}]}
+    pod = a_refused_pod(reason="OutOfnvidia.com/gpu", message=FULL.format(1, 8), owner="", status=status)
+    assert by_name(judged(pod)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
 
 
 def test_an_event_about_a_pod_that_is_there_is_not_counted_twice() -> None:
