@@ -22,6 +22,7 @@ from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.replay import replay
+from chaos.model.companions import with_companions
 from chaos.model.conditions import JsonValue, holds, parse_condition
 from chaos.model.engine_record import Ending, EngineRecord, GateResult
 from chaos.model.errors import LedgerError
@@ -145,7 +146,7 @@ class Runner:
     def _sampler(self) -> Iterator[Sampler]:
         memory: dict[str, Any] = {}
         cluster = self._setup.access.open()  # a session of its own: a slow answer to one does not hold up the other
-        signals = {name: self._setup.signals[name] for name in self.experiment.extension.signals}
+        signals = {name: self._setup.signals[name] for name in with_companions(self.experiment.extension.signals)}
         sampler = Sampler(
             lambda: Reading(cluster, self.plan, memory), signals, self.folder / artefacts.SAMPLES, self.plan.seconds["sample"]
         )

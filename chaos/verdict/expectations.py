@@ -9,6 +9,7 @@ from chaos.model.experiment import Expectation
 from chaos.verdict.event_times import ConditionSample, first_held, longest_unknown, not_held
 from chaos.verdict.findings import finding, shown_value, undecided
 from chaos.verdict.timeline import Timeline
+from chaos.verdict.undecided_ends import undecided_ends
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 
@@ -47,7 +48,10 @@ def _finding(timeline: Timeline, expectation: Expectation) -> ChaosFinding | Non
 def throughout(
     timeline: Timeline, name: str, document: dict[str, JsonValue], code: str, start: float, end: float, *, wanted: bool
 ) -> ChaosFinding:
-    """The condition is ``wanted`` in every sample of a window. One that broke it stays found, whatever is not known of the others."""
+    """The condition is ``wanted`` in every sample of a window. One that broke it stays found, whatever is not known of the others.
+
+    Where it held, and pods of others ended that may be the fault's doing, that is undecided.
+    """
     if wanted and (empty := unbreakable(parse_condition(document), timeline.baseline)):
         if empty.startswith(OWN):
             return undecided(name, "NoData", f"{empty} was empty before the fault: the experiment's own pods were never seen")
@@ -60,6 +64,8 @@ def throughout(
     since = [one for one in samples if one.t >= start]  # a reading that began before saw the time before as well
     if not any(one.holds is wanted for one in since) or unknown > timeline.seconds["gap"]:
         return undecided(name, "NoData", f"not known for {unknown:.2f} s, the limit is {timeline.seconds['gap']:g} s")
+    if ends := undecided_ends(timeline, name, parse_condition(document), start, end):
+        return ends
     count = sum(one.holds is wanted for one in samples)
     return finding(Verdict.PASSED, name, "", f"held in {count} of {count} samples that tell")
 

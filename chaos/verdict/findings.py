@@ -8,6 +8,9 @@ from chaos.model.conditions import JsonValue
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 
+OTHERS_AT_WORK = "OthersAtWork"
+"""The reason code of what may be other people's doing."""
+
 
 def finding(verdict: Verdict, name: str, code: str, message: str, seconds: float | None = None) -> ChaosFinding:
     """A finding; its message on one line and bounded."""

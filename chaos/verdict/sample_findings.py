@@ -14,6 +14,7 @@ from chaos.verdict.expectations import expectation_finding, throughout
 from chaos.verdict.findings import undecided
 from chaos.verdict.time_to_recovery import TimeToRecovery, steady_again
 from chaos.verdict.timeline import Timeline
+from chaos.verdict.undecided_ends import undecided_ends
 from fixtures.verdict.chaos_record import ChaosFinding
 from fixtures.verdict.record import Verdict
 
@@ -52,9 +53,13 @@ def findings_of_samples(timeline: Timeline) -> SampleFindings:
 def _fault_run(timeline: Timeline) -> SampleFindings:
     """The effect of the fault, and whether the steady state came back."""
     effect, steady = effect_of(timeline), steady_again(timeline)
+    finding = steady.finding
+    if finding.verdict is Verdict.PASSED:
+        condition = parse_condition(timeline.extension.steady)
+        finding = undecided_ends(timeline, finding.name, condition, timeline.injection.earliest, timeline.end) or finding
     times = {"inject": timeline.injection, "detect": effect.detected, "contained": effect.contained, "recovered": steady.recovered}
     return SampleFindings(
-        findings=[*effect.findings, steady.finding],
+        findings=[*effect.findings, finding],
         event_times={name: moment for name, moment in times.items() if moment is not None},
         recovery=steady.recovery,
         never_lost=steady.never_lost,

@@ -1,4 +1,4 @@
-"""Signals of pods: other pods that hold devices and must not be disturbed, and the experiment's own canaries."""
+"""Signals of pods on the target nodes that hold devices, and of the experiment's own canaries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import time
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import CANARY_LABEL, PlanFacts, canary_namespace
 from chaos.observe.sample import Reading
-from chaos.observe.signals.nodes import slowly
 from chaos.observe.view import (
     View,
-    condition,
     dig,
-    full_name,
     is_ready,
     items_of,
     labels_of,
@@ -27,8 +24,8 @@ from chaos.observe.view import (
     text_of,
     uid_of,
 )
+from chaos.observe.watched_pods import state_of
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.record import TargetKind
 
 _BEAT = re.compile(r"^beat (\d{1,12})\s*$", re.MULTILINE)
 _UUID = re.compile(r"\(UUID: ([A-Za-z0-9-]{1,80})\)")
@@ -37,45 +34,6 @@ WORKER, PROBE, VICTIM = "worker", "probe", "victim"
 
 device that the fault is about.
 """
-
-
-def uids(reading: Reading) -> JsonValue:
-    """``{namespace/name: "uid restarts phase"}`` of live pods that hold devices on the target nodes."""
-    return {full_name(pod): _state(pod) for pod in holding(reading)}
-
-
-def failed(reading: Reading) -> JsonValue:
-    """Failed pods that asked for devices, on the target nodes or of the experiment, with their reasons."""
-    facts, view = PlanFacts.of(reading.plan), View.at(reading)
-    pods = [*view.pods_on(reading.plan.nodes), *view.select("pods", canary_namespace(reading.plan))]
-    return sorted({f"{full_name(pod)} {_reason(pod)}" for pod in pods if phase_of(pod) == "Failed" and uses_devices(pod, facts)})
-
-
-def others(reading: Reading) -> JsonValue:
-    """Device pods elsewhere than on the targets that failed or restarted since the sampler first saw them; sorted.
-
-    On a cluster that is all ours one that is gone counts too; on a live one its owner may have ended it.
-    """
-
-    def read() -> JsonValue:
-        facts, plan = PlanFacts.of(reading.plan), reading.plan
-        own = {plan.namespace, canary_namespace(plan)}
-        now = {
-            f"{full_name(pod)} {uid_of(pod)}": (restarts_of(pod), phase_of(pod))
-            for pod in View.at(reading).select("pods")
-            if node_of(pod) and node_of(pod) not in plan.nodes and namespace_of(pod) not in own and uses_devices(pod, facts)
-        }
-        first: dict[str, tuple[int, str]] = reading.memory.setdefault(
-            "pods.first", {key: was for key, was in now.items() if was[1] == "Running"}
-        )
-        lost = "gone" if plan.target_kind is not TargetKind.LIVE else "Succeeded"
-        return sorted(
-            name.split()[0]
-            for name, (restarts, _) in first.items()
-            if (seen := now.get(name, (restarts, lost)))[0] > restarts or seen[1] in ("Failed", "gone")
-        )
-
-    return slowly(reading, "pods.others", read)
 
 
 def holding(reading: Reading) -> list[Json]:
@@ -107,18 +65,12 @@ def running(reading: Reading) -> JsonValue:
 
 def canary_uids(reading: Reading) -> JsonValue:
     """``{name: "uid restarts phase"}`` of the workers."""
-    return {name_of(pod): _state(pod) for pod in canaries(reading, WORKER)}
+    return {name_of(pod): state_of(pod) for pod in canaries(reading, WORKER)}
 
 
 def victim(reading: Reading) -> JsonValue:
     """``uid restarts phase`` of the victim; empty when it is gone."""
-    return next((_state(pod) for pod in canaries(reading, VICTIM)), "")
-
-
-def others_here(reading: Reading) -> JsonValue:
-    """As ``pods.uids``, without the experiment's own pods."""
-    own = (reading.plan.namespace, canary_namespace(reading.plan))
-    return {full_name(pod): _state(pod) for pod in holding(reading) if namespace_of(pod) not in own}
+    return next((state_of(pod) for pod in canaries(reading, VICTIM)), "")
 
 
 def unbound(reading: Reading) -> JsonValue:
@@ -219,26 +171,13 @@ def _beats(reading: Reading) -> dict[str, int]:
     return beats
 
 
-def _state(pod: Json) -> str:
-    gone = " terminating" if dig(pod, "metadata").get("deletionTimestamp") else ""
-    return f"{uid_of(pod)} {restarts_of(pod)} {phase_of(pod)}{gone}"
-
-
-def _reason(pod: Json) -> str:
-    return text_of(dig(pod, "status").get("reason")) or condition(pod, "Ready") or "Failed"
-
-
 SIGNALS = {
-    "pods.uids": uids,
-    "pods.failed": failed,
-    "pods.others": others,
     "pods.device.health": device_health,
     "canaries.running": running,
     "canaries.uids": canary_uids,
     "canaries.restarts": canary_restarts,
     "canaries.unbound": unbound,
     "canaries.victim": victim,
-    "pods.strangers": others_here,
     "canaries.nodes": canary_nodes,
     "canaries.progress": progress,
     "canaries.stalled": stalled,

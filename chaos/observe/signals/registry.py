@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from chaos.observe.sample import Signal
-from chaos.observe.signals import agents, allocations, claims, compute_domains, devices, gangs, metrics, nodes, pods
+from chaos.observe.signals import agents, allocations, claims, compute_domains, devices, gangs, metrics, nodes, pods, pods_of_others
 
 SIGNALS: dict[str, Signal] = {
     **nodes.SIGNALS,
     **pods.SIGNALS,
+    **pods_of_others.SIGNALS,
     **agents.SIGNALS,
     **metrics.SIGNALS,
     **gangs.SIGNALS,

@@ -135,8 +135,8 @@ def test_pods_with_claims_count_where_the_experiment_is_about_claims() -> None:
     found = world(pods=[claiming("x", "a"), pod("web", "a", gpus=0)])
     assert set(value("pods.uids", found)) == {"team/x"}
     assert SIGNALS["pods.uids"](Read(found, plan())) == {}  # type: ignore[arg-type]
-    failed = world(pods=[claiming("x", "a", phase="Failed")])
-    assert [text.split()[0] for text in value("pods.failed", failed)] == ["team/x"]
+    failed = world(pods=[claiming("x", "a", canary_pod, phase="Failed")])
+    assert [text.split()[0] for text in value("pods.failed", failed)] == [f"{CANARIES}/x"]
 
 
 def ledger(found: World, phase: str = BEFORE) -> AllocationSnapshot:

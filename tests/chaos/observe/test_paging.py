@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from chaos.observe.sample import Reading
-from chaos.observe.signals.pods import others
+from chaos.observe.signals.pods_of_others import others
 from chaos.observe.view import NoData, View, name_of
 from fixtures.cluster.paging import PAGE
 from fixtures.kubernetes.models import Json
@@ -34,10 +34,10 @@ def test_a_pod_on_the_last_page_counts(tmp_path: Path) -> None:
         assert others(Reading(cluster, plan(), memory)) == []
         assert cluster.requests().count - before == 3
         last = f"tenant-{MANY - 1:04}"
-        status = {"status": {"phase": "Failed"}}
+        status = {"status": {"phase": "Failed", "reason": "UnexpectedAdmissionError"}}
         assert cluster.patch("pods", last, status, "gpu-operator", "status").ok
         memory.pop("pods.others")  # a live cluster's whole fleet is read every few seconds
-        assert others(Reading(cluster, plan(), memory)) == [f"gpu-operator/{last}"]
+        assert others(Reading(cluster, plan(), memory)) == [f"gpu-operator/{last} UnexpectedAdmissionError"]
         assert len(View.of(cluster).select("pods")) == MANY + 2
 
 

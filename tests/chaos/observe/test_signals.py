@@ -143,12 +143,11 @@ def test_the_fleet_is_not_read_anew_with_every_sample() -> None:
 
 
 @pytest.mark.usefixtures("always_read")
-def test_other_pods_are_damaged_when_they_fail_or_restart() -> None:
+def test_other_pods_are_those_with_devices_elsewhere() -> None:
     pods = [pod("x", "b"), pod("y", "b"), pod("z", "b", gpus=0), pod("t", "a"), canary("w", "b")]
     read = Read(World(pods=pods), plan())
     assert value("pods.others", World(), read) == []
-    read = read.again(World(pods=[pod("x", "b", restarts=1), pod("y", "b", phase="Failed"), pod("new", "b")]))
-    assert value("pods.others", World(), read) == ["team/x", "team/y"]
+    assert value("pods.others", World(), read.again(World(pods=[pod("new", "b")]))) == ["team/x gone", "team/y gone"]
 
 
 def test_pods_of_the_target_that_hold_devices() -> None:
