@@ -12,6 +12,7 @@ _COMPANIONS = {
     "pods.uids": ("pods.ended",),
     "pods.strangers": ("pods.ended",),
     "pods.failed": ("pods.ended", "pods.refused"),
+    "claims.held": ("pods.ended",),
 }
 
 

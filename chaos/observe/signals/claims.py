@@ -9,8 +9,8 @@ from chaos.model.plan_facts import canary_namespace
 from chaos.observe import dra_inventory
 from chaos.observe.dra_inventory import CLAIMS, SLICES
 from chaos.observe.sample import Reading
-from chaos.observe.signals.pods import canaries
-from chaos.observe.view import View, dig, full_name, items_of, name_of, node_of, phase_of, text_of, uid_of
+from chaos.observe.signals.pods import canaries, live
+from chaos.observe.view import View, dig, full_name, items_of, name_of, namespace_of, node_of, phase_of, text_of, uid_of
 
 
 def allocations(reading: Reading) -> JsonValue:
@@ -23,15 +23,38 @@ def allocations(reading: Reading) -> JsonValue:
 
 
 def held(reading: Reading) -> JsonValue:
-    """``{namespace/claim: allocated devices}`` of every claim that holds devices of the target nodes, as ``pool/device``."""
-    found = {}
+    """``{namespace/claim: allocated devices}`` of every claim that holds devices of the target nodes, as ``pool/device``.
+
+    A stranger's claim is kept once the pods that used it have ended: nobody took its devices from it (``pods.ended`` tells their end).
+    """
     view = View.at(reading)
     here = {key for key, device in dra_inventory.published_devices(view).items() if device.node in reading.plan.nodes}
     pools = {pool for _, pool, _ in here} | set(reading.plan.nodes)  # drivers name a node's pool after it: claims outlive slices
+    found, users = dict[str, list[str]](), dict[str, list[str]]()
     for claim in view.select(CLAIMS):
         if own := sorted(f"{pool}/{device}" for _, pool, device in dra_inventory.allocated_devices(claim) if pool in pools):
             found[full_name(claim)] = own
-    return found
+            if namespace_of(claim) not in (reading.plan.namespace, canary_namespace(reading.plan)):
+                users[full_name(claim)] = [text_of(user.get("uid")) for user in items_of(dig(claim, "status").get("reservedFor"))]
+    return {**found, **_given_back(reading, found, users)}
+
+
+def _given_back(reading: Reading, found: dict[str, list[str]], users: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Strangers' claims that hold something else or nothing since the pods that used them have ended, with what they held then.
+
+    Pods may have been read before claims were: what looks taken away counts once the next reading shows it too.
+    """
+    known: dict[str, tuple[list[str], list[str]]] = reading.memory.setdefault("claims.strangers", {})
+    for name in users:
+        devices, pods = known.get(name, (found[name], []))
+        if devices == found[name]:
+            known[name] = (devices, users[name] or pods)
+    running = {uid_of(pod) for pod in View.at(reading).pods_on(reading.plan.nodes) if live(pod)}
+    differing = {name for name, (devices, _) in known.items() if found.get(name) != devices}
+    taken = {name for name in differing if running.intersection(known[name][1])}
+    certain = taken & reading.memory.get("claims.taken", set())
+    reading.memory["claims.taken"] = taken
+    return {name: known[name][0] for name in differing - certain}
 
 
 def devices(reading: Reading) -> JsonValue:

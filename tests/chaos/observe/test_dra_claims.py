@@ -139,6 +139,34 @@ def test_pods_with_claims_count_where_the_experiment_is_about_claims() -> None:
     assert [text.split()[0] for text in value("pods.failed", failed)] == [f"{CANARIES}/x"]
 
 
+def test_a_strangers_claim_counts_as_kept_once_its_pod_has_ended() -> None:
+    held, pods = claim("x", "a", 0, users=("x",)), [claiming("x", "a")]
+    over, done = claim("x", "a"), [claiming("x", "a", phase="Succeeded")]
+    before = world(held, pods=pods)
+    read = Read(before, plan(facts=CLAIMED))
+    first = value("claims.held", before, read)
+    for later in (world(over, pods=done), world(pods=[]), world(claim("x", "a", 3, users=("new",)), pods=[])):
+        read = read.again(later)
+        assert value("claims.held", later, read) == first == {"team/x": ["a/gpu-0"]}
+
+
+def test_a_strangers_claim_that_is_taken_from_a_running_pod_is_lost() -> None:
+    held, pods = claim("x", "a", 0, users=("x",)), [claiming("x", "a")]
+    for taken in (world(pods=pods), world(claim("x", "a", 1, users=("x",)), pods=pods)):
+        read = Read(world(held, pods=pods), plan(facts=CLAIMED))
+        first = value("claims.held", taken, read)
+        once = read.again(taken)
+        assert value("claims.held", taken, once) == first  # its pod may have ended since pods were read
+        assert value("claims.held", taken, once.again(taken)) != first
+
+
+def test_an_own_claim_that_loses_its_device_is_lost_at_once() -> None:
+    pods = [claiming("w", "a", canary_pod)]
+    read = Read(world(own_claim("w", 0, users=("w",)), pods=pods), plan(facts=CLAIMED))
+    assert value("claims.held", world(), read) == {f"{CANARIES}/w": ["a/gpu-0"]}
+    assert value("claims.held", world(), read.again(world(pods=pods))) == {}
+
+
 def ledger(found: World, phase: str = BEFORE) -> AllocationSnapshot:
     """What the signal says of pods that have been running for long."""
     read = Read(found, plan(facts=CLAIMED))
