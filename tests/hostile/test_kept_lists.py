@@ -76,6 +76,49 @@ def test_what_a_healthy_server_may_answer_is_no_trouble(tmp_path: Path, versions
         listed(cluster, **query)
 
 
+def told(*versions: str) -> Callable[[Asked], Said]:
+    """Answers of these versions, whatever is asked for."""
+    left = iter(versions)
+
+    def answer(asked: Asked) -> Said:
+        return of_version(an_object("Pod", "p") if asked.method == "PATCH" else a_list("Pod"), next(left))
+
+    return answer
+
+
+def changed(cluster: Cluster) -> None:
+    assert cluster.patch("pods", "p", {}, "default").ok
+
+
+@pytest.mark.parametrize("false", [2**64 - 1, 2**63 - 1, 2**31 - 1])
+@pytest.mark.parametrize("liar", [changed, listed], ids=["write", "list"])
+@pytest.mark.parametrize("before", ["", "40"], ids=["at first", "later"])
+def test_one_false_version_makes_no_list_old(tmp_path: Path, false: int, liar: Callable[[Cluster], None], before: str) -> None:
+    """A gateway filled in the highest number that it knows."""
+    with lying(tmp_path, told(*filter(None, [before]), str(false), "51", "52", "60", "59", "60")) as (cluster, _):
+        if before:
+            listed(cluster)
+        liar(cluster)
+        listed(cluster)
+        listed(cluster)
+        changed(cluster)
+        with pytest.raises(ApiTrouble, match="list of version 59, older than version 60"):
+            listed(cluster)
+        listed(cluster)
+
+
+def test_versions_of_an_old_cluster_may_be_far_apart(tmp_path: Path) -> None:
+    """Nobody has written the first object for years."""
+    with lying(tmp_path, told("12", "9000000050", "9000000049", "9000000050", "9000000049")) as (cluster, _):
+        changed(cluster)
+        changed(cluster)
+        with pytest.raises(ApiTrouble, match="older than version 9000000050"):
+            listed(cluster)
+        listed(cluster)
+        with pytest.raises(ApiTrouble, match="older than version 9000000050"):
+            listed(cluster)
+
+
 def test_another_resource_may_be_in_another_etcd(tmp_path: Path) -> None:
     with lying(
         tmp_path, lambda asked: of_version(a_list("Pod" if "pods" in asked.path else "Node"), "9" * (1 + ("pods" in asked.path)))
