@@ -14,6 +14,7 @@ from fixtures.cluster.answer import Expected, list_problem
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.paging import PAGE, Pages
 from fixtures.cluster.trouble import TOO_LARGE, ApiTrouble
+from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
 from fixtures.text import json_text, typed
 from fixtures.text.json_text import NotJson
@@ -40,6 +41,7 @@ class _Page(msgspec.Struct):
 
     text: bytes
     token: str
+    version: object
     items: list[Json]
     objects: dict[bytes, Any]
 
@@ -48,6 +50,7 @@ class View:
     """Objects of one moment as JSON, each selection read at most once. ``fetch`` gives the body of a GET or raises :class:`NoData`.
 
     ``before`` is the view that was looked at last: what reads as it did then is that very object, so nobody may change one.
+    ``versions_seen`` is what the server has shown to everybody in this process: no list may be older.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class View:
         path: Callable[..., str],
         before: View | None = None,
         serves: Callable[[str], bool] = lambda _: True,
+        versions_seen: VersionsSeen | None = None,
     ) -> None:
         self._fetch = fetch
         self._path = path
         self.serves = serves
+        self._versions_seen = versions_seen or VersionsSeen()
         self._lists: dict[str, list[Json]] = {}
         self._pages: dict[str, _Page] = {}
         self._objects: dict[bytes, Any] = {}
@@ -82,7 +87,7 @@ class View:
                 bodies[path] = answer.body
             return bodies[path]
 
-        return cls(fetch, cluster.path, serves=cluster.serves)
+        return cls(fetch, cluster.path, serves=cluster.serves, versions_seen=cluster.versions_seen)
 
     @classmethod
     def at(cls, reading: Reading) -> View:
@@ -91,7 +96,7 @@ class View:
         if kept is None or kept[0] is not reading:
             kept = reading.memory[_MEMORY] = (
                 reading,
-                cls(reading.text, cluster.path, kept[1] if kept else None, cluster.serves),
+                cls(reading.text, cluster.path, kept[1] if kept else None, cluster.serves, cluster.versions_seen),
             )
         view: View = kept[1]
         return view
@@ -119,13 +124,14 @@ class View:
         except NotJson as error:
             raise NoData(f"list {key}: no list in the answer: {error}") from None
         except ApiTrouble as trouble:
-            raise NoData(trouble.message) from None
+            raise NoData(trouble.message, trouble.code) from None
 
     def _page(self, listed: str, token: str, expected: Expected, limit: int) -> _Page:
         """The answer to one GET. Where nothing was written since the view before it has the same bytes, and was looked through.
 
-        Raises ApiTrouble for one that is too large, NoData where there is none.
+        Raises ApiTrouble for one that is too large or older than what was shown before, NoData where there is none.
         """
+        before = self._versions_seen.shown(expected.key)
         path = f"{listed}&{urlencode({'limit': limit, **({'continue': token} if token else {})})}".replace("?&", "?")
         try:
             text, known = self._fetch(path), self._known_pages.get(path)
@@ -134,6 +140,8 @@ class View:
                 raise ApiTrouble(error.code, str(error)) from None
             raise
         page = known if known is not None and known.text == text else self._read(text, expected)
+        if not token:
+            self._versions_seen.check_list(expected.key, page.version, before, f"GET {listed.removesuffix('?')}")
         self._pages[path] = page
         self._objects.update(page.objects)
         return page
@@ -146,7 +154,8 @@ class View:
         whole = {"kind": body.kind, "apiVersion": body.api_version, "metadata": body.metadata, "items": items}
         if problem := list_problem(whole, expected):
             raise NotJson(problem)
-        return _Page(text=text, token=text_of(body.metadata.get("continue")), items=items, objects=objects)
+        token, version = text_of(body.metadata.get("continue")), body.metadata.get("resourceVersion")
+        return _Page(text=text, token=token, version=version, items=items, objects=objects)
 
     def _object(self, text: bytes) -> Any:
         """What the text says; most of it was said in the view before, and decoding it was a third of what a sample costs."""

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from chaos.cluster import leak_scan
+from chaos.observe.sample import NoData, Reading
+from chaos.observe.view import View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.snapshot.collect import collect
-from tests.chaos.ledger.simulated_cluster import recover, world
+from tests.chaos.ledger.simulated_cluster import plan, recover, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
@@ -153,6 +155,28 @@ def test_a_kind_of_which_an_old_list_is_read_is_not_judged(tmp_path: Path) -> No
             proxied.patch("pods", "plugin-1", {"metadata": {"labels": {"a": "b"}}}, "gpu-operator")
             assert collect(proxied, ["pods"], version="v1").listing("pods").trouble == "Stale"
             assert collect(cluster, ["pods"], version="v1").listing("pods").trouble == ""
+
+
+def test_a_sample_of_an_old_list_has_no_data(tmp_path: Path) -> None:
+    """Otherwise an experiment would pass on nodes as they were before its fault."""
+    kept = Fault(name="kept", verb="list", resource="nodes", effect=effects.kept, times=ALWAYS)
+    with world(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [kept]):
+        memories: dict[Cluster, dict[str, Any]] = {cluster: {}, Cluster.from_kubeconfig(tmp_path / "proxied"): {}}
+        honest, proxied = memories
+
+        def faults(of: Cluster) -> list[object]:
+            return [node["metadata"]["labels"].get("fault") for node in View.at(Reading(of, plan(), memories[of])).select("nodes")]
+
+        assert faults(honest) == faults(proxied) == [None, None]
+        assert faults(proxied) == [None, None]  # nothing was written since
+        for number, one in enumerate((proxied, honest)):
+            assert one.patch("nodes", "gpu-1", {"metadata": {"labels": {"fault": str(number)}}}).ok
+        assert faults(honest) == ["1", None]
+        with pytest.raises(NoData, match="older than version") as said:
+            faults(proxied)
+        assert said.value.code == "Stale"
+        with pytest.raises(NoData, match="older than version"):
+            View.of(proxied).select("nodes")
 
 
 def test_recovering_by_lists_that_a_proxy_keeps_is_not_done(tmp_path: Path) -> None:

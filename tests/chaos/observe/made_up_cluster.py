@@ -16,6 +16,7 @@ from conformance.scope.components import PlatformWorkloads
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.cluster.answer import Expected, Form
 from fixtures.cluster.kinds import KINDS, path
+from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 
@@ -78,6 +79,7 @@ class World:
     def __init__(self, texts: dict[str, str] | None = None, **lists: list[Json]) -> None:
         self.lists = {key.replace("__", "/"): items for key, items in lists.items()}
         self.texts = texts or {}
+        self.versions_seen = VersionsSeen()
 
     @staticmethod
     def path(key: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
