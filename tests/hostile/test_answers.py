@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from chaos.cluster.requests import read
+from chaos.observe.sample import NoData
+from chaos.observe.view import View
 from chaos.safety import lease
 from fixtures.cluster import access
 from fixtures.cluster.client import Cluster
@@ -307,7 +310,8 @@ def test_a_refused_creation_may_be_about_another_object(tmp_path: Path, words: d
         assert (answer.ok, answer.status) == (False, 404)
 
 
-LABELLED = {**an_object("Pod", "p"), "metadata": {**an_object("Pod", "p")["metadata"], "labels": {"a": "b", "c": "d"}}}
+BOUND = an_object("Pod", "p", spec={"nodeName": "n"})
+LABELLED = {**BOUND, "metadata": {**BOUND["metadata"], "labels": {"a": "b", "c": "d"}}}
 
 
 @pytest.mark.parametrize(
@@ -318,9 +322,17 @@ LABELLED = {**an_object("Pod", "p"), "metadata": {**an_object("Pod", "p")["metad
         ({"labelSelector": "a=b,c=d", "fieldSelector": "metadata.name=p"}, True),
         ({"labelSelector": "a!=x,c in (d)"}, True),
         ({"fieldSelector": "spec.nodeName=n"}, True),
+        ({"fieldSelector": "metadata.name==p,spec.nodeName!=m,status.phase!=Failed,metadata.namespace=default"}, True),
+        ({"fieldSelector": "status.phase="}, True),
+        ({"fieldSelector": "spec.schedulerName=s,status.podIP=10.0.0.1"}, True),  # not compared
+        ({"fieldSelector": "metadata.name=a\\=b"}, True),
         ({"labelSelector": "a=x"}, False),
         ({"labelSelector": "a=b,e"}, False),
         ({"fieldSelector": "metadata.name=q"}, False),
+        ({"fieldSelector": "metadata.name=p,spec.nodeName=m"}, False),
+        ({"fieldSelector": "spec.nodeName!=n"}, False),
+        ({"fieldSelector": "spec.nodeName="}, False),
+        ({"fieldSelector": "status.phase=Running"}, False),
     ],
     ids=str,
 )
@@ -332,6 +344,48 @@ def test_a_list_that_drops_the_selector_is_no_answer(tmp_path: Path, query: dict
         else:
             with pytest.raises(ApiTrouble, match="a list that holds an object"):
                 cluster.request("GET", "/api/v1/pods", query=query)
+
+
+ABOUT_P = an_object("Event", "p.1", involvedObject={"kind": "Pod", "name": "p", "uid": "u"}, reason="FailedScheduling", type="Warning")
+
+
+@pytest.mark.parametrize(
+    ("selector", "good"),
+    [
+        ("involvedObject.name=p", True),
+        ("involvedObject.uid=u,reason=FailedScheduling,type!=Normal,involvedObject.fieldPath=", True),
+        ("source=kubelet,reportingComponent=x", True),  # computed by the API server
+        ("involvedObject.name=q", False),
+        ("involvedObject.uid=v", False),
+        ("type!=Warning", False),
+        ("reason!=FailedScheduling", False),
+    ],
+)
+def test_what_happened_to_another_object_is_no_answer(tmp_path: Path, selector: str, good: bool) -> None:
+    """The scheduler's words about another pod would count as said of the probe's."""
+    with lying(tmp_path, every(said(a_list("Event", ABOUT_P)))) as (cluster, _):
+        if good:
+            assert cluster.request("GET", "/api/v1/events", query={"fieldSelector": selector}).json()["items"] == [ABOUT_P]
+        else:
+            with pytest.raises(ApiTrouble, match="an object that does not have"):
+                cluster.request("GET", "/api/v1/events", query={"fieldSelector": selector})
+
+
+def test_a_watch_tells_of_no_other_nodes_pods(tmp_path: Path) -> None:
+    other = {**LABELLED, "metadata": {**LABELLED["metadata"], "resourceVersion": "10"}}
+    lie = Said(json.dumps({"type": "ADDED", "object": other}).encode() + b"\n")
+    with lying(tmp_path, lambda asked: lie if asked.query.get("watch") else said(a_list("Pod"))) as (cluster, _):
+        with Observation(cluster, "pods", fields="spec.nodeName=m") as observation:
+            assert not any(objects for objects in observation.until(time.monotonic() + 0.3))
+        with Observation(cluster, "pods", fields="spec.nodeName=n") as observation:
+            assert any(objects.keys() == {"default/p"} for objects in observation.until(time.monotonic() + 0.3))
+
+
+def test_a_view_shows_no_other_nodes_pods(tmp_path: Path) -> None:
+    with lying(tmp_path, every(said(a_list("Pod", LABELLED)))) as (cluster, _):
+        assert View.of(cluster).pods_on(["n"]) == [LABELLED]
+        with pytest.raises(NoData, match=r"does not have spec\.nodeName=m"):
+            View.of(cluster).pods_on(["m"])
 
 
 def test_an_object_that_a_list_holds_twice_is_not_two(tmp_path: Path) -> None:
