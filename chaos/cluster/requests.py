@@ -36,10 +36,15 @@ def merge(cluster: Cluster, key: str, obj: Json, patch: Json) -> None:
 def await_object(cluster: Cluster, key: str, name: str, namespace: str, deadline: float, differs: Callable[[Json | None], str]) -> str:
     """Empty as soon as ``differs`` finds nothing in the object (None: it is not there), else its last words at the deadline.
 
-    The object is as a list shows it. Raises ApiTrouble.
+    The object is as a list shows it; where nobody serves its kind, it is not there. Raises ApiTrouble.
     """
-    with Observation(cluster, key, namespace, fields=f"metadata.name={name}") as observation:
-        return observation.await_shown(deadline, lambda objects: differs(objects.get(f"{namespace}/{name}")))
+    try:
+        with Observation(cluster, key, namespace, fields=f"metadata.name={name}") as observation:
+            return observation.await_shown(deadline, lambda objects: differs(objects.get(f"{namespace}/{name}")))
+    except ApiTrouble as trouble:
+        if not confirmed.nobody_serves(cluster, key, trouble):
+            raise
+        return differs(None)
 
 
 def field(obj: Json | None, *path: str) -> Any:

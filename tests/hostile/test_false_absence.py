@@ -7,22 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.requests import read
+from chaos.cluster.requests import await_object, read
 from chaos.engine import recover as recovering
 from chaos.engine.recover import end_halt
+from chaos.ledger.undos.objects import AbsentArgs, ObjectPresent
 from chaos.safety.lease import halt, read_lease
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.kinds import BUILT_IN
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from tests.chaos.engine.test_recover import killed
-from tests.chaos.ledger.simulated_cluster import RUN, recover, world
+from tests.chaos.ledger.simulated_cluster import RUN, config_map, fetch, ledger, recover, replay, soon, world
 from tests.chaos.safety.test_gate_reading import facts
+from tests.definitions import definitions
 from tests.hostile.faults import effects, experiments
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
-from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.lying import SIGN_IN, Asked, Said, a_list, an_object, lying, said, status
+from tests.hostile.test_answers import announced
 from tests.served import served
 from tests.watching import PATIENCE
 
@@ -63,14 +67,78 @@ def test_what_a_list_shows_or_does_not_tell_is_not_absent(tmp_path: Path, listed
     assert len(asked) <= 4
 
 
-def test_where_nobody_serves_the_kind_its_objects_are_absent(tmp_path: Path) -> None:
-    with lying(tmp_path, lambda asked: NOT_FOUND) as (cluster, _):
-        assert read(cluster, "nvidia.com/clusterpolicies", "policy") is None
+POLICIES, QUEUES = "nvidia.com/clusterpolicies", "kueue.x-k8s.io/clusterqueues"
+NO_PATH = Said(b"404 page not found\n", 404, {"Content-Type": "text/plain; charset=utf-8"})
+
+
+def without(words: Said, *served: str, stale: tuple[str, ...] = ()) -> Callable[[Asked], Said]:
+    """A server that has no object of any kind, in these words, and announces these kinds beside those of every Kubernetes."""
+
+    def answer(asked: Asked) -> Said:
+        if asked.path in ("/api", "/apis"):
+            return said(announced([*sorted(BUILT_IN), *served], stale=stale, root=asked.path))
+        return words
+
+    return answer
+
+
+@pytest.mark.parametrize("words", [NOT_FOUND, NO_PATH], ids=["Status", "text"])
+@pytest.mark.parametrize("learned", [{}, {"pods": "v1"}, {"pods": "v1", POLICIES: "v1"}], ids=["nothing", "others", "it was there"])
+def test_where_nobody_serves_the_kind_its_objects_are_absent(tmp_path: Path, words: Said, learned: dict[str, str]) -> None:
+    """An operator may be removed, and its kinds with it, at any time."""
+    with lying(tmp_path, without(words, QUEUES)) as (cluster, asked):
+        cluster.learn_versions(learned)
+        assert read(cluster, POLICIES, "policy") is None
+        assert len(asked) <= 4
+        assert await_object(cluster, POLICIES, "policy", "", soon(), lambda found: "there" if found else "") == ""
         with pytest.raises(ApiTrouble):
             read(cluster, "pods", "p", "default")  # every Kubernetes has pods
-        cluster.learn_versions({"nvidia.com/clusterpolicies": "v1"})
-        with pytest.raises(ApiTrouble):
-            read(cluster, "nvidia.com/clusterpolicies", "policy")
+
+
+@pytest.mark.parametrize("words", [NOT_FOUND, NO_PATH, Said(SIGN_IN, 404)], ids=["Status", "text", "page"])
+@pytest.mark.parametrize("served", [(POLICIES,), (), ("all",)], ids=["in another version", "perhaps", "nobody says"])
+def test_where_somebody_may_serve_the_kind_nobody_knows_what_is_absent(tmp_path: Path, words: Said, served: tuple[str, ...]) -> None:
+    answers = {
+        (POLICIES,): without(words, POLICIES),
+        (): without(words, stale=("nvidia.com",)),
+        ("all",): lambda asked: words,
+    }
+    with lying(tmp_path, answers[served]) as (cluster, _):
+        for learned in ({}, {POLICIES: "v9"}):
+            cluster.learn_versions(learned)
+            with pytest.raises(ApiTrouble):
+                read(cluster, POLICIES, "policy")
+            with pytest.raises(ApiTrouble):
+                await_object(cluster, POLICIES, "policy", "", soon(), lambda found: "there" if found else "")
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1alpha9"])
+@pytest.mark.parametrize("there", [False, True], ids=["kind gone", "kind there"])
+def test_what_an_experiment_created_is_undone_with_its_kind(tmp_path: Path, there: bool, version: str) -> None:
+    """A guessed version that is not served is none of the kind."""
+    with world(tmp_path, extra=definitions("kueue") if there else ()) as (cluster, _):
+        cluster.learn_versions({QUEUES: version})
+        book = ledger(tmp_path, cluster)
+        book.arm("object.absent", AbsentArgs(key=QUEUES, name="gpu-conformance-queue", run_id=RUN))
+        left = replay(book, cluster, soon(5.0))
+        assert bool(left) is (there and version == "v1alpha9")
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_an_operand_comes_back_although_its_operator_is_gone_with_its_kind(tmp_path: Path, was_there: bool) -> None:
+    operand = config_map("lost", key="value")
+    operand["metadata"] |= {"ownerReferences": [{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "policy", "uid": "u"}]}
+    with world(tmp_path, extra=[operand]) as (cluster, _):
+        if was_there:
+            cluster.learn_versions({POLICIES: "v1"})
+        where = operand["metadata"]["namespace"]
+        found = fetch(cluster, "configmaps", "lost", where)
+        book = ledger(tmp_path, cluster, experiment="A5")
+        book.arm("object.present", ObjectPresent().args("configmaps", found))
+        assert cluster.delete("configmaps", "lost", where).ok
+        assert replay(book, cluster, soon()) == []
+        back = fetch(cluster, "configmaps", "lost", where)
+        assert (back["data"], back["metadata"].get("ownerReferences") or []) == ({"key": "value"}, [])
 
 
 def test_what_is_there_costs_one_request(tmp_path: Path) -> None:
