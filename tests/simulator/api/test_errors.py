@@ -29,10 +29,17 @@ def test_group_is_named_in_message_and_details(web: Web) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/apis/batch/v2/jobs", "/api/v1/unicorns", "/nowhere", "/api/v1/namespaces/default/nodes", f"{PODS}/x/unknown", "/api/v2"],
+    "path", ["/apis/batch/v2/jobs", "/nowhere", "/api/v2", "/api/v2/pods", "/apis/example.org/v1/things", "/apis/example.org/v1/things/t"]
 )
-def test_unknown_paths_are_not_found_in_status_shape(web: Web, path: str) -> None:
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PATCH", "POST"])
+def test_a_path_that_nobody_knows_is_answered_in_plain_text(web: Web, method: str, path: str) -> None:
+    answer = web(method, path, {})
+    assert (answer.status, answer.body) == (404, b"404 page not found\n")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/unicorns", "/api/v1/namespaces/default/nodes", f"{PODS}/x/unknown"])
+def test_unknown_paths_below_built_in_kinds_are_not_found_in_status_shape(web: Web, path: str) -> None:
     answer = web.get(path)
     assert (answer.status, answer.body["kind"], answer.body["reason"]) == (404, "Status", "NotFound")
     assert answer.body["message"] == "the server could not find the requested resource"
