@@ -6,12 +6,12 @@ Why, and which bounds hold: docs/decisions/custom-kinds-by-shape.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from conformance.scope.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
-from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotations_of, name_of, unreadable
+from conformance.scope.spec_walk import walk
+from conformance.scope.template import TOO_LARGE, Template, annotations_of, unreadable
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -19,9 +19,6 @@ from fixtures.snapshot.custom_kinds import TOO_MANY
 from fixtures.snapshot.state import Listing, Object
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Subject
-
-MAX_PATH = 300
-"""Characters of a path in an object of a kind that nobody knows: whoever wrote it chose the names in it."""
 
 _FORBIDDEN = "Forbidden"
 
@@ -53,32 +50,16 @@ def of_custom_kinds(listings: Sequence[Listing[Object]], *, offline: bool) -> It
 
 def templates_by_shape(key: str, subject: Subject, obj: Json) -> Iterator[Template]:
     """Templates and parts of pods inside one object of a kind that the suite does not know by name."""
-    visited = 0
-    pending: list[tuple[str, Any, Json, int]] = [("spec", obj.get("spec"), obj, 0)]
-    while pending:
-        path, value, parent, depth = pending.pop()
-        visited += 1
-        if depth > MAX_DEPTH or visited > MAX_VISITED:
-            yield unreadable(subject, path[:MAX_PATH], key, "the object is too large or too deep to be searched for pod templates")
-            return
-        if isinstance(value, dict):
-            if depth and is_object(value):
-                continue
-            shape = shape_of(value)
+    for spot in walk(obj.get("spec")):
+        if spot.beyond:
+            yield unreadable(subject, spot.path, key, TOO_LARGE)
+        elif len(spot.steps) > 1 and is_object(spot.value):
+            spot.done = spot.value
+        else:
+            shape = shape_of(spot.value)
             if shape is not None:
-                yield _shaped(key, subject, path[:MAX_PATH], shape, parent if path.endswith(".spec") else {})
-            used = shape.used if shape is not None else frozenset()
-            pending += [
-                (f"{path}.{name}", child, value, depth + 1)
-                for name, child in reversed(value.items())
-                if isinstance(child, (dict, list)) and name not in used and name not in CHART_VALUES
-            ]
-        elif isinstance(value, list):
-            pending += [
-                (f"{path}[{name_of(child, index)}]", child, {}, depth + 1)
-                for index, child in reversed(list(enumerate(value)))
-                if isinstance(child, (dict, list))
-            ]
+                yield _shaped(key, subject, spot.path, shape, spot.parent)
+            spot.done = CHART_VALUES | (shape.used if shape is not None else frozenset())
 
 
 def _shaped(key: str, subject: Subject, path: str, shape: Shape, parent: Json) -> Template:

@@ -9,13 +9,13 @@ the suite does not know by name, parts of pods count too (:mod:`conformance.scop
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
-from conformance.scope.template import MAX_DEPTH, MAX_VISITED, Template, annotations_of, name_of, unreadable
+from conformance.scope.spec_walk import walk
+from conformance.scope.template import TOO_LARGE, Template, annotations_of, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.state import Object
@@ -106,31 +106,14 @@ def templates_in(key: str, obj: Json) -> Iterator[Template]:
         spec, completed = _with_model_containers(spec)
     elif key == "trainer.kubeflow.org/trainjobs":
         yield from _trainer(key, subject, spec)
-    visited = 0
-    pending: list[tuple[str, Any, Json, int]] = [("spec", spec, obj, 0)]
-    while pending:
-        path, value, parent, depth = pending.pop()
-        visited += 1
-        if depth > MAX_DEPTH or visited > MAX_VISITED:
-            yield unreadable(subject, path, key, "the object is too large or too deep to be searched for pod templates")
-            return
-        if isinstance(value, dict):
-            found = _is_pod_spec(value)
-            if found:
-                template = _decode(key, subject, path, value, parent if path.endswith(".spec") else {})
-                partial = path in completed or not template.spec.containers
-                yield msgspec.structs.replace(template, partial=partial) if partial else template
-            pending += [
-                (f"{path}.{name}", child, value, depth + 1)
-                for name, child in reversed(value.items())
-                if isinstance(child, (dict, list)) and not (found and name in _POD_SPEC_PARTS)
-            ]
-        elif isinstance(value, list):
-            pending += [
-                (f"{path}[{name_of(child, index)}]", child, {}, depth + 1)
-                for index, child in reversed(list(enumerate(value)))
-                if isinstance(child, (dict, list))
-            ]
+    for spot in walk(spec):
+        if spot.beyond:
+            yield unreadable(subject, spot.path, key, TOO_LARGE)
+        elif _is_pod_spec(spot.value):
+            template = _decode(key, subject, spot.path, spot.value, spot.parent)
+            partial = spot.path in completed or not template.spec.containers
+            yield msgspec.structs.replace(template, partial=partial) if partial else template
+            spot.done = _POD_SPEC_PARTS
 
 
 def _is_pod_spec(value: Json) -> bool:

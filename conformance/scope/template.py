@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,11 +12,7 @@ from fixtures.kubernetes.models import Json, Meta, Pod, PodSpec
 from fixtures.text import typed
 from fixtures.verdict.findings import Finding, Subject, not_judged, undecided
 
-MAX_DEPTH = 24
-"""Levels below ``spec`` that are searched. The deepest known template (a JobSet's) lies at 6."""
-
-MAX_VISITED = 20_000
-"""Objects and lists of one workload that are searched."""
+TOO_LARGE = "the object is too large or too deep to be searched for pod templates"
 
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation by which a kubelet marks what stands for a static pod."""
@@ -94,13 +89,3 @@ def annotations_of(parent: Json) -> Mapping[str, str]:
         return typed.convert(parent.get("metadata") or {}, Meta, strict=False).annotation
     except msgspec.ValidationError:
         return {}
-
-
-def name_of(item: Any, index: int) -> str:
-    """What tells an entry of a list apart: its name where it has one (``replicatedJobs[workers]``)."""
-    if isinstance(item, dict):
-        for field in ("name", "groupName"):
-            name = item.get(field)
-            if isinstance(name, str) and 0 < len(name) <= 63:
-                return name
-    return str(index)

@@ -12,10 +12,10 @@ from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
-from conformance.scope.custom_templates import MAX_PATH, templates_by_shape
+from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope
-from conformance.scope.template import MAX_DEPTH
+from conformance.scope.spec_walk import MAX_DEPTH, MAX_PATH
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.custom_kinds import TOO_MANY
 from fixtures.snapshot.state import Listing, Snapshot

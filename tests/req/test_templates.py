@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from conformance.scope.pod_templates import templates, templates_in
 from conformance.scope.scope import Scope
-from conformance.scope.template import MAX_DEPTH, unread
+from conformance.scope.spec_walk import MAX_DEPTH
+from conformance.scope.template import unread
 from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Snapshot
