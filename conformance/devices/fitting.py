@@ -6,12 +6,13 @@ What only a scheduler can tell is named and never guessed: other pods' places, v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
+from conformance.scope.pod_amounts import add, of_pod
 from conformance.scope.scope import Scope
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
@@ -26,22 +27,11 @@ _POD_LEVEL = ("cpu", "memory")
 
 def requests_of(spec: PodSpec) -> Amounts:
     """What the scheduler counts for a pod: containers and sidecars together, or the peak of its init containers, and its overhead."""
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.init_containers or ():
-        own = _amounts(container)
-        if container.restart_policy == "Always":
-            _add(sidecars, own)
-            own = {}
-        _peak(peak, _sum(own, sidecars))
-    total = dict(sidecars)
-    for container in spec.containers:
-        _add(total, _amounts(container))
-    _peak(total, peak)
+    total = of_pod(spec, _amounts)
     if spec.resources is not None:  # amounts of the pod as a whole stand for those of its containers
         whole = {**(spec.resources.limits or {}), **(spec.resources.requests or {})}
         total |= {name: _parsed(value) for name, value in whole.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
-    _add(total, {name: _parsed(value) for name, value in (spec.overhead or {}).items()})
+    add(total, {name: _parsed(value) for name, value in (spec.overhead or {}).items()})
     return {name: amount for name, amount in total.items() if amount}
 
 
@@ -55,22 +45,6 @@ def _parsed(value: str | int | float) -> Fraction:
         return quantity.parse(value)
     except QuantityError:
         return Fraction(0)
-
-
-def _add(total: Amounts, more: Mapping[str, Fraction]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, Fraction(0)) + amount
-
-
-def _sum(first: Amounts, second: Amounts) -> Amounts:
-    total = dict(first)
-    _add(total, second)
-    return total
-
-
-def _peak(total: Amounts, other: Mapping[str, Fraction]) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, Fraction(0)), amount)
 
 
 _NO_WISHES = Wishes()
@@ -128,7 +102,7 @@ class Rooms:
 
         ``by_dra`` are extended resources that no node has of its own.
         """
-        wanted = frozenset((name, count) for name, count in self._scope.devices_of(spec).items() if name not in by_dra)
+        wanted = frozenset((name, count) for name, count in self._scope.devices_of(spec).items() if count > 0 and name not in by_dra)
         if wanted not in self._candidates:  # of a thousand full nodes none is looked at twice
             free = self._scope.free
             self._candidates[wanted] = [node for node in self._nodes if all(free(node, name) >= count for name, count in wanted)]

@@ -20,6 +20,7 @@ from conformance.scope import platform_namespaces as platform
 from conformance.scope.components import PlatformWorkloads
 from conformance.scope.node_marks import marks_of
 from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
+from conformance.scope.pod_amounts import of_pod
 from conformance.scope.pod_events import PodEvents
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes import quantity
@@ -84,28 +85,7 @@ def requested_amounts(container: Container, wanted: Callable[[str], bool]) -> di
 
 def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
     """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.init_containers or ():
-        own = _amounts(container, wanted)
-        if container.restart_policy == "Always":
-            _add(sidecars, own)
-            own = {}
-        for name in {*own, *sidecars}:
-            peak[name] = max(peak.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
-    total = sidecars
-    for container in spec.containers:
-        _add(total, _amounts(container, wanted))
-    return {name: max(total.get(name, 0), peak.get(name, 0)) for name in {*total, *peak}} if peak else total
-
-
-def _amounts(container: Container, wanted: Callable[[str], bool]) -> dict[str, int]:
-    return {name: whole(amount) for name, amount in _written(container).items() if wanted(name)}
-
-
-def _add(total: dict[str, int], more: dict[str, int]) -> None:
-    for name, count in more.items():
-        total[name] = total.get(name, 0) + count
+    return of_pod(spec, lambda container: {name: whole(amount) for name, amount in _written(container).items() if wanted(name)})
 
 
 def _written(container: Container) -> dict[str, Amount]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.standards import check_standards
+from conformance.req.checks import check_can_be_offered
+from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.pod_templates import templates_in
+from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_PATH
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Outcome, Subject
-from tests.builders import a_container, a_scope, a_toleration, a_workload
+from fixtures.verdict.findings import Finding, Outcome, Subject
+from tests.builders import a_container, a_node, a_pod, a_scope, a_toleration, a_workload
+from tests.counted_work import growth
 
 PYTORCH = "kubeflow.org/pytorchjobs"
 LONG = "W" * 100_000
@@ -66,3 +71,22 @@ def test_long_names_that_begin_alike_stay_two_subjects() -> None:
     one, other = templates_in(PYTORCH, a_workload("PyTorchJob", "j", deep))
     assert (len(one.path), len(other.path)) == (MAX_PATH, MAX_PATH)
     assert one.place != other.place
+
+
+def a_scope_with_sidecars(count: int) -> Scope:
+    """A pending pod whose sidecars each ask for a resource of their own."""
+    sidecars = [
+        {**a_container(f"c{number}", devices={f"nvidia.com/mig-{number}": 1}), "restartPolicy": "Always"} for number in range(count)
+    ]
+    return a_scope(nodes=[a_node("gpu-0")], pods=[a_pod("p", "team-a", devices=1, phase="Pending", initContainers=sidecars)])
+
+
+@pytest.mark.parametrize(
+    "check", [check_can_be_offered, lambda scope: check_waiting(scope, scope.snapshot.taken_at)], ids=["REQ-04", "REQ-12"]
+)
+def test_a_sidecar_costs_the_same_however_many_are_before_it(check: Callable[[Scope], Iterator[Finding]]) -> None:
+    def judging(count: int) -> Callable[[], object]:
+        scope = a_scope_with_sidecars(count)
+        return lambda: list(check(scope))
+
+    assert growth(judging, 100) < 5

@@ -1,0 +1,41 @@
+"""What a pod counts for, held against the scheduler's rule: the containers, or any init container with the sidecars before it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.devices.fitting import requests_of
+from conformance.devices.requests import held
+from tests.builders import a_container, a_pod_spec
+
+NAMES = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "rdma/ib")
+_AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5), max_size=3)
+_INIT = st.tuples(st.booleans(), _AMOUNTS)
+
+
+def test_an_init_container_runs_beside_the_sidecars_before_it_only() -> None:
+    init = [
+        {**a_container("a", devices=2), "restartPolicy": "Always"},
+        a_container("b", devices=3),
+        {**a_container("c", devices=1), "restartPolicy": "Always"},
+    ]
+    assert held(a_pod_spec(devices=1, initContainers=init)) == {"nvidia.com/gpu": 5}
+    assert held(a_pod_spec(devices=4, initContainers=init)) == {"nvidia.com/gpu": 7}
+
+
+@given(st.lists(_INIT, max_size=5), st.lists(_AMOUNTS, max_size=3))
+def test_every_pod_counts_for_the_larger_of_its_containers_and_its_start(
+    init: list[tuple[bool, dict[str, int]]], main: list[dict[str, int]]
+) -> None:
+    starting = [
+        {**a_container(f"i{number}", devices=own), **({"restartPolicy": "Always"} if sidecar else {})}
+        for number, (sidecar, own) in enumerate(init)
+    ]
+    spec = a_pod_spec(initContainers=starting, containers=[a_container(f"c{number}", devices=own) for number, own in enumerate(main)])
+    for name in NAMES:
+        sidecars = [own.get(name, 0) * sidecar for sidecar, own in init]
+        starts = [own.get(name, 0) + sum(sidecars[:number]) for number, (sidecar, own) in enumerate(init) if not sidecar]
+        wanted = max([sum(sidecars) + sum(own.get(name, 0) for own in main), *starts])
+        assert held(spec).get(name, 0) == wanted
+        assert requests_of(spec).get(name, 0) == wanted
