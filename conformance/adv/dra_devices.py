@@ -32,7 +32,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
     chosen: list[str] = []
     reached: set[str] = set()
     for name, known in sorted(scope.claims.classes.items()):
-        devices = {device.physical for device in item.devices if known.selects(item.driver, device.body) is not False}
+        devices = {device.physical for device in item.devices if known.selector.chooses(item.driver, device.body) is not False}
         chosen += [name] if devices else []
         reached |= devices
     if not chosen and plugin:

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from conformance.devices.claimable import free_devices
-from conformance.dynamic_resources.claims import Request, requests, results_of
-from conformance.dynamic_resources.device_classes import selects
+from conformance.dynamic_resources.claims import MAX_REQUESTS, TOO_MANY, Request, results_of
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES, InventoryDevice
-from conformance.scope.scope import Scope, held_by, whole
+from conformance.scope.scope import Scope, held_by
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
@@ -52,9 +51,11 @@ def wishes_of(scope: Scope, spec: PodSpec, namespace: str, made: Iterable[Json] 
             return Wishes(beyond=asked)
         if reason := _beyond(asked, scope.claims.claim_behind(entry, namespace, made or ())):
             return Wishes(beyond=reason)
-        found += [ways[0] for ways in requests(asked)]
+        found += [ways[0] for ways in scope.claims.ways_of(asked)]
+        if len(found) > MAX_REQUESTS:
+            return Wishes(beyond=TOO_MANY)
     amounts = {name: count for name, count in held_by(spec, lambda name: bool(scope.claims.class_behind(name))).items() if count}
-    by_class = {name for name in amounts if not any(whole(node.status.allocatable.get(name)) for node in scope.snapshot.nodes)}
+    by_class = amounts.keys() - scope.allocatable_names
     for name in sorted(by_class):
         found.append(Request(name=name, device_class=scope.claims.class_behind(name), count=amounts[name], expressions=(), admin=False))
     if unknown := sorted({request.device_class for request in found} - scope.claims.classes.keys()):
@@ -83,12 +84,13 @@ def chosen(scope: Scope, free: Sequence[FreeDevice], wanted: Iterable[Request]) 
     """Devices for all requests; None where some request finds too few that are certain to match."""
     left, found = list(free), []
     for request in wanted:
-        expressions = (*scope.claims.classes[request.device_class].expressions, *request.expressions)
-        fits = [item for item in left if selects(expressions, item[0], item[1].body) is True][: request.count]
+        chooses = scope.claims.chooser(request)
+        fits = [item for item in left if chooses(item[0], item[1].body) is True][: request.count]
         if len(fits) < request.count:
             return None
         found += fits
-        left = [item for item in left if item not in fits]
+        taken = {device.id for _, device in fits}
+        left = [item for item in left if item[1].id not in taken]
     return found
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from conformance.dynamic_resources.claims import Request
-from conformance.dynamic_resources.device_classes import selects
 from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
 from conformance.outputs.resource_slice import SliceDevice
 from conformance.scope.scope import Scope, whole
@@ -82,12 +81,12 @@ def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Requ
 
 def choosable(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> list[InventoryDevice]:
     """Devices of a node that a request could get, taken and tainted ones included. The request's class must exist."""
-    expressions = (*scope.claims.classes[request.device_class].expressions, *request.expressions)
+    chooses = scope.claims.chooser(request)
     return [
         device
         for item in drivers
         for device in item.devices
-        if selects(expressions, item.driver, device.body) is not False and _is_large_enough(item.driver, device.body, request.capacity)
+        if chooses(item.driver, device.body) is not False and _is_large_enough(item.driver, device.body, request.capacity)
     ]
 
 
@@ -119,7 +118,7 @@ def _by_class(scope: Scope, item: DriverInventory) -> Iterator[tuple[str, list[I
     owner: dict[str, list[InventoryDevice]] = {}
     for certain in (True, None):
         chosen = {
-            name: {device.id for device in item.devices if known.selects(item.driver, device.body) is certain}
+            name: {device.id for device in item.devices if known.selector.chooses(item.driver, device.body) is certain}
             for name, known in scope.claims.classes.items()
         }
         for device in item.devices:

@@ -5,7 +5,7 @@ Facts: docs/facts/dra.md#claims.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -13,6 +13,8 @@ import msgspec
 from conformance.dynamic_resources.device_classes import DeviceClass, device_class, drivers_of, expressions_of
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import CLASSES, DeviceId, Slices
+from conformance.dynamic_resources.selectors import Selector, selector_of
+from conformance.outputs.resource_slice import SliceDevice
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 from fixtures.probes.claims import BY_CLASS, CLAIMS, TEMPLATES
@@ -28,8 +30,18 @@ class DeviceDemand(msgspec.Struct, frozen=True):
 
 _NOTHING = DeviceDemand(False)
 
+MAX_REQUESTS = 256
+"""Requests of all claims of one pod that are weighed. A claim has 32 at most, and a pod may name as many claims as fit into it."""
 
-class Request(msgspec.Struct, frozen=True):
+TOO_MANY = f"its claims have more than {MAX_REQUESTS} requests, and no more than that are weighed"
+
+Signature = tuple[str, int, tuple[str, ...], bool, tuple[tuple[str, str], ...]]
+
+Chooser = Callable[[str, SliceDevice], bool | None]
+"""Whether a driver's device is chosen; None when selectors are more than comparisons."""
+
+
+class Request(msgspec.Struct, frozen=True, dict=True):
     """One way to satisfy a request of a claim. ``count`` 0 stands for all devices that match, ``capacity`` is what each must have."""
 
     name: str
@@ -38,6 +50,16 @@ class Request(msgspec.Struct, frozen=True):
     expressions: tuple[str, ...]
     admin: bool
     capacity: Mapping[str, str] = {}
+
+    @cached_property
+    def drivers(self) -> list[str]:
+        """Drivers that its own selectors name."""
+        return drivers_of(self.expressions)
+
+    @property
+    def signature(self) -> Signature:
+        """What tells it from others that ask for something else. Its name does not."""
+        return (self.device_class, self.count, self.expressions, self.admin, tuple(sorted(self.capacity.items())))
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -52,6 +74,14 @@ class Holder(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class _ReadSpec(msgspec.Struct, frozen=True):
+    """What a claim's ``spec`` asks for: its requests, whether for devices, and the same by DeviceClass."""
+
+    requests: list[list[Request]]
+    demand: DeviceDemand
+    classes: dict[str, DeviceDemand]
+
+
 class Claims:
     """ResourceClaims, their templates and DeviceClasses of a snapshot."""
 
@@ -60,6 +90,9 @@ class Claims:
         self._slices = slices
         self._claims = {_key(item): item for item in self._items(CLAIMS)}
         self._templates = {_key(item): item for item in self._items(TEMPLATES)}
+        self._selectors: dict[tuple[str, ...], Selector] = {}
+        self._read: dict[int, tuple[Json, _ReadSpec]] = {}  # by identity of specs, kept for that
+        self._made: tuple[Iterable[Json], dict[str, str]] = ((), {})
         self.classes: dict[str, DeviceClass] = {found.name: found for item in self._items(CLASSES) if (found := device_class(item)).name}
 
     def _items(self, key: str) -> Iterator[Json]:
@@ -106,7 +139,7 @@ class Claims:
 
     def demand(self, entries: Iterable[Json], namespace: str, made: Iterable[Json] = ()) -> DeviceDemand:
         """Whether claims of a pod are for accelerators: ``entries`` are its ``resourceClaims``, ``made`` its ``resourceClaimStatuses``."""
-        names = _names(made)
+        names = self._names(made)
         unknown = ""
         for entry in map(mapping, entries):
             found = self._entry(entry, namespace, names)
@@ -117,17 +150,35 @@ class Claims:
 
     def spec_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> Json | str:
         """``spec`` of the claim that an entry of ``resourceClaims`` stands for, or why it is not known."""
-        return self._spec_of(entry, namespace, _names(made))
+        return self._spec_of(entry, namespace, self._names(made))
 
     def claim_behind(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> Json | None:
         """The claim that an entry of ``resourceClaims`` names or that was made for it; None while there is none."""
-        name = text_of(entry.get("resourceClaimName")) or _names(made).get(text_of(entry.get("name")), "")
+        name = text_of(entry.get("resourceClaimName")) or self._names(made).get(text_of(entry.get("name")), "")
         return self._claims.get((namespace, name))
 
     def requests_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> list[list[Request]] | None:
         """Requests of one entry of ``resourceClaims``, each with its alternatives; None where claim or template is not there."""
-        found = self._spec_of(entry, namespace, _names(made))
-        return None if isinstance(found, str) else requests(found)
+        found = self._spec_of(entry, namespace, self._names(made))
+        return None if isinstance(found, str) else self.ways_of(found)
+
+    def ways_of(self, spec: Json) -> list[list[Request]]:
+        """:func:`requests` of a claim's ``spec``, which is read once however many pods name it."""
+        return self._of_spec(spec).requests
+
+    def chooser(self, request: Request) -> Chooser:
+        """Which devices a request could get by its selectors and those of its class, which must exist."""
+        own, known = self._selectors.get(request.expressions), self.classes[request.device_class].selector
+        if own is None:
+            own = self._selectors[request.expressions] = selector_of(request.expressions)
+
+        def chooses(driver: str, device: SliceDevice) -> bool | None:
+            answers = (known.chooses(driver, device), own.chooses(driver, device))
+            if False in answers:
+                return False
+            return None if None in answers else True
+
+        return chooses
 
     def by_resource(self, resource: str) -> DeviceDemand:
         """Whether an extended resource is a claim of a device in all but name (docs/facts/dra.md#extended-resources-by-claim)."""
@@ -139,9 +190,10 @@ class Claims:
     def classes_of(self, entries: Iterable[Json], namespace: str, made: Iterable[Json] = ()) -> dict[str, DeviceDemand]:
         """DeviceClasses that claims of a pod name, each with whether its devices are accelerators."""
         found: dict[str, DeviceDemand] = {}
+        names = self._names(made)
         for entry in map(mapping, entries):
-            for ways in self.requests_of(entry, namespace, made) or ():
-                found |= {way.device_class: self._request(way) for way in ways if way.device_class}
+            spec = self._spec_of(entry, namespace, names)
+            found |= {} if isinstance(spec, str) else self._of_spec(spec).classes
         return found
 
     def _entry(self, entry: Json, namespace: str, made: Mapping[str, str]) -> DeviceDemand:
@@ -151,13 +203,23 @@ class Claims:
         spec = self._spec_of(entry, namespace, made)
         if isinstance(spec, str):
             return DeviceDemand(False, spec)
-        unknown = ""
-        for request in (way for ways in requests(spec) for way in ways):
-            found = self._request(request)
-            if found.devices:
-                return found
-            unknown = unknown or found.unknown
-        return DeviceDemand(False, unknown)
+        return self._of_spec(spec).demand
+
+    def _of_spec(self, spec: Json) -> _ReadSpec:
+        if id(spec) not in self._read:
+            found = requests(spec)
+            every = [(way.device_class, self._request(way)) for ways in found for way in ways]
+            devices = next((demand for _, demand in every if demand.devices), None)
+            demand = devices or DeviceDemand(False, next((one.unknown for _, one in every if one.unknown), ""))
+            self._read[id(spec)] = spec, _ReadSpec(found, demand, {name: one for name, one in every if name})
+        return self._read[id(spec)][1]
+
+    def _names(self, made: Iterable[Json]) -> dict[str, str]:
+        """Claims that were made for a pod, by the name of the entry. One pod is asked about entry by entry."""
+        if self._made[0] is not made:
+            items = map(mapping, made)
+            self._made = made, {text_of(item.get("name")): text_of(item.get("resourceClaimName")) for item in items}
+        return self._made[1]
 
     def _spec_of(self, entry: Json, namespace: str, made: Mapping[str, str]) -> Json | str:
         """``spec`` of the claim that an entry stands for, or why it is not known."""
@@ -174,11 +236,9 @@ class Claims:
         return "one of its claims names neither ResourceClaim nor ResourceClaimTemplate"
 
     def _request(self, request: Request) -> DeviceDemand:
-        drivers = drivers_of(request.expressions)
         known = self.classes.get(request.device_class)
-        if known is not None:
-            drivers = list(known.drivers) or drivers
-        elif not drivers:
+        drivers = list(known.drivers) if known is not None and known.drivers else request.drivers
+        if known is None and not drivers:
             return DeviceDemand(False, self.unread(CLASSES) or f"its DeviceClass {request.device_class} does not exist")
         if not drivers:
             return DeviceDemand(False, f"its DeviceClass {request.device_class} names no driver")
@@ -238,10 +298,6 @@ def _request(name: str, body: Json) -> Request:
         admin=body.get("adminAccess") is True,
         capacity={str(name): text_of(amount) for name, amount in mapping(body.get("capacity"), "requests").items()},
     )
-
-
-def _names(made: Iterable[Json]) -> dict[str, str]:
-    return {text_of(item.get("name")): text_of(item.get("resourceClaimName")) for item in map(mapping, made)}
 
 
 def _key(item: Json) -> tuple[str, str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from conformance.devices.claimable import choosable, could_choose
-from conformance.dynamic_resources.claims import Request
+from conformance.dynamic_resources.claims import MAX_REQUESTS, TOO_MANY, Request, Signature
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import CLASSES, SLICES
-from conformance.scope.scope import Scope, held_by, subject, whole
+from conformance.scope.scope import Scope, held_by, subject
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, bad, ok, undecided
+
+Wanted = Sequence[Sequence[Request]]
+"""Requests of a pod, each with the ways to satisfy it."""
 
 
 def check_claims_can_be_met(scope: Scope) -> Iterator[Finding]:
@@ -43,18 +46,50 @@ def _met(scope: Scope, pod: Pod, unknown: str) -> Finding:
                 source=CLAIMS,
             )
         wanted += found
+        if len(wanted) > MAX_REQUESTS:
+            return undecided(place, message=f"whether its claims can be met is not known: {TOO_MANY}", source=CLAIMS)
     if why := scope.claims.unread(CLASSES):
         return undecided(place, message=f"whether its claims can be met is not known: {why}", source=CLASSES)
     observed = ", ".join(_words(ways) for ways in wanted) or "no request"
-    for ways in wanted:
-        problems = [_problem(scope, way) for way in ways]
-        if problems and all(problems):
-            message = f"{listed(list(dict.fromkeys(problems)), 3)}: it will stay Pending for ever"
-            return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
-    if problem := _together(scope, wanted):
+    if problem := scope.once(_refusals)(wanted):
         message = f"{problem}: it will stay Pending for ever"
         return bad(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}", message=message)
     return ok(place, observed=observed, expected=expected, source=f"{CLASSES}, {SLICES}")
+
+
+def _refusals(scope: Scope) -> Callable[[Wanted], str]:
+    """Why no node can ever satisfy some requests, or empty. Pods that ask for the same are answered once."""
+    known: dict[tuple[tuple[Signature, ...], ...], str] = {}
+
+    def why(wanted: Wanted) -> str:
+        key = tuple(tuple(way.signature for way in ways) for ways in wanted)
+        if key not in known:
+            known[key] = _each(scope, wanted) or _together(scope, wanted)
+        return known[key]
+
+    return why
+
+
+def _each(scope: Scope, wanted: Wanted) -> str:
+    """Why some request alone can never be satisfied in any of its ways, or empty."""
+    largest = scope.once(_largest)
+    for ways in wanted:
+        problems = [_problem(scope, way, largest) for way in ways]
+        if problems and all(problems):
+            return listed(list(dict.fromkeys(problems)), 3)
+    return ""
+
+
+def _largest(scope: Scope) -> Callable[[Request], int]:
+    """How many devices a request could get at most on one node. Requests that ask for the same are answered once."""
+    known: dict[Signature, int] = {}
+
+    def largest(way: Request) -> int:
+        if way.signature not in known:
+            known[way.signature] = max((could_choose(scope, drivers, way) for drivers in scope.dra_inventory.values()), default=0)
+        return known[way.signature]
+
+    return largest
 
 
 def _gone_for_good(scope: Scope, pod: Pod) -> str:
@@ -70,20 +105,22 @@ def _gone_for_good(scope: Scope, pod: Pod) -> str:
     return why if why.endswith("does not exist") else ""
 
 
-def _together(scope: Scope, wanted: Sequence[Sequence[Request]]) -> str:
+def _together(scope: Scope, wanted: Wanted) -> str:
     """Why no node can satisfy all requests of a pod, each of which one could; empty where some may, or where nobody can tell.
 
     Requests with alternatives, for all devices and with admin access ask for no number of devices of their own.
     """
     plain = [ways[0] for ways in wanted if len(ways) == 1 and ways[0].count and not ways[0].admin]
     plain = [way for way in plain if _for_accelerators(scope, way)]
+    if len(plain) < 2:
+        return ""
     needed, largest = sum(way.count for way in plain), 0
     for drivers in scope.dra_inventory.values():
         devices = {device.id: device for way in plain for device in choosable(scope, drivers, way)}
         if any(device.body.shareable for device in devices.values()):
             return ""
         largest = max(largest, len(devices))
-    if len(plain) < 2 or largest >= needed:
+    if largest >= needed:
         return ""
     names = listed(sorted({way.device_class for way in plain}))
     return f"its {len(plain)} requests claim {needed} devices of {names} together, and the largest node has {largest or 'none'}"
@@ -98,7 +135,7 @@ def _by_name(scope: Scope, pod: Pod) -> list[Request]:
     """What a pod asks of DeviceClasses by extended resources that no node has of its own."""
     found = []
     for resource, count in sorted(held_by(pod.spec, lambda name: bool(scope.claims.class_behind(name))).items()):
-        if count and not any(whole(node.status.capacity.get(resource)) for node in scope.snapshot.nodes):
+        if count and resource not in scope.capacity_names:
             name = scope.claims.class_behind(resource)
             found.append(Request(name=resource, device_class=name, count=count, expressions=(), admin=False))
     return found
@@ -108,15 +145,14 @@ def _words(ways: Sequence[Request]) -> str:
     return " or ".join(f"{way.device_class} {way.count or 'all'}" for way in ways)
 
 
-def _problem(scope: Scope, way: Request) -> str:
+def _problem(scope: Scope, way: Request, most: Callable[[Request], int]) -> str:
     """Why no node can ever satisfy one way of a request, or empty."""
     known = scope.claims.classes.get(way.device_class)
     if known is None:
         return f"it claims a device of DeviceClass {way.device_class}, which does not exist"
     if not _for_accelerators(scope, way):
         return ""  # devices of other things are not judged
-    largest = max((could_choose(scope, drivers, way) for drivers in scope.dra_inventory.values()), default=0)
-    needed = way.count or 1
+    largest, needed = most(way), way.count or 1
     if largest < needed:
         sized = f" with {listed([f'{amount} {name}' for name, amount in sorted(way.capacity.items())])} each" if way.capacity else ""
         return f"it claims {needed} of {way.device_class}{sized} and the largest node has {largest or 'none'}"

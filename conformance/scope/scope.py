@@ -270,6 +270,16 @@ class Scope:
         """Device resources with their allocatable, zero entries included."""
         return self.once_for(node, _device_allocatable)
 
+    @cached_property
+    def capacity_names(self) -> frozenset[str]:
+        """Resources of which some node has capacity, whatever they are."""
+        return frozenset(name for node in self.snapshot.nodes for name, value in node.status.capacity.items() if whole(value))
+
+    @cached_property
+    def allocatable_names(self) -> frozenset[str]:
+        """Resources of which some node can allocate units, whatever they are."""
+        return frozenset(name for node in self.snapshot.nodes for name, value in node.status.allocatable.items() if whole(value))
+
     def vm_devices(self, node: Node) -> str:
         """Resources by which a node offers its devices to virtual machines (``nvidia.com/GA102GL_A10 2``), or empty."""
         globs, capacity = self.policy.accelerators.vm_resources, node.status.capacity

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from conformance.dynamic_resources.claims import MAX_REQUESTS
 from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.standards import check_standards
-from conformance.req.checks import check_can_be_offered
+from conformance.req.checks import check_approved_names, check_can_be_offered
 from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.pod_templates import templates_in
@@ -19,7 +20,8 @@ from conformance.scope.spec_walk import MAX_PATH
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome, Subject
 from tests.builders import a_container, a_node, a_pod, a_scope, a_toleration, a_workload
-from tests.counted_work import growth
+from tests.counted_work import calls_of, growth
+from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
 
 PYTORCH = "kubeflow.org/pytorchjobs"
 LONG = "W" * 100_000
@@ -81,12 +83,44 @@ def a_scope_with_sidecars(count: int) -> Scope:
     return a_scope(nodes=[a_node("gpu-0")], pods=[a_pod("p", "team-a", devices=1, phase="Pending", initContainers=sidecars)])
 
 
-@pytest.mark.parametrize(
-    "check", [check_can_be_offered, lambda scope: check_waiting(scope, scope.snapshot.taken_at)], ids=["REQ-04", "REQ-12"]
-)
+def waiting(scope: Scope) -> Iterator[Finding]:
+    return check_waiting(scope, scope.snapshot.taken_at)
+
+
+@pytest.mark.parametrize("check", [check_can_be_offered, waiting])
 def test_a_sidecar_costs_the_same_however_many_are_before_it(check: Callable[[Scope], Iterator[Finding]]) -> None:
     def judging(count: int) -> Callable[[], object]:
         scope = a_scope_with_sidecars(count)
         return lambda: list(check(scope))
 
     assert growth(judging, 100) < 5
+
+
+def a_scope_with_claims(pods: int, comparisons: int) -> Scope:
+    """Pending pods that name one claim, whose selector has so many comparisons that all hold."""
+    text = " && ".join(f"device.attributes['{DRIVER}'].type != 'x{number}'" for number in range(comparisons))
+    claim = {**a_claim("c"), "spec": claim_spec(selectors=[{"cel": {"expression": text}}])}
+    named = [{"name": "own", "resourceClaimName": "c"}]
+    waiting_pods = [a_pod(f"p{number}", "team-a", resourceClaims=named) for number in range(pods)]
+    slices = [a_slice("gpu-0", devices=8)]
+    return a_scope(nodes=[a_node("gpu-0")], pods=waiting_pods, resourceclaims=[claim], deviceclasses=[a_class()], resourceslices=slices)
+
+
+@pytest.mark.parametrize("check", [check_can_be_offered, waiting, check_approved_names])
+def test_a_claim_s_selectors_are_read_once_however_many_pods_name_it(check: Callable[[Scope], Iterator[Finding]]) -> None:
+    def more_pods(comparisons: int) -> int:
+        few, many = a_scope_with_claims(5, comparisons), a_scope_with_claims(25, comparisons)
+        return calls_of(lambda: list(check(many))) - calls_of(lambda: list(check(few)))
+
+    more_pods(1)
+    assert more_pods(150) < 2 * more_pods(1)
+
+
+def test_a_pod_of_which_more_is_claimed_than_is_weighed_is_undecided() -> None:
+    every = [{"name": f"c{number}", "resourceClaimName": "c"} for number in range(MAX_REQUESTS + 1)]
+    pods = [a_pod("much", "team-a", resourceClaims=every), a_pod("usual", "team-a", resourceClaims=every[:1])]
+    slices = [a_slice("gpu-0", devices=8)]
+    scope = a_scope(nodes=[a_node("gpu-0")], pods=pods, resourceclaims=[a_claim("c")], deviceclasses=[a_class()], resourceslices=slices)
+    offered = {finding.subject.name: finding for finding in check_can_be_offered(scope)}
+    assert (offered["much"].outcome, offered["usual"].outcome) == (Outcome.UNDECIDED, Outcome.OK)
+    assert "more than 256 requests" in offered["much"].message

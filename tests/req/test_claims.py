@@ -17,6 +17,9 @@ from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
 
+EITHER = "true || device.attributes['gpu.nvidia.com'].type == 'gpu' && device.driver == 'x'"
+"""Chooses every device: && binds before ||."""
+
 
 def scope_of(claims: list[Json], slices: list[Json] | None = None, **items: Any) -> Scope:
     own = {"resourceslices": slices or [a_slice("gpu-0", devices=2)], "resourceclaims": claims, "deviceclasses": [a_class()]}
@@ -42,6 +45,7 @@ def pending(entry: Json, **items: Any) -> tuple[str, str]:
             "bad",
             "none",
         ),
+        ({**a_template("t"), "spec": {"spec": claim_spec(selectors=[{"cel": {"expression": EITHER}}])}}, "ok", ""),
         ({**a_template("t"), "spec": {"spec": claim_spec(count=1, allocationMode="All")}}, "ok", ""),
         ({**a_template("t"), "spec": {"spec": claim_spec(adminAccess=True, allocationMode="All")}}, "ok", ""),
         ({**a_template("t"), "spec": {"spec": claim_spec(tolerations=[{"operator": "Exists"}])}}, "ok", ""),
