@@ -54,8 +54,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per unfinished device job that has no pod. Raises :class:`Inconclusive` where jobs could not be listed."""
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
-    kinds = {KINDS[key].kind for key in KINDS_OF_JOBS}
-    events = [event for event in scope.snapshot.listing("events").items if event.about.kind in kinds and event.at_home]
+    events = _events(scope)
     for key in KINDS_OF_JOBS:
         listing = scope.snapshot.listing(key)
         if listing.trouble:
@@ -67,8 +66,18 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
-                own = [event for event in events if (event.namespace, event.about.name) == identity]
-                yield _judge(scope, obj, wanting[0], own, now, rooms)
+                yield _judge(scope, obj, wanting[0], events.get((KINDS[key].kind, *identity), []), now, rooms)
+
+
+def _events(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
+    """Events about jobs, by kind, namespace and name of the job."""
+    kinds = {KINDS[key].kind for key in KINDS_OF_JOBS}
+    found: dict[tuple[str, str, str], list[Event]] = {}
+    for event in scope.snapshot.listing("events").items:
+        about = event.about
+        if about.kind in kinds and event.at_home:
+            found.setdefault((about.kind, event.namespace, about.name), []).append(event)
+    return found
 
 
 def _with_pods(scope: Scope) -> set[tuple[str, str]]:

@@ -64,6 +64,10 @@ def gang_jobs(scope: Scope) -> list[GangJob]:
 
     The owner's size counts where a group's minimum is below it.
     """
+    return scope.once(_gang_jobs)
+
+
+def _gang_jobs(scope: Scope) -> list[GangJob]:
     index = _Index(scope)
     owned = [job for job in _owned(scope, index) if job.needed > 1]
     by_pod = {name: job for job in owned for name in job.names}
@@ -103,7 +107,7 @@ class _Index:
         self.volcano: dict[tuple[str, str], list[Pod]] = {}
         self.kueue: dict[tuple[str, str], list[Pod]] = {}
         self.native: dict[tuple[str, str], list[Pod]] = {}
-        self.owner: dict[tuple[str, str], list[Pod]] = {}  # by namespace and UID: owners are in the namespace of what they own
+        self.owner: dict[tuple[str, str], list[Pod]] = {}  # by namespace and UID of the controller: a Job counts no other pod
         self._label: dict[tuple[str, str, str], list[Pod]] = {}
         self._asking: set[tuple[str, str]] = set()
         self.queued: set[str] = set()  # UIDs of owners that wait in a queue of Kueue
@@ -114,8 +118,8 @@ class _Index:
             labels, demand = pod.metadata.label, scope.device_demand_of(pod)
             if demand.devices or demand.unknown:
                 self._asking.add((pod.namespace, pod.name))
-                for owner in pod.metadata.owners:
-                    self.owner.setdefault((pod.namespace, owner.uid), []).append(pod)
+                if pod.controller is not None:
+                    self.owner.setdefault((pod.namespace, pod.controller.uid), []).append(pod)
             groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
             for table, group in groups:
                 if group:  # a launcher without a device is a member like any other: the group's minimum counts it

@@ -66,15 +66,15 @@ def doubt(scope: Scope, pod: Pod) -> str:
     found = _reservations(scope, pod)
     if found and not fraction_of(pod):
         return f"whether scheduler {pod.spec.scheduler_name} gives parts of devices is not known"
-    return next((words for one in found if (words := _overfull(scope, one))), "")
+    return next((words for one in found if (words := scope.once_for(one, _overfull))), "")
 
 
 def _overfull(scope: Scope, reservation: Pod) -> str:
     """That more parts are asked of a reservation than it holds: one of the pods has copied the label. Parts in memory count as none."""
-    groups, asked = _groups(reservation), 0.0
+    groups, asked = set(_groups(reservation)), 0.0
     for pod in scope.snapshot.pods_by_node.get(reservation.spec.node_name, ()):
         text = pod.metadata.annotation.get(_FRACTION[0], "")
-        asked += float(text) if groups & _groups(pod) and _part_of(pod) and _PART.fullmatch(text) else 0
+        asked += float(text) if _PART.fullmatch(text) and _part_of(pod) and not groups.isdisjoint(_groups(pod)) else 0
     if asked <= 1 + _ROUNDING:
         return ""
     return (
@@ -88,15 +88,25 @@ def granted(scope: Scope, pod: Pod) -> frozenset[str]:
 
 
 def _reservations(scope: Scope, pod: Pod) -> list[Pod]:
-    groups = _groups(pod) if _part_of(pod) else set()
-    if not groups or not pod.spec.node_name:
+    node = pod.spec.node_name
+    if not node or not _part_of(pod):
         return []
-    return [
-        other
-        for other in scope.snapshot.pods_by_node.get(pod.spec.node_name, ())
-        if groups & _groups(other) and scope.is_infrastructure(other.namespace) and any(scope.devices_of(other.spec).values())
-    ]
+    known = scope.once(_reserving)
+    found = {(other.namespace, other.name): other for group in _groups(pod) for other in known.get((node, group), ())}
+    return list(found.values())
 
 
-def _groups(pod: Pod) -> set[str]:
-    return {value for key, value in pod.metadata.label.items() if value and (key == GROUP or key.startswith(f"{GROUP}/"))}
+def _reserving(scope: Scope) -> dict[tuple[str, str], list[Pod]]:
+    """Pods that reserve, by node and group."""
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pods in scope.snapshot.pods_by_node.values():
+        for pod in pods:
+            groups = _groups(pod)
+            if groups and scope.is_infrastructure(pod.namespace) and any(scope.devices_of(pod.spec).values()):
+                for group in groups:
+                    found.setdefault((pod.spec.node_name, group), []).append(pod)
+    return found
+
+
+def _groups(pod: Pod) -> list[str]:
+    return [value for key, value in pod.metadata.label.items() if value and (key == GROUP or key.startswith(f"{GROUP}/"))]

@@ -6,20 +6,25 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.dynamic_resources.claims import MAX_REQUESTS
 from conformance.fence.checks import check_blanket_tolerations
+from conformance.gang.checks import check_partial
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered
+from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
+from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.pod_templates import templates_in
+from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_PATH
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Event, Json, OwnerReference
 from fixtures.verdict.findings import Finding, Outcome, Subject
-from tests.builders import a_container, a_node, a_pod, a_scope, a_toleration, a_workload
+from tests.builders import a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
 from tests.counted_work import calls_of, growth
 from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
 
@@ -124,3 +129,53 @@ def test_a_pod_of_which_more_is_claimed_than_is_weighed_is_undecided() -> None:
     offered = {finding.subject.name: finding for finding in check_can_be_offered(scope)}
     assert (offered["much"].outcome, offered["usual"].outcome) == (Outcome.UNDECIDED, Outcome.OK)
     assert "more than 256 requests" in offered["much"].message
+
+
+def an_event(about: str, number: int, kind: str = "Job") -> Event:
+    involved = {"kind": kind, "namespace": "team-a", "name": about}
+    named = {"metadata": {"name": f"e{number}", "namespace": "team-a"}, "type": "Warning", "message": "m", "involvedObject": involved}
+    return msgspec.convert(named, Event)
+
+
+def test_an_event_is_not_held_against_every_job() -> None:
+    def judging(count: int) -> Callable[[], object]:
+        jobs = [a_workload("Job", f"j{number}", {"template": {"spec": a_spec(devices=1)}}) for number in range(count)]
+        events = [an_event(f"z{number}", number) for number in range(count)]
+        scope = a_scope(nodes=[a_node("gpu-0")], pods=[], batch__jobs=jobs, events=events)
+        return lambda: list(check_jobs_without_pods(scope, scope.snapshot.taken_at))
+
+    assert growth(judging, 50) < 5
+
+
+def a_scope_with_owners(count: int, owners: int) -> Scope:
+    """Pods of one Job, which name others as owners too, and all these Jobs."""
+    names = [{"kind": "Job", "name": f"j{number}", "uid": f"uid-j{number}", "controller": not number} for number in range(owners)]
+    pods = [a_pod(f"p{number}", "team-a", devices=1) for number in range(count)]
+    for pod in pods:
+        pod.metadata.owner_references = msgspec.convert(names, list[OwnerReference])
+    jobs = [a_workload("Job", f"j{number}", {"parallelism": 5, "template": {"spec": a_spec(devices=1)}}) for number in range(owners)]
+    for number, job in enumerate(jobs):
+        job["metadata"]["uid"] = f"uid-j{number}"
+    return a_scope(nodes=[a_node("gpu-0")], pods=pods, batch__jobs=jobs)
+
+
+def test_a_pod_is_in_the_job_that_controls_it_and_not_held_against_every_owner() -> None:
+    """The Job controller counts a pod by its controller, and the API server lets an object have one."""
+
+    def judging(count: int) -> Callable[[], object]:
+        scope = a_scope_with_owners(40, count)
+        return lambda: list(check_partial(scope, scope.snapshot.taken_at))
+
+    assert [job.subject.name for job in gang_jobs(a_scope_with_owners(5, 4))] == ["j0"]
+    assert growth(judging, 30) < 5
+
+
+def test_pods_that_share_devices_are_not_held_against_each_other() -> None:
+    def judging(count: int) -> Callable[[], object]:
+        labels, annotations = {f"runai-gpu-group/{number}": f"g{number}" for number in range(20)}, {"gpu-fraction": "0.1"}
+        more: Json = {"labels": labels, "annotations": annotations, "schedulerName": "kai-scheduler"}
+        pods = [a_pod(f"p{number}", "team-a", node="gpu-0", **more) for number in range(count)]
+        scope = a_scope(nodes=[a_node("gpu-0")], pods=pods)
+        return lambda: [(shares(scope, pod), doubt(scope, pod)) for pod in pods]
+
+    assert growth(judging, 25) < 5
