@@ -2,17 +2,17 @@
 
 A label ties the pods that share to the pod that reserves. Anybody may write a label, so only a pod in a namespace of the platform
 reserves, on the same node, and only for the device that it says it was given. Only a pod that asks a scheduler for a part shares it,
-and who has copied the label of others takes what the scheduler never gave: then more is asked for than is there.
+and who has copied the label of others takes what the scheduler never gave: then more is asked for than is there. A part that cannot
+be added up may be the one too many, so nobody who shares the device is known to have been given his.
 
 Facts: docs/facts/scheduler-amounts.md#fractions-with-a-reservation-pod.
 """
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from conformance.scope.device_memory import device_memory, memory_of_part
 from conformance.scope.scope import Amount, Scope
 from fixtures.kubernetes.models import Pod, Resources
 
@@ -29,8 +29,6 @@ DEVICE = "nvidia.com/gpu"
 _SCHEDULERS = ("kai-scheduler", "runai-scheduler")
 _FRACTION = ("gpu-fraction", "gpu-memory")
 _DEVICES = "gpu-fraction-num-devices"
-_PART = re.compile(r"0?\.[0-9]{1,6}|1(?:\.0{1,6})?", re.ASCII)
-_ROUNDING = 0.01
 
 
 def fraction_of(pod: Pod) -> str:
@@ -48,11 +46,16 @@ def as_reserved(pod: Pod) -> Pod:
     """A pod that asks for a part, asking for what its reservation pod would: as many whole devices as it wants parts of."""
     if not fraction_of(pod) or not pod.spec.containers:
         return pod
-    count = pod.metadata.annotation.get(_DEVICES, "")
-    asked: dict[str, Amount] = {DEVICE: count if count.isdecimal() and len(count) < 4 else "1"}
+    asked: dict[str, Amount] = {DEVICE: str(_devices_of(pod))}
     first, *others = pod.spec.containers
     first = msgspec.structs.replace(first, resources=Resources(requests=asked, limits=asked))
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[first, *others]))
+
+
+def _devices_of(pod: Pod) -> int:
+    """Of how many devices a pod wants a part."""
+    count = pod.metadata.annotation.get(_DEVICES, "")
+    return int(count) if count.isdecimal() and len(count) < 4 else 1
 
 
 def shares(scope: Scope, pod: Pod) -> str:
@@ -64,22 +67,33 @@ def shares(scope: Scope, pod: Pod) -> str:
 def doubt(scope: Scope, pod: Pod) -> str:
     """Why it is not known whether a scheduler gave a pod its part of a reservation, as a clause; empty for a pod that shares none."""
     found = _reservations(scope, pod)
-    if found and not fraction_of(pod):
+    if not found:
+        return ""
+    if not fraction_of(pod):
         return f"whether scheduler {pod.spec.scheduler_name} gives parts of devices is not known"
+    if (labels := len(_groups(pod))) > _devices_of(pod):
+        return f"it has labels of {labels} devices and asks for a part of {_devices_of(pod)} ({_DEVICES})"
     return next((words for one in found if (words := scope.once_for(one, _overfull))), "")
 
 
 def _overfull(scope: Scope, reservation: Pod) -> str:
-    """That more parts are asked of a reservation than it holds: one of the pods has copied the label. Parts in memory count as none."""
-    groups, asked = set(_groups(reservation)), 0.0
+    """That the parts asked of a reservation are more than it holds, or that nobody can add them up: a pod may have copied the label."""
+    nodes = scope.snapshot.listing("nodes")
+    known = not nodes.trouble and nodes.collected  # PSA-05 judges pods whose nodes nobody could read
+    node = scope.snapshot.node_by_name.get(reservation.spec.node_name) if known else None
+    memory, groups, asked = device_memory(node), set(_groups(reservation)), 0
+    name = f"{reservation.namespace}/{reservation.name}"
     for pod in scope.snapshot.pods_by_node.get(reservation.spec.node_name, ()):
-        text = pod.metadata.annotation.get(_FRACTION[0], "")
-        asked += float(text) if _PART.fullmatch(text) and _part_of(pod) and not groups.isdisjoint(_groups(pod)) else 0
-    if asked <= 1 + _ROUNDING:
+        if groups.isdisjoint(_groups(pod)) or not _part_of(pod):
+            continue
+        fraction, of_memory = (pod.metadata.annotation.get(key, "") for key in _FRACTION)
+        part = memory_of_part(memory, fraction, of_memory)
+        if isinstance(part, str):
+            return f"how much pod {pod.namespace}/{pod.name} asks of the one device that {name} reserves is not known: {part}"
+        asked += part
+    if asked <= memory.units:
         return ""
-    return (
-        f"pods ask for {asked:g} of the one device that {reservation.namespace}/{reservation.name} reserves, so one was not given its part"
-    )
+    return f"pods ask for {asked / memory.units:.7g} of the one device that {name} reserves, so one was not given its part"
 
 
 def granted(scope: Scope, pod: Pod) -> frozenset[str]:

@@ -16,81 +16,14 @@ from conformance.psa.namespaces import check_enforcement
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import ConfigMap, Pod
+from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
-
-GROUP = {"runai-gpu-group": "g1"}
-GIVEN = {"run.ai/reserve_for_gpu_index": "GPU-1"}
-FENCE = ("nvidia.com/gpu:NoSchedule",)
 
 
 def outcome(findings: Iterable[Finding], name: str) -> Outcome:
     (found,) = [finding.outcome for finding in findings if finding.subject.name == name]
     return found
-
-
-# -- fractions -----------------------------------------------------------------------------------------
-
-
-OF_KAI: Mapping[str, Any] = {"annotations": {"gpu-fraction": "0.5"}, "schedulerName": "kai-scheduler"}
-
-
-def half(device: str = "GPU-1", node: str = "gpu-0", **more: Any) -> tuple[Pod, ConfigMap]:
-    source = {"configMapKeyRef": {"name": "shared", "key": "NVIDIA_VISIBLE_DEVICES"}}
-    made = a_container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}])
-    config = ConfigMap(data={"NVIDIA_VISIBLE_DEVICES": device})
-    config.metadata.name, config.metadata.namespace = "shared", "team-a"
-    return a_pod(more.pop("name", "half"), labels=GROUP, node=node, tolerations=FENCE, containers=[made], **{**OF_KAI, **more}), config
-
-
-def reservation(namespace: str = "kai-resource-reservation", node: str = "gpu-0", devices: int = 1) -> Pod:
-    return a_pod("reservation", namespace, labels=GROUP, annotations=GIVEN, node=node, devices=devices)
-
-
-def fraction_judged(pod: Pod, config: ConfigMap, *others: Pod) -> tuple[Outcome, Outcome]:
-    scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[pod, *others], configmaps=[config])
-    return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
-
-
-def test_a_fraction_shares_the_device_that_a_pod_of_the_platform_reserves() -> None:
-    assert fraction_judged(*half(), reservation()) == (Outcome.OK, Outcome.OK)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        reservation(namespace="team-b"),
-        reservation(node="gpu-1"),
-        reservation(devices=0),
-        a_pod("x", "kai-resource-reservation", node="gpu-0"),
-    ],
-)
-def test_a_label_alone_reserves_nothing(other: Pod) -> None:
-    assert fraction_judged(*half(), other) == (Outcome.BAD, Outcome.BAD)
-
-
-def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> None:
-    assert fraction_judged(*half("GPU-7"), reservation()) == (Outcome.OK, Outcome.BAD)
-    assert fraction_judged(*half("all"), reservation()) == (Outcome.OK, Outcome.BAD)
-    pod, config = half()
-    config.metadata.name = "elsewhere"
-    assert fraction_judged(pod, config, reservation()) == (Outcome.OK, Outcome.BAD)
-
-
-@pytest.mark.parametrize("copied", [{"annotations": {}}, {"schedulerName": "default-scheduler"}])
-def test_who_copies_the_label_of_a_reservation_and_asks_for_no_part_shares_nothing(copied: dict[str, Any]) -> None:
-    assert fraction_judged(*half(**copied), reservation()) == (Outcome.BAD, Outcome.BAD)
-
-
-def test_a_part_of_a_scheduler_that_is_not_known_is_undecided() -> None:
-    assert fraction_judged(*half(schedulerName="fast"), reservation()) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
-
-
-@pytest.mark.parametrize(("parts", "expected"), [(["0.4", "0.1"], Outcome.OK), (["0.5", "0.1"], Outcome.UNDECIDED), (["x"], Outcome.OK)])
-def test_more_parts_than_a_device_has_leave_open_who_was_given_one(parts: list[str], expected: Outcome) -> None:
-    others = [half(name=f"other-{n}", **{**OF_KAI, "annotations": {"gpu-fraction": part}})[0] for n, part in enumerate(parts)]
-    assert fraction_judged(*half(), reservation(), *others) == (expected, expected)
 
 
 # -- RDMA through the host -----------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""A tenant who sits on another tenant's device passes by no label and no annotation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import pytest
+
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import Result, Verdict
+from tests.judging import judge
+from tests.platforms.clusters import CLUSTERS
+from tests.platforms.judged import snapshot_as_served
+from tests.platforms.objects import container, meta, namespace, pod
+from tests.requirements_offline import policy_over
+
+IDS = ("FENCE-02", "PSA-05", "REQ-03", "REQ-05")
+
+
+def judged(cluster: str, *more: Json) -> dict[str, Result]:
+    """What a run says of a healthy cluster with these objects of a tenant."""
+    built = CLUSTERS[cluster]()
+    snapshot = snapshot_as_served([*copy.deepcopy(built.objects), namespace("team-x"), *more])
+    return judge(snapshot, policy_over(snapshot, built.policy), IDS)
+
+
+def thief(asked: Mapping[str, str], scheduler: str = "kai-scheduler") -> list[Json]:
+    """A pod with the label of a device that others have shared out among them, and with the device's UUID from a ConfigMap."""
+    group = {"runai-gpu-group": "4f6c2a8e-6f0f-4a38-9d6e-0b3f0a1c2d3e"}
+    stolen = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("stolen", "team-x"), "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}}
+    main = container(envFrom=[{"configMapRef": {"name": "stolen"}}])
+    return [stolen, pod("thief", "team-x", "a100-0", main, labels=group, annotations=asked, schedulerName=scheduler)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ({}, Verdict.FAILED),
+        ({"gpu-fraction": "0.5"}, Verdict.INCONCLUSIVE),
+        ({"gpu-fraction": "5e-1"}, Verdict.INCONCLUSIVE),
+        ({"gpu-fraction": "0.01"}, Verdict.INCONCLUSIVE),
+        ({"gpu-fraction": "0.000001"}, Verdict.INCONCLUSIVE),
+        ({"gpu-fraction": "half"}, Verdict.INCONCLUSIVE),
+        ({"gpu-memory": "1"}, Verdict.INCONCLUSIVE),
+        ({"gpu-memory": "1M"}, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_who_copies_the_label_of_a_device_that_is_shared_out_never_passes(asked: dict[str, str], verdict: Verdict) -> None:
+    found = judged("kai-runai", *thief(asked))
+    assert (found["FENCE-02"].verdict, found["PSA-05"].verdict) == (verdict, verdict)
+
+
+@pytest.mark.parametrize("cluster", ["kai-runai", "hami", "aks-ndh100"])
+def test_without_such_a_tenant_the_cluster_passes(cluster: str) -> None:
+    assert {result.verdict for result in judged(cluster).values()} == {Verdict.PASSED}

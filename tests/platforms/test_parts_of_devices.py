@@ -1,0 +1,151 @@
+"""Parts of one device, which pods share with a pod of the platform that reserves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from conformance.fence.checks import check_intruders
+from conformance.psa.bypass import check_bypass
+from fixtures.kubernetes.models import ConfigMap, Pod
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_container, a_node, a_pod, a_scope
+
+GROUP = {"runai-gpu-group": "g1"}
+GIVEN = {"run.ai/reserve_for_gpu_index": "GPU-1"}
+FENCE = ("nvidia.com/gpu:NoSchedule",)
+
+
+def outcome(findings: Iterable[Finding], name: str) -> Outcome:
+    (found,) = [finding.outcome for finding in findings if finding.subject.name == name]
+    return found
+
+
+OF_KAI: Mapping[str, Any] = {"annotations": {"gpu-fraction": "0.5"}, "schedulerName": "kai-scheduler"}
+
+
+def half(device: str = "GPU-1", node: str = "gpu-0", **more: Any) -> tuple[Pod, ConfigMap]:
+    source = {"configMapKeyRef": {"name": "shared", "key": "NVIDIA_VISIBLE_DEVICES"}}
+    made = a_container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}])
+    config = ConfigMap(data={"NVIDIA_VISIBLE_DEVICES": device})
+    config.metadata.name, config.metadata.namespace = "shared", "team-a"
+    return a_pod(more.pop("name", "half"), labels=GROUP, node=node, tolerations=FENCE, containers=[made], **{**OF_KAI, **more}), config
+
+
+def reservation(namespace: str = "kai-resource-reservation", node: str = "gpu-0", devices: int = 1) -> Pod:
+    return a_pod("reservation", namespace, labels=GROUP, annotations=GIVEN, node=node, devices=devices)
+
+
+def fraction_judged(pod: Pod, config: ConfigMap, *others: Pod) -> tuple[Outcome, Outcome]:
+    scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=[pod, *others], configmaps=[config])
+    return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
+
+
+def test_a_fraction_shares_the_device_that_a_pod_of_the_platform_reserves() -> None:
+    assert fraction_judged(*half(), reservation()) == (Outcome.OK, Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        reservation(namespace="team-b"),
+        reservation(node="gpu-1"),
+        reservation(devices=0),
+        a_pod("x", "kai-resource-reservation", node="gpu-0"),
+    ],
+)
+def test_a_label_alone_reserves_nothing(other: Pod) -> None:
+    assert fraction_judged(*half(), other) == (Outcome.BAD, Outcome.BAD)
+
+
+def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> None:
+    assert fraction_judged(*half("GPU-7"), reservation()) == (Outcome.OK, Outcome.BAD)
+    assert fraction_judged(*half("all"), reservation()) == (Outcome.OK, Outcome.BAD)
+    pod, config = half()
+    config.metadata.name = "elsewhere"
+    assert fraction_judged(pod, config, reservation()) == (Outcome.OK, Outcome.BAD)
+
+
+@pytest.mark.parametrize("copied", [{"annotations": {}}, {"schedulerName": "default-scheduler"}])
+def test_who_copies_the_label_of_a_reservation_and_asks_for_no_part_shares_nothing(copied: dict[str, Any]) -> None:
+    assert fraction_judged(*half(**copied), reservation()) == (Outcome.BAD, Outcome.BAD)
+
+
+def test_a_part_of_a_scheduler_that_is_not_known_is_undecided() -> None:
+    assert fraction_judged(*half(schedulerName="fast"), reservation()) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+
+
+MEMORY = {"nvidia.com/gpu.memory": "81559"}
+
+
+def beside(*asked: Mapping[str, str], labels: Mapping[str, str] = MEMORY) -> tuple[Outcome, Outcome]:
+    """How half a device is judged beside pods with these annotations, which share it."""
+    pod, config = half()
+    others = [half(name=f"other-{n}", annotations=annotations)[0] for n, annotations in enumerate(asked)]
+    scope = a_scope(nodes=[a_node(labels=labels)], pods=[pod, *others, reservation()], configmaps=[config])
+    return outcome(check_intruders(scope), "half"), outcome(check_bypass(scope), "half")
+
+
+@pytest.mark.parametrize("labels", [MEMORY, {}, {"nvidia.com/gpu.memory": "85520809984"}, {"nvidia.com/gpu.memory": "much"}])
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (["0.5"], Outcome.OK),
+        (["0.4", "0.1"], Outcome.OK),
+        (["5e-1"], Outcome.OK),
+        (["0.25", "2.5E-1"], Outcome.OK),
+        (["0.5", "0.1"], Outcome.UNDECIDED),
+        (["0.5", "0.01"], Outcome.UNDECIDED),
+        (["0.5", "0.000001"], Outcome.UNDECIDED),
+        (["6e-1"], Outcome.UNDECIDED),
+    ],
+)
+def test_more_parts_than_a_device_has_leave_open_who_was_given_one(parts: list[str], expected: Outcome, labels: Mapping[str, str]) -> None:
+    assert beside(*({"gpu-fraction": part} for part in parts), labels=labels) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [(["40750"], Outcome.OK), (["20000", "20750"], Outcome.OK), (["40751"], Outcome.UNDECIDED), (["40750", "1"], Outcome.UNDECIDED)],
+)
+def test_parts_in_memory_are_parts_of_the_memory_that_a_device_has(amounts: list[str], expected: Outcome) -> None:
+    assert beside(*({"gpu-memory": amount} for amount in amounts)) == (expected, expected)
+
+
+def test_parts_in_memory_alone_are_healthy_up_to_the_whole_device() -> None:
+    for amounts, expected in ((["40000", "41500"], Outcome.OK), (["40000", "41501"], Outcome.UNDECIDED)):
+        pods = [half(name=f"pod-{n}", annotations={"gpu-memory": amount})[0] for n, amount in enumerate(amounts)]
+        scope = a_scope(nodes=[a_node(labels=MEMORY)], pods=[*pods, reservation()], configmaps=[half()[1]])
+        assert {outcome(check(scope), pod.name) for check in (check_intruders, check_bypass) for pod in pods} == {expected}
+
+
+def test_parts_in_memory_of_a_device_whose_memory_nobody_tells_are_undecided() -> None:
+    assert beside({"gpu-memory": "1"}, labels={}) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("0.5", Outcome.OK), ("0.6", Outcome.UNDECIDED)])
+def test_parts_are_added_up_where_nobody_could_read_nodes(asked: str, expected: Outcome) -> None:
+    pod, config = half()
+    other = half(name="other", annotations={"gpu-fraction": asked})[0]
+    scope = a_scope(pods=[pod, other, reservation()], configmaps=[config], trouble={"nodes": "Forbidden"})
+    assert outcome(check_bypass(scope), "half") is expected
+
+
+@pytest.mark.parametrize("part", ["x", "0", "-0.1", "1.5", "nan", "inf", "1e400", "0.5 ", "50%", "½", "0x1p-2", "1e-999999999"])
+def test_a_fraction_that_nobody_understands_leaves_open_who_was_given_one(part: str) -> None:
+    assert beside({"gpu-fraction": part}) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize("amount", ["x", "0", "-1", "1G", "1.5", "5e1", "²", "9" * 5_000])
+def test_a_memory_that_nobody_understands_leaves_open_who_was_given_one(amount: str) -> None:
+    assert beside({"gpu-memory": amount}) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+    assert beside({"gpu-memory": "100", "gpu-fraction": "0.1"}) == (Outcome.UNDECIDED, Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize(("devices", "expected"), [("2", Outcome.OK), ("1", Outcome.UNDECIDED), ("", Outcome.UNDECIDED)])
+def test_a_pod_with_more_labels_of_devices_than_it_asks_for_is_undecided(devices: str, expected: Outcome) -> None:
+    pod, config = half(annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": devices})
+    pod.metadata.labels = {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}
+    assert fraction_judged(pod, config, reservation()) == (expected, expected)
