@@ -147,7 +147,7 @@ def _variables(container: Container, environments: Environments, namespace: str,
         if name not in VARIABLES:
             continue
         if "valueFrom" in entry and given and environments.known:
-            if (found := environments.of_key(namespace, entry["valueFrom"]).strip()) not in (*HARMLESS, *given):
+            if not _are_given(found := environments.of_key(namespace, entry["valueFrom"]).strip(), given):
                 yield f"container {container.name} takes {name}={found[:100]} from elsewhere, and its reservation holds another device"
         elif "valueFrom" in entry:
             yield f"container {container.name} takes {name} from elsewhere"
@@ -158,8 +158,13 @@ def _variables(container: Container, environments: Environments, namespace: str,
 def _shared_variables(namespace: str, container: Container, environments: Environments, given: Collection[str]) -> Iterator[str]:
     stated = {entry.get("name") for entry in container.env or ()}  # ``env`` wins over ``envFrom``
     for name, (value, config) in environments.variables(namespace, container.env_from or ()).items():
-        if name not in stated and value.strip() not in (*HARMLESS, *given):
+        if name not in stated and not _are_given(value.strip(), given):
             yield f"container {container.name} takes {name}={value[:100]} from ConfigMap {config}"
+
+
+def _are_given(value: str, given: Collection[str]) -> bool:
+    """Whether a variable names no device, or only devices that were given; several have commas between them."""
+    return value in HARMLESS or all(device.strip() in given for device in value.split(","))
 
 
 def listed_device(path: object) -> str:

@@ -68,6 +68,24 @@ def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> 
     assert fraction_judged(pod, config, reservation()) == (Outcome.OK, Outcome.BAD)
 
 
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [("GPU-1,GPU-2", Outcome.OK), ("GPU-1,GPU-7", Outcome.BAD), ("GPU-1,", Outcome.BAD), ("GPU-1,all", Outcome.BAD)],
+)
+def test_parts_of_several_devices_are_taken_from_those_that_are_reserved(devices: str, expected: Outcome) -> None:
+    pod, config = half(devices, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})
+    pod.metadata.labels = {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}
+    second = a_pod(
+        "second",
+        "runai-reservation",
+        labels={"runai-gpu-group": "g2"},
+        annotations={"run.ai/reserve_for_gpu_index": "GPU-2"},
+        node="gpu-0",
+        devices=1,
+    )
+    assert fraction_judged(pod, config, reservation(), second) == (Outcome.OK, expected)
+
+
 @pytest.mark.parametrize("copied", [{"annotations": {}}, {"schedulerName": "default-scheduler"}])
 def test_who_copies_the_label_of_a_reservation_and_asks_for_no_part_shares_nothing(copied: dict[str, Any]) -> None:
     assert fraction_judged(*half(**copied), reservation()) == (Outcome.BAD, Outcome.BAD)
