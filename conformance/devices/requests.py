@@ -97,18 +97,6 @@ def held(spec: PodSpec, wanted: Callable[[str], bool] = is_extended) -> dict[str
     return held_by(spec, wanted)
 
 
-def scheduler_amounts(scope: Scope) -> set[str]:
-    """Amounts that only a scheduler counts here: names of the policy that bound pods hold and no node offers.
-
-    Facts: docs/facts/scheduler-amounts.md#amounts.
-    """
-    if any(listing.trouble or not listing.collected for listing in (scope.snapshot.listing("nodes"), scope.snapshot.listing("pods"))):
-        return set()
-    offered = {name for node in scope.snapshot.nodes for name in node.status.capacity}
-    held_here = {name for row in scope.held.values() for name in row}
-    return {name for name in held_here - offered if matches(name, scope.policy.requests.scheduler_amounts)}
-
-
 def mapped_to_dra(scope: Scope) -> set[str]:
     """Extended resource names that a DeviceClass maps to DRA: pods hold them without any node's allocatable.
 

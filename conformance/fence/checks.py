@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
+from conformance.devices.scheduler_amounts import USUAL, of_owner
 from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.node_affinity import admits, selects
@@ -119,10 +120,12 @@ def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> str:
 
     No scheduler binds such a pod, and a kubelet lets it in all the same (docs/facts/admission.md#resources-that-a-node-lacks).
     """
-    amounts = scope.policy.requests.scheduler_amounts
-    given = any(name in node.status.capacity or matches(name, amounts) or scope.claims.by_resource(name).devices for name in asked)
-    if not asked or given or pod.spec.resource_claims:
+    if not asked or any(name in node.status.capacity or of_owner(scope, name) or scope.claims.by_resource(name).devices for name in asked):
         return ""
+    if scope.claims.demand(pod.spec.resource_claims or (), pod.namespace, pod.status.resource_claim_statuses or ()).devices:
+        return ""
+    if all(matches(name, USUAL) for name in asked):
+        return f"it asks for {listed(asked)}, which schedulers count beside a device, and for no device that {node.name} has"
     return f"it asks for {listed(asked)}, of which {node.name} has none: the node has lost it, or spec.nodeName was written by hand"
 
 

@@ -280,7 +280,9 @@ class Requests(Section, frozen=True, kw_only=True):
         "koordinator.sh/gpu-memory",
         "koordinator.sh/gpu-memory-ratio",
     )
-    """Amounts (globs) that only a scheduler or its extender counts. Where no node offers them, bound pods may hold them."""
+    """Amounts (globs) that only a scheduler or its extender counts. Where no node offers them, bound pods may hold them, if an annotation
+    of a node shows that scheduler (HAMi's, Volcano's). A list of your own needs no annotation, nor does what you add to the default.
+    An amount alone is no device (FENCE-02), except where a node offers it or you add it to the default."""
     autoscaled: list[str] = []
     """Resources (globs) that only new nodes of an autoscaler would offer: pending pods may ask for them."""
     refused_hours: Duration = 24

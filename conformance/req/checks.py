@@ -8,7 +8,8 @@ from functools import partial
 
 from conformance.devices.claimable import units_of
 from conformance.devices.plugin_pods import why_none_allocatable
-from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem, scheduler_amounts
+from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
+from conformance.devices.scheduler_amounts import counted, doubted
 from conformance.req.claims import check_claims_can_be_met
 from conformance.scope.node_affinity import admits, selects
 from conformance.scope.pod_templates import templates
@@ -19,7 +20,7 @@ from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import BY_CLASS
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
 
@@ -84,16 +85,18 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
 
 def check_not_overcommitted(scope: Scope) -> Iterator[Finding]:
     """One finding per node and extended resource that it offers or that pods hold there."""
-    by_claim, by_scheduler = mapped_to_dra(scope), scheduler_amounts(scope)
+    by_claim = mapped_to_dra(scope)
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
         pods = [(pod, amounts) for pod in scope.snapshot.pods_by_node.get(node.name, ()) if (amounts := scope.extended_amounts(pod))]
         names = {name for _, amounts in pods for name, count in amounts.items() if count and is_extended(name)}
         names |= {name for name, value in node.status.allocatable.items() if is_extended(name) and whole(value)}
         for name in sorted(names):
             holders = [(pod, amounts[name]) for pod, amounts in pods if amounts.get(name)]
-            if name in by_scheduler:
-                place = Subject("Node", f"{node.name} {name}")
+            place = Subject("Node", f"{node.name} {name}")
+            if counted(scope, name):
                 yield not_judged(place, message=f"only a scheduler counts {name}: no node offers it", source="status.capacity")
+            elif name not in by_claim and (unclear := doubted(scope, name)):
+                yield undecided(place, message=unclear, source="requests of bound pods, annotations and status.capacity of nodes")
             else:
                 yield _committed(scope, node, name, holders, name in by_claim)
 
@@ -147,13 +150,19 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
         for node in scope.snapshot.nodes
     }
     offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
-    by_claim = mapped_to_dra(scope) | scheduler_amounts(scope)
+    by_claim = mapped_to_dra(scope)
     for pod in scope.snapshot.pods:
         if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
             continue
-        wanted = {name: count for name, count in held(pod.spec).items() if count and name not in by_claim}
-        if wanted:
-            yield _offered(scope, pod, wanted, offers)
+        wanted = {name: count for name, count in held(pod.spec).items() if count and name not in by_claim and not counted(scope, name)}
+        unclear = {name: words for name in sorted(wanted) if (words := doubted(scope, name))}
+        rest = {name: count for name, count in wanted.items() if name not in unclear}
+        finding = _offered(scope, pod, rest, offers) if rest else None
+        if unclear and (finding is None or finding.outcome is Outcome.OK):
+            source = "requests of the pending pod, annotations and status.capacity of nodes"
+            yield undecided(subject(pod), message=next(iter(unclear.values())), source=source)
+        elif finding is not None:
+            yield finding
 
 
 def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[str, int]]) -> Finding:
@@ -231,9 +240,14 @@ def check_approved_names(scope: Scope) -> Iterator[Finding]:
     if not users and not claimants:
         raise NotApplicable("NoDeviceRequests", "no template and no pod asks for a device")
     accelerators = scope.policy.accelerators
-    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources, *scheduler_amounts(scope))
+    approved = scope.policy.requests.approved or (*accelerators.resources, *accelerators.vm_resources)
     for name, using in sorted(users.items()):
-        yield _approved(Subject("Resource", name), using, matches(name, approved), approved, "resources of templates and pods")
+        good = matches(name, approved) or (not scope.policy.requests.approved and counted(scope, name))
+        if not good and not scope.policy.requests.approved and (unclear := doubted(scope, name)):
+            source = "resources of pods, annotations and status.capacity of nodes"
+            yield undecided(Subject("Resource", name), message=unclear, source=source)
+        else:
+            yield _approved(Subject("Resource", name), using, good, approved, "resources of templates and pods")
     by_driver = scope.policy.requests.approved or accelerators.drivers
     for name, using in sorted(claimants.items()):
         drivers = scope.claims.classes[name].drivers if name in scope.claims.classes else ()

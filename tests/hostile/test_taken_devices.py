@@ -1,4 +1,4 @@
-"""A tenant who sits on another tenant's device passes by no label and no annotation."""
+"""A tenant who sits on another tenant's device, or on an accelerator node without one, passes by no label, annotation or name."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def judged(cluster: str, *more: Json) -> dict[str, Result]:
     return judge(snapshot, policy_over(snapshot, built.policy), IDS)
 
 
+def of(result: Result, name: str) -> list[Verdict | str]:
+    return [subject.verdict for subject in result.subjects if subject.name == name]
+
+
 def thief(asked: Mapping[str, str], scheduler: str = "kai-scheduler") -> list[Json]:
     """A pod with the label of a device that others have shared out among them, and with the device's UUID from a ConfigMap."""
     group = {"runai-gpu-group": "4f6c2a8e-6f0f-4a38-9d6e-0b3f0a1c2d3e"}
@@ -49,6 +53,25 @@ def thief(asked: Mapping[str, str], scheduler: str = "kai-scheduler") -> list[Js
 def test_who_copies_the_label_of_a_device_that_is_shared_out_never_passes(asked: dict[str, str], verdict: Verdict) -> None:
     found = judged("kai-runai", *thief(asked))
     assert (found["FENCE-02"].verdict, found["PSA-05"].verdict) == (verdict, verdict)
+
+
+AMOUNTS = ("nvidia.com/priority", "nvidia.com/gpumem", "volcano.sh/vgpu-memory")
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("cluster", ["aks-ndh100", "hami"])
+def test_who_names_his_node_and_asks_for_an_amount_that_no_kubelet_counts_never_passes(cluster: str, amount: str) -> None:
+    where = {"aks-ndh100": "nd-0", "hami": "t4-0"}[cluster]
+    found = judged(cluster, pod("web", "team-x", where, container(devices={amount: 1})))
+    assert found["FENCE-02"].verdict is Verdict.INCONCLUSIVE
+    assert of(found["FENCE-02"], "web") == [Verdict.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+def test_a_tenants_bound_pod_approves_no_amount(amount: str) -> None:
+    found = judged("aks-ndh100", pod("web", "team-x", "nd-1", container(devices={amount: 1, "nvidia.com/gpu": 1})))
+    assert {found[id_].verdict for id_ in ("REQ-03", "REQ-05")} == {Verdict.INCONCLUSIVE}
+    assert found["FENCE-02"].verdict is Verdict.PASSED  # it holds a device
 
 
 @pytest.mark.parametrize("cluster", ["kai-runai", "hami", "aks-ndh100"])

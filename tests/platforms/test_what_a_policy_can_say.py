@@ -14,7 +14,6 @@ from conformance.outputs.node_labels import advertisement
 from conformance.psa.bypass import check_bypass
 from conformance.psa.namespaces import check_enforcement
 from conformance.psa.standards import check_standards
-from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, Outcome
@@ -53,35 +52,6 @@ def test_whole_nodes_of_a_named_tenant_may_go_through_the_host() -> None:
 def test_a_part_of_a_node_another_tenant_or_no_host_network_may_not(pod: Pod) -> None:
     assert outcome(check_bypass(host_scope(pod)), "job") is Outcome.BAD
     assert outcome(check_standards(host_scope(pod)), "job") is Outcome.BAD
-
-
-# -- amounts of schedulers -----------------------------------------------------------------------------
-
-
-def amounts_judged(scope: Scope) -> dict[str, Outcome]:
-    found = {finding.subject.name: finding.outcome for finding in (*check_not_overcommitted(scope), *check_approved_names(scope))}
-    return {name: outcome for name, outcome in found.items() if "gpumem" in name}
-
-
-def test_amounts_that_only_a_scheduler_counts_are_never_overcommitted() -> None:
-    pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
-    assert amounts_judged(a_scope(nodes=[a_node()], pods=[pod])) == {
-        "gpu-0 nvidia.com/gpumem": Outcome.NOT_JUDGED,
-        "nvidia.com/gpumem": Outcome.OK,
-    }
-
-
-def test_amounts_that_a_node_offers_are_counted() -> None:
-    pod = a_pod(node="gpu-0", devices={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
-    node = a_node(capacity={"nvidia.com/gpumem": "1000"})
-    assert amounts_judged(a_scope(nodes=[node], pods=[pod]))["gpu-0 nvidia.com/gpumem"] is Outcome.BAD
-
-
-def test_a_misspelt_amount_and_one_that_no_scheduler_has_placed_are_bad() -> None:
-    misspelt = a_pod(node="gpu-0", devices={"nvidia.com/gpumemory": "3000"})
-    assert set(amounts_judged(a_scope(nodes=[a_node()], pods=[misspelt])).values()) == {Outcome.BAD}
-    pending = a_pod("waits", devices={"nvidia.com/gpumem": "3000"})
-    assert outcome(check_can_be_offered(a_scope(nodes=[a_node()], pods=[pending])), "waits") is Outcome.BAD
 
 
 # -- fences --------------------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""Amounts that only a scheduler counts, and what shows that a cluster has such a scheduler.
+
+No kubelet counts what its node lacks. So anybody binds a pod that holds any name, by ``spec.nodeName``, and that a bound pod holds an
+amount shows no scheduler. A mark on a node does, which no tenant can write, and so does the owner's word.
+
+Facts: docs/facts/scheduler-amounts.md#amounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from conformance.policy.model import Requests
+from conformance.scope.scope import Scope, matches
+from fixtures.text.sentences import listed
+
+USUAL = Requests().scheduler_amounts
+"""The default's names. None of them stands for a device where no node offers it: their schedulers want a device beside it."""
+
+MARKS = {
+    "hami.io/node-nvidia-register": "nvidia.com/*",
+    "4pd.io/node-nvidia-register": "nvidia.com/*",
+    "volcano.sh/node-vgpu-register": "volcano.sh/vgpu-*",
+}
+"""Annotations by which a device plugin tells its scheduler what a node has, with the names (glob) that this scheduler counts."""
+
+
+def counted(scope: Scope, name: str) -> bool:
+    """Whether a name is an amount that only a scheduler of this cluster counts: no node offers it."""
+    if _unread(scope, "nodes") or not matches(name, scope.policy.requests.scheduler_amounts):
+        return False
+    return name not in scope.once(_offered) and _proven(scope, name)
+
+
+def doubted(scope: Scope, name: str) -> str:
+    """Why it is not known whether a scheduler counts a name that bound pods hold, as a sentence; empty where it is known."""
+    if not matches(name, scope.policy.requests.scheduler_amounts):
+        return ""
+    unread = [key for key in ("nodes", "pods") if _unread(scope, key)]
+    if "nodes" not in unread and (name in scope.once(_offered) or _proven(scope, name)):
+        return ""
+    if unread:
+        return f"whether a scheduler counts {name} is not known: {listed(unread)} were not read"
+    if name not in scope.once(_held):
+        return ""
+    marks = listed([mark for mark, glob in MARKS.items() if matches(name, (glob,))], 2)
+    lacking = f"no node has the annotation of its scheduler ({marks})" if marks else "no node shows its scheduler"
+    advice = "if a scheduler counts it, write a list of your own with it (policy requests.schedulerAmounts)"
+    return f"bound pods hold {name}, no node offers it, and {lacking}; {advice}"
+
+
+def of_owner(scope: Scope, name: str) -> bool:
+    """Whether the owner added an amount to the usual ones: a pod asks for a device by it, as far as he says."""
+    return matches(name, scope.policy.requests.scheduler_amounts) and not matches(name, USUAL)
+
+
+def _unread(scope: Scope, key: str) -> bool:
+    listing = scope.snapshot.listing(key)
+    return bool(listing.trouble) or not listing.collected
+
+
+def _proven(scope: Scope, name: str) -> bool:
+    names = scope.policy.requests.scheduler_amounts
+    stated = names[len(USUAL) :] if names[: len(USUAL)] == USUAL else names  # what extends the default says nothing of its names
+    return matches(name, stated) or any(matches(name, (MARKS[mark],)) for mark in scope.once(_marks))
+
+
+def _marks(scope: Scope) -> Collection[str]:
+    return {mark for node in scope.snapshot.nodes for mark in MARKS.keys() & node.metadata.annotation.keys()}
+
+
+def _offered(scope: Scope) -> Collection[str]:
+    return {name for node in scope.snapshot.nodes for name in node.status.capacity}
+
+
+def _held(scope: Scope) -> Collection[str]:
+    return {name for row in scope.held.values() for name, count in row.items() if count}
