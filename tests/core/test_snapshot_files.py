@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.coverage.missing_kinds import doubted_time
+from fixtures.cluster.kinds import BUILT_IN, kubectl_name
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.folder import SERVED, TAKEN_AT
 from fixtures.snapshot.state import Snapshot
@@ -92,6 +93,8 @@ EMPTY = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}
 POLICIES = "nvidia.com/clusterpolicies"
 STATE = "nvidia.com/mig.config.state"
 HOUR = 3600.0
+WHOLE = "".join(f"{kubectl_name(key)}\n" for key in sorted(BUILT_IN))
+ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}]}
 
 
 @pytest.mark.parametrize("name", ["clusterpolicies.nvidia.com.json", "clusterpolicies.nvidia.com.yaml"])
@@ -150,18 +153,45 @@ def test_a_file_of_a_kind_that_cannot_be_read_is_trouble_and_not_absence(tmp_pat
 
 def test_a_complete_list_of_resources_tells_what_is_not_served(tmp_path: Path) -> None:
     write(tmp_path / "nodes.json", NODE)
-    write(tmp_path / SERVED, "nodes\npods\n")
+    write(tmp_path / SERVED, WHOLE)
     snapshot = load_files(tmp_path)
     assert not snapshot.listing(POLICIES).served
     assert snapshot.objects(POLICIES) == []
     assert snapshot.lacks("pods")  # served, and not saved
 
 
-@pytest.mark.parametrize("text", ["", "incomplete\n", "nodes\npods\nincomplete\n", "pods\n", "NAME SHORTNAMES\nnodes,no\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "incomplete\n", f"{WHOLE}incomplete\n", "nodes\npods\n", "NAME SHORTNAMES\nnodes,no\n", f"{WHOLE}clusterpolicies.nvid"],
+    ids=["empty", "discovery failed", "discovery failed in part", "two kinds", "a table", "cut within a line"],
+)
 def test_a_list_of_resources_that_is_not_whole_tells_nothing(tmp_path: Path, text: str) -> None:
     write(tmp_path / "nodes.json", NODE)
     write(tmp_path / SERVED, text)
     assert load_files(tmp_path).lacks(POLICIES)
+
+
+@pytest.mark.parametrize("left_out", ["namespaces", "daemonsets.apps", "customresourcedefinitions.apiextensions.k8s.io"])
+def test_a_list_of_resources_without_what_every_kubernetes_serves_tells_nothing(tmp_path: Path, left_out: str) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / SERVED, WHOLE.replace(f"{left_out}\n", ""))
+    snapshot = load_files(tmp_path)
+    assert snapshot.lacks(POLICIES)
+    assert snapshot.lacks("namespaces")
+    assert snapshot.lacks("apps/daemonsets")
+
+
+def test_a_kind_that_is_defined_in_the_cluster_is_served_whatever_the_list_of_resources_says(tmp_path: Path) -> None:
+    names = [kubectl_name(key) for key in (POLICIES, "mellanox.com/nicclusterpolicies")]
+    group, versions = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}, [{"name": "v1", "served": True}]
+    made = [{**group, "metadata": {"name": name}, "spec": {"versions": versions}} for name in names]
+    made[0]["status"] = ESTABLISHED
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "customresourcedefinitions.apiextensions.k8s.io.json", {"apiVersion": "v1", "kind": "List", "items": made})
+    write(tmp_path / SERVED, WHOLE)
+    snapshot = load_files(tmp_path)
+    assert snapshot.lacks(POLICIES)
+    assert not snapshot.listing("mellanox.com/nicclusterpolicies").served
 
 
 def test_files_beside_the_objects_may_be_anything(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def save(cluster: Cluster, folder: Path) -> None:
     served = discover(cluster)
     cluster.learn_versions({key: served[key][0] for key in KINDS if key in served})
     keys = [key for key in snapshot_keys(load_catalogue()) if key in served]
-    (folder / "api-resources.txt").write_text("\n".join(map(kubectl_name, keys)))
+    (folder / "api-resources.txt").write_text("".join(f"{kubectl_name(key)}\n" for key in served))
     for key in keys:
         (folder / f"{kubectl_name(key)}.json").write_bytes(cluster.request("GET", cluster.path(key)).body)
 
