@@ -145,7 +145,7 @@ def one_namespace(snapshot: Snapshot) -> Iterator[str]:
 
 def unsaved_namespaces(snapshot: Snapshot) -> Iterator[str]:
     """A sentence when saved pods are in namespaces that were not saved: what is asked of each namespace, nobody asked of these."""
-    namespaces = {item.name for item in snapshot.listing("namespaces").items}
-    unknown = sorted({pod.namespace for pod in snapshot.listing("pods").items} - namespaces)
-    if snapshot.offline and namespaces and unknown:
-        yield f"pods are in {listed(unknown)}, and the snapshot holds other namespaces only: these were not judged"
+    namespaces = snapshot.listing("namespaces")
+    unknown = sorted({pod.namespace for pod in snapshot.listing("pods").items} - {item.name for item in namespaces.items})
+    if snapshot.offline and namespaces.collected and not namespaces.trouble and unknown:
+        yield f"pods are in {listed(unknown)}, which the snapshot does not hold: these namespaces were not judged"

@@ -320,6 +320,11 @@ def test_pods_in_namespaces_that_were_not_saved_are_a_shortfall() -> None:
         assert list(unsaved_namespaces(told)) == []
 
 
+def test_an_empty_list_of_namespaces_holds_none_of_those_that_pods_are_in() -> None:
+    (said,) = unsaved_namespaces(a_snapshot(offline=True, namespaces=[], pods=[a_pod("a")]))
+    assert "team-a" in said
+
+
 def test_a_note_lists_every_kind_that_was_not_saved_and_that_somebody_reads() -> None:
     (note,) = notes(CATALOGUE.by_id.values(), a_snapshot(offline=True, nodes=[a_node()]))
     read = {key for id_ in READ for key in CATALOGUE.by_id[id_].lists} - {"nodes"}

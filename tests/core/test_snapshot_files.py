@@ -194,6 +194,24 @@ def test_a_kind_that_is_defined_in_the_cluster_is_served_whatever_the_list_of_re
     assert not snapshot.listing("mellanox.com/nicclusterpolicies").served
 
 
+@pytest.mark.parametrize("names", [[], ["team-a"], ["default", "team-a"]], ids=["none", "one by name", "without kube-system"])
+def test_namespaces_without_the_one_that_every_cluster_has_are_not_all(tmp_path: Path, names: list[str]) -> None:
+    items = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "namespaces.json", {**EMPTY, "items": items})
+    with pytest.raises(Inconclusive, match="kube-system"):
+        _ = load_files(tmp_path).namespaces
+
+
+def test_namespaces_with_the_one_that_every_cluster_has_and_single_ones_are_taken_as_they_are(tmp_path: Path) -> None:
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("kube-system", "team-a")]
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "namespaces.json", spaces[1])
+    assert [one.name for one in load_files(tmp_path).namespaces] == ["team-a"]
+    write(tmp_path / "namespaces.json", {**EMPTY, "items": spaces})
+    assert [one.name for one in load_files(tmp_path).namespaces] == ["kube-system", "team-a"]
+
+
 def test_files_beside_the_objects_may_be_anything(tmp_path: Path) -> None:
     write(tmp_path / "nodes.json", NODE)
     (tmp_path / SERVED).write_bytes(b"nodes\n\xff\xfe")
