@@ -78,6 +78,8 @@ class AreaRow(msgspec.Struct, kw_only=True):
 
 def headline(report: Report) -> str:
     """The run's verdict in a few words. A verdict about a part never says that the cluster is conformant."""
+    if not report.results and report.verdict in (Verdict.PASSED, Verdict.WARNED, Verdict.WAIVED):
+        return OVERALL[Verdict.NOT_APPLICABLE]  # a run about experiments, whose own record has their words
     waived = " with waivers" if report.verdict is Verdict.WAIVED else ""
     if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_selection(report.scope):
         return f"Passed{waived} within the selection"

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import is_partial
 from fixtures.verdict.record import Level, Record, Report, TargetKind, Verdict
-from reports import phrases
+from reports import chaos_phrases, phrases
+from reports.diff.completeness import cut_short
 from reports.safe_text import NAME_LIMIT, one_line
 
 FLEET_SCHEMA_VERSION = "1.0"
@@ -50,7 +52,8 @@ class ClusterRow(Record, kw_only=True):
     """One cluster's run. ``simulated`` says that it is no result of a real cluster; ``stale`` that the run is older than asked for.
 
     ``partly_simulated``: some nodes are simulated. The cluster stays among the real ones, so that a mark hides no failure, and never
-    passes. ``in_part``: the run judged a selection, or a snapshot that lacks what a MUST reads, and says nothing of the whole cluster.
+    passes. ``in_part``: the run says nothing of the whole cluster, because it judged a selection, a snapshot that lacks what a MUST
+    reads, or experiments alone, ended early, or does not say what it left out.
     """
 
     name: str
@@ -100,10 +103,11 @@ class Named(msgspec.Struct, frozen=True):
 
     report: Report
     name: str = ""
+    chaos: ChaosReport | None = None
 
 
 def merge(named: Iterable[Named], *, unreadable: Iterable[str] = (), now: datetime, max_age: timedelta | None = None) -> Fleet:
-    """The fleet. Of two runs on one cluster the later counts; ``notes`` name the other. Runs older than ``max_age`` are stale."""
+    """The fleet. A run that judged a whole cluster replaces the earlier ones, which ``notes`` name. Older than ``max_age`` is stale."""
     notes: list[str] = []
     rows = [row(one, now=now, max_age=max_age) for one in named]
     rows = _latest(rows, notes)
@@ -141,9 +145,9 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
         stale=max_age is not None and (begun is None or not -_SKEW <= now - begun <= max_age),
         verdict=report.verdict,
         exit_code=report.exit_code,
-        headline=phrases.headline(report),
+        headline=chaos_phrases.overall(report, one.chaos),
         scope=phrases.scope_words(report),
-        in_part=is_partial(report.scope),
+        in_part=not _judged_whole(report),
         areas=[_area(counts) for counts in phrases.areas(report)],
         attention=[
             Concern(
@@ -171,8 +175,8 @@ def failing(rows: Iterable[ClusterRow]) -> list[Shared]:
 def code(fleet: Fleet) -> int:
     """The exit code of a gate over the fleet: that of its worst real cluster.
 
-    10 if a report is unreadable or stale, if a cluster or some of its nodes are simulated, or if there is none: what was not judged is
-    no pass.
+    10 if a report is unreadable or stale, if a cluster or some of its nodes are simulated, if no run judged a cluster as a whole, or if
+    there is no cluster: what was not judged is no pass.
     """
     codes = {one.exit_code for one in fleet.clusters}
     if (
@@ -180,9 +184,23 @@ def code(fleet: Fleet) -> int:
         or fleet.simulated_clusters
         or fleet.unreadable
         or any(one.stale or one.partly_simulated for one in fleet.clusters)
+        or any(all(one.in_part for one in runs) for runs in by_cluster(fleet.clusters))
     ):
         codes.add(10)
     return min((code if code in _EXIT_RANK else 3 for code in codes), key=_EXIT_RANK.index)
+
+
+def by_cluster(rows: Iterable[ClusterRow]) -> list[list[ClusterRow]]:
+    """The rows of each cluster, which has more than one where a run of a part found something bad. Without a UID each is another."""
+    found: dict[str | int, list[ClusterRow]] = {}
+    for at, one in enumerate(rows):
+        found.setdefault(one.cluster_uid or at, []).append(one)
+    return list(found.values())
+
+
+def _judged_whole(report: Report) -> bool:
+    """Whether the run came to its end and judged all requirements that the cluster gives something to judge."""
+    return bool(report.results) and report.scope is not None and not is_partial(report.scope) and not cut_short(report)
 
 
 def _area(counts: phrases.AreaRow) -> AreaVerdict:
@@ -204,21 +222,25 @@ def _own_name(report: Report) -> str:
 
 
 def _latest(rows: list[ClusterRow], notes: list[str]) -> list[ClusterRow]:
-    """One run for each cluster UID, the latest. Rows without a UID all stay, and so do simulated clusters: each is another."""
-    kept: dict[str, ClusterRow] = {}
-    others: list[ClusterRow] = []
-    for one in rows:
-        if not one.cluster_uid or one.simulated:
-            others.append(one)
-            continue
-        first = kept.get(one.cluster_uid)
-        if first is None:
-            kept[one.cluster_uid] = one
-            continue
-        earlier, later = sorted((first, one), key=lambda held: held.started_at)
-        kept[one.cluster_uid] = later
-        notes.append(f"run {earlier.run_id} of {earlier.name} is left out: run {later.run_id} judged the same cluster later")
-    return [*kept.values(), *others]
+    """Of each cluster UID the latest run that judged the whole cluster, or the latest if none did.
+
+    A run of a part cannot take back what another one found: it replaces none that is not good, and stays beside the others if it is not
+    good itself. Rows without a UID all stay, and so do simulated clusters: each is another.
+    """
+    kept = [one for one in rows if not one.cluster_uid or one.simulated]
+    for runs in by_cluster(one for one in rows if one.cluster_uid and not one.simulated):
+        runs.sort(key=lambda one: one.started_at)
+        whole = max((at for at, one in enumerate(runs) if not one.in_part), default=-1)
+        place = whole if whole >= 0 else len(runs) - 1
+        for at, one in enumerate(runs):
+            again = any(other.run_id == one.run_id for other in runs[at + 1 :])
+            if at == place or (at > whole and one.exit_code and not again):
+                kept.append(one)
+            elif at < place:
+                notes.append(f"run {one.run_id} of {one.name} is left out: run {runs[place].run_id} judged the same cluster later")
+            else:
+                notes.append(f"run {one.run_id} of {one.name} is left out: it judged a part, of which nothing is bad")
+    return kept
 
 
 def _tell_apart(rows: list[ClusterRow]) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from fixtures.system import private_files
-from reports.folder import ReportError, load, write_atomically
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Report
+from reports.folder import ReportError, load, load_chaos, write_atomically
 from reports.merge import views
 from reports.merge.fleet import Fleet, Named
 
@@ -29,10 +31,20 @@ def read(arguments: Iterable[str]) -> Read:
             name, _, rest = argument.partition("=")
             path = Path(rest)
         try:
-            found.named.append(Named(load(path), name))
+            report = load(path)
+            found.named.append(Named(report, name, _experiments(path, report)))
         except ReportError as error:
             found.unreadable.append(str(error))
     return found
+
+
+def _experiments(path: Path, report: Report) -> ChaosReport | None:
+    """What the same run says of its experiments, if it stands beside the report: only words of the row depend on it."""
+    try:
+        chaos = load_chaos(path if path.is_dir() else path.parent)
+    except ReportError:
+        return None
+    return chaos if chaos is not None and chaos.run.id == report.run.id else None
 
 
 def write(fleet: Fleet, folder: Path) -> list[Path]:

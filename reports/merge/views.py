@@ -16,7 +16,7 @@ from fixtures.verdict.record import Verdict
 from reports import phrases
 from reports.credentials import redact
 from reports.formats.markdown import escape as markdown_escape
-from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet
+from reports.merge.fleet import AreaVerdict, ClusterRow, Fleet, by_cluster
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, encodable, one_line, visible
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -38,18 +38,20 @@ LETTER = {
 
 def sentence(fleet: Fleet) -> str:
     """How many clusters are what, in one sentence without a full stop."""
-    real = fleet.clusters
-    good = sum(one.exit_code == 0 and not one.partly_simulated and not one.in_part for one in real)
-    bad = sum(one.exit_code == 1 for one in real)
+    real = by_cluster(fleet.clusters)
+    passed = [runs for runs in real if all(one.exit_code == 0 for one in runs)]
+    in_part = sum(all(one.in_part for one in runs) for runs in passed)
+    good = sum(any(not one.in_part and not one.partly_simulated for one in runs) for runs in passed)
+    bad = sum(any(one.exit_code == 1 for one in runs) for runs in real)
     parts = [
         f"{len(real)} {'cluster' if len(real) == 1 else 'clusters'}: {good} passed, {bad} not conformant, {len(real) - good - bad} others"
     ]
-    if stale := sum(one.stale for one in real):
+    if stale := sum(any(one.stale for one in runs) for runs in real):
         parts.append(f"{stale} of them judged too long ago")
-    if partly := sum(one.partly_simulated for one in real):
+    if partly := sum(any(one.partly_simulated for one in runs) for runs in real):
         parts.append(f"{partly} of them with simulated nodes")
-    if in_part := sum(one.exit_code == 0 and one.in_part for one in real):
-        parts.append(f"{in_part} of them passed within a selection or a snapshot only")
+    if in_part:
+        parts.append(f"{in_part} of them passed in part only")
     if fleet.simulated_clusters:
         parts.append(f"{len(fleet.simulated_clusters)} simulated, not counted")
     if fleet.unreadable:

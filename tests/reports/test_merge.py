@@ -13,13 +13,19 @@ import msgspec
 import pytest
 
 from conformance.cli.main import main
+from fixtures.verdict.chaos_record import encode_chaos
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Level, Report, Run, Target, TargetKind, Verdict, encode_report
 from reports.merge.fleet import MAX_AREAS, Fleet, Named, code, merge
 from reports.merge.views import MAX_MARKDOWN_SCOPES, sentence, to_html, to_json, to_markdown
+from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, report, result, sample_report, subject
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def asked(*ids: str) -> list[Asked]:
+    return [Asked(id=id_, title="t", area=id_.partition("-")[0], level=Level.MUST) for id_ in ids]
 
 
 def a_run(name: str, *verdicts: Verdict, kind: TargetKind = TargetKind.LIVE, exit_code: int | None = None, started: str = "") -> Report:
@@ -28,6 +34,7 @@ def a_run(name: str, *verdicts: Verdict, kind: TargetKind = TargetKind.LIVE, exi
     held = [result(f"{areas[at % 3]}-{at:02d}", verdict, [subject("gpu-0", verdict)]) for at, verdict in enumerate(verdicts)]
     worst = Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.PASSED
     made = report(held, kind=kind, verdict=worst, exit_code=int(worst is Verdict.FAILED) if exit_code is None else exit_code)
+    made.scope = measure(asked(*(one.id for one in held)), held, {})
     target = Target(kind=kind, context=name, cluster_uid=f"uid-{name}", kubernetes_version="v1.36.2", scenario=made.target.scenario)
     return msgspec.structs.replace(made, target=target, run=Run(id=f"run-{name}", started_at=started or "2026-11-22T10:00:00Z"))
 
@@ -108,17 +115,113 @@ def test_the_gate_ends_with_the_worst_code(codes: tuple[int, ...], expected: int
     assert code(fleet_of(*(a_run(f"c{at}", Verdict.PASSED, exit_code=held) for at, held in enumerate(codes)))) == expected
 
 
-def selected(name: str, exit_code: int = 0) -> Report:
-    """A run of ``--only FENCE`` that found nothing bad."""
-    made = a_run(name, Verdict.PASSED, exit_code=exit_code)
-    asked = [Asked(id=id_, title="t", area=id_.partition("-")[0], level=Level.MUST) for id_ in ("FENCE-00", "NET-01")]
-    made.scope = measure(asked, made.results, {"NET-01": "--only FENCE"})
+def selected(name: str, verdict: Verdict = Verdict.PASSED, *, exit_code: int | None = None, started: str = "") -> Report:
+    """A run of ``--only FENCE``."""
+    made = a_run(name, verdict, exit_code=exit_code, started=started)
+    made.scope = measure(asked("FENCE-00", "NET-01"), made.results, {"NET-01": "--only FENCE"})
+    made.run.id += "-part"
     return made
+
+
+def experiments_alone(name: str, verdict: Verdict = Verdict.PASSED, *, started: str = "") -> Named:
+    """A run of ``pytest chaos``: its report has neither results nor a scope."""
+    made = a_run(name, exit_code=int(verdict is Verdict.FAILED), started=started)
+    made.scope, made.verdict = None, verdict
+    made.run.id += "-chaos"
+    held = chaos(experiment(verdict), kind=TargetKind.LIVE)
+    return Named(made, chaos=msgspec.structs.replace(held, run=made.run, verdict=verdict))
+
+
+def cut_off(name: str, *, started: str = "") -> Report:
+    """A run that Ctrl-C ended before it had judged NET-01."""
+    made = a_run(name, Verdict.PASSED, exit_code=2, started=started)
+    made.scope = measure(asked("FENCE-00", "NET-01"), made.results, {})
+    made.run.id += "-cut"
+    return made
+
+
+def without_scope(name: str, *, started: str = "") -> Report:
+    made = a_run(name, Verdict.PASSED, started=started)
+    made.scope = None
+    made.run.id += "-old"
+    return made
+
+
+EARLIER, LATER = "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z"
+PARTS = {
+    "a selection": Named(selected("a", started=LATER)),
+    "experiments": experiments_alone("a", started=LATER),
+    "a run that was cut short": Named(cut_off("a", started=LATER)),
+    "a record that does not say what it left out": Named(without_scope("a", started=LATER)),
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_a_later_run_of_a_part_takes_back_no_failure(part: Named) -> None:
+    red = Named(a_run("a", Verdict.FAILED, Verdict.PASSED, started=EARLIER))
+    for order in ([red, part], [part, red]):
+        fleet = merge(order, now=NOW)
+        assert fleet.clusters[0].verdict is Verdict.FAILED
+        assert [one.id for one in fleet.failing] == ["FENCE-00"]
+        assert code(fleet) == 1
+        assert sentence(fleet).startswith("1 cluster: 0 passed, 1 not conformant, 0 others")
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_a_cluster_that_no_run_judged_as_a_whole_passes_no_gate(part: Named) -> None:
+    fleet = merge([part, Named(a_run("b", Verdict.PASSED))], now=NOW)
+    assert code(fleet) in (2, 10)
+    assert sentence(fleet).startswith("2 clusters: 1 passed")
+
+
+def test_a_run_of_experiments_alone_never_says_conformant() -> None:
+    for one in (experiments_alone("a"), msgspec.structs.replace(experiments_alone("a"), chaos=None)):
+        fleet = merge([one], now=NOW)
+        assert fleet.clusters[0].headline == ("Experiments passed" if one.chaos else "Nothing judged")
+        assert "onformant:" not in to_markdown(fleet)
+        assert ">Conformant" not in to_html(fleet)
+
+
+def test_the_words_for_experiments_come_from_the_record_beside_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = experiments_alone("a")
+    assert one.chaos is not None
+    (tmp_path / "report.json").write_bytes(encode_report(one.report))
+    (tmp_path / "chaos.json").write_bytes(encode_chaos(one.chaos))
+    for argument in (tmp_path, tmp_path / "report.json"):
+        assert main(["merge", str(argument), "--into", str(tmp_path / "fleet"), "--gate"]) == 10
+        assert json.loads((tmp_path / "fleet" / "fleet.json").read_text())["clusters"][0]["headline"] == "Experiments passed"
+    (tmp_path / "chaos.json").write_text("[")
+    assert main(["merge", str(tmp_path), "--into", str(tmp_path / "fleet"), "--gate"]) == 10
+    assert json.loads((tmp_path / "fleet" / "fleet.json").read_text())["clusters"][0]["headline"] == "Nothing judged"
+
+
+def test_what_a_later_run_of_a_part_found_bad_stands_beside_the_run_of_the_whole() -> None:
+    green = Named(a_run("a", Verdict.PASSED, started=EARLIER))
+    for bad in (Named(selected("a", Verdict.FAILED, started=LATER)), experiments_alone("a", Verdict.FAILED, started=LATER)):
+        fleet = merge([green, bad], now=NOW)
+        assert [one.exit_code for one in fleet.clusters] == [1, 0]
+        assert code(fleet) == 1
+        assert sentence(fleet) == "1 cluster: 0 passed, 1 not conformant, 0 others"
+
+
+def test_a_run_of_the_whole_and_good_parts_after_it_are_one_cluster_that_passed() -> None:
+    fleet = merge([Named(a_run("a", Verdict.PASSED, started=EARLIER)), PARTS["a selection"], PARTS["experiments"]], now=NOW)
+    assert [one.run_id for one in fleet.clusters] == ["run-a"]
+    assert sentence(fleet) == "1 cluster: 1 passed, 0 not conformant, 0 others"
+    assert fleet.notes == [f"run run-a-{part} of a is left out: it judged a part, of which nothing is bad" for part in ("part", "chaos")]
+    assert code(fleet) == 0
+
+
+def test_a_later_run_of_the_whole_replaces_a_part_that_failed() -> None:
+    bad = Named(selected("a", Verdict.FAILED, started=EARLIER))
+    fleet = merge([bad, Named(a_run("a", Verdict.PASSED, Verdict.PASSED, started=LATER))], now=NOW)
+    assert [one.run_id for one in fleet.clusters] == ["run-a"]
+    assert code(fleet) == 0
 
 
 def test_a_selection_that_passed_is_no_cluster_that_passed() -> None:
     fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"), selected("short", exit_code=10))
-    said = "3 clusters: 1 passed, 0 not conformant, 2 others; 1 of them passed within a selection or a snapshot only"
+    said = "3 clusters: 1 passed, 0 not conformant, 2 others; 1 of them passed in part only"
     assert sentence(fleet) == said
     assert [one["inPart"] for one in json.loads(to_json(fleet))["clusters"]] == [True, True, False]
     assert said in to_html(fleet)
@@ -192,6 +295,7 @@ def test_two_hundred_reports_make_one_page(tmp_path: Path, capsys: pytest.Captur
         made.target.context, made.target.cluster_uid, made.run.id = f"cluster-{at:03d}", f"uid-{at}", f"run-{at}"
         if at % 3 == 0:
             made.results, made.exit_code, made.verdict = [one for one in made.results if one.verdict is Verdict.PASSED], 0, Verdict.PASSED
+        made.scope = measure(asked(*(one.id for one in made.results)), made.results, {})
         (tmp_path / f"{at}").mkdir()
         (tmp_path / f"{at}" / "report.json").write_bytes(encode_report(made))
     assert main(["merge", *(str(tmp_path / f"{at}") for at in range(200)), "--into", str(tmp_path / "fleet")]) == 0
