@@ -43,19 +43,28 @@ def whole(old: Result, new: Result) -> Lost | None:
 
 
 def left_out(old: Result, report: Report) -> Lost | None:
-    """A requirement without a result, when the later run's catalogue has it: an option left it out, or the run ended early.
-
-    A record whose scope counts more requirements than it names does not say what became of the others: they may be among these.
-    """
-    if report.scope is None or not is_judged(old):
+    """A requirement without a result, when the later run's catalogue has it or may have it."""
+    if not is_judged(old) or not (because := without_result(old.id, report, "later")):
         return None
+    return Lost(old=old.verdict, message=because)
+
+
+def without_result(requirement: str, report: Report, which: str) -> str:
+    """Why a run that knows a requirement has no result of it, as a clause; empty when its catalogue does not have the requirement.
+
+    An option left it out, or the run ended early. A record without a scope does not say what its run left out, and one whose scope
+    counts more requirements than it names does not say what became of the others: it may be among these.
+    """
+    if report.scope is None and not report.results:
+        return f"the {which} run judged no requirement"
+    if report.scope is None:
+        return f"the {which} report has no result of it, and does not say what its run left out"
     known = {one.id: one for one in report.scope.not_judged}
-    one = known.get(old.id)
-    if one is not None:
-        return Lost(old=old.verdict, message=one.because)
+    if (one := known.get(requirement)) is not None:
+        return one.because
     if len(known.keys() | {result.id for result in report.results}) < report.scope.requirements:
-        return Lost(old=old.verdict, message="the later report has no result of it, and counts more requirements than it names")
-    return None
+        return f"the {which} report has no result of it, and counts more requirements than it names"
+    return ""
 
 
 def subjects(old: Result, new: Result, *, same_policy: bool = True) -> Iterator[Lost]:

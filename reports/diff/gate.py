@@ -14,7 +14,7 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import DECIDED, is_judged
 from fixtures.verdict.floor import Floor, missed
 from fixtures.verdict.record import Report, Verdict
-from reports import phrases
+from reports import chaos_phrases, phrases
 from reports.diff import clusters, experiments, runs
 from reports.diff.completeness import cut_short
 from reports.diff.runs import Difference
@@ -50,10 +50,12 @@ def between(
     """A run compared with its baseline as the gate compares two runs: ``accepted`` names what may be lost.
 
     A run that is about no experiments is not compared with the earlier ones. A baseline of another cluster blames nothing on this
-    one, unless ``another_cluster`` says that it is meant to.
+    one, unless ``another_cluster`` says that it is meant to. A run about experiments alone is not compared with earlier requirements.
     """
     experiments_before = chaos_before if chaos_after is not None else None
     difference = runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
+    if chaos_phrases.only_chaos(after, chaos_after):
+        difference = msgspec.structs.replace(difference, changes=[])
     if another_cluster or not (why := clusters.unlike(before.target, after.target)):
         return difference
     changes = [msgspec.structs.replace(one, gating=False) for one in difference.changes]

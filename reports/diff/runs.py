@@ -1,8 +1,8 @@
 """Two runs compared by (requirement id, subject): before and after an upgrade, or this run and its baseline.
 
 A requirement that only one of the suites knows is named, and never blamed on the cluster. What was judged before and is not now is
-a regression: nobody knows what became of it. A subject that a run counted but did not keep cannot be called fixed or gone. Chaos
-experiments of the runs are compared by their ids.
+a regression: nobody knows what became of it. So is what fails now and was left out before: nobody knows that it failed then. A subject
+that a run counted but did not keep cannot be called fixed or gone. Chaos experiments of the runs are compared by their ids.
 """
 
 from __future__ import annotations
@@ -105,10 +105,12 @@ def compare(old: Report, new: Report, old_chaos: ChaosReport | None = None, new_
     same_policy = _same_policy(old, new)
     for result in after.values():
         known = before.get(result.id)
-        if known is None:
-            changes.append(_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict))
-        else:
+        if known is not None:
             changes += _compare(renamed(known, result, replaced), result, same_policy)
+        elif because := coverage.without_result(result.id, old, "earlier"):
+            changes += _judged_first(result, because)
+        else:
+            changes.append(_whole(Bucket.REQUIREMENT_ADDED, result, new=result.verdict))
     for result in before.values():
         if result.id not in after:
             lost = coverage.left_out(result, new)
@@ -212,6 +214,14 @@ def _compare(old: Result, new: Result, same_policy: bool) -> Iterator[Change]:
             yield change
     if hidden := _hidden(old, new):
         yield _made(Bucket.NEW_INCONCLUSIVE, new, "", old.verdict, new.verdict, hidden)
+
+
+def _judged_first(new: Result, because: str) -> Iterator[Change]:
+    """What is bad or undecided of a requirement that the earlier run knew and did not judge."""
+    blank = msgspec.structs.replace(new, verdict=Verdict.NOT_APPLICABLE, judged=0, total=0, subjects=[], subjects_omitted=0, tallies=[])
+    for change in _compare(blank, new, same_policy=True):
+        message = f"not judged before ({one_line(because, 200)}){f': {change.message}' if change.message else ''}"
+        yield msgspec.structs.replace(change, old=None, message=message)
 
 
 def _hidden(old: Result, new: Result) -> str:

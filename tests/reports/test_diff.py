@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from fixtures.verdict.record import Level, Result, Verdict
+from fixtures.verdict.record import Coverage, Level, Result, Verdict
 from reports.diff import runs
 from reports.diff.runs import Bucket
 from tests.reports.sample_report import hostile_report, report, result, sample_report, subject
@@ -87,10 +87,13 @@ def test_waiver_given_and_expired() -> None:
 
 
 def test_requirements_added_removed_and_changed_are_not_blamed_on_the_cluster() -> None:
-    other = result("B-1", BAD, [subject("x", BAD)])
-    assert changes([one(OK)], [one(OK), other]) == [("requirement added", "")]
-    assert changes([one(OK), other], [one(OK)]) == [("requirement removed", "")]
-    assert regress([one(OK)], [one(OK), other]) == []
+    fewer, more = report([one(OK)]), report([one(OK), result("B-1", BAD, [subject("x", BAD)])])
+    for made in (fewer, more):
+        made.scope = Coverage(requirements=len(made.results), judged=len(made.results))
+    for before, after, bucket in ((fewer, more, "requirement added"), (more, fewer, "requirement removed")):
+        difference = runs.compare(before, after)
+        assert [(change.bucket.value, change.subject) for change in difference.changes] == [(bucket, "")]
+        assert runs.regressions(difference) == []
     assert changes([one(OK)], [one(OK, title="Another title")]) == [("requirement changed", "")]
 
 

@@ -126,6 +126,40 @@ def test_a_requirement_that_the_new_catalogue_does_not_have_is_not_blamed_on_the
     assert runs.regressions(runs.compare(old, new)) == []
 
 
+def changed(old: Report, new: Report) -> list[tuple[runs.Bucket, str, bool]]:
+    return [(one.bucket, one.requirement, one.gating) for one in runs.compare(old, new).changes]
+
+
+IDS = ["ADV-01", "NET-01"]
+SELECTED = scoped([of("ADV-01", OK, "gpu-0")], {"NET-01": "--only ADV-01"}, IDS)
+SAYS_NOT = report([of("ADV-01", OK, "gpu-0")])
+CUT = scoped([of("ADV-01", OK, "gpu-0")], {}, IDS)
+
+
+@pytest.mark.parametrize("old", [SELECTED, SAYS_NOT, CUT], ids=["left out", "no scope", "cut short"])
+def test_what_fails_now_and_was_not_judged_before_is_a_new_failure(old: Report) -> None:
+    new = scoped([of("ADV-01", OK, "gpu-0"), result("NET-01", BAD, [a_node("gpu-0", BAD)])], {}, IDS)
+    assert changed(old, new) == [(runs.Bucket.NEW_FAILURE, "NET-01", True)]
+    (change,) = runs.compare(old, new).changes
+    assert change.old is None
+    assert change.message.startswith("not judged before (")
+    unsure = scoped([of("ADV-01", OK, "gpu-0"), result("NET-01", Verdict.INCONCLUSIVE, [])], {}, IDS)
+    assert changed(old, unsure) == [(runs.Bucket.NEW_INCONCLUSIVE, "NET-01", True)]
+
+
+def test_what_passes_now_and_was_left_out_before_is_no_change() -> None:
+    assert changed(SELECTED, scoped([of("ADV-01", OK, "gpu-0"), of("NET-01", OK, "gpu-0")], {}, IDS)) == []
+
+
+def test_a_run_that_judged_no_requirement_has_lost_what_the_earlier_one_judged() -> None:
+    old = scoped([of("ADV-01", OK, "gpu-0"), of("NET-01", NOT)], {}, IDS)
+    assert changed(old, report([])) == [
+        (runs.Bucket.NO_LONGER_JUDGED, "ADV-01", True),
+        (runs.Bucket.REQUIREMENT_REMOVED, "NET-01", False),
+    ]
+    assert changed(old, SAYS_NOT) == [(runs.Bucket.REQUIREMENT_REMOVED, "NET-01", False)]
+
+
 def test_namespaces_that_another_policy_leaves_out_are_no_longer_judged() -> None:
     """A namespace that is gone under the same policy was deleted; a narrower ``tenants.namespaces`` hides one that is there."""
     spaces = [subject(name, kind="Namespace") for name in ("team-a", "team-b")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import Coverage, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import gate, runs
 from reports.diff.since_baseline import Since, since_baseline
 from tests.reports.chaos_samples import chaos, experiment
@@ -76,7 +76,9 @@ def test_a_baseline_that_was_cut_short_proves_nothing() -> None:
 
 
 def test_runs_with_nothing_in_common_are_never_as_good_as_each_other() -> None:
-    found = compared(a_run(ADV_01=OK), a_run(NET_01=OK))
+    old, new = a_run(ADV_01=OK), a_run(NET_01=OK)
+    old.scope, new.scope = Coverage(requirements=1, judged=1), Coverage(requirements=1, judged=1)
+    found = compared(old, new)
     assert (found.verdict, found.reason_code) == (UNSURE, "NothingCompared")
 
 
