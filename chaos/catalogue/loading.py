@@ -18,7 +18,7 @@ from chaos.catalogue.extension_rules import KnownNames, mistakes
 from chaos.model.experiment import Experiment
 from chaos.model.extension_decoding import ExperimentError, decode_extension, unknown_name
 from fixtures.text import yaml_text
-from fixtures.text.yaml_text import NotYaml
+from fixtures.text.yaml_text import NotYaml, RepeatedKey
 
 _TOP = {"version", "title", "description", "tags", "contributions", "configuration", "extensions", "steady-state-hypothesis", "method"} | {
     "rollbacks"
@@ -31,9 +31,11 @@ _UNRESOLVED = re.compile(r"\$\{([^}]*)\}")
 def load_experiment(path: Path, known: KnownNames) -> Experiment:
     """Read one experiment. Raises :class:`ExperimentError` with everything that is wrong with it."""
     try:
-        document = yaml_text.load(path.read_text(encoding="utf-8"))
+        document = yaml_text.load(path.read_text(encoding="utf-8"), unique=True)
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from None
+    except RepeatedKey as error:
+        raise ExperimentError(f"{path}: line {error.line}: {error}") from None
     except (NotYaml, UnicodeDecodeError) as error:
         raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())[:300]}") from None
     return check_document(document, known, str(path))

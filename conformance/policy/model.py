@@ -468,6 +468,6 @@ class Policy(Section, frozen=True, kw_only=True):
     chaos: Chaos = Chaos()
     gate: Gate = Gate()
     required: tuple[str, ...] = ()
-    """Requirements that must judge something: nothing to judge is a failure."""
+    """Requirements that must judge something: nothing to judge is a failure, and an option that leaves one out a shortfall."""
     platform: str | tuple[str, ...] = ()
     """Presets by name, as with ``--platform``; empty: the cluster's own marks choose them, ``none``: no preset."""

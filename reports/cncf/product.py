@@ -99,7 +99,7 @@ def _read(path: Path, release: str) -> Json:
     """A checklist of that release. Raises :class:`CncfError` for any other file."""
     try:
         with path.open("rb") as file:
-            document = yaml_text.load(file.read(MAX_CHECKLIST_BYTES + 1), most=MAX_CHECKLIST_BYTES)
+            document = yaml_text.load(file.read(MAX_CHECKLIST_BYTES + 1), most=MAX_CHECKLIST_BYTES, unique=True)
     except OSError as error:
         raise CncfError(f"{path}: cannot be read: {error.strerror or error}") from error
     except yaml_text.NotYaml as error:

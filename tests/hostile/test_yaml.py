@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from chaos.catalogue.extension_rules import KnownNames
+from chaos.catalogue.loading import load_experiment
+from chaos.model.extension_decoding import ExperimentError
 from conformance.adv import plugin_config
 from conformance.mig import mig_parted
 from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.yaml_text import load_objects
 from conformance.policy.policy_file import PolicyError, read_policy_file
+from conformance.policy.waivers import WaiverError, read_waiver_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.text import limits, yaml_text
-from fixtures.text.yaml_text import NotYaml
+from fixtures.text.yaml_text import NotYaml, RepeatedKey
 from fixtures.verdict.findings import Inconclusive
 from tests.steps import steps
 
@@ -71,6 +75,50 @@ def test_keys_are_text_and_numbers_have_64_bits_as_in_kubernetes() -> None:
     assert repr(yaml_text.load(text)) == repr(
         {"2": "a", "true": "b", "1.5": "c", "d": 2**64 - 1, "e": float(2**64), "f": float(-(2**63) - 1)},
     )
+
+
+TWICE = {
+    "sections": "gate: {minimumJudged: 40}\nscope: {}\ngate: {areas: [NET]}\n",
+    "below": "gate:\n  areas: [NET]\n  areas: [GANG]\n",
+    "quoted": "gate: {}\n'gate': {areas: [NET]}\n",
+    "in a list": "- {a: 1, a: 2}\n",
+    "of one value": "1: a\n'1': b\n",
+    "by an alias": "a: &k gate\ngate: 1\n*k : 2\n",
+    "below a merge key": "base: &base {a: 1}\nother: {<<: *base, b: 1, b: 2}\n",
+    "in what is merged": "base: &base {a: 1, a: 2}\nother: {<<: *base}\n",
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_key_that_stands_twice_in_a_file_of_the_user_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(TWICE[name])
+    with pytest.raises(RepeatedKey, match=r"^line \d+: the key '(gate|areas|a|b|1)' stands twice in one mapping$"):
+        yaml_text.read(path)
+    yaml_text.load(TWICE[name])  # a cluster's own text is taken as Kubernetes takes it
+
+
+def test_a_key_that_stands_twice_ends_a_policy_waivers_a_kubeconfig_and_an_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("required: [FENCE-01]\nrequired: [FENCE-02]\n")
+    with pytest.raises(PolicyError, match=r"policy .*: line 2: the key 'required' stands twice"):
+        read_policy_file(path)
+    path.write_text("waivers: []\nwaivers: []\n")
+    with pytest.raises(WaiverError, match="line 2: the key 'waivers' stands twice"):
+        read_waiver_file(path, 0.0)
+    with pytest.raises(ExperimentError, match="line 2: the key 'waivers' stands twice"):
+        load_experiment(path, KnownNames())
+    path.write_text("clusters: []\nusers: []\nclusters: []\n")
+    with pytest.raises(ClusterUnreachable, match=r"a key stands twice in one mapping \(line 3\)"):
+        Cluster.from_kubeconfig(path)
+
+
+def test_merge_keys_and_the_same_key_in_several_mappings_are_no_repetition(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    base = "one: &one {a: 1, b: 2}\ntwo: &two {<<: *one, a: 3}\n"
+    path.write_text(f"{base}three: {{<<: [*one, *two], a: 4}}\nfour: {{<<: *two, <<: *one}}\nfive: {{<<: *two, b: 5}}\n")
+    loaded = yaml_text.read(path)
+    assert [loaded[name] for name in ("two", "three", "five")] == [{"a": 3, "b": 2}, {"a": 4, "b": 2}, {"a": 3, "b": 5}]
 
 
 def test_what_people_write_is_loaded() -> None:
