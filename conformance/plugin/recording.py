@@ -173,7 +173,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     options = state.options
     floor = floor_of(
         state.opened.policy.gate,
-        required=options.require,
+        required=tuple(state.required),
         min_judged=options.min_judged,
         max_inconclusive=options.max_inconclusive,
         max_not_applicable=options.max_not_applicable,

@@ -167,7 +167,7 @@ def test_no_option_may_leave_out_what_is_required() -> None:
     floor = Floor(required=("NET-01",))
     assert missing(floor=floor) == []
     assert missing(floor=floor, left_out={"NET-01": "-k GANG", "NET-02": "-k GANG"}) == [
-        "NET-01 has to be judged (--require), and it was left out by -k GANG"
+        "NET-01 has to be judged (--require, or required of the policy), and it was left out by -k GANG"
     ]
 
 

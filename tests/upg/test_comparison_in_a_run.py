@@ -59,11 +59,23 @@ def test_a_baseline_in_the_folder_of_the_report_is_a_mistake(tmp_path: Path) -> 
 def test_budgets_and_what_is_required_bound_a_run(tmp_path: Path) -> None:
     done = run_for_record(tmp_path, *HEALTHY, "--max-not-applicable", "0", "-k", "not FENCE-01", "--require", "FENCE-01")
     assert done.code == 10
-    assert "NOT JUDGED: FENCE-01 has to be judged (--require), and it was left out by -k 'not FENCE-01'" in done.output
+    assert (
+        "NOT JUDGED: FENCE-01 has to be judged (--require, or required of the policy), and it was left out by -k 'not FENCE-01'"
+        in done.output
+    )
     assert "and --max-not-applicable allows 0" in done.output
     policy = tmp_path / "policy.yaml"
     policy.write_text("gate: {maxNotApplicable: 0}\n")
     assert run_for_record(tmp_path, *HEALTHY, "--policy", str(policy)).code == 10
+
+
+def test_a_selection_leaves_out_nothing_that_the_policy_requires(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("required: [FENCE-01]\n")
+    done = run_for_record(tmp_path, *HEALTHY, "--policy", str(policy), "-k", "FENCE and not FENCE-01")
+    assert done.code == 10
+    assert "NOT JUDGED: FENCE-01 has to be judged (--require, or required of the policy), and it was left out by -k" in done.output
+    assert run_for_record(tmp_path, *HEALTHY, "--policy", str(policy), "-k", "FENCE").code == 0
     assert run_for_record(tmp_path, *HEALTHY, "--policy", str(policy), "--max-not-applicable", "9", "--require", "FENCE-01").code == 0
 
 
