@@ -39,8 +39,8 @@ def shortfalls(scope: Scope) -> Iterator[str]:
     if not scope.policy.tenants.namespaces:
         yield "the policy's tenants.namespaces is empty, so no namespace is a tenant's and nothing of tenants was judged"
     yield from map(str, (*_namespaces(scope), *_resources(scope), *_nodes(scope), *_drivers(scope)))
-    if not _tenants_left(scope) and (swallowed := _swallowed(scope)):
-        yield f"the policy leaves no tenant namespace, so nothing of tenants was judged: {swallowed}"
+    if not _tenants_left(scope) and (why := _swallowed(scope) or _passed_over(scope)):
+        yield f"the policy leaves no tenant namespace, so nothing of tenants was judged: {why}"
 
 
 def notes(scope: Scope) -> Iterator[str]:
@@ -50,6 +50,8 @@ def notes(scope: Scope) -> Iterator[str]:
     if swallowed := _swallowed(scope):
         if left:
             yield f"no rule for tenants was applied where a pattern makes a namespace the platform's: {swallowed}"
+    elif left and (passed := _passed_over(scope)):
+        yield f"no rule for tenants was applied where devices or pods of tenants are: {passed}"
     elif not left and (named := _taken(scope)):
         yield f"no namespace is a tenant's: tenants.infrastructure and moreInfrastructure name {listed(named)}"
 
@@ -115,6 +117,28 @@ def _swallowed(scope: Scope) -> str:
             elif not pattern.strip("*?"):
                 clauses.append(f"{key} has {pattern!r}, which matches every name")
     return f"{'; '.join(clauses)}; write exact names of the platform's namespaces" if clauses else ""
+
+
+def _passed_over(scope: Scope) -> str:
+    """A clause about tenants.namespaces that leave out every namespace in use: each whose pods ask for devices, or each with pods.
+
+    Empty where they match no namespace at all, which another sentence says.
+    """
+    names, pods = _names(scope.snapshot.listing("namespaces")), scope.snapshot.listing("pods")
+    tenants, default = scope.policy.tenants, Policy().tenants
+    if names is None or pods.trouble or not pods.collected or not _written(tenants.namespaces, default.namespaces):
+        return ""
+    if not any(map(scope.is_tenant, names)):
+        return ""
+    every = msgspec.structs.replace(tenants, namespaces=default.namespaces)
+    theirs = set(filter(Scope(scope.snapshot, msgspec.structs.replace(scope.policy, tenants=every)).is_tenant, names))
+    using = theirs & {pod.namespace for pod in scope.device_pods}
+    used = using or theirs & {pod.namespace for pod in pods.items}
+    if not used or any(map(scope.is_tenant, used)):
+        return ""
+    what = "where pods ask for devices" if using else "where pods are"
+    patterns = " and ".join(map(repr, tenants.namespaces))
+    return f"tenants.namespaces has {patterns}, which matches none of {listed(sorted(used))}, {what}; name the tenants' namespaces"
 
 
 def _is_stricter(level: str, usual: str) -> bool:

@@ -370,6 +370,33 @@ def test_a_wildcard_that_makes_every_tenant_the_platforms_is_a_shortfall(tenants
     assert about_patterns(a_policy(tenants=tenants), namespaces=EVERYWHERE, pods=[TRAINING]) == [said]
 
 
+@pytest.mark.parametrize("pattern", ["d*", "[!t]*"])
+@pytest.mark.parametrize(
+    ("pod", "told"), [(TRAINING, "none of team-a, where pods ask for devices"), (a_pod("web"), "none of team-a, where pods are")]
+)
+def test_a_pattern_of_tenants_that_leaves_out_every_namespace_in_use_is_a_shortfall(pattern: str, pod: Any, told: str) -> None:
+    spaces = [a_namespace(name) for name in ("default", "kube-system", "team-a")]
+    (said,) = about_patterns(a_policy(tenants={"namespaces": [pattern]}), namespaces=spaces, pods=[pod])
+    assert said.startswith("the policy leaves no tenant namespace, so nothing of tenants was judged: tenants.namespaces has ")
+    assert told in said
+
+
+def test_a_pattern_of_tenants_beside_the_namespaces_with_devices_is_a_note() -> None:
+    spaces = [a_namespace(name) for name in ("kube-system", "team-a", "web")]
+    scope = a_scope(a_policy(tenants={"namespaces": ["w*"]}), namespaces=spaces, pods=[TRAINING, a_pod("x", "web")])
+    assert list(unmatched_patterns.shortfalls(scope)) == []
+    (said,) = unmatched_patterns.notes(scope)
+    assert "tenants.namespaces has 'w*', which matches none of team-a" in said
+
+
+@pytest.mark.parametrize("patterns", [["team-*"], ["d*", "team-a"], ["*"]])
+def test_patterns_of_tenants_that_match_a_namespace_in_use_are_good(patterns: list[str]) -> None:
+    spaces = [a_namespace(name) for name in ("default", "kube-system", "team-a", "team-b")]
+    scope = a_scope(a_policy(tenants={"namespaces": patterns}), namespaces=spaces, pods=[TRAINING, a_pod("x", "team-b", devices=1)])
+    assert list(unmatched_patterns.shortfalls(scope)) == []
+    assert list(unmatched_patterns.notes(scope)) == []
+
+
 def test_a_wildcard_that_matches_every_name_is_a_shortfall_although_nobody_uses_devices() -> None:
     (said,) = about_patterns(a_policy(tenants={"moreInfrastructure": ["*"]}), namespaces=EVERYWHERE, pods=[])
     assert "tenants.moreInfrastructure has '*', which matches every name" in said
