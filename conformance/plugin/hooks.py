@@ -14,13 +14,14 @@ import pytest
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
+from conformance.plugin.failures import Failures
 from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
 from conformance.plugin.options import add_options, read_options
 from conformance.plugin.recording import chaos_record, finish, prepare_folder
 from conformance.plugin.residue import created_keys
-from conformance.plugin.session import EVIDENCE, REQUIREMENT, SECONDS, STATE, State
+from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
 from conformance.plugin.settle import settle
-from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text
+from conformance.plugin.verdict import ExitCode, check_preconditions, conclude, failure_text, worse_of
 from conformance.plugin.waivers import read_waivers
 from conformance.plugin.waves import Waves
 from conformance.policy.platforms import chosen_by_marks
@@ -37,8 +38,8 @@ from fixtures.verdict.findings import AT_THE_END, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Result, Verdict
 
 WORKER_KEY = "gpu_conformance"
-RESULT_ATTRIBUTE = "gpu_conformance_result"
 WAVES = pytest.StashKey[Waves]()
+FAILURES = pytest.StashKey[Failures]()
 GROUP = "gpu-conformance-workload"
 """xdist group of everything that asks the cluster something: these run one after the other on one worker."""
 
@@ -77,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         state = State(catalogue, options, owned.new_run_id())
     config.stash[STATE] = state
+    config.stash[FAILURES] = Failures(config.rootpath, SUITES)
+    config.pluginmanager.register(config.stash[FAILURES], "gpu-conformance-failures")
     if getattr(config.option, "dist", "no") == "load":
         config.option.dist = "loadgroup"  # so that the group of workload requirements stays on one worker
     if getattr(config.option, "maxworkerrestart", "") is None:
@@ -213,8 +216,9 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             item.add_marker(pytest.mark.xdist_group(GROUP))
         if selecting.left_out(requirement, state.options):
             left_out.append(item)
-    if seen or not session.testsfailed:  # what could not be collected is no choice of anybody's
-        state.left_out = selecting.not_collected(config, state.catalogue, state.options, seen)
+    broken = config.stash[FAILURES].hit
+    areas = {area.area for area in state.catalogue.areas if broken(SUITES[0] / area.area.lower())}
+    state.left_out = selecting.not_collected(config, state.catalogue, state.options, seen, areas)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
@@ -316,6 +320,8 @@ class Recorder:
         if text is None:
             return
         result = typed.decode(text.encode(), Result)
+        if (earlier := self._state.results.get(result.id)) is not None:
+            result = worse_of(earlier, result)
         self._state.results[result.id] = result
         if result.reason_code != AT_THE_END:  # shown once it is judged
             progress.show(self._config, result, len(self._state.results), self._state.planned)
@@ -371,6 +377,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     waiting.begin(session.config, "cleaning up and writing the report")
     if exitstatus == ExitCode.INTERRUPTED and _ended_by_failures(session.config):
         exitstatus = ExitCode.NOT_CONFORMANT
+    state.failures = session.config.stash[FAILURES].sentences
     report, session.exitstatus = finish(state, session.config, int(exitstatus))
     waiting.begin(session.config, "")
     session.config.stash[progress.REPORT] = report

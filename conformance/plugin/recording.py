@@ -91,6 +91,8 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
     state.another_cluster = _another_cluster(state)
     if state.another_cluster and state.chaos is not None:
         state.complaints.append(state.another_cluster)  # experiments have no scope that says it
+    if state.chaos is not None:
+        state.complaints += state.failures  # as above
     sweep(state, workers=bool(getattr(config.option, "tx", None)))
     report = _record(state, config, pytest_exit)
     baseline, options = state.baseline, state.options
@@ -140,6 +142,7 @@ def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
         chaos=state.chaos,
         shortfalls=coverage.shortfalls if coverage else (),
         two_clusters=bool(state.another_cluster),
+        failures=bool(state.failures),
     )
     report = Report(
         suite=Suite(version=VERSION),
@@ -188,6 +191,7 @@ def _coverage(state: State, results: list[Result]) -> Coverage | None:
     )
     if state.another_cluster:
         found.shortfalls.insert(0, state.another_cluster)
+    found.notes[:0] = state.failures
     return found
 
 

@@ -70,11 +70,17 @@ def deselected_by(config: pytest.Config, nodeid: str) -> str:
     return " ".join(given) or "a plugin of pytest"
 
 
-def not_collected(config: pytest.Config, catalogue: Catalogue, options: Options, collected: Collection[str]) -> dict[str, str]:
-    """Why each requirement without a collected test is not judged: the suite's options, else the paths that were named."""
+def not_collected(
+    config: pytest.Config, catalogue: Catalogue, options: Options, collected: Collection[str], broken: Collection[str]
+) -> dict[str, str]:
+    """Why each requirement without a collected test is not judged: the suite's options, else the paths that were named.
+
+    ``broken`` are areas whose tests could not be collected: that is nobody's choice, unless an option of the suite leaves them out.
+    """
     option = config.option
     ignored = [("--ignore", path) for path in option.ignore or ()] + [("--ignore-glob", glob) for glob in option.ignore_glob or ()]
     flags = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in ignored)
     paths = f"the tests named: {shlex.join(map(str, config.args))}" + (f" ({flags})" if flags else "")
     missing = [requirement for requirement in catalogue.by_id.values() if requirement.id not in collected]
-    return {requirement.id: left_out(requirement, options) or paths for requirement in missing}
+    reasons = {one.id: left_out(one, options) or (paths if one.area not in broken else "") for one in missing}
+    return {id_: reason for id_, reason in reasons.items() if reason}

@@ -54,6 +54,7 @@ class State:
         self.removable: frozenset[str] = frozenset()  # kinds that the run creates and may remove
         self.never_created: frozenset[str] = frozenset()  # kinds of which nothing is created, because it could not be removed
         self.complaints: list[str] = []
+        self.failures: list[str] = []  # what pytest saw fail and no result tells of
         self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
@@ -133,6 +134,9 @@ STATE = pytest.StashKey[State]()
 EVIDENCE = pytest.StashKey[Evidence]()
 SECONDS = pytest.StashKey[float]()
 REQUIREMENT = pytest.StashKey[Requirement]()
+RESULT_ATTRIBUTE = "gpu_conformance_result"
+"""Where a report of pytest's carries the result of a requirement, also between workers."""
+
 PODS_PER_NODE = 4
 MORE_PODS = 60
 """Pods that a namespace of the run may hold at a time, for each accelerator node and besides."""

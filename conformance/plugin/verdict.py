@@ -85,6 +85,13 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     )
 
 
+def worse_of(earlier: Result, later: Result) -> Result:
+    """The worse of two results of one requirement, which says that there were two: a second try proves nothing about the first."""
+    worse, other = sorted((earlier, later), key=lambda result: _WORST_FIRST.index(result.verdict))
+    said = f"{worse.message}; judged again, and {other.verdict} then" if worse is earlier else f"{worse.message}; {other.verdict} before"
+    return msgspec.structs.replace(worse, message=said.removeprefix("; "))
+
+
 def unjudged(requirement: Requirement) -> Result:
     """A result that says what the requirement is, and nothing of a cluster yet."""
     return Result(
@@ -135,12 +142,14 @@ def decide(
     chaos: list[ChaosResult] | None = None,
     shortfalls: Iterable[str] = (),
     two_clusters: bool = False,
+    failures: bool = False,
 ) -> tuple[Verdict, ExitCode]:
     """Overall verdict and exit code, of requirements and of chaos experiments, whichever were judged.
 
     Residue outranks everything: something of ours is still in the cluster. An interrupted run keeps
     pytest's code. A SHOULD that could not be decided gates under ``strict`` or when it is required. ``shortfalls`` say what the
     run did not judge although it had to: with one of them it is not conformant. ``two_clusters``: nobody knows which one a result is of.
+    ``failures``: pytest saw something fail that no result tells of. The suite cannot answer for such a run.
     """
     judged = [_judge(results, strict, frozenset(required), tuple(shortfalls))] if results or not chaos else []
     judged += [judge_chaos(chaos)] if chaos else []
@@ -149,6 +158,8 @@ def decide(
         verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     if pytest_exit in (ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.USAGE):
         verdict, code = (Verdict.ERROR if pytest_exit == ExitCode.INTERNAL_ERROR else Verdict.INCONCLUSIVE), ExitCode(pytest_exit)
+    elif failures:
+        verdict, code = Verdict.ERROR, ExitCode.INTERNAL_ERROR
     elif pytest_exit == ExitCode.INCONCLUSIVE and not results:
         verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
     elif pytest_exit == ExitCode.NOT_CONFORMANT and code is ExitCode.CONFORMANT and not _explained(results):
@@ -161,7 +172,7 @@ def decide(
 
 
 def _explained(results: list[Result]) -> bool:
-    """Whether a result says why pytest saw a failure. What fails outside of them (a fixture's end, a dead worker) is the suite's own."""
+    """Whether a result says why pytest ended with 1. Otherwise a plugin of pytest's ended the run so, and only it knows why."""
     return any(result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR) for result in results)
 
 
@@ -187,7 +198,15 @@ def fail(report: Report) -> None:
             report.exit_code = int(ExitCode.NOT_CONFORMANT)
 
 
-_WORST_FIRST = (Verdict.ERROR, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.WAIVED, Verdict.PASSED)
+_WORST_FIRST = (
+    Verdict.ERROR,
+    Verdict.FAILED,
+    Verdict.INCONCLUSIVE,
+    Verdict.WARNED,
+    Verdict.NOT_APPLICABLE,
+    Verdict.WAIVED,
+    Verdict.PASSED,
+)
 
 
 def judge_chaos(results: list[ChaosResult]) -> tuple[Verdict, ExitCode]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plugin.verdict import ExitCode, decide, summarise
+from conformance.plugin.verdict import ExitCode, decide, summarise, worse_of
 from fixtures.verdict.record import Access, Level, Result, Verdict
 
 
@@ -10,8 +10,16 @@ def a_result(verdict: Verdict, level: Level = Level.MUST, id_: str = "FENCE-01")
     return Result(id=id_, title="t", area="FENCE", level=level, access=Access.READ, verdict=verdict)
 
 
-def code(*results: Result, strict: bool = False, required: tuple[str, ...] = (), pytest_exit: int = 0, residue: bool = False) -> int:
-    return int(decide(list(results), strict=strict, required=required, pytest_exit=pytest_exit, residue=residue)[1])
+def code(
+    *results: Result,
+    strict: bool = False,
+    required: tuple[str, ...] = (),
+    pytest_exit: int = 0,
+    residue: bool = False,
+    failures: bool = False,
+) -> int:
+    decided = decide(list(results), strict=strict, required=required, pytest_exit=pytest_exit, residue=residue, failures=failures)
+    return int(decided[1])
 
 
 PASSED = a_result(Verdict.PASSED)
@@ -61,6 +69,20 @@ def test_a_failure_that_no_result_explains_is_the_suites_own() -> None:
     assert code(PASSED, pytest_exit=1) == ExitCode.INTERNAL_ERROR
     assert code(PASSED, a_result(Verdict.INCONCLUSIVE, Level.SHOULD), pytest_exit=1) == ExitCode.CONFORMANT
     assert code(PASSED, a_result(Verdict.FAILED), pytest_exit=1) == ExitCode.NOT_CONFORMANT
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE])
+def test_a_failure_without_a_result_is_excused_by_no_result(verdict: Verdict) -> None:
+    assert code(PASSED, a_result(verdict, Level.SHOULD), pytest_exit=1, failures=True) == ExitCode.INTERNAL_ERROR
+    assert code(PASSED, a_result(verdict), pytest_exit=2, failures=True) == ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("verdict", [one for one in Verdict if one is not Verdict.PASSED])
+def test_of_two_results_of_one_requirement_the_worse_counts(verdict: Verdict) -> None:
+    other = a_result(verdict)
+    assert [worse_of(*pair).verdict for pair in ((PASSED, other), (other, PASSED))] == [verdict, verdict]
+    assert worse_of(other, PASSED).message == "judged again, and passed then"
+    assert worse_of(PASSED, other).message == "passed before"
 
 
 def test_a_cluster_that_could_not_be_read_is_inconclusive_and_not_an_empty_selection() -> None:
