@@ -41,7 +41,7 @@ def options(parser: Parser, _command: str) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The run's exit code; 3 when the run was good and its results could not be handed on."""
+    """The run's exit code; 3 when the run was good and left no report, or its results could not be handed on."""
     arguments = command_parser("job").parse_args(argv[1:])
     given = arguments.options[1:] if arguments.options[:1] == ["--"] else arguments.options
     if any(option.partition("=")[0] == "--report-dir" for option in given):

@@ -13,6 +13,7 @@ from reports.safe_text import NAME_LIMIT, one_line
 
 OUTCOME_VERSION = "1.0"
 MAX_NAMED = 100
+NO_REPORT = 3
 
 
 class Outcome(Record, kw_only=True):
@@ -36,7 +37,9 @@ class Outcome(Record, kw_only=True):
 
 
 def outcome_of(report: Report | None, exit_code: int) -> Outcome:
-    """The outcome of a run that ended with ``exit_code``; without a report only that is known."""
+    """The outcome of a run that ended with ``exit_code``; without a report only that is known, and nothing was judged."""
+    if report is None and exit_code == 0:
+        return Outcome(exit_code=NO_REPORT, headline="nothing was judged: the run ended without a report")
     if report is None:
         return Outcome(exit_code=exit_code, headline=phrases.exit_meaning(exit_code))
     target = report.target

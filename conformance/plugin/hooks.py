@@ -16,7 +16,7 @@ from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.failures import Failures
 from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
-from conformance.plugin.options import add_options, read_options
+from conformance.plugin.options import add_options, read_options, refuse_unread
 from conformance.plugin.recording import chaos_record, finish, prepare_folder
 from conformance.plugin.residue import created_keys
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
@@ -57,7 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read catalogue and options. Runs before xdist decides how tests are spread."""
     collect_rarely()
     config.addinivalue_line("markers", "requirement(id): the requirement of the catalogue that this test judges")
-    if config.option.help or not _selects_suite(config):
+    if config.option.help:
+        return
+    if not _selects_suite(config):
+        refuse_unread(config)
         return
     private_files.keep_private()
     worker = getattr(config, "workerinput", {})
@@ -195,6 +198,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     selecting.add_names(config, items)
     state = _state(config)
     if state is None:
+        _refuse_unjudged(items)
         return
     left_out = []
     seen: dict[str, str] = {}
@@ -224,6 +228,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         items[:] = [item for item in items if item not in left_out]
     order = list(state.catalogue.by_id)
     items.sort(key=lambda item: order.index(item.stash[REQUIREMENT].id) if REQUIREMENT in item.stash else len(order))
+
+
+def _refuse_unjudged(items: list[pytest.Item]) -> None:
+    """Requirements came in by a name that is no path, such as ``--pyargs conformance.fence``: without a target none can be judged."""
+    for item in items:
+        if item.get_closest_marker("requirement") is not None:
+            raise pytest.UsageError(f"{item.nodeid}: the suite is selected by a path: expected conformance, chaos or a path in them")
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

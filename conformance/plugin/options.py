@@ -171,6 +171,29 @@ NAMES = (
 """Where the options that take free text put their values."""
 
 
+class _Defaults:
+    """A parser that only notes where each option puts its value, and which value that is where the option was not given."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, object] = {}
+
+    def getgroup(self, name: str, description: str = "") -> _Defaults:
+        del name, description
+        return self
+
+    def addoption(self, *names: str, **attributes: Any) -> None:
+        self.found[names[-1]] = attributes.get("default", False if attributes.get("action") == "store_true" else None)
+
+
+def refuse_unread(config: pytest.Config) -> None:
+    """Nobody reads the options of a run that judges nothing. Raises :class:`pytest.UsageError` that names the first one given."""
+    defaults = _Defaults()
+    add_options(defaults)
+    for flag, default in defaults.found.items():
+        if getattr(config.option, flag.removeprefix("--").replace("-", "_"), default) != default:
+            raise pytest.UsageError(f"{flag} is given, and no argument selects the suite: expected conformance, chaos or a path in them")
+
+
 def refuse_empty(config: pytest.Config, names: Iterable[str]) -> None:
     """An empty value is a mistake of the caller's (``--kubeconfig "$UNSET"``). Raises :class:`pytest.UsageError` naming the option."""
     for name in names:

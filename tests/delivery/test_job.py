@@ -60,6 +60,16 @@ def test_a_cluster_that_does_not_answer_ends_with_the_line_too(tmp_path: Path, c
     assert (said["exitCode"], said["verdict"], said["undelivered"]) == (4, None, ["folder"])
 
 
+@pytest.mark.parametrize("options", [["--collect-only", "-q"], ["--help"]], ids=str)
+def test_a_job_that_judges_nothing_is_not_good(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str]) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text("{}")
+    assert main(["job", "--kubeconfig", str(config), "--", *options]) == 3
+    said = last_line(capfd)
+    assert (said["exitCode"], said["verdict"]) == (3, None)
+    assert said["headline"] == "nothing was judged: the run ended without a report"
+
+
 def test_a_job_that_is_ended_removes_what_it_made_and_says_so(tmp_path: Path) -> None:
     with simulated(tmp_path, "healthy") as kubeconfig:
         session = Cluster.from_kubeconfig(kubeconfig)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.main import main
-from tests.endtoend.runs import ROOT, run_suite
+from conformance.matrix.forked_runs import Finished, run_pytest
+from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.served import kubeconfig
 
 SIMULATED = ("--simulate", "healthy")
@@ -175,3 +176,51 @@ def test_a_run_whose_report_could_not_be_written_is_never_green(tmp_path: Path) 
     assert "exit code 3 (internal error of the suite), report not written" in last
     assert done.report is not None
     assert done.report.exit_code == 3
+
+
+def run_elsewhere(folder: Path, *arguments: str) -> Finished:
+    """pytest in the checkout, and not of the suite."""
+    options = ["-c", str(ROOT / "pyproject.toml"), *arguments]
+    return run_pytest(options, cwd=ROOT, environment=environment(), log=folder / "run.log", seconds=120)
+
+
+OTHERS = "tests/core/test_gate.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        ([OTHERS, "--kubeconfig", "FILE", "--require", "FENCE-01"], "--kubeconfig"),
+        ([OTHERS, "--kubeconfig="], "--kubeconfig"),
+        ([OTHERS, "--simulate", "healthy"], "--simulate"),
+        ([OTHERS, "--in-cluster"], "--in-cluster"),
+        ([OTHERS, "--require", "FENCE-01"], "--require"),
+        ([OTHERS, "--only=FENCE"], "--only"),
+        ([OTHERS, "--min-judged", "20"], "--min-judged"),
+        ([OTHERS, "--policy", "policy.yaml"], "--policy"),
+        ([OTHERS, "--read-only"], "--read-only"),
+        ([OTHERS, "--level", "must"], "--level"),
+        ([OTHERS, "--evidence", "--collect-only"], "--evidence"),
+        (["--pyargs", "conformance.fence", "--kubeconfig", "FILE"], "--kubeconfig"),
+    ],
+    ids=str,
+)
+def test_options_of_the_suite_without_the_suite_are_one_line_and_exit_code_4(tmp_path: Path, arguments: list[str], option: str) -> None:
+    done = run_elsewhere(tmp_path, *arguments)
+    assert done.code == 4, done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("ERROR:")]
+    assert line.startswith(f"ERROR: {option} is given, and no argument selects the suite: expected conformance, chaos or a path in them")
+    assert "Traceback" not in done.output
+
+
+def test_requirements_that_come_in_by_a_name_are_one_line_and_exit_code_4(tmp_path: Path) -> None:
+    done = run_elsewhere(tmp_path, "--pyargs", "conformance.fence")
+    assert done.code == 4, done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("ERROR:")]
+    assert "the suite is selected by a path" in line
+
+
+def test_other_tests_of_a_checkout_need_no_target(tmp_path: Path) -> None:
+    done = run_elsewhere(tmp_path, OTHERS, "-k", "summary", "-n", "0")
+    assert done.code == 0, done.output
+    assert "1 passed" in done.output
