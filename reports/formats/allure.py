@@ -17,7 +17,7 @@ import msgspec
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, Verdict
-from reports import chaos_phrases, phrases
+from reports import chaos_phrases, phrases, run_case
 from reports.formats import allure_files
 from reports.formats.allure_model import Attachment, Label, Link, Parameter, StatusDetails, TestResult, TestStepResult
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
@@ -54,6 +54,8 @@ def write(report: Report, folder: Path, chaos: ChaosReport | None = None, enviro
         digest = _digest(f"{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}")
         table = _attached(folder, digest, "findings", _findings(experiment)) if experiment.findings else []
         _write(folder, digest, _experiment(report, experiment, len(report.results) + index, table))
+    if (own := run_case.run_case(report, chaos)) is not None:
+        _write(folder, _digest(f"{report.run.id} {run_case.AREA}"), _run(report, own))
     said = {
         "environment.properties": allure_files.environment(report, chaos),
         "categories.json": allure_files.categories(),
@@ -170,6 +172,34 @@ def _experiment(report: Report, result: ChaosResult, index: int, attachments: li
         ),
         start=start,
         stop=start + round((chaos_phrases.finite(result.duration_seconds) or 0.0) * 1000),
+    )
+
+
+def _run(report: Report, case: run_case.RunCase) -> TestResult:
+    """The run itself, broken for a reason that no other result has."""
+    moment = phrases.started(report)
+    start = round(moment.timestamp() * 1000) if moment else 0
+    digest = _digest(run_case.AREA)
+    undecided = report.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE)
+    verdict = Verdict.INCONCLUSIVE if undecided else Verdict.FAILED if report.verdict is Verdict.FAILED else Verdict.ERROR
+    labels = {"epic": run_case.AREA, "parentSuite": "GPU conformance", "suite": run_case.AREA, "severity": "critical"}
+    labels |= {"framework": "gpu-conformance", "host": phrases.target_name(report.target), "tag": report.verdict.value}
+    return TestResult(
+        uuid=_digest(f"{report.run.id} {run_case.AREA}"),
+        history_id=digest,
+        test_case_id=digest,
+        full_name="gpu-conformance.run",
+        title_path=["GPU conformance", run_case.AREA],
+        name=run_case.NAME,
+        status=_STATUS[verdict],
+        status_details=StatusDetails(
+            message=visible(f"{phrases.WORD[verdict]}: {case.message}"), trace="\n".join(visible(line) for line in case.lines)
+        ),
+        stage="finished",
+        description="\n\n".join(markdown_plain(visible(part)) for part in (phrases.banner(report.target), run_case.MEANING) if part),
+        labels=[Label(name=name, value=value) for name, value in labels.items()],
+        start=start,
+        stop=start + round(report.run.duration_seconds * 1000),
     )
 
 

@@ -1,7 +1,8 @@
 """CTRF 1.0, the Common Test Report Format (ctrf.io, ``ctrf.schema.json``): one test per requirement and chaos experiment.
 
 Where CTRF has no word the test is ``other``: inconclusive and error are neither a pass nor a failure. ``rawStatus``
-keeps the suite's own verdict, ``extra`` what CTRF has no field for.
+keeps the suite's own verdict, ``extra`` what CTRF has no field for. A run that is not good, for a reason that no test has, is a test
+of its own that failed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, TargetKind, Verdict
-from reports import chaos_phrases, phrases
+from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, one_line, visible
 
 MAX_SUBJECTS = 20
@@ -43,6 +44,8 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
     held = chaos.experiments if chaos else []
     subject = "chaos" if chaos_phrases.only_chaos(report, chaos) else "conformance"
     tests = [_test(result) for result in report.results] + [_experiment(result) for result in held]
+    own = run_case.run_case(report, chaos)
+    tests += [_run(own, report)] if own is not None else []
     statuses = [test["status"] for test in tests]
     document: dict[str, object] = {
         "reportFormat": "CTRF",
@@ -54,7 +57,7 @@ def _document(report: Report, chaos: ChaosReport | None) -> dict[str, object]:
             "summary": {
                 "tests": len(tests),
                 **{status: statuses.count(status) for status in ("passed", "failed", "skipped", "pending", "other")},
-                "suites": len(phrases.by_area(report.results)) + bool(held),
+                "suites": len(phrases.by_area(report.results)) + bool(held) + (own is not None),
                 "start": start,
                 "stop": start + duration,
                 "duration": duration,
@@ -185,6 +188,21 @@ def _experiment(result: ChaosResult) -> dict[str, object]:
     if result.message:
         test["message"] = visible(result.message)
     return test
+
+
+def _run(case: run_case.RunCase, report: Report) -> dict[str, object]:
+    """The run itself has failed, whatever its verdict: no other test may say so."""
+    return {
+        "id": str(uuid.uuid5(_NAMESPACE, run_case.AREA)),
+        "name": run_case.NAME,
+        "status": "failed",
+        "rawStatus": report.verdict.value,
+        "duration": 0,
+        "suite": [run_case.AREA],
+        "type": run_case.AREA,
+        "message": visible(case.message),
+        "extra": {"verdict": report.verdict.value, "reasonCode": case.kind, "details": [visible(line) for line in case.lines]},
+    }
 
 
 def _milliseconds(seconds: float) -> int:

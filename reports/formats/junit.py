@@ -4,7 +4,7 @@
 
 failed becomes ``failure``; error and inconclusive become ``error``; not_applicable becomes ``skipped``; waived and
 warned pass, and say so in ``system-out`` and in the ``verdict`` property, so that neither hides among the skipped.
-A run without results or with residue still leaves a case that is red. Experiments are the suite ``chaos``.
+A run that is not good has a case that is red, if need be one of its own. Experiments are the suite ``chaos``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
 from fixtures.verdict.record import Report, Result, Verdict
-from reports import chaos_phrases, phrases
+from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, TEXT_LIMIT, clip, one_line, visible, xml_legal
 
 MAX_SUBJECTS = 20
@@ -163,25 +163,13 @@ def _seconds(number: float | None) -> str:
 
 def _run_case(root: ET.Element, report: Report, chaos: ChaosReport | None) -> None:
     """A case for the run itself, when the run has something to say that no requirement and no experiment does."""
-    missing = phrases.shortfalls(report)
-    blockers = phrases.blockers(report)
-    if (report.results or (chaos and chaos.experiments)) and not report.residue and not missing and not blockers:
+    found = run_case.run_case(report, chaos)
+    if found is None:
         return
-    suite = _suite(root, report, "run", [Verdict.ERROR], 0.0)
-    case = ET.SubElement(
-        suite, "testcase", classname="gpu-conformance.run", name="The run judged what it had to and left nothing behind", time="0.000"
-    )
-    if report.residue:
-        problem, kind = f"{len(report.residue)} objects left behind", "residue"
-    elif missing:
-        problem, kind = missing[0], "scope"
-    elif blockers:
-        problem, kind = ", and ".join(map(phrases.blocker_words, blockers)), blockers[0].kind
-    else:
-        problem, kind = "no requirement was judged", "empty"
-    error = ET.SubElement(case, "error", message=_name(f"{problem}; exit code {report.exit_code}", 1_000), type=kind)
-    lines = [*report.residue[:MAX_SUBJECTS], *missing[:MAX_SUBJECTS], *(text for one in blockers for text in one.sentences[:MAX_SUBJECTS])]
-    error.text = _output([_name(item, 1_000) for item in lines]) or chaos_phrases.exit_meaning(report, chaos)
+    suite = _suite(root, report, run_case.AREA, [Verdict.ERROR], 0.0)
+    case = ET.SubElement(suite, "testcase", classname="gpu-conformance.run", name=run_case.NAME, time="0.000")
+    error = ET.SubElement(case, "error", message=_name(found.message, 1_000), type=found.kind)
+    error.text = _output([_name(line, 1_000) for line in found.lines])
 
 
 def _details(result: Result) -> str:
