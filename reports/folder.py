@@ -100,10 +100,12 @@ def _write_views(report: Report, chaos: ChaosReport | None, folder: Path) -> Ite
         yield f"{ALLURE_NAME}: {type(error).__name__}: {one_line(str(error), 300)}"
 
 
-def rewrite(report: Report, file: Path) -> None:
-    """Write ``report.json`` once more, where that can be done: the disk may be full."""
-    with contextlib.suppress(OSError):
-        write_atomically(file, to_json(report))
+def withdraw(folder: Path) -> None:
+    """Remove the records and every view that can be removed: what they say is not so, and the disk may be full."""
+    for name in (JSON_NAME, CHAOS_NAME, *_WRITERS):
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+    shutil.rmtree(folder / ALLURE_NAME, ignore_errors=True)
 
 
 def load(folder_or_file: Path) -> Report:

@@ -202,6 +202,8 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
     verdict, code = judge_chaos(state.chaos)
     if state.another_cluster:
         verdict, code = Verdict.INCONCLUSIVE, ExitCode.INCONCLUSIVE
+    if report.verdict is Verdict.ERROR and not any(result.verdict is Verdict.ERROR for result in report.results):
+        verdict, code = Verdict.ERROR, ExitCode.INTERNAL_ERROR  # of the run, and so of its experiments too
     interrupted = report.exit_code in (ExitCode.INTERRUPTED, ExitCode.RESIDUE)
     return ChaosReport(
         suite=report.suite,
@@ -216,59 +218,80 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
 
 
 def _write(state: State, report: Report) -> int:
-    from reports.folder import JSON_NAME, ReportError, write_all  # imported late: jinja2 and friends are not needed before
-    from reports.formats import step_summary
+    """Write the record and whatever else was asked for."""
+    from reports.formats import step_summary  # imported late: jinja2 and friends are not needed before
 
     folder = state.report_folder
     if folder is None:
         return report.exit_code
-    try:
-        write_all(report, folder, chaos_record(state, report), views=not state.options.record_only)
-    except ReportError as error:
-        state.complaints.append(str(error))
-        _not_written(report, folder / JSON_NAME)
-        if not (folder / JSON_NAME).is_file():
-            return report.exit_code
+    problems = _write_formats(state, report, folder)
+    late = [] if problems else _write_evidence(state, report, folder)
+    state.complaints += problems + late
+    if (problems or late) and (report.exit_code == ExitCode.CONFORMANT or not (folder / RECORD).is_file()):
+        _take_back(state, report, folder)
+    if not (folder / RECORD).is_file():
+        return report.exit_code
+    if problems:  # evidence has the digest of the record, and is written of the last one
+        state.complaints += _write_evidence(state, report, folder)
     if problem := step_summary.append(report, chaos_record(state, report), os.environ):
         state.complaints.append(problem)
-    if state.options.evidence:
-        _write_evidence(state, report, folder)
-    if state.options.alluredir:
-        _write_allure(state, report)
     if not state.options.report_dir:
         _point_latest(folder)
     return report.exit_code
 
 
-def _not_written(report: Report, file: Path) -> None:
-    """A run whose report is not whole is never green: whoever waits for a view of it would see nothing, or an older one."""
-    from reports.folder import rewrite
+def _take_back(state: State, report: Report, folder: Path) -> None:
+    """A run whose report is not whole is never green: whoever waits for a view of it would see nothing, or an older one.
 
-    if file.is_file() and report.exit_code != ExitCode.CONFORMANT:
-        return
+    What was written says that the run was good, and fills the disk. So it goes first, and what then has room says what happened.
+    """
+    from reports.folder import withdraw
+
     report.verdict, report.exit_code = Verdict.ERROR, int(ExitCode.INTERNAL_ERROR)
-    if file.is_file():
-        rewrite(report, file)
+    if report.scope is not None:
+        report.scope.notes.append("not everything that was asked for could be written")
+    withdraw(folder)
+    again = _write_formats(state, report, folder)
+    state.complaints += [problem for problem in again if problem not in state.complaints]
 
 
-def _write_evidence(state: State, report: Report, folder: Path) -> None:
+def _write_formats(state: State, report: Report, folder: Path) -> list[str]:
+    """Write the record, its views and Allure's results. Returns what went wrong."""
+    from reports.folder import ReportError, write_all
+    from reports.formats import allure
+
+    chaos = chaos_record(state, report)
+    problems = []
+    try:
+        write_all(report, folder, chaos, views=not state.options.record_only)
+    except ReportError as error:
+        problems.append(str(error))
+    if state.options.alluredir:
+        try:
+            allure.write(report, Path(state.options.alluredir), chaos)
+        except Exception as error:  # as of every other view: one that is broken costs the reader no other
+            problems.append(f"--alluredir {state.options.alluredir}: {_words(error)}")
+    return problems
+
+
+def _write_evidence(state: State, report: Report, folder: Path) -> list[str]:
+    """Write the evidence where it was asked for. Returns what went wrong."""
+    if not state.options.evidence:
+        return []
     from conformance.plugin.evidence import write_evidence
-    from reports.evidence import bundle
 
     reads = {result.id: state.catalogue.get(result.id).lists for result in report.results}
     try:
         write_evidence(report, folder, state.snapshot if state.has_snapshot else None, reads)
-    except bundle.EvidenceError as error:
-        state.complaints.append(str(error))
+    except Exception as error:  # as above
+        return [f"--evidence: {_words(error)}"]
+    return []
 
 
-def _write_allure(state: State, report: Report) -> None:
-    from reports.formats import allure
+def _words(error: Exception) -> str:
+    from reports.safe_text import one_line
 
-    try:
-        allure.write(report, Path(state.options.alluredir), chaos_record(state, report))
-    except (OSError, ValueError) as error:
-        state.complaints.append(f"--alluredir {state.options.alluredir}: {error}")
+    return one_line(str(error) or type(error).__name__, 300)
 
 
 def _point_latest(folder: Path) -> None:

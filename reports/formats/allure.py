@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -41,29 +42,47 @@ _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "minor"}
 
 
 def write(report: Report, folder: Path, chaos: ChaosReport | None = None, environ: Mapping[str, str] | None = None) -> None:
-    """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``.
+    """Write the results of ``report`` to ``folder``, which is made when missing. Raises ``OSError``, and then leaves no result there: a
+    part of a run looks like all of it.
 
     ``environ`` is where a CI system says who it is; default: the process's environment.
     """
     private_files.make_folder(folder)
-    for index, result in enumerate(report.results):
-        digest = _digest(f"{report.run.id} {result.id} {index}")
-        table = _attached(folder, digest, "subjects", _table(result)) if result.subjects else []
-        _write(folder, digest, _item(report, result, index, table))
-    for index, experiment in enumerate(chaos.experiments if chaos else []):
-        digest = _digest(f"{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}")
-        table = _attached(folder, digest, "findings", _findings(experiment)) if experiment.findings else []
-        _write(folder, digest, _experiment(report, experiment, len(report.results) + index, table))
-    if (own := run_case.run_case(report, chaos)) is not None:
-        _write(folder, _digest(f"{report.run.id} {run_case.AREA}"), _run(report, own))
+    results = dict(_results(report, chaos))
     said = {
         "environment.properties": allure_files.environment(report, chaos),
         "categories.json": allure_files.categories(),
         "executor.json": allure_files.executor(report, os.environ if environ is None else environ),
     }
-    for name, text in said.items():
-        if text:
-            private_files.write(folder / name, text.encode())
+    try:
+        for name, data in (results | {name: text.encode() for name, text in said.items() if text}).items():
+            private_files.write(folder / name, data)
+    except OSError:
+        for name in results:
+            (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def _results(report: Report, chaos: ChaosReport | None) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files that a reader counts."""
+    for index, result in enumerate(report.results):
+        digest = _digest(f"{report.run.id} {result.id} {index}")
+        yield from _files(digest, "subjects", _table(result) if result.subjects else "", partial(_item, report, result, index))
+    for index, experiment in enumerate(chaos.experiments if chaos else []):
+        digest = _digest(f"{report.run.id} {chaos_phrases.AREA} {experiment.id} {index}")
+        item = partial(_experiment, report, experiment, len(report.results) + index)
+        yield from _files(digest, "findings", _findings(experiment) if experiment.findings else "", item)
+    if (own := run_case.run_case(report, chaos)) is not None:
+        yield from _files(_digest(f"{report.run.id} {run_case.AREA}"), "", "", lambda _: _run(report, own))
+
+
+def _files(digest: str, name: str, text: str, item: Callable[[list[Attachment]], TestResult]) -> Iterator[tuple[str, bytes]]:
+    """The file of a result, and before it the one of its attachment."""
+    attachments = []
+    if text:
+        attachments = [Attachment(name=name, source=f"{digest}-attachment.txt", type="text/plain")]
+        yield attachments[0].source, text.encode()
+    yield f"{digest}-result.json", msgspec.json.encode(item(attachments))
 
 
 def clear(folder: Path) -> None:
@@ -71,17 +90,6 @@ def clear(folder: Path) -> None:
     for pattern in _OURS:
         for file in folder.glob(pattern):
             file.unlink()
-
-
-def _write(folder: Path, digest: str, item: TestResult) -> None:
-    private_files.write(folder / f"{digest}-result.json", msgspec.json.encode(item))
-
-
-def _attached(folder: Path, digest: str, name: str, text: str) -> list[Attachment]:
-    """Write an attachment, and say where it is."""
-    file = f"{digest}-attachment.txt"
-    private_files.write(folder / file, text.encode())
-    return [Attachment(name=name, source=file, type="text/plain")]
 
 
 def _item(report: Report, result: Result, index: int, attachments: list[Attachment]) -> TestResult:
