@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import time
@@ -218,7 +219,7 @@ def chaos_record(state: State, report: Report) -> ChaosReport | None:
 
 
 def _write(state: State, report: Report) -> int:
-    """Write the record and whatever else was asked for."""
+    """Write the record and whatever else was asked for. Nothing that goes wrong here ends a run without its last line."""
     from reports.formats import step_summary  # imported late: jinja2 and friends are not needed before
 
     folder = state.report_folder
@@ -236,7 +237,7 @@ def _write(state: State, report: Report) -> int:
     if problem := step_summary.append(report, chaos_record(state, report), os.environ):
         state.complaints.append(problem)
     if not state.options.report_dir:
-        _point_latest(folder)
+        _point_latest(state, folder)
     return report.exit_code
 
 
@@ -294,8 +295,14 @@ def _words(error: Exception) -> str:
     return one_line(str(error) or type(error).__name__, 300)
 
 
-def _point_latest(folder: Path) -> None:
-    """``out/latest`` is a link to the newest run's folder, swapped in one step."""
+def _point_latest(state: State, folder: Path) -> None:
+    """``out/latest`` is a link to the newest run's folder, swapped in one step. Where that cannot be, the run is no worse for it."""
     fresh = folder.parent / f".latest-{folder.name}"
-    fresh.symlink_to(folder.name)
-    fresh.replace(folder.parent / "latest")
+    latest = folder.parent / "latest"
+    try:
+        fresh.symlink_to(folder.name)
+        fresh.replace(latest)
+    except OSError as error:
+        state.complaints.append(f"{latest} does not point at this run: {error.strerror or error}")
+        with contextlib.suppress(OSError):
+            fresh.unlink()

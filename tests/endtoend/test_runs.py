@@ -15,7 +15,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Access, TargetKind, Verdict
-from tests.endtoend.runs import ROOT, environment, run_suite
+from tests.endtoend.runs import ROOT, command, environment, run_suite
 from tests.kubectl import needs_kubectl
 
 
@@ -79,6 +79,18 @@ def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
     assert (latest / "report.html").is_file()
     run_id = json.loads((latest / "report.json").read_bytes())["run"]["id"]
     assert os.readlink(latest) == run_id
+
+
+def test_a_folder_in_the_place_of_the_link_to_the_latest_costs_nothing(tmp_path: Path) -> None:
+    """As copies of artefacts leave it, where links became folders."""
+    (tmp_path / "out" / "latest").mkdir(parents=True)
+    arguments = command("--simulate", "healthy", "--read-only", "--only", "FENCE-01")
+    done = subprocess.run(arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "out/latest does not point at this run: Is a directory" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("PASSED WITHIN THE SELECTION")
+    assert [one.name for one in (tmp_path / "out").iterdir() if one.is_symlink()] == []
 
 
 def test_a_defect_makes_the_run_fail_with_subject_and_remediation(tmp_path: Path) -> None:
