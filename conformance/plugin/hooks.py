@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import tempfile
 from collections.abc import Callable, Generator
@@ -48,8 +49,12 @@ SUITES = (ROOT / "conformance", ROOT / "chaos")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register the options of the suite."""
-    add_options(parser)
+    """Register the options of the suite. Raises :class:`pytest.UsageError` where another plugin has one of them."""
+    try:
+        add_options(parser)
+    except argparse.ArgumentError as error:
+        hint = "; leave out allure-pytest with '-p no:allure_pytest', as the settings of the checkout do" * ("--alluredir" in str(error))
+        raise pytest.UsageError(f"an option of the suite is another plugin's too: {error}{hint}") from None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -216,7 +221,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             raise pytest.UsageError(f"{requirement.id} is judged twice: {seen[requirement.id]} and {item.nodeid}")
         seen[requirement.id] = item.nodeid
         item.stash[REQUIREMENT] = requirement
-        if requirement.access is not Access.READ:
+        if state.worker and requirement.access is not Access.READ:  # the marker is xdist's, which may be absent
             item.add_marker(pytest.mark.xdist_group(GROUP))
         if selecting.left_out(requirement, state.options):
             left_out.append(item)
