@@ -6,6 +6,7 @@ A run may be about requirements, about experiments, or about both; the headline 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -15,6 +16,9 @@ from fixtures.verdict.chaos_record import ChaosFinding, ChaosMark, ChaosReport, 
 from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import phrases
 from reports.safe_text import NAME_LIMIT, one_line
+
+LEFT_OUT = "LeftOut"
+"""Reason code of an experiment that was chosen and that an option of pytest's left out; its message names the option."""
 
 AREA = "chaos"
 """Name of the experiments where requirements have their area."""
@@ -204,13 +208,15 @@ def exit_meaning(report: Report, chaos: ChaosReport | None) -> str:
 
 
 def tally_words(chaos: ChaosReport) -> str:
-    """``3 of 5 experiments passed, 1 not applicable; not passed: A1 failed``."""
+    """``3 of 5 experiments passed, 1 not applicable, 1 left out by -k A; not passed: A1 failed``."""
     tally = counts(chaos.experiments)
     if not chaos.experiments:
         return "no experiment was carried out"
     line = f"{tally[Verdict.PASSED]} of {len(chaos.experiments)} experiments passed"
-    if tally[Verdict.NOT_APPLICABLE]:
-        line += f", {tally[Verdict.NOT_APPLICABLE]} not applicable"
+    left_out = Counter(one_line(r.message, NAME_LIMIT) for r in chaos.experiments if r.reason_codes == [LEFT_OUT])
+    if other := tally[Verdict.NOT_APPLICABLE] - left_out.total():
+        line += f", {other} not applicable"
+    line += "".join(f", {number} {words}" for words, number in left_out.items())
     bad = [r for r in attention(chaos.experiments) if r.verdict is not Verdict.PASSED and r.verdict is not Verdict.NOT_APPLICABLE]
     if bad:
         line += "; not passed: " + ", ".join(f"{one_line(r.id, 40)} {phrases.WORD[r.verdict]}" for r in bad[:MAX_NAMED])

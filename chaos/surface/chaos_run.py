@@ -11,15 +11,17 @@ from chaos.engine.campaign import Campaign, CampaignSetup, Refused
 from chaos.engine.recover import preview, recover
 from chaos.ledger.bounds import Terms
 from chaos.model.errors import LeaseRefused, LedgerError
+from chaos.model.experiment import Experiment
 from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
 from chaos.surface import options
 from chaos.surface.open_cluster import campaign_setup
 from chaos.surface.options import ChaosOptions
-from conformance.plugin import waiting
+from chaos.verdict.chaos_result import result_of_error, result_without_run
+from conformance.plugin import selecting, waiting
 from conformance.plugin.session import STATE, State
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.verdict.chaos_record import ChaosResult
-from fixtures.verdict.record import Verdict
+from fixtures.verdict.record import TargetKind, Verdict
 from reports import chaos_phrases
 from reports.safe_text import one_line
 
@@ -34,6 +36,8 @@ class Session:
         self.known = load_all(Path(chaos_options.folder) if chaos_options.folder else FOLDER)
         self.experiments = self.known
         self.results: list[ChaosResult] = []
+        self.left_out: dict[str, str] = {}
+        """Ids of chosen experiments that pytest's options left out, and which option that was."""
         self.residue: list[str] = []
         self.notes: list[str] = []
         self.campaign: Campaign | None = None
@@ -98,6 +102,32 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return []
     ids = ", ".join(experiment.id for experiment in chaos.experiments)
     return [f"CHAOS: {len(chaos.experiments)} experiments change this cluster and put it back: {ids}", *chaos.notes]
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember which experiments an option left out."""
+    for item in items:
+        chaos, _ = _both(item.config)
+        if chaos is not None and (id_ := _experiment_of(item)):
+            chaos.left_out[id_] = selecting.deselected_by(item.config, item.nodeid)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where some experiments were collected, the paths left out those that were not. Otherwise something went wrong."""
+    chaos, _ = _both(session.config)
+    collected = {id_ for item in session.items if (id_ := _experiment_of(item))}
+    if chaos is None or not (collected or chaos.left_out):
+        return
+    for experiment in chaos.experiments:
+        if experiment.id not in collected:
+            chaos.left_out.setdefault(experiment.id, "the tests named")
+
+
+def _experiment_of(item: pytest.Item) -> str:
+    """The id of the experiment that a test carries out; empty for other tests."""
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("experiment") if callspec is not None else None
+    return found.id if isinstance(found, Experiment) else ""
 
 
 def record_result(request: pytest.FixtureRequest, result: ChaosResult) -> None:
@@ -166,8 +196,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if chaos is None or state is None or chaos.campaign is None:
         return
     chaos.campaign.close()
-    state.chaos = chaos.results
+    state.chaos = _complete(chaos, state.opened.target.kind)
     state.residue += [line for line in chaos.campaign.residue if line not in state.residue]
+
+
+def _complete(chaos: Session, kind: TargetKind) -> list[ChaosResult]:
+    """A result for every chosen experiment, unless none was asked for in the end: what was to be carried out and was not, counts."""
+    results = {result.id: result for result in chaos.results}
+    missing = [experiment for experiment in chaos.experiments if experiment.id not in results]
+    if not results and all(experiment.id in chaos.left_out for experiment in missing):
+        return []
+    for experiment in missing:
+        if option := chaos.left_out.get(experiment.id):
+            left_out = [chaos_phrases.LEFT_OUT]
+            made = result_without_run(experiment, kind, Verdict.NOT_APPLICABLE, left_out, f"left out by {option}")
+        else:
+            made = result_of_error(experiment, kind, Verdict.INCONCLUSIVE, "CutShort", "the run ended and has no result of it")
+        results[experiment.id] = made
+    return [results[experiment.id] for experiment in chaos.experiments]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

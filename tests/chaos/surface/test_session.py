@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
@@ -139,6 +140,54 @@ def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> No
     assert not (tmp_path / "r" / "chaos" / "X1" / "handover.json").exists()
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "r").rglob("*")}
     assert modes == {0o600, 0o700}  # ledger, samples, journal and views: their user's alone
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two experiments of one kind."""
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    for id_ in ("X1", "X2"):
+        (folder / f"{id_}.yaml").write_text((FOLDER / "X1.yaml").read_text().replace("id: X1", f"id: {id_}"))
+    return folder
+
+
+def told(folder: Path) -> list[tuple[str, str, list[str]]]:
+    record = json.loads((folder / "chaos.json").read_text())
+    return [(one["id"], one["verdict"], one["reasonCodes"]) for one in record["experiments"]]
+
+
+@pytest.mark.parametrize("how", ["exit", "skip"])
+def test_an_experiment_that_was_chosen_and_has_no_result_is_not_passed_over(
+    on: Stage, two: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPU_CONFORMANCE_TEST_LEAVING", how)
+    done = run(tmp_path, *chaos(on, two, tmp_path / "r", "-p", "tests.chaos.surface.leaving_early"))
+    assert done.code == 10, done.output
+    assert told(tmp_path / "r") == [("X1", "passed", []), ("X2", "inconclusive", ["CutShort"])]
+    assert "CHAOS: 1 of 2 experiments passed; not passed: X2 inconclusive" in done.output
+    assert ET.parse(tmp_path / "r" / "junit.xml").getroot().get("errors") == "1"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["-k", "X1"], "-k X1"), (["chaos/test_experiments.py::test_experiment[X1]"], "the tests named")],
+    ids=["option", "path"],
+)
+def test_an_experiment_that_an_option_left_out_is_counted_and_named(
+    on: Stage, two: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    arguments = chaos(on, two, tmp_path / "r", *options)
+    done = run(tmp_path, *(arguments[1:] if "::" in options[0] else arguments))
+    assert done.code == 0, done.output
+    assert told(tmp_path / "r") == [("X1", "passed", []), ("X2", "not_applicable", ["LeftOut"])]
+    assert f"CHAOS: 1 of 2 experiments passed, 1 left out by {words}" in done.output
+
+
+def test_a_selection_without_any_experiment_selects_nothing(on: Stage, two: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, *chaos(on, two, tmp_path / "r", "-k", "nothing_like_it"))
+    assert done.code == 5, done.output
+    assert told(tmp_path / "r") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
