@@ -1,4 +1,7 @@
-"""The ledger's copy in the cluster: bounded, written before the act with optimistic locking; if it cannot be written, no act follows."""
+"""The ledger's copy in the cluster: bounded, written before the act with optimistic locking, and read again.
+
+If it cannot be written, or a read does not show it, no act follows.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from chaos.model.errors import MirrorRefused
 from chaos.model.ledger_lines import Line, State, encode
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.cluster.versions_seen import STALE, number_of
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
 
@@ -24,6 +28,7 @@ ARM_SECONDS = 20.0
 _MARK_SECONDS = 5.0
 _FIRST_PAUSE = 0.05
 _LAST_PAUSE = 2.0
+_NOT_KEPT = "the write was answered as done, and the cluster does not show it"
 
 
 class Mirror:
@@ -87,7 +92,7 @@ class Mirror:
             if size > MAX_BYTES:
                 del self._armed[line.seq]
                 raise MirrorRefused(f"ledger in the cluster: it would hold {size} bytes, and {MAX_BYTES} is the most that it takes")
-            trouble = self._write(time.monotonic() + ARM_SECONDS)
+            trouble = self._write(time.monotonic() + ARM_SECONDS, shown=True)
             if trouble:
                 raise MirrorRefused(f"ledger in the cluster: {trouble}")
 
@@ -126,30 +131,43 @@ class Mirror:
         }
 
     def _keys(self, config_map: Json) -> dict[str, str]:
-        data = config_map.get("data") or {}
+        data = config_map.get("data")
+        data = data if isinstance(data, dict) else {}
         return {key: str(data.get(key) or "") for key in (self._experiment + LINES, self._experiment + CLOSED)}
 
-    def _write(self, deadline: float, *, once: bool = False) -> str:
-        """Bring the ConfigMap to what is wanted, from the version that was read last. Empty, or why it is not so."""
+    def _write(self, deadline: float, *, once: bool = False, shown: bool = False) -> str:
+        """Bring the ConfigMap to what is wanted, from the version that was read last. Empty, or why it is not so.
+
+        ``shown``: an act follows, so a read has to show it. One that does not may be behind: it is asked again.
+        """
         wanted, trouble = self._wanted(), "no answer in time"
+        least = number_of(self._version)
         for _ in _attempts(deadline):
             try:
-                if self._sent and (gone := self._read_again()):
+                if self._sent and (gone := self._read_again(least)):
                     return gone
                 if self._written == wanted:
                     return ""
                 self._sent.append(wanted)
                 answer = self._send(wanted, deadline)
+                if answer.ok:
+                    if self._keys(answer.json()) != wanted:
+                        return _NOT_KEPT
+                    version = str(answer.json()["metadata"]["resourceVersion"])
+                    if not shown:
+                        self._written, self._version, self._sent = wanted, version, []
+                        return ""
+                    trouble, least = _NOT_KEPT, max(least, number_of(version))
+                    if gone := self._read_again(least):
+                        return gone
+                    if self._written == wanted:
+                        return ""
+                else:
+                    trouble = f"{answer.status} {answer.message}"
+                    if answer.status != 409:
+                        return trouble
             except ApiTrouble as error:
                 trouble = error.message
-            else:
-                if answer.ok:
-                    self._version = str(answer.json()["metadata"]["resourceVersion"])
-                    self._written, self._sent = wanted, []
-                    return ""
-                trouble = f"{answer.status} {answer.message}"
-                if answer.status != 409:
-                    return trouble
             if once:
                 return trouble
         return trouble
@@ -160,12 +178,17 @@ class Mirror:
         seconds = max(min(_MARK_SECONDS, deadline - time.monotonic()), 0.5)
         return self._cluster.request("PATCH", path, body=body, content_type="application/merge-patch+json", attempts=1, seconds=seconds)
 
-    def _read_again(self) -> str:
-        """Take over the version that is there. Says so when it is not the one that was written: somebody else is at work on it."""
+    def _read_again(self, least: int) -> str:
+        """Take over the version that is there. Says so when it is not the one that was written: somebody else is at work on it.
+
+        ``least`` is the version that was last answered. Raises ApiTrouble for an older one: the read is behind, or that answer was wrong.
+        """
         found = read(self._cluster, "configmaps", config_map_name(self._run_id), self._space)
         if found is None or uid_of(found) != self._uid:
             return "it was deleted while the experiment ran"
         now = self._keys(found)
+        if now != self._sent[-1] and 0 < number_of(found["metadata"]["resourceVersion"]) < least:
+            raise ApiTrouble(STALE, _NOT_KEPT)
         if now != self._written and now not in self._sent:
             return "somebody else wrote it: another machine may be recovering this run"
         self._written, self._version, self._sent = now, str(found["metadata"]["resourceVersion"]), []
