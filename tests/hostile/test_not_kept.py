@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from chaos.cluster import leak_scan, namespaces
 from chaos.ledger import authentic, config_maps, mirror
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.model.ledger_lines import State
+from chaos.surface.cli import main
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned, proof
-from fixtures.ownership.proof_record import CHAOS_PREFIX
-from tests.chaos.ledger.simulated_cluster import RUN, acting, fetch, ledger, recover, world
+from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
+from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward, Whole
 from tests.hostile.faults.plans import ALWAYS
@@ -60,6 +63,15 @@ def behind(reads: int) -> Effect:
         return effects.answer(seen[-1].status, seen[-1].body)
 
     return effect
+
+
+async def without_uids(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """Whatever would write down a UID is not kept."""
+    record = json.loads((await request.json())["metadata"]["annotations"][PROOF])
+    if any(item.get("uid") for item in record["created"]):
+        return await effects.not_done(request, forward)
+    whole = await forward()
+    return effects.answer(whole.status, whole.body)
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -108,3 +120,32 @@ def test_reads_that_are_behind_are_repeated(tmp_path: Path, cluster: Cluster, re
         book.arm("node.labels", {"name": "gpu-2"})
     assert late.met > 3
     assert [entry.seq for entry in authentic.read_ledgers(cluster).open_entries] == [2, 1]
+
+
+@pytest.mark.parametrize("honest", [False, True], ids=["the answer lies", "the answer shows it"])
+def test_a_halt_that_is_not_kept_ends_soon_and_leaves_nothing(
+    tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], honest: bool
+) -> None:
+    before = leak_scan.scan(cluster)
+    effect = stripped(cluster.server) if honest else effects.not_done
+    lie = Fault(name="not kept", verb="patch", resource="priorityclasses", effect=effect, times=ALWAYS)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]) as proxy:
+        assert main(["chaos", "halt", "--kubeconfig", str(tmp_path / "proxied"), "--chaos-cluster", KUBE_SYSTEM, "--yes"]) == 10
+        assert proxy.requests < 60
+    told = capsys.readouterr().err
+    assert "show" in told
+    assert "somebody else" not in told
+    assert before.differences(leak_scan.scan(cluster)) == []
+
+
+def test_a_shared_namespace_whose_uid_is_never_kept_is_made_three_times_and_no_more(tmp_path: Path, cluster: Cluster) -> None:
+    """Its announcement is kept each time, and its UID never."""
+    before = leak_scan.scan(cluster)
+    lie = Fault(name="not kept", verb="patch", resource="priorityclasses", effect=without_uids, times=ALWAYS)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]) as proxy:
+        with pytest.raises(ApiTrouble, match="was made 3 times"):
+            namespaces.ensure_shared(Cluster.from_kubeconfig(tmp_path / "proxied"))
+        assert proxy.requests < 150
+    assert cluster.get("namespaces", namespaces.SHARED).status == 404
+    assert recover(cluster, seconds=PATIENCE).clean
+    assert before.differences(leak_scan.scan(cluster)) == []
