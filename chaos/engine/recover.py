@@ -19,6 +19,7 @@ from chaos.ledger import authentic, config_maps
 from chaos.ledger.bounds import Terms
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
+from chaos.ledger.missing import Fate, MissingEntry, Place, with_files
 from chaos.ledger.replay import replay
 from chaos.ledger.residue import Reason, Residue, entry_words, residue_of
 from chaos.model.errors import LedgerError
@@ -46,12 +47,16 @@ LEAVE_SECONDS = 60.0
 LEDGER_NAME = "ledger.jsonl"
 RECOVER_SECONDS = 600.0
 MAX_PLAN = 8 << 20
+_UNPROVEN = (
+    f"its run's proof does not list it: the proof has lost it, or it is a {authentic.ATTACK}; look at it, then close it with --accept"
+)
 
 __all__ = ["RECOVER_SECONDS", "RecoveryResult", "Status", "accepted_entry", "end_halt", "halt", "recover", "status"]
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What recovering did. ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash;
+    """What recovering did. ``restored``: entries closed now; ``torn``: files whose last line was cut off by a crash; ``unmade``: changes
+    that a run announced, and ended before it made them;
 
     ``elsewhere``: ledgers of other clusters, left alone; ``unreadable``: what is wrong with ledgers that cannot be read, of which
     nothing is guessed; ``leftovers``: objects of the runs that are still there; ``forged``: what looks like a ledger and nothing
@@ -62,6 +67,7 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     restored: int = 0
     residue: tuple[Residue, ...] = ()
     torn: tuple[str, ...] = ()
+    unmade: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
@@ -122,7 +128,8 @@ def recover(
         behind = until_gone(lease.withdraw, LEAVE_SECONDS, perhaps)
         raise ApiTrouble(trouble.code, "; left behind: ".join((trouble.message, *behind))) from trouble
     try:
-        ledgers = authentic.read_ledgers(cluster, proofs, written=_written(files))
+        written = _written(files)
+        ledgers = authentic.read_ledgers(cluster, proofs, written=_by_run(written))
         known = [*ledgers.runs]
         foreign = [run for run in known if any(entry.cluster_uid != here for entry in run.open_entries)]
         known = [run for run in known if run not in foreign]  # restored from another cluster's backup: its objects are not these
@@ -133,24 +140,30 @@ def recover(
         ledgers_found = [copies for copies in _ledger_copies(files, known) if run_id in ("", copies.run_id)]
         books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
         terms = _shown(cluster, terms, ledgers, ledgers_found)
-        restored, left = 0, []
+        restored, left, broken = 0, [], set()
         for copies in ledgers_found:
             try:
                 done, remaining = _recover_one(cluster, copies, deadline, accept, books, terms)
             except LedgerError as error:
                 found.unreadable.append(str(error))
+                broken.add(copies.run_id)
                 continue
             restored += done
             left += remaining
-        held = ledgers.whole | {copies.run_id for copies in ledgers_found if copies.path is not None}
-        found.unreadable += [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in held and run_id in ("", run)]
-        ended = [run for run in books.ended if run not in ledgers.lost]
+        unproven = _unproven(ledgers, files, run_id)
+        found.unreadable += _close_accepted(cluster, [entry for entry in unproven if _place(entry) in accept])
+        left += [residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept]
+        missing = [one for one in with_files(ledgers.missing, written, accept) if run_id in ("", one.run_id)]
+        lost = [one for one in missing if one.is_open]
+        found.unreadable += map(str, lost)
+        ended = [run for run in books.ended if run not in {one.run_id for one in lost}]
+        ended += [one.run_id for one in missing if one not in lost]
         seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, *books.named(run_id)]
         runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
-        clean = [run for run in runs if not any(one.run_id == run for one in left)]
+        clean = [run for run in runs if run not in broken and not any(one.run_id == run for one in left)]
         leftovers = [str(item) for run in filter(books.know, clean) for item in namespaces.remove_run(cluster, run)]
         for run in clean:
-            books.close(run, ledgers.lost.get(run, frozenset()) if run in held else frozenset())
+            books.close(run, {one.digest for one in missing if one.run_id == run and one not in lost})
     except BaseException:
         lease.abandon()
         raise
@@ -160,6 +173,7 @@ def recover(
         restored=restored,
         residue=tuple(left),
         torn=tuple(found.torn),
+        unmade=_unmade(missing),
         elsewhere=tuple(found.elsewhere),
         unreadable=tuple(found.unreadable),
         leftovers=tuple(leftovers),
@@ -167,8 +181,28 @@ def recover(
     )
 
 
-def _lost(run_id: str, count: int) -> str:
-    return f"run {run_id}: {count} changes are open, and the cluster no longer holds their undos: name the run's folder with --folder"
+def _unmade(missing: Iterable[MissingEntry]) -> tuple[str, ...]:
+    return tuple(str(one) for one in missing if one.fate is Fate.UNMADE)
+
+
+def _place(entry: Entry) -> Place:
+    return (entry.run_id, entry.experiment, entry.seq)
+
+
+def _unproven(ledgers: authentic.AuthenticLedgers, files: Collection[tuple[str, str]], run_id: str) -> list[Entry]:
+    """Entries that the run's own file does not decide on."""
+    return [one for one in ledgers.unproven if (one.run_id, one.experiment) not in files and run_id in ("", one.run_id)]
+
+
+def _close_accepted(cluster: Cluster, entries: Iterable[Entry]) -> list[str]:
+    """Close entries in the cluster's copy that nothing vouches for, and that somebody has looked at; what could not be closed."""
+    left = []
+    for entry in entries:
+        try:
+            Mirror.open(cluster, entry.run_id, entry.experiment).agree({entry.seq})
+        except LedgerError as error:
+            left.append(f"entry {entry.run_id}/{entry.experiment}/{entry.seq} was not closed: {error}")
+    return left
 
 
 def preview(
@@ -183,7 +217,8 @@ def preview(
     here = cluster_uid(cluster)
     files, found = _files(folder, here)
     proofs, wrong = read_folder(folder) if folder else ({}, [])
-    ledgers = authentic.read_ledgers(cluster, proofs, written=_written(files))
+    written = _written(files)
+    ledgers = authentic.read_ledgers(cluster, proofs, written=_by_run(written))
     known = [run for run in ledgers.runs if all(entry.cluster_uid == here for entry in run.open_entries)]
     lines = []
     books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
@@ -201,11 +236,17 @@ def preview(
         left = find_leftovers(cluster, ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
     lines += _shared_lines(cluster)
-    lost_lines = [_lost(run, len(lost)) for run, lost in ledgers.lost.items() if run not in ledgers.whole and run_id in ("", run)]
+    unproven = _unproven(ledgers, files, run_id)
+    lines += [f"close as it is: {entry_words(entry)}" for entry in unproven if _place(entry) in accept]
+    of_run = [one for one in ledgers.missing if run_id in ("", one.run_id)]
+    lines += [f"close as it is: entry {one.run_id}/{plain(one.change)}" for one in of_run if one.place in accept]
+    missing = with_files(of_run, written, accept)
     return lines, RecoveryResult(
+        residue=tuple(residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept),
         torn=tuple(found.torn),
+        unmade=_unmade(missing),
         elsewhere=tuple(found.elsewhere),
-        unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *lost_lines),
+        unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *(str(one) for one in missing if one.is_open)),
         forged=ledgers.forged,
     )
 
@@ -227,11 +268,15 @@ def _shared_lines(cluster: Cluster) -> list[str]:
     return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
 
 
-def _written(files: Mapping[tuple[str, str], Path]) -> dict[str, frozenset[str]]:
-    """Digests of what the run's own files hold, by run."""
+def _written(files: Mapping[tuple[str, str], Path]) -> dict[tuple[str, str], dict[str, int]]:
+    """Numbers of the entries in the runs' own files by their digests, by run and experiment."""
+    return {place: {digest(entry): entry.seq for entry in Ledger.open(path).entries()} for place, path in files.items()}
+
+
+def _by_run(written: Mapping[tuple[str, str], Collection[str]]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
-    for (run_id, _), path in files.items():
-        found[run_id] = found.get(run_id, frozenset()) | {digest(entry) for entry in Ledger.open(path).entries()}
+    for (run_id, _), digests in written.items():
+        found[run_id] = found.get(run_id, frozenset()) | frozenset(digests)
     return found
 
 
@@ -294,7 +339,7 @@ class _Proofs:
         return self.of(run_id) if self.know(run_id) else None
 
     def close(self, run_id: str, unwritten: Collection[str]) -> None:
-        """Forget entries that were never written anywhere, so never allowed an act, and remove the proof when it is empty."""
+        """Forget entries that are closed, or never allowed an act, and remove the proof when it is empty."""
         if (proof := self._again(run_id)) is not None:
             proof.forget(unwritten)
             proof.close()
@@ -398,7 +443,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     ``expired``: it was not renewed in time, or by a clock that is so far ahead that nothing tells when.
 
-    ``lost``: lines about open entries whose words cannot be read. ``forged``: lines about ledgers without a proof, which are no obstacle.
+    ``lost``: lines about open entries whose words cannot be read. ``forged``: lines about entries without a proof; ``unproven``: those of
+    them that may be true. Only they are an obstacle.
     """
 
     holder: str = ""
@@ -407,6 +453,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     halted: str = ""
     open_entries: tuple[Entry, ...] = ()
     lost: tuple[str, ...] = ()
+    unproven: tuple[Entry, ...] = ()
     forged: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
 
@@ -436,7 +483,8 @@ def status(cluster: Cluster, *, moment: datetime | None = None) -> Status:
         expired=lease is not None and (seconds is None or not -SURELY * lease.seconds <= seconds <= lease.seconds),
         halted=lease.halted if lease else "",
         open_entries=tuple(ledgers.open_entries),
-        lost=(*(_lost(run, len(lost)) for run, lost in ledgers.lost.items()), *ledgers.unreadable),
+        lost=(*(str(one) for one in ledgers.missing if one.fate is not Fate.CLOSED), *ledgers.unreadable),
+        unproven=ledgers.unproven,
         forged=ledgers.forged,
         runs=tuple(run.run_id for run in ledgers.runs),
     )

@@ -7,6 +7,7 @@ carried out, and it holds nobody up: otherwise a tenant could keep everybody fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from chaos.cluster import namespaces
 from chaos.ledger import config_maps
 from chaos.ledger.config_maps import RunView
 from chaos.ledger.file import ExperimentView
+from chaos.ledger.missing import Fate, MissingEntry, missing_entries
 from chaos.model.ledger_lines import Entry, digest
 from fixtures.cluster.client import Cluster
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
@@ -29,18 +31,18 @@ _TOLD = 20
 class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
     """Ledgers in the cluster, sorted by what vouches for them.
 
-    ``runs`` hold only entries that are vouched for. ``lost``: by run, open entries that its proof knows of and whose words the cluster
-    does not hold (any more); a file of the run may. ``unreadable``: what is wrong with ledgers of runs that have such entries.
-    ``forged``: lines about what nothing vouches for, for people.
+    ``runs`` hold only entries that are vouched for. ``missing``: entries that a run's proof lists and whose words the cluster does not
+    hold (any more); a file of the run may. ``unreadable``: what is wrong with ledgers of runs that have such entries.
+    ``forged``: lines about what nothing vouches for, for people. ``unproven``: those of them in the namespace that only the suite and
+    administrators can write to. Each may be true, and have lost its proof.
     """
 
     runs: tuple[RunView, ...] = ()
-    lost: Mapping[str, frozenset[str]] = {}
+    missing: tuple[MissingEntry, ...] = ()
+    unproven: tuple[Entry, ...] = ()
     unreadable: tuple[str, ...] = ()
     forged: tuple[str, ...] = ()
     proofs: Mapping[str, ProofView] = {}
-    whole: frozenset[str] = frozenset()
-    """Runs whose copy holds nothing but what is vouched for: what it lacks was never written, so it never allowed an act."""
     listed: Mapping[str, frozenset[str]] = {}
     """By run whose PriorityClass is there, the entries that it lists. No other is open, whatever a file says."""
 
@@ -51,10 +53,9 @@ class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
 
     def earlier(self, run_id: str = "") -> dict[str, int]:
         """How many changes of each run, ``run_id`` left out, are not known to be undone."""
-        counts = {run.run_id: len(run.open_entries) for run in self.runs}
-        for lost, digests in self.lost.items():
-            counts[lost] = counts.get(lost, 0) + len(digests)
-        return {run: count for run, count in counts.items() if count and run != run_id}
+        counts = Counter(entry.run_id for entry in (*self.open_entries, *self.unproven))
+        counts.update(one.run_id for one in self.missing if one.fate is not Fate.CLOSED)
+        return {run: count for run, count in counts.items() if run != run_id}
 
 
 def read_ledgers(
@@ -74,25 +75,33 @@ def read_ledgers(
     found, unreadable = config_maps.readable_runs(cluster, space) if space else ([], {})
     runs, forged, vouched = [], [], {run_id: proof.digests for run_id, proof in proofs.items() if proof.digests}
     theirs, garbage, strange = _strange(cluster, {run.run_id for run in found}, vouched)
-    lost = dict(vouched)
-    whole = set()
+    unwritten = dict(vouched)
+    whole: dict[str, RunView] = {}
+    unproven: list[Entry] = []
     for run in [*found, *theirs]:
-        counted, lines = _counted(run, vouched.get(run.run_id, frozenset()) | (written or {}).get(run.run_id, frozenset()))
+        counted, strangers = _counted(run, vouched.get(run.run_id, frozenset()) | (written or {}).get(run.run_id, frozenset()))
         runs.append(counted)
-        forged += lines
-        if run in found and not lines:
-            whole.add(run.run_id)
-        lost[run.run_id] = lost.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
+        forged += [_forged_words(entry, ours=run in found) for entry in strangers]
+        if run in found:
+            unproven += strangers
+            whole |= {run.run_id: run} if not strangers else {}
+        unwritten[run.run_id] = unwritten.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
+    missing = [
+        one
+        for run_id, digests in unwritten.items()
+        if digests
+        for one in missing_entries(run_id, digests, proofs[run_id].changes, whole.get(run_id))
+    ]
     garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
     garbage += [text for run_id, text in unreadable.items() if run_id not in garbled]
     forged = [*strange, *forged, *(f"{ATTACK}: {plain(text)[:400]}; nothing vouches for it" for text in garbage)]
     return AuthenticLedgers(
         runs=tuple(runs),
-        lost={run_id: digests for run_id, digests in lost.items() if digests},
+        missing=tuple(missing),
+        unproven=tuple(unproven),
         unreadable=tuple(garbled.values()),
         forged=_first(forged),
         proofs=proofs,
-        whole=frozenset(whole),
         listed=listed,
     )
 
@@ -119,16 +128,17 @@ def _open_alone(known: ExperimentView) -> ExperimentView:
     return msgspec.structs.replace(known, closed=frozenset())
 
 
-def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[str]]:
-    """The run with the entries that are vouched for alone, and a line for each other one."""
-    kept, forged = [], []
+def _counted(run: RunView, vouched: frozenset[str]) -> tuple[RunView, list[Entry]]:
+    """The run with the entries that are vouched for alone, and the others."""
+    kept, strangers = [], []
     for known in run.experiments:
         good = {entry.seq for entry in known.open_entries if digest(entry) in vouched}
-        forged += [_forged_words(entry) for entry in known.open_entries if entry.seq not in good]
+        strangers += [entry for entry in known.open_entries if entry.seq not in good]
         kept.append(msgspec.structs.replace(known, lines=tuple(line for line in known.lines if line.seq in good)))
-    return msgspec.structs.replace(run, experiments=tuple(kept)), forged
+    return msgspec.structs.replace(run, experiments=tuple(kept)), strangers
 
 
-def _forged_words(entry: Entry) -> str:
+def _forged_words(entry: Entry, *, ours: bool) -> str:
     name = f"entry {entry.run_id}/{entry.experiment}/{entry.seq} ({entry.undo})"
-    return plain(f"{ATTACK}: {name}: nothing that tenants cannot write vouches for it; it is not carried out")[:400]
+    what = f"{ATTACK}, or a true entry that has lost its proof" if ours else ATTACK
+    return plain(f"{what}: {name}: nothing that tenants cannot write vouches for it; it is not carried out")[:400]

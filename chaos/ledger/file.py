@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry, Line, Origin, State, decode, digest, encode, now
+from chaos.model.ledger_lines import Entry, Line, Origin, State, change_of, decode, digest, encode, now
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.system import private_files
 
@@ -43,8 +43,8 @@ class Mirroring(Protocol):
 class Vouching(Protocol):
     """What proves entries where no tenant can write: a run's proof, :class:`fixtures.ownership.proof.Proof`."""
 
-    def vouch(self, digest: str) -> None:
-        """Vouch for an entry that is about to be written. Raises ApiTrouble when that could not be written down."""
+    def vouch(self, digest: str, change: str) -> None:
+        """Vouch for an entry that is about to be written. ``change`` says which it is. Raises ApiTrouble unless it is kept for certain."""
 
     def forget(self, digests: Collection[str]) -> None:
         """Entries are closed. Raises ApiTrouble when that could not be written down."""
@@ -199,7 +199,7 @@ class Ledger:
         if self._vouching is None:
             return
         try:
-            self._vouching.vouch(digest(entry))
+            self._vouching.vouch(digest(entry), change_of(entry))
         except ApiTrouble as trouble:
             raise LedgerError(f"nothing in the cluster would vouch for entry {entry.seq}: {trouble.message}") from trouble
 

@@ -15,6 +15,11 @@ PREPARATION = "preparation"
 """Key in the detail of an ``applied`` line of the ledger: true for what the experiment sets up before its fault. Such a line is
 no injection, and what it made is part of the baseline."""
 
+_CHANGE = 300
+"""Characters of one change in a run's proof, which is bounded."""
+
+_DIGITS = 10
+
 
 class State(StrEnum):
     """How far one entry is. Only ``verified`` closes it: the prior state was read back."""
@@ -79,6 +84,18 @@ def decode(text: bytes) -> Line:
 def digest(entry: Entry) -> str:
     """The digest of an entry in a run's proof: it changes if anything of the entry is changed or if it is copied to another run."""
     return digest_of(msgspec.json.encode(entry, order="deterministic"))
+
+
+def change_of(entry: Entry) -> str:
+    """``EXPERIMENT/NUMBER``, the undo and the object's name: which entry it is, where its words may be lost (:func:`number_of_change`)."""
+    names = (str(entry.args.get(key) or "") for key in ("key", "namespace", "name"))
+    return " ".join((f"{entry.experiment}/{entry.seq}", entry.undo, *filter(None, names)))[:_CHANGE]
+
+
+def number_of_change(change: str) -> tuple[str, int]:
+    """Experiment and number of the entry that :func:`change_of` names; an empty name where it names none."""
+    experiment, _, number = change.partition(" ")[0].partition("/")
+    return (experiment, int(number)) if number.isascii() and number.isdigit() and len(number) < _DIGITS else ("", 0)
 
 
 def now() -> str:

@@ -252,7 +252,7 @@ def _halt(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     found = status(target.open_cluster(arguments))
     tell(*found.lines)
-    return RESIDUE if (found.open_entries or found.lost) and (not found.holder or found.expired) else OK
+    return RESIDUE if (found.open_entries or found.lost or found.unproven) and (not found.holder or found.expired) else OK
 
 
 def _recover(arguments: argparse.Namespace) -> int:
@@ -282,7 +282,7 @@ def _recover(arguments: argparse.Namespace) -> int:
         return complain(PROGRAM, error)
     tell(f"{done.restored} changes of {len(done.runs)} runs put back")
     tell(*(f"NOT put back: {line}" for line in (*done.residue, *done.leftovers, *done.unreadable)))
-    tell(*(f"its last line was cut off by a crash, and never allowed an act: {line}" for line in done.torn), *done.forged)
+    tell(*(f"its last line was cut off by a crash, and never allowed an act: {line}" for line in done.torn), *done.unmade, *done.forged)
     tell(*(f"left alone, of another cluster: {line}" for line in done.elsewhere))
     return OK if done.clean else RESIDUE
 

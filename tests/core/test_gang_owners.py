@@ -257,12 +257,12 @@ def test_a_train_job_is_judged_once_as_its_job_set_and_waits_in_the_queue_that_i
     jobset["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "train", "uid": "uid-train"}]
     train = a_workload("TrainJob", "train", {})
     train["metadata"] |= {"uid": "uid-train", "labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
-    scope = a_scope(pods=of_part("node", 2, 4), jobsets=[jobset], trainjobs=[train])
-    finding = only(partial(scope))
+    lists: Json = {"pods": of_part("node", 2, 4), "jobsets": [jobset], "trainjobs": [train]}
+    finding = only(partial(a_scope(**lists)))
     assert (finding.subject.kind, finding.outcome) == ("JobSet", Outcome.BAD)
-    assert only(list(check_used(scope))).outcome is Outcome.OK
+    assert only(list(check_used(a_scope(**lists)))).outcome is Outcome.OK
     del train["metadata"]["labels"]
-    assert only(list(check_used(scope))).outcome is Outcome.BAD
+    assert only(list(check_used(a_scope(**lists)))).outcome is Outcome.BAD
 
 
 def test_a_workload_of_kueue_says_that_its_owner_waits_in_a_queue() -> None:

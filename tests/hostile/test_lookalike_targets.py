@@ -147,7 +147,7 @@ class Served:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.path, self.serves = world.path, world.serves
+        self.path, self.serves, self.versions_seen = world.path, world.serves, world.versions_seen
 
     def request(self, method: str, path: str, **more: Any) -> Any:
         try:

@@ -11,15 +11,22 @@ from aiohttp import ClientSession, web
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.cluster import leak_scan, namespaces
+from chaos.engine.recover import preview, status
 from chaos.ledger import authentic, config_maps, mirror
+from chaos.ledger.file import Ledger
+from chaos.ledger.residue import Reason
 from chaos.ledger.undos.nodes import NodeLabels
+from chaos.model.errors import LeaseRefused
 from chaos.model.ledger_lines import State
+from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned, proof
+from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
-from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, world
+from fixtures.ownership.read_proofs import read_proofs
+from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, soon, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward, Whole
 from tests.hostile.faults.plans import ALWAYS
@@ -72,6 +79,35 @@ async def without_uids(request: web.Request, forward: Forward) -> web.StreamResp
         return await effects.not_done(request, forward)
     whole = await forward()
     return effects.answer(whole.status, whole.body)
+
+
+def armed(cluster: Cluster, folder: Path, *, faults: int = 1) -> Ledger:
+    """The ledger of an experiment that has taken the label from this many nodes."""
+    book = ledger(folder, cluster, experiment="A9")
+    for name in ("gpu-1", "gpu-2")[:faults]:
+        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
+        assert cluster.patch("nodes", name, {"metadata": {"labels": {PRODUCT: None}}}).ok
+    return book
+
+
+def rewritten(cluster: Cluster, **data: str) -> None:
+    """The run's ledger in the cluster, changed by an administrator."""
+    keys = {f"A9{config_maps.LINES if key == 'lines' else config_maps.CLOSED}": text for key, text in data.items()}
+    assert cluster.patch("configmaps", config_maps.config_map_name(RUN), {"data": keys}, namespaces.SHARED).ok
+
+
+def lines_of(cluster: Cluster) -> list[str]:
+    stored = fetch(cluster, "configmaps", config_maps.config_map_name(RUN), namespaces.SHARED)
+    return str(stored["data"][f"A9{config_maps.LINES}"]).splitlines(keepends=True)
+
+
+def products(cluster: Cluster) -> list[object]:
+    return [fetch(cluster, "nodes", name)["metadata"]["labels"].get(PRODUCT) for name in ("gpu-1", "gpu-2")]
+
+
+def recovered(folder: Path, *words: str) -> int:
+    """The exit code of the command on another machine."""
+    return main(["chaos", "recover", "--kubeconfig", str(folder / "kubeconfig"), "--chaos-cluster", KUBE_SYSTEM, "--yes", *words])
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -148,4 +184,104 @@ def test_a_shared_namespace_whose_uid_is_never_kept_is_made_three_times_and_no_m
         assert proxy.requests < 150
     assert cluster.get("namespaces", namespaces.SHARED).status == 404
     assert recover(cluster, seconds=PATIENCE).clean
+    assert before.differences(leak_scan.scan(cluster)) == []
+
+
+# -- afterwards: the proof lists it, the ledger does not hold it -------------------------------------------
+
+
+def test_an_entry_whose_words_are_gone_is_lost_and_named_until_somebody_accepts_it(
+    tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    armed(cluster, tmp_path, faults=2)
+    rewritten(cluster, lines=lines_of(cluster)[1])
+    assert recovered(tmp_path) == 11
+    told = capsys.readouterr().out
+    assert f"NOT put back: run {RUN}: entry {RUN}/A9/1 node.labels gpu-1 is open" in told
+    assert products(cluster) == [None, "H100"]
+    assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 11
+    with pytest.raises(LeaseRefused, match="1 changes of run"):
+        LeaseKeeper(cluster, "next", lambda reason: None).acquire()
+    assert recovered(tmp_path, "--accept", f"{RUN}/A9/1") == 0
+    assert read_proofs(cluster) == {}
+
+
+def test_the_first_entry_of_an_experiment_is_lost_if_the_ledger_has_begun(tmp_path: Path, cluster: Cluster) -> None:
+    armed(cluster, tmp_path)
+    rewritten(cluster, lines="")
+    done = recover(cluster, seconds=PATIENCE)
+    assert [f"entry {RUN}/A9/1 node.labels gpu-1 is open" in line for line in done.unreadable] == [True]
+    assert read_proofs(cluster)[RUN].digests
+    assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
+    assert products(cluster) == ["H100", "H100"]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_run_that_ended_between_the_two_writes_has_made_nothing(tmp_path: Path, cluster: Cluster, before: int, folder: bool) -> None:
+    book = armed(cluster, tmp_path, faults=before)
+    book._mirror = None
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
+    planned, _ = preview(cluster, tmp_path / RUN if folder else None, terms=ANYTHING)
+    assert planned
+    done = recover(cluster, tmp_path / RUN if folder else None, seconds=PATIENCE)
+    assert (done.clean, done.restored) == (True, before + folder)
+    assert [f"entry {RUN}/A9/{before + 1} node.labels gpu-2 was announced" in line for line in done.unmade] == [True] * (not folder)
+    assert products(cluster) == ["H100", "H100"]
+    assert read_proofs(cluster) == {}
+
+
+def test_an_entry_that_the_ledger_has_closed_is_not_missed(tmp_path: Path, cluster: Cluster) -> None:
+    """The run ended before its proof forgot it."""
+    book = armed(cluster, tmp_path, faults=2)
+    assert cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: "H100"}}}).ok
+    book.mark(2, State.VERIFIED)
+    assert status(cluster).lost == ()
+    done = recover(cluster, seconds=PATIENCE)
+    assert (done.clean, done.restored, done.unmade) == (True, 1, ())
+    assert read_proofs(cluster) == {}
+
+
+def test_an_old_copy_of_the_run_s_folder_does_not_settle_what_is_lost(tmp_path: Path, cluster: Cluster) -> None:
+    book = armed(cluster, tmp_path)
+    assert book.path is not None
+    old = book.path.read_bytes()
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
+    book.arm("node.annotations", {"name": "gpu-2", "uid": "uid-gpu-2", "prior": {"chaos": None}, "ours": {"chaos": "yes"}})
+    rewritten(cluster, lines="".join(line for line in lines_of(cluster) if '"seq":2,' not in line))
+    book.path.write_bytes(old)
+    done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
+    assert [f"entry {RUN}/A9/2 node.labels gpu-2 is open" in line for line in done.unreadable] == [True]
+
+
+# -- afterwards: the ledger holds it, the proof does not list it -------------------------------------------
+
+
+def test_an_entry_that_has_lost_its_proof_is_residue_until_somebody_accepts_it(
+    tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    armed(cluster, tmp_path)
+    Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
+    assert recovered(tmp_path) == 11
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if line.startswith("NOT put back: ") and f"entry {RUN}/A9/1" in line]
+    assert "0 changes" in told
+    (left,) = recover(cluster, seconds=PATIENCE).residue
+    assert (left.reason, left.seq, left.command) == (Reason.UNPROVEN, 1, "")
+    assert products(cluster) == [None, "H100"]  # anybody could have written what nothing proves
+    assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 11
+    with pytest.raises(LeaseRefused, match="1 changes of run"):
+        LeaseKeeper(cluster, "next", lambda reason: None).acquire()
+    assert recovered(tmp_path, "--accept", f"{RUN}/A9/1") == 0
+    assert (read_proofs(cluster), status(cluster).unproven) == ({}, ())
+
+
+def test_a_whole_run_is_clean_at_once(tmp_path: Path, cluster: Cluster) -> None:
+    before = leak_scan.scan(cluster)
+    book = ledger(tmp_path, cluster, experiment="A9")
+    seq = book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
+    book.mark(seq, State.VERIFIED)
+    assert book.flush(soon())
+    done = recover(cluster, seconds=PATIENCE)
+    assert (done.clean, done.unmade, done.forged, done.residue) == (True, (), (), ())
     assert before.differences(leak_scan.scan(cluster)) == []

@@ -249,7 +249,7 @@ def test_the_label_of_another_run_makes_no_ledger_of_it(cluster: Cluster, tmp_pa
     done = recover(cluster, seconds=PATIENCE)
     is_told(done, f"holds an entry of A1 of run {RUN}")
     assert product(cluster) == "None"
-    assert any(f"run {RUN}: 1 changes are open" in line for line in done.unreadable)  # and what it was is told as missing
+    assert any(f"entry {RUN}/A1/1 node.labels gpu-1 is open" in line for line in done.unreadable)  # and what it was is told as missing
 
 
 def test_a_name_that_is_not_the_labels_makes_no_ledger(cluster: Cluster, tmp_path: Path) -> None:

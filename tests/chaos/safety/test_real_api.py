@@ -314,7 +314,7 @@ def test_a_tenant_who_copied_a_token_has_neither_lease_nor_halt_nor_ledger(
     create(tenant, "coordination.k8s.io/leases", lease, namespaces.SHARED)
     assert read_lease(cluster) is None
     done = recover(cluster, seconds=PATIENCE)
-    assert any("the cluster no longer holds their undos" in line for line in done.unreadable), done
+    assert any("the cluster no longer holds its undo" in line for line in done.unreadable), done
     assert lost in read_proofs(cluster)[RUN].digests  # an empty ledger says nothing of what was never written
     found = cluster.find("namespaces", namespaces.SHARED)
     assert found is None or found["metadata"]["uid"] != theirs
