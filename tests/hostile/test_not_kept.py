@@ -23,7 +23,7 @@ from chaos.surface.cli import main
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned, proof
-from fixtures.ownership.proof import Proof
+from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
 from fixtures.ownership.read_proofs import read_proofs
 from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, soon, world
@@ -184,6 +184,21 @@ def test_a_shared_namespace_whose_uid_is_never_kept_is_made_three_times_and_no_m
         assert proxy.requests < 150
     assert cluster.get("namespaces", namespaces.SHARED).status == 404
     assert recover(cluster, seconds=PATIENCE).clean
+    assert before.differences(leak_scan.scan(cluster)) == []
+
+
+def test_a_proof_that_is_created_without_its_record_is_removed_again(tmp_path: Path, cluster: Cluster) -> None:
+    before = leak_scan.scan(cluster)
+
+    def bare(body: bytes) -> bytes:
+        document = json.loads(body)
+        document["metadata"].pop("annotations")
+        return json.dumps(document).encode()
+
+    lie = Fault(name="bare", verb="create", resource="priorityclasses", effect=effects.rewritten(bare))
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        with pytest.raises(ProofRefused, match=r"does not show it$"):
+            Proof.open(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, prefix=CHAOS_PREFIX, renewing=False)
     assert before.differences(leak_scan.scan(cluster)) == []
 
 
