@@ -20,6 +20,9 @@ from reports.safe_text import NAME_LIMIT, one_line
 LEFT_OUT = "LeftOut"
 """Reason code of an experiment that was chosen and that an option of pytest's left out; its message names the option."""
 
+CUT_SHORT = "CutShort"
+"""Reason code of an experiment that was chosen and has no result."""
+
 AREA = "chaos"
 """Name of the experiments where requirements have their area."""
 

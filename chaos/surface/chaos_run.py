@@ -211,7 +211,7 @@ def _complete(chaos: Session, kind: TargetKind) -> list[ChaosResult]:
             left_out = [chaos_phrases.LEFT_OUT]
             made = result_without_run(experiment, kind, Verdict.NOT_APPLICABLE, left_out, f"left out by {option}")
         else:
-            made = result_of_error(experiment, kind, Verdict.INCONCLUSIVE, "CutShort", "the run ended and has no result of it")
+            made = result_of_error(experiment, kind, Verdict.INCONCLUSIVE, chaos_phrases.CUT_SHORT, "the run ended and has no result of it")
         results[experiment.id] = made
     return [results[experiment.id] for experiment in chaos.experiments]
 

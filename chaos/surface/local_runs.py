@@ -22,6 +22,7 @@ from conformance.cli.arguments import complain
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import ChaosResult, decode_chaos
 from fixtures.verdict.record import TargetKind, Verdict
+from reports import chaos_phrases
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "chaos-local.json"
 NEVER = "not run yet"
@@ -56,7 +57,10 @@ def read_local_runs(file: Path = FILE) -> dict[str, LocalRun]:
 
 
 def outcomes_in(folder: Path, experiments: Mapping[str, Experiment]) -> list[LocalRun]:
-    """The outcomes in a report folder. Raises ``ValueError`` when its run was not on a local control plane, or is no run of chaos."""
+    """The outcomes in a report folder, of experiments that its run carried out.
+
+    Raises ``ValueError`` when its run was not on a local control plane, or is no run of chaos.
+    """
     try:
         report = decode_chaos((folder / "chaos.json").read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
@@ -76,6 +80,7 @@ def outcomes_in(folder: Path, experiments: Mapping[str, Experiment]) -> list[Loc
             document=document_digest(_document(folder, result, experiments)),
         )
         for result in report.experiments
+        if not {chaos_phrases.LEFT_OUT, chaos_phrases.CUT_SHORT} & set(result.reason_codes)
     ]
 
 

@@ -116,3 +116,10 @@ def test_the_docs_say_on_what_and_when(experiments: dict[str, Experiment]) -> No
         runs_summary([run_of(experiments["A1"])])
         == "On the real control plane: Kubernetes v1.36.3, scenario `resilience`, last on 2026-11-22."
     )
+
+
+@pytest.mark.parametrize("code", ["LeftOut", "CutShort"])
+def test_an_experiment_that_was_not_carried_out_replaces_no_outcome(tmp_path: Path, experiments: dict[str, Experiment], code: str) -> None:
+    missing = msgspec.structs.replace(result("A2", Verdict.INCONCLUSIVE), reason_codes=[code])
+    folder = report(tmp_path, TargetKind.LOCAL, result("A1", Verdict.PASSED), missing)
+    assert [run.id for run in outcomes_in(folder, experiments)] == ["A1"]
