@@ -31,6 +31,8 @@ from conformance.plugin.options import Options
 from conformance.plugin.starting import OPTIONS
 from conformance.policy.model import Policy
 from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from fixtures.cluster.client import Cluster
+from fixtures.cluster.discovery import look
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.localcluster.interface import DEFAULT_MINOR
 from fixtures.ownership import owned
@@ -227,12 +229,20 @@ def _target(arguments: argparse.Namespace) -> Iterator[OpenTarget]:
         opened.close()
 
 
+def _open(arguments: argparse.Namespace) -> Cluster:
+    """A session that knows the versions which the cluster serves. Of kinds that discovery does not tell of, it guesses the version."""
+    cluster = target.open_cluster(arguments)
+    served = look(cluster)
+    cluster.learn_versions(served.chosen(), served.unknown())
+    return cluster
+
+
 def _halt(arguments: argparse.Namespace) -> int:
     try:
         policy, consent = _policy(arguments), confirming.consent_of(arguments)
     except PolicyError as error:
         return _complain_lines(str(error))
-    cluster = target.open_cluster(arguments)
+    cluster = _open(arguments)
     plan = "end the halt: experiments may start" if arguments.off else "halt: the running experiment is undone, and none may start"
     try:
         confirming.confirm(cluster, [plan], consent)
@@ -250,7 +260,7 @@ def _halt(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    found = status(target.open_cluster(arguments))
+    found = status(_open(arguments))
     tell(*found.lines)
     return RESIDUE if (found.open_entries or found.lost or found.unproven) and (not found.holder or found.expired) else OK
 
@@ -272,7 +282,7 @@ def _recover(arguments: argparse.Namespace) -> int:
         consent = confirming.consent_of(arguments)
     except (PolicyError, SelectionError) as error:
         return _complain_lines(str(error))
-    cluster = target.open_cluster(arguments)
+    cluster = _open(arguments)
     try:
         plan, done = preview(cluster, folder, run_id=arguments.run, accept=accept, terms=terms)
         confirming.confirm(cluster, plan, consent)
