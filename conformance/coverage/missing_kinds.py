@@ -125,8 +125,10 @@ def notes(requirements: Iterable[Requirement], snapshot: Snapshot) -> Iterator[s
 
 
 def doubted_time(snapshot: Snapshot) -> Iterator[str]:
-    """A sentence when the time at which a snapshot says it was taken is not true: ages are then known less well."""
-    if snapshot.time_doubt:
+    """A sentence when a saved snapshot was not taken when it says, so that ages are known less well, or when clocks differ."""
+    if snapshot.time_doubt and not snapshot.offline:
+        yield snapshot.time_doubt
+    elif snapshot.time_doubt:
         until = datetime.fromtimestamp(snapshot.taken_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         yield f"{snapshot.time_doubt}: the snapshot was judged as one of {until}"
 

@@ -33,7 +33,7 @@ def asked_again(cluster: Cluster, snapshot: Snapshot, sleep: Callable[[float], N
         asked += 1
         if asked > MAX_ASKED:
             return ""
-        sleep(max(0.0, snapshot.taken_at + PATIENCE_SECONDS - time.time()))
+        sleep(max(0.0, snapshot.read_at + PATIENCE_SECONDS - time.time()))
         try:
             return _changed(cluster, pods, nodes, known)
         except (ApiTrouble, msgspec.ValidationError):

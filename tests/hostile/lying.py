@@ -77,9 +77,9 @@ def lying(folder: Path, answer: Callable[[Asked], Said]) -> Iterator[tuple[Clust
             url = urlsplit(self.path)
             asked.append(Asked(self.command, url.path, dict(parse_qsl(url.query)), json.loads(sent) if sent else None))
             told = answer(asked[-1])
-            self.send_response(told.status)
+            self.send_response_only(told.status)
             whole = isinstance(told.body, bytes)
-            for name, value in {"Content-Type": "application/json", **told.headers}.items():
+            for name, value in {"Content-Type": "application/json", "Date": self.date_time_string(), **told.headers}.items():
                 self.send_header(name, value)
             if whole and "Content-Length" not in told.headers:
                 self.send_header("Content-Length", str(len(told.body)))  # type: ignore[arg-type]

@@ -347,6 +347,16 @@ def test_a_busy_cluster_is_asked_again_before_it_is_blamed(now: list[Pod], expec
     assert slept == [max(0.0, NOW + 10 - time.time())] or slept[0] <= NOW + 10
 
 
+def test_a_busy_cluster_is_asked_again_by_the_clock_of_this_machine() -> None:
+    """Pods' ages are by the cluster's clock, which may be hours away."""
+    for away in (-2 * HOUR, 2 * HOUR):
+        before, slept = scope(a_waiting_pod(said=FULL)), list[float]()
+        before.snapshot.read_at, before.snapshot.taken_at = time.time(), time.time() + away
+        still = asked_again(Now([]), before.snapshot, slept.append)
+        assert by_name(check_waiting(before, NOW, still)) == {"train-0": Outcome.OK}
+        assert slept == [pytest.approx(10.0, abs=5.0)]
+
+
 def test_only_some_are_asked_about() -> None:
     before = scope(*[a_waiting_pod(f"p{index}", said=FULL) for index in range(MAX_ASKED + 3)], nodes=[aged(a_node(gpus=64))])
     still = asked_again(Now([]), before.snapshot, lambda seconds: None)
