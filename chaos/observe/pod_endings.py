@@ -6,8 +6,6 @@ Facts: docs/facts/pod-lifecycle.md#who-ended-a-pod.
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
 from chaos.observe.view import dig, items_of, number_of, phase_of, text_of
@@ -51,14 +49,14 @@ class FirstSight(msgspec.Struct, frozen=True, kw_only=True):
     looping: bool
 
     @classmethod
-    def of(cls, pod: Json) -> FirstSight:
-        """What its status says now."""
+    def of(cls, pod: Json, now: float) -> FirstSight:
+        """What its status says at a time in Unix seconds."""
         statuses = _statuses(pod)
         return cls(
             restarts={name: number_of(status.get("restartCount")) for name, status in statuses.items()},
             ended=frozenset(name for name, status in statuses.items() if dig(status, "state", "terminated")),
             unhealthy=frozenset(device for status in statuses.values() for device in _unhealthy(status)),
-            looping=any(_looping(status) for status in statuses.values()),
+            looping=any(_looping(status, now) for status in statuses.values()),
         )
 
 
@@ -115,14 +113,14 @@ def _container(name: str, status: Json, first: FirstSight) -> Ending | None:
     return Ending(by_cluster=reason in CONTAINER_LOST, text=text)
 
 
-def _looping(status: Json) -> bool:
+def _looping(status: Json, now: float) -> bool:
     """Whether a container that was started again has not run for long since. Where no time says so, it has."""
     if not number_of(status.get("restartCount")):
         return False
     if not dig(status, "state", "running"):
         return True
     since = moment(dig(status, "state", "running").get("startedAt"))
-    return since is not None and time.time() - since < CRASH_LOOP_SECONDS
+    return since is not None and now - since < CRASH_LOOP_SECONDS
 
 
 def _unhealthy(status: Json) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Protocol
 
 import msgspec
@@ -47,6 +48,12 @@ class Reading:
         self.plan = plan
         self.memory = memory
         self._texts: dict[str, bytes | NoData] = {}
+
+    @property
+    def now(self) -> float:
+        """Unix seconds by the cluster's clock, by this machine's where no answer tells it. Ages of what pods say are by it."""
+        told = self.cluster.server_clock.now()
+        return time.time() if told is None else told
 
     def text(self, path: str) -> bytes:
         """The body of one GET (a metrics endpoint through the pod proxy, a log). Raises :class:`NoData`."""

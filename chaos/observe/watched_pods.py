@@ -49,15 +49,15 @@ class WatchedPods:
         self._ignored = ignored
         self._looked = False
 
-    def look(self, pods: Iterable[Json], *, newcomers: bool) -> None:
-        """Take in what pods say now. ``newcomers``: whether pods that were not there at the first look are watched."""
+    def look(self, pods: Iterable[Json], at: float, *, newcomers: bool) -> None:
+        """Take in what pods say at a time in Unix seconds. ``newcomers``: whether those are watched that were not there at first."""
         now = {uid_of(pod): pod for pod in pods}
         for uid, watched in self.known.items():
             self._learn(watched, now.get(uid))
         if newcomers or not self._looked:
             for uid, pod in now.items():
                 if uid not in self.known and phase_of(pod) == "Running" and not dig(pod, "metadata").get("deletionTimestamp"):
-                    self.known[uid] = WatchedPod(name=full_name(pod), first=FirstSight.of(pod), state=state_of(pod))
+                    self.known[uid] = WatchedPod(name=full_name(pod), first=FirstSight.of(pod, at), state=state_of(pod))
         self._looked = True
 
     def _learn(self, watched: WatchedPod, pod: Json | None) -> None:

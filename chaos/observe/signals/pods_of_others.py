@@ -92,7 +92,7 @@ def _elsewhere(reading: Reading) -> tuple[list[str], list[str]]:
         ignored = (DONE,) if ours else (DONE, DELETED, GONE)
         known: WatchedPods = reading.memory.setdefault("pods.elsewhere", WatchedPods(owned=ours, ignored=ignored))
         pods = [pod for pod in View.at(reading).select("pods") if node_of(pod) and node_of(pod) not in plan.nodes]
-        known.look([pod for pod in pods if not _own(reading, pod) and uses_devices(pod, facts)], newcomers=False)
+        known.look([pod for pod in pods if not _own(reading, pod) and uses_devices(pod, facts)], reading.now, newcomers=False)
         return known.damaged(), known.undecided()
 
     found: tuple[list[str], list[str]] = slowly(reading, "pods.others", read)
@@ -102,7 +102,7 @@ def _elsewhere(reading: Reading) -> tuple[list[str], list[str]]:
 def _here(reading: Reading) -> WatchedPods:
     """Strangers on the target nodes, with what this reading says of them."""
     known: WatchedPods = reading.memory.setdefault("pods.here", WatchedPods(owned=_ours(reading)))
-    known.look([pod for pod in _on_targets(reading) if not _own(reading, pod)], newcomers=True)
+    known.look([pod for pod in _on_targets(reading) if not _own(reading, pod)], reading.now, newcomers=True)
     return known
 
 

@@ -9,13 +9,14 @@ import msgspec
 
 from chaos.model.plan import Plan, Target
 from chaos.model.plan_facts import CANARY_LABEL, PlanFacts
-from chaos.observe.sample import NoData
+from chaos.observe.sample import NoData, Reading
 from chaos.observe.view import View
 from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.cluster.answer import Expected, Form
 from fixtures.cluster.kinds import KINDS, path
+from fixtures.cluster.server_clock import ServerClock
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
@@ -80,6 +81,7 @@ class World:
         self.lists = {key.replace("__", "/"): items for key, items in lists.items()}
         self.texts = texts or {}
         self.versions_seen = VersionsSeen()
+        self.server_clock = ServerClock()
 
     @staticmethod
     def path(key: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -118,6 +120,8 @@ class World:
 
 class Read:
     """A reading of a world; ``again`` is the next one with the same memory."""
+
+    now = Reading.now
 
     def __init__(self, world: World, plan: Plan, memory: dict[str, Any] | None = None) -> None:
         self.cluster = world

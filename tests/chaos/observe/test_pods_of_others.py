@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from typing import Any
 
 import msgspec
@@ -167,6 +169,18 @@ def test_the_next_crash_of_a_pod_that_crashes_all_the_time_tells_nothing_but_wha
 def test_the_end_of_a_pod_that_was_started_again_once_and_ran_for_long_since_is_undecided() -> None:
     steady = pods(tenants(container=again(1, running={"startedAt": ago(60)})))
     assert told("pods.others.ended", steady, pods(tenants(container=again(2)))) == ["team/x main: Error, exit code 1"]
+
+
+@pytest.mark.parametrize("skew", [-7200.0, 0.0, 7200.0])
+def test_how_long_a_container_has_run_is_told_by_the_clusters_clock(skew: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is ahead, a container that crashes all the time would have run for long; by one that is behind, none ever has."""
+    looping = pods(tenants(container=again(3, running={"startedAt": ago(1)})))
+    steady = pods(tenants(container=again(3, running={"startedAt": ago(60)})))
+    date, true = formatdate(usegmt=True), time.time
+    monkeypatch.setattr(time, "time", lambda: true() + skew)
+    for before, found in ((looping, []), (steady, ["team/x main: Error, exit code 1"])):
+        before.server_clock.hear("/version", {"Date": date})
+        assert told("pods.others.ended", before, pods(tenants(container=again(4)))) == found
 
 
 def test_a_container_that_had_ended_before_is_no_news() -> None:
