@@ -3,7 +3,7 @@
 Experiments have an account of their own, so that judging a cluster never takes the right to break it. It has the rights of
 ``gpu-conformance-read-only`` and these: reading is what the gates, the sampler and the leak scan do, writing is one verb for each
 fault and all that its undo takes. Ledger and Lease are in one namespace, and so are the rights to them; a
-ValidatingAdmissionPolicy keeps what is created and deleted in namespaces of its own (:mod:`deploy.chaos_policy`).
+ValidatingAdmissionPolicy keeps what is created, deleted and evicted in namespaces of its own (:mod:`deploy.chaos_policy`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 from chaos.cluster import injector, leak_scan, namespaces
 from chaos.cluster.rights import Right
 from chaos.ledger.registry import REGISTRY
-from chaos.ledger.undos.objects import CREATED, DELETED, AbsentArgs, PresentArgs
+from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.slices import SLICES
 from chaos.ledger.undos.workloads import SCALED, ReplicasArgs
 from chaos.safety import gate_reading
@@ -37,7 +37,7 @@ ACTS = (
     f"delete {SLICES}",
     *(f"patch {key}" for key in SCALED),
     *(f"create {key}" for key in CREATED),
-    *(f"delete {key}" for key in DELETED),
+    *(f"delete {key}" for key in OPERAND_KINDS),
 )
 """What the faults themselves ask for."""
 
@@ -65,7 +65,7 @@ def undo_rights() -> set[str]:
     """All that any undo may ask for, over every kind that it takes."""
     samples: dict[str, list[Any]] = {
         "object.absent": [AbsentArgs(key=key, name="x", run_id="x") for key in CREATED],
-        "object.present": [PresentArgs(key=key, name="x", uid="x", saved={}) for key in DELETED],
+        "object.present": [PresentArgs(key=key, name="x", uid="x", saved={}) for key in OPERAND_KINDS],
         "workload.replicas": [ReplicasArgs(key=key, namespace="x", name="x", uid="x", prior=0, ours=0, ready=0) for key in SCALED],
         "workload.env": [],  # on the simulated cluster only (D3): a DaemonSet of a real control plane is not written to
     }

@@ -40,11 +40,9 @@ CREATED = (
 )
 """Kinds that experiments may create."""
 
-DELETED = ("configmaps", "services", "policy/poddisruptionbudgets")
-"""Kinds that experiments may delete and restore. Secrets are not among them, because a ledger must not hold them."""
-
 OPERAND_KINDS = ("services", "configmaps")
-"""Kinds of operands that can be missed for a moment without anything stopping."""
+"""Kinds of operands, which experiments may delete and restore: nothing stops where one is missed for a moment. Secrets are not among
+them, because a ledger must not hold them."""
 
 _KIND_BY_TYPE = {(kind.group, kind.kind): key for key, kind in kinds.KINDS.items()}
 _SERVERS_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp")
@@ -139,7 +137,7 @@ class PresentArgs(Args, frozen=True, kw_only=True):
     saved: dict[str, Any]
 
     def __post_init__(self) -> None:
-        if self.key not in DELETED:
+        if self.key not in OPERAND_KINDS:
             raise ValueError(f"object.present: {self.key!r} is none of the kinds that are saved and put back")
 
 

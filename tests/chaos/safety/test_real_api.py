@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,13 +91,37 @@ def cluster(plane: Cluster) -> Iterator[Cluster]:
     register(plane)
     spec = {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template()}
     create(plane, "apps/deployments", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator"}, "spec": spec})
-    ports = [{"port": 80}]
-    create(plane, "services", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "operand"}, "spec": {"ports": ports}})
+    owner = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": cluster_policy(plane)}
+    meta = {"name": "operand", "ownerReferences": [{**owner, "controller": True}]}
+    create(plane, "services", {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 80}]}})
     yield plane
     plane.delete("nodes", "gpu-1")
     recover(plane, seconds=PATIENCE, accept={(RUN, "A1", seq) for seq in range(50)})
     plane.delete("apps/deployments", "operator", "gpu-operator")
     plane.delete("services", "operand", "gpu-operator")
+
+
+def cluster_policy(plane: Cluster) -> str:
+    """The UID of a ClusterPolicy, whose kind is defined first."""
+    names = {"plural": "clusterpolicies", "singular": "clusterpolicy", "kind": "ClusterPolicy", "listKind": "ClusterPolicyList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    create(
+        plane,
+        "apiextensions.k8s.io/customresourcedefinitions",
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "clusterpolicies.nvidia.com"},
+            "spec": {"group": "nvidia.com", "scope": "Cluster", "names": names, "versions": [version]},
+        },
+        "",
+    )
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
+    deadline = time.monotonic() + PATIENCE
+    while plane.create("nvidia.com/clusterpolicies", policy).status == 404:
+        assert time.monotonic() < deadline, "the kind was never served"
+        threading.Event().wait(0.2)
+    return str(fetch(plane, "nvidia.com/clusterpolicies", "cluster-policy", "")["metadata"]["uid"])
 
 
 def create(plane: Cluster, key: str, obj: Json, namespace: str = "gpu-operator") -> None:
@@ -179,8 +204,9 @@ def comes_back(cluster: Cluster, tmp_path: Path, administrators: str = "") -> No
     book.arm("object.present", ObjectPresent().args("services", operand))
     assert cluster.delete("services", "operand", "gpu-operator", uid=operand["metadata"]["uid"]).ok
     book.arm("object.absent", AbsentArgs(key="configmaps", namespace="gpu-operator", name="canary", run_id=RUN))
-    canary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "labels": owned.labels(RUN)}}
-    create(cluster, "configmaps", canary)
+    owners = operand["metadata"]["ownerReferences"]  # without one, the account may create nothing in this namespace
+    meta = {"name": "canary", "labels": owned.labels(RUN), "ownerReferences": owners}
+    create(cluster, "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
     assert len(authentic.read_ledgers(cluster).open_entries) == 7
     assert recover(cluster, seconds=PATIENCE).clean
     assert before.differences(leak_scan.scan(cluster)) == []

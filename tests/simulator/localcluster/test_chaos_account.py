@@ -50,9 +50,30 @@ def a_class(name: str) -> dict[str, Any]:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": -5}
 
 
-def is_bounded(answer: Answer) -> bool:
+def a_budget() -> dict[str, Any]:
+    spec = {"maxUnavailable": 0, "selector": {}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "freeze"}, "spec": spec}
+
+
+def an_operand(kind: str, name: str, *owners: tuple[str, str]) -> dict[str, Any]:
+    """A ConfigMap or Service with owners of these API versions and kinds."""
+    body: dict[str, Any] = {"data": {"a": "b"}} if kind == "ConfigMap" else {"spec": {"ports": [{"port": 80}]}}
+    refs = [{"apiVersion": version, "kind": owner, "name": "cluster-policy", "uid": "u-1"} for version, owner in owners]
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "ownerReferences": refs}, **body}
+
+
+def a_workload(kind: str) -> dict[str, Any]:
+    """A Deployment, StatefulSet or ReplicaSet whose pods need not start."""
+    labels = {"app": "x"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "registry.example/c:1"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    spec |= {"serviceName": "x"} if kind == "StatefulSet" else {}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "operator", "labels": labels}, "spec": spec}
+
+
+def is_bounded(answer: Answer, why: str = "experiments create and delete in namespaces of their own") -> bool:
     """Whether the policy refused it, and nothing else."""
-    return answer.status == 403 and "experiments create and delete in namespaces of their own" in answer.message
+    return answer.status == 403 and why in answer.message
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
@@ -99,6 +120,72 @@ def test_its_own_go_again(chaos: Cluster) -> None:
 
 def test_agents_may_be_killed_wherever_they_are(chaos: Cluster) -> None:
     assert chaos.delete("pods", "agent", "default").status == 404
+
+
+def test_no_budget_holds_and_no_eviction_ends_the_pods_of_others(plane: ControlPlane, chaos: Cluster) -> None:
+    admin = Cluster.from_kubeconfig(plane.kubeconfig)
+    assert admin.create("policy/poddisruptionbudgets", a_budget(), namespace="default").ok
+    assert is_bounded(chaos.delete("policy/poddisruptionbudgets", "freeze", "default"))
+    assert is_bounded(chaos.create("policy/poddisruptionbudgets", a_budget(), namespace="kube-system", dry_run=True))
+    assert chaos.create("policy/poddisruptionbudgets", a_budget(), namespace=OWN).ok
+    assert chaos.delete("policy/poddisruptionbudgets", "freeze", OWN).ok
+    pod = {**a_pod(), "spec": {**a_pod()["spec"], "nodeSelector": {"nowhere": "at-all"}}}
+    assert admin.create("pods", pod, namespace="default").ok
+    assert is_bounded(evict(chaos, "default"))
+    assert admin.get("pods", "p", "default").ok
+    assert chaos.create("pods", pod, namespace=OWN).ok
+    assert evict(chaos, OWN).ok
+
+
+def evict(cluster: Cluster, namespace: str) -> Answer:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": namespace}}
+    return cluster.request("POST", cluster.path("pods", namespace, "p", "eviction"), body=body)
+
+
+@pytest.mark.parametrize(("key", "kind"), [("configmaps", "ConfigMap"), ("services", "Service")])
+def test_operands_of_a_cluster_policy_go_and_come_back_and_nothing_else_does(
+    plane: ControlPlane, chaos: Cluster, key: str, kind: str
+) -> None:
+    admin = Cluster.from_kubeconfig(plane.kubeconfig)
+    operand = an_operand(kind, "operand", ("nvidia.com/v1", "ClusterPolicy"))
+    assert chaos.create(key, operand, namespace="default").ok
+    assert chaos.delete(key, "operand", "default").ok
+    others = {
+        "nobody-s": (),
+        "a-workload-s": (("apps/v1", "Deployment"),),
+        "a-lookalike-s": (("tenant.example/v1", "ClusterPolicy"),),
+    }
+    for name, owners in others.items():
+        obj = an_operand(kind, name, *owners)
+        assert admin.create(key, obj, namespace="default").ok
+        assert is_bounded(chaos.delete(key, name, "default"), "only what a ClusterPolicy owns"), name
+        assert is_bounded(
+            chaos.create(key, {**obj, "metadata": {**obj["metadata"], "name": "new"}}, namespace="default"), "ClusterPolicy owns"
+        )
+    assert chaos.create(key, an_operand(kind, "mine"), namespace=OWN).ok
+    assert chaos.delete(key, "mine", OWN).ok
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
+def test_workloads_of_others_are_scaled_and_otherwise_left_alone(plane: ControlPlane, chaos: Cluster, kind: str) -> None:
+    admin, key = Cluster.from_kubeconfig(plane.kubeconfig), f"apps/{kind.lower()}s"
+    assert admin.create(key, a_workload(kind), namespace="kube-system").ok
+    for replicas in (2, 0):
+        answer = chaos.patch(key, "operator", {"spec": {"replicas": replicas}}, "kube-system")
+        assert answer.ok, answer.message
+    image = {"containers": [{"name": "c", "image": "registry.example/evil:1"}]}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u-1"}
+    for change in (
+        {"spec": {"template": {"spec": image}}},
+        {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}},
+        {"metadata": {"ownerReferences": [owner]}},
+        {"metadata": {"labels": {"app": None}}},
+        {"metadata": {"finalizers": ["example.com/never"]}},
+    ):
+        assert is_bounded(chaos.patch(key, "operator", change, "kube-system"), "only scale workloads"), change
+    if kind == "Deployment":
+        assert chaos.create(key, a_workload(kind), namespace=OWN).ok
+        assert chaos.patch(key, "operator", {"spec": {"template": {"spec": image}}}, OWN).ok
 
 
 def test_no_other_account_is_bounded(plane: ControlPlane, chaos: Cluster) -> None:
