@@ -41,6 +41,17 @@ Chooser = Callable[[str, SliceDevice], bool | None]
 """Whether a driver's device is chosen; None when selectors are more than comparisons."""
 
 
+class AdminAccess(msgspec.Struct, frozen=True):
+    """Whether a claim has admin access to a device, and whether it has nothing else (docs/facts/dra.md#admin-access).
+
+    ``unknown``: why nobody can tell, as a clause.
+    """
+
+    some: bool = False
+    only: bool = False
+    unknown: str = ""
+
+
 class Request(msgspec.Struct, frozen=True, dict=True):
     """One way to satisfy a request of a claim. ``count`` 0 stands for all devices that match, ``capacity`` is what each must have."""
 
@@ -156,6 +167,20 @@ class Claims:
         """The claim that an entry of ``resourceClaims`` names or that was made for it; None while there is none."""
         name = text_of(entry.get("resourceClaimName")) or self._names(made).get(text_of(entry.get("name")), "")
         return self._claims.get((namespace, name))
+
+    def admin_access(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> AdminAccess:
+        """Admin access of one entry of ``resourceClaims``: by what it was given, and by every way in which it asks.
+
+        A claim or template that does not exist has none: no pod starts without it.
+        """
+        names = self._names(made)
+        spec = self._spec_of(entry, namespace, names)
+        if isinstance(spec, str):
+            return AdminAccess(unknown=spec if spec in (self.unread(CLAIMS), self.unread(TEMPLATES)) else "")
+        claim = self.claim_behind(entry, namespace, made)
+        given = [result.get("adminAccess") is True for result in results_of(claim)] if claim is not None else []
+        asked = [way.admin for ways in self.ways_of(spec) for way in ways]
+        return AdminAccess(some=any(given) or any(asked), only=any(flags and all(flags) for flags in (given, asked)))
 
     def requests_of(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> list[list[Request]] | None:
         """Requests of one entry of ``resourceClaims``, each with its alternatives; None where claim or template is not there."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
 from conformance.devices.scheduler_amounts import USUAL, of_owner
@@ -85,7 +87,8 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     demand, source = scope.device_demand_of(pod), "pod spec and owner"
     asked = _asked(scope, pod)
     absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
-    asks = "asks for a device" if demand.devices else f"asks for {listed(asked)}" if asked else ""
+    watches = demand.devices and _only_watches(scope, pod)
+    asks = "asks for a device" if demand.devices and not watches else f"asks for {listed(asked)}" if asked else ""
     if reason := ("" if absent else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
     daemon = daemons.of(pod)
@@ -101,13 +104,21 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     if unclear := daemon.unclear or unsure:
         return undecided(subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {unclear}", source=source)
     advice = scope.platform.advice(pod.namespace)
+    without = "its claims have admin access only, which holds no device, and it" if watches else "it asks for no device and"
     return bad(
         subject(pod),
         observed=f"on {node.name} without a device",
         expected="a device, an agent of the platform, a static pod or an allowed namespace",
         source=source,
-        message=f"it asks for no device and runs on accelerator node {node.name}: {daemon.word}{way_in(scope, pod, node)}{advice}",
+        message=f"{without} runs on accelerator node {node.name}: {daemon.word}{way_in(scope, pod, node)}{advice}",
     )
+
+
+def _only_watches(scope: Scope, pod: Pod) -> bool:
+    """Whether a pod asks for devices with admin access only, and so holds none of them (docs/facts/dra.md#admin-access)."""
+    entries, made = pod.spec.resource_claims or (), pod.status.resource_claim_statuses or ()
+    held = [entry for entry in entries if not scope.claims.admin_access(entry, pod.namespace, made).only]
+    return len(held) < len(entries) and not scope.device_demand(replace(pod.spec, resource_claims=held), pod.namespace, made).devices
 
 
 def _asked(scope: Scope, pod: Pod) -> list[str]:

@@ -112,6 +112,9 @@ def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[
         held = ways.volumes.behind(volume, template)
         if held and (what := exposed_by(held.path)):
             yield f"volume {volume.get('name')} mounts {held.path[:200]} of the host through PersistentVolume {held.name}{held.how}: {what}"
+    for entry in spec.resource_claims or ():
+        if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
+            yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
     if spec.host_ipc:
         yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
     whole = spec.containers or not template.partial
@@ -126,13 +129,16 @@ def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[s
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
+    for entry in template.spec.resource_claims or ():
+        if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
+            yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"
     unsure = doubt(ways.scope, template.pod) if template.pod is not None else ""
     if unsure and any(map(_takes_device, template.spec.every_container())):
         yield f"a container takes its device from a ConfigMap, and {unsure}"
     for container in template.spec.every_container():
-        unread = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
-        if unread and ways.reach.accelerators(template.spec, asks_device=asks_device):
-            what = f"takes every key of Secret {unread[0][:253]} (envFrom), which is never read: one may be {VARIABLES[0]}"
+        taken = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
+        if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
+            what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {VARIABLES[0]}"
             yield f"container {container.name} {what}; let it name single keys (valueFrom.secretKeyRef)"
 
 

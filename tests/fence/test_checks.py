@@ -9,7 +9,7 @@ from conformance.fence.checks import check_agents_reach, check_aimed, check_blan
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import NotApplicable, Outcome
 from tests.builders import FENCE, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope, a_spec, a_toleration, a_workload
-from tests.dra import a_claim
+from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
@@ -69,6 +69,24 @@ def test_who_may_be_on_an_accelerator_node() -> None:
     scope = a_scope(policy, nodes=[a_node(), a_cpu_node()], pods=pods, resourceclaims=claims, daemonsets=agents)
     expected = dict.fromkeys(("asks", "claims", "daemon", "agent", "static", "platform", "allowed"), Outcome.OK)
     assert by_name(check_intruders(scope)) == expected
+
+
+def test_admin_access_to_anothers_device_is_no_reason_to_be_on_its_node() -> None:
+    watching = [{"name": "gpu", "resourceClaimName": "adm"}]
+    pods = [
+        a_pod("watches", node="gpu-0", resourceClaims=watching, tolerations=["nvidia.com/gpu:NoSchedule"]),
+        a_pod("both", node="gpu-0", resourceClaims=[*watching, {"name": "own", "resourceClaimName": "own"}]),
+        a_pod("plugin", devices=1, node="gpu-0", resourceClaims=watching),
+        a_pod("platform", "gpu-operator", node="gpu-0", resourceClaims=watching),
+    ]
+    admin = [a_claim("adm", device="gpu-0", adminAccess=True, namespace=space) for space in ("team-a", "gpu-operator")]
+    for claim in admin:
+        claim["spec"] = claim_spec(adminAccess=True)
+    own = a_claim("own", device="gpu-1")
+    scope = a_scope(nodes=[a_node()], pods=pods, resourceclaims=[*admin, own], deviceclasses=[a_class()])
+    findings = list(check_intruders(scope))
+    assert by_name(findings) == {"watches": Outcome.BAD, **dict.fromkeys(("both", "plugin", "platform"), Outcome.OK)}
+    assert "its claims have admin access only, which holds no device" in messages(findings)
 
 
 def test_a_tenants_daemonset_without_devices_intrudes() -> None:

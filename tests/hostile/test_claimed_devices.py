@@ -23,6 +23,7 @@ from conformance.fence.checks import check_aimed, check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
 from conformance.inv.judged_nodes import check_judged
 from conformance.inv.skew import check_skew
+from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted
 from conformance.scope.scope import Scope
@@ -42,6 +43,7 @@ CHECKS: tuple[Callable[[Scope], Iterable[Finding]], ...] = (
     check_agreement,
     check_judged,
     check_standards,
+    check_bypass,
     check_not_overcommitted,
     check_can_be_offered,
     check_approved_names,
