@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from conformance.devices.free_devices import runtime_classes
 from conformance.psa.environments import Environments, secrets_taken, takes_config
 from conformance.psa.host_fabric import by_host
+from conformance.psa.host_paths import exposed_by, unknown_device
 from conformance.psa.host_volumes import HostVolumes, claims_volume
 from conformance.psa.reach import Reach
 from conformance.scope.pod_templates import templates
@@ -29,19 +30,6 @@ HARMLESS = frozenset({"", "void", "none"})
 DEVICE_LIST = "/var/run/nvidia-container-devices"
 """NVIDIA's container runtime grants the device that a mount below this folder names, where
 ``accept-nvidia-visible-devices-as-volume-mounts`` is set (docs/facts/container-runtimes.md#device-mounts)."""
-
-_SOCKETS = (
-    "/run/containerd/containerd.sock",
-    "/run/k3s/containerd/containerd.sock",
-    "/run/docker/containerd/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/docker.sock",
-    "/run/cri-dockerd.sock",
-)
-_PLUGINS = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry")
-_DRIVER_ROOTS = ("/run/nvidia", "/run/cdi", "/etc/cdi")
-_DEVICES = frozenset({"dri", "kfd", "vfio", "infiniband"})
-_DEVICE_PREFIXES = ("nvidia", "neuron", "accel")
 
 
 def check_bypass(scope: Scope) -> Iterator[Finding]:
@@ -105,13 +93,9 @@ def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[
         for mount in container.volume_mounts or ():
             if listed_device(mount.get("mountPath")):
                 yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
-    for volume in spec.volumes or ():
-        path = mapping(volume.get("hostPath")).get("path")
-        if isinstance(path, str) and (what := exposed_by(path)):
-            yield f"volume {volume.get('name')} mounts hostPath {path[:200]}: {what}"
-        held = ways.volumes.behind(volume, template)
-        if held and (what := exposed_by(held.path)):
-            yield f"volume {volume.get('name')} mounts {held.path[:200]} of the host through PersistentVolume {held.name}{held.how}: {what}"
+    for words, path, writable in _host_paths(ways, template):
+        if what := exposed_by(path, writable=writable):
+            yield f"{words}: {what}"
     for entry in spec.resource_claims or ():
         if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
             yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
@@ -125,10 +109,27 @@ def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[
             yield f"annotation {key}={value[:100]} asks the container runtime for CDI devices"
 
 
+def _host_paths(ways: _Ways, template: Template) -> Iterator[tuple[str, str, bool]]:
+    """Paths of the host that volumes mount: in words, as paths, and whether a container may write there."""
+    spec = template.spec
+    for volume in spec.volumes or ():
+        name, path = volume.get("name"), mapping(volume.get("hostPath")).get("path")
+        mounts = [mount for container in spec.every_container() for mount in container.volume_mounts or () if mount.get("name") == name]
+        writable = not mounts or any(mount.get("readOnly") is not True for mount in mounts)
+        if isinstance(path, str):
+            yield f"volume {name} mounts hostPath {path[:200]}", path, writable
+        if held := ways.volumes.behind(volume, template):
+            words = f"volume {name} mounts {held.path[:200]} of the host through PersistentVolume {held.name}{held.how}"
+            yield words, held.path, writable
+
+
 def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[str]:
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
+    for words, path, _ in _host_paths(ways, template):
+        if unknown_device(path):
+            yield f"{words}, and nothing shows whether that device is an accelerator's"
     for entry in template.spec.resource_claims or ():
         if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
             yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"
@@ -181,29 +182,3 @@ def listed_device(path: object) -> str:
     if clean.startswith("/run/"):
         clean = f"/var{clean}"  # the same folder on every distribution
     return clean.removeprefix(f"{DEVICE_LIST}/") if clean.startswith(f"{DEVICE_LIST}/") else ""
-
-
-def exposed_by(path: str) -> str:
-    """What a host path opens, or empty. A folder above a guarded path opens it as well."""
-    clean = posixpath.normpath("/" + path.strip().lstrip("/"))
-    if clean == "/var/run" or clean.startswith("/var/run/"):
-        clean = clean.removeprefix("/var")  # a link on every distribution
-    if clean == "/":
-        return "the whole host, devices and container runtime socket included"
-    if clean == "/dev":
-        return "all device files of the node"
-    parts = clean.split("/")
-    if parts[1] == "dev" and (parts[2] in _DEVICES or parts[2].startswith(_DEVICE_PREFIXES)):
-        return "device files of accelerators or fabric"
-    for sockets, what in (
-        (_PLUGINS, "the sockets of the device plugins"),
-        (_SOCKETS, "the container runtime's socket"),
-        (_DRIVER_ROOTS, "the driver's root or CDI specifications"),
-    ):
-        if any(_overlaps(clean, guarded) for guarded in sockets):
-            return what
-    return ""
-
-
-def _overlaps(path: str, guarded: str) -> bool:
-    return path == guarded or guarded.startswith(path + "/") or path.startswith(guarded + "/")

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.psa.bypass import check_bypass, exposed_by
+from conformance.psa.bypass import check_bypass
+from conformance.psa.host_paths import exposed_by
 from fixtures.kubernetes.models import ConfigMap, Meta, PersistentVolume, PersistentVolumeClaim
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_scope, a_spec, a_workload
@@ -20,6 +21,12 @@ def judged(pod: Any, **more: Any) -> Finding:
 
 def mounting(path: str) -> Any:
     return a_pod(volumes=[{"name": "v", "hostPath": {"path": path}}])
+
+
+def reading(path: str) -> Any:
+    """A pod that mounts a path of the host and may not write there."""
+    mounts = [{"name": "v", "mountPath": "/host", "readOnly": True}]
+    return a_pod(volumes=[{"name": "v", "hostPath": {"path": path}}], containers=[a_container(volumeMounts=mounts)])
 
 
 def setting(**entry: Any) -> Any:
@@ -58,6 +65,26 @@ def mounted(path: str) -> Any:
         (mounting("/run/crio/crio.sock"), "container runtime's socket"),
         (mounting("/run/nvidia/driver"), "driver's root"),
         (mounting("/"), "whole host"),
+        (mounting("/proc/1/root"), "whole host"),
+        (mounting("/proc/self/root/"), "whole host"),
+        (mounting("/proc/1/cwd"), "whole host"),
+        (mounting("/proc/1/root/proc/thread-self/root"), "whole host"),
+        (mounting("/proc/1/task/1/root/dev"), "all device files"),
+        (mounting("/proc/1/root/var/run/docker.sock"), "container runtime's socket"),
+        (mounting("/dev/char/195:0"), "device files of accelerators"),
+        (mounting("/dev/hl0"), "device files of accelerators"),
+        (mounting("/dev/davinci0"), "device files of accelerators"),
+        (mounting("/dev/mem"), "device files of accelerators"),
+        (mounting("/run/k0s/containerd.sock"), "container runtime's socket"),
+        (mounting("/run/k0s"), "container runtime's socket"),
+        (mounting("/var/snap/microk8s/common/run/containerd.sock"), "container runtime's socket"),
+        (mounting("/var/snap"), "container runtime's socket"),
+        (mounting("/opt/own/run/containerd.sock"), "container runtime's socket"),
+        (mounting("/data/kubelet/device-plugins"), "sockets of the device plugins"),
+        (mounting("/var/lib/k0s/kubelet"), "sockets of the device plugins"),
+        (mounting("/etc/kubernetes/manifests"), "manifests that the node runs"),
+        (mounting("/etc/kubernetes"), "manifests that the node runs"),
+        (mounting("/var/lib/rancher/rke2/agent/pod-manifests"), "manifests that the node runs"),
         (setting(name="NVIDIA_VISIBLE_DEVICES", value="all"), "sets NVIDIA_VISIBLE_DEVICES=all"),
         (setting(name="NVIDIA_VISIBLE_DEVICES", value="GPU-8a0cb40d"), "sets NVIDIA_VISIBLE_DEVICES=GPU-8a0cb40d"),
         (setting(name="NVIDIA_VISIBLE_DEVICES", valueFrom={"configMapKeyRef": {"name": "x"}}), "from elsewhere"),
@@ -87,15 +114,31 @@ def test_each_bypass_is_found_in_words_of_its_own(pod: Any, words: str) -> None:
         mounted("/data/var/run/nvidia-container-devices/all"),
         mounted("/var/run/nvidia-container-devices-of-mine/all"),
         a_pod(containers=[a_container(volumeMounts=[{"name": "v"}, {"mountPath": 7}, {"mountPath": None}])]),
-        mounting("/dev/drivers"),
+        mounting("/dev/hugepages-1Gi"),
+        mounting("/dev/net/tun"),
+        mounting("/dev/nvme1n1"),
         mounting("/data/dev/nvidia0"),
         mounting("/var/log"),
+        mounting("/proc"),
+        mounting("/proc/1/rootfs"),
+        mounting("/var/lib/kubelet/pod-resources"),
+        mounting("/var/lib/kubelet/pods"),
+        mounting("/etc/kubernetes/node-feature-discovery/features.d"),
+        mounting("/var/lib/rancher/k3s/storage/pvc-1"),
+        reading("/etc/kubernetes"),
         a_pod(volumes=[{"name": "v", "hostPath": None}, {"name": "w", "hostPath": {"path": 7}}]),
         a_pod(containers=[a_container(securityContext={"privileged": False})]),
     ],
 )
 def test_what_opens_nothing_is_no_bypass(pod: Any) -> None:
     assert judged(pod).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("path", ["/dev/drivers", "/dev/ttyUSB0", "/proc/1/root/dev/video0"])
+def test_a_device_that_nobody_knows_is_undecided(path: str) -> None:
+    finding = judged(mounting(path))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert finding.message == f"volume v mounts hostPath {path}, and nothing shows whether that device is an accelerator's"
 
 
 def taking(*sources: Any, **more: Any) -> Any:

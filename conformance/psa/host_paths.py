@@ -1,0 +1,87 @@
+"""What a path of the host opens: devices, sockets that give them out, or the whole host.
+
+Facts: docs/facts/container-runtimes.md#paths-of-the-host.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+SOCKETS = ("containerd.sock", "containerd.sock.ttrpc", "crio.sock", "docker.sock", "cri-dockerd.sock", "dockershim.sock", "podman.sock")
+"""Names of container runtimes' sockets, wherever they lie."""
+
+_SOCKET_PATHS = (
+    "/run/containerd/containerd.sock",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/k0s/containerd.sock",
+    "/run/docker/containerd/containerd.sock",
+    "/var/snap/microk8s/common/run/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/docker.sock",
+    "/run/cri-dockerd.sock",
+    "/run/dockershim.sock",
+    "/run/podman/podman.sock",
+)
+_KUBELETS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/opt/rke/var/lib/kubelet")
+_PLUGIN_FOLDERS = ("device-plugins", "plugins_registry")
+_PLUGIN_PATHS = tuple(f"{kubelet}/{folder}" for kubelet in _KUBELETS for folder in _PLUGIN_FOLDERS)
+_DRIVER_ROOTS = ("/run/nvidia", "/run/cdi", "/etc/cdi")
+_MANIFESTS = (
+    "/etc/kubernetes/manifests",
+    *(f"/var/lib/rancher/{name}/{part}" for name in ("k3s", "rke2") for part in ("agent/pod-manifests", "server/manifests")),
+    "/var/lib/k0s/manifests",
+)
+"""What is written there runs with any rights: static pods, and what k3s, RKE2 and k0s apply by themselves."""
+
+_ROOT_OF_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?/(?:root|cwd)(?=/|$)")
+"""Links to the root of a process on the host, which the kubelet follows."""
+
+_ACCELERATORS = re.compile(
+    r"nvidia|neuron|accel|dri$|kfd$|vfio$|infiniband$|char$|k?mem$|port$|gdrdrv|hl(?:_controlD)?\d|davinci|devmm_svm|hisi_hdc|cambricon"
+    r"|mtgpu|mxcd|mxgd|iluvatar|rbln|npu\d|rngd|tenstorrent|qaic|apex_\d|dxg$"
+)
+_OTHERS = re.compile(
+    r"(?:shm|mqueue|hugepages[\w-]*|null|zero|full|u?random|tty|pts|ptmx|console|log|kmsg|stdin|stdout|stderr|fuse|net|kvm|vhost-net|vsock"
+    r"|vhost-vsock|disk|block|mapper|termination-log|(?:sd|vd|xvd|nvme|dm-|loop|md|rbd|nbd)[a-z0-9]*)$"
+)
+"""What every node has: memory, terminals, logs, disks, and the network's and file systems' own."""
+
+
+def exposed_by(path: str, *, writable: bool = True) -> str:
+    """What a host path opens, or empty. A folder above a guarded path opens it as well."""
+    clean = _real(path)
+    if clean == "/":
+        return "the whole host, devices and container runtime socket included"
+    if clean == "/dev":
+        return "all device files of the node"
+    parts = clean.split("/")
+    if parts[1] == "dev" and _ACCELERATORS.match(parts[2]):
+        return "device files of accelerators or fabric"
+    if parts[-1] in SOCKETS or _opens(clean, _SOCKET_PATHS):
+        return "the container runtime's socket"
+    if any(f"/kubelet/{folder}/" in f"{clean}/" for folder in _PLUGIN_FOLDERS) or _opens(clean, _PLUGIN_PATHS):
+        return "the sockets of the device plugins"
+    if _opens(clean, _DRIVER_ROOTS):
+        return "the driver's root or CDI specifications"
+    if writable and _opens(clean, _MANIFESTS):
+        return "manifests that the node runs with any rights"
+    return ""
+
+
+def unknown_device(path: str) -> bool:
+    """Whether a path is a device file of which nothing here tells whether it is an accelerator's."""
+    parts = _real(path).split("/")
+    return len(parts) > 2 and parts[1] == "dev" and not _ACCELERATORS.match(parts[2]) and not _OTHERS.match(parts[2])
+
+
+def _real(path: str) -> str:
+    """A path without what leads around it: the root of a process is the host's, and ``/var/run`` is a link on every distribution."""
+    clean = posixpath.normpath("/" + path.strip().lstrip("/"))
+    while found := _ROOT_OF_PROCESS.match(clean):
+        clean = clean[found.end() :] or "/"
+    return clean.removeprefix("/var") if f"{clean}/".startswith("/var/run/") else clean
+
+
+def _opens(path: str, guarded: tuple[str, ...]) -> bool:
+    return any(path == one or one.startswith(path + "/") or path.startswith(one + "/") for one in guarded)
