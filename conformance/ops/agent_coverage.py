@@ -1,7 +1,7 @@
-"""OPS-13, second part: agents are on all nodes where they belong, by what a ClusterPolicy enables and by what peers run.
+"""OPS-13, second part: agents are on all nodes where they belong, by what ClusterPolicy and DeviceConfig enable and by what peers run.
 
 OPS-02 asks for a pod where a DaemonSet selects a node. This asks whether one selects the node at all.
-Facts: docs/facts/gpu-operator.md#agents.
+Facts: docs/facts/gpu-operator.md#agents, docs/facts/vendors-and-clouds.md#amd.
 """
 
 from __future__ import annotations
@@ -10,35 +10,40 @@ from collections.abc import Iterable, Iterator
 
 from conformance.devices.availability import withheld
 from conformance.devices.peers import pools_of_peers
+from conformance.ops.device_config_parts import parts_of_device_configs
 from conformance.scope.agents import Agent, agents
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.images import repository
-from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _COMPONENTS = {
-    "driver": "driver",
-    "toolkit": "container-toolkit",
-    "devicePlugin": "device-plugin",
-    "dcgmExporter": "dcgm-exporter",
-    "dcgm": "dcgm",
-    "gfd": "gpu-feature-discovery",
-    "migManager": "mig-manager",
-    "nodeStatusExporter": "node-status-exporter",
+    "driver": ("driver", True),
+    "toolkit": ("container-toolkit", True),
+    "devicePlugin": ("device-plugin", True),
+    "dcgmExporter": ("dcgm-exporter", True),
+    "dcgm": ("dcgm", True),
+    "gfd": ("gpu-feature-discovery", True),
+    "migManager": ("mig-manager", True),
+    "validator": ("operator-validator", True),
+    "nodeStatusExporter": ("node-status-exporter", False),
 }
-"""Parts of a ClusterPolicy that can be enabled, and the word of the label by which their DaemonSet selects nodes."""
+"""Parts of a ClusterPolicy: the word of the label by which their DaemonSet selects nodes, and whether the operator installs them where
+``enabled`` is left out."""
 
 
 def check_coverage(scope: Scope) -> Iterator[Finding]:
-    """One finding per part that a ClusterPolicy enables, and one per pool and agent."""
+    """One finding per part that a ClusterPolicy or DeviceConfig enables, and one per pool and agent."""
     pools = pools_of_peers(scope)
     yield from _enabled(scope, pools)
+    for part in parts_of_device_configs(scope):
+        yield _judge(scope, part.place, part.left, part.sets, f"a DaemonSet that selects {part.selector}", part.source)
     yield from _on_all_peers(scope, pools)
 
 
@@ -48,8 +53,9 @@ def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
         if str(mapping(item.get("status")).get("state")) in IGNORED:
             continue
         name = str(mapping(item.get("metadata")).get("name"))
-        for part, word in _COMPONENTS.items():
-            if mapping(mapping(item.get("spec")).get(part)).get("enabled") is True and (nodes := _labelled(pools, word)):
+        for part, (word, default) in _COMPONENTS.items():
+            enabled = mapping(mapping(item.get("spec")).get(part)).get("enabled")
+            if (default if enabled is None else enabled is True) and (nodes := _labelled(pools, word)):
                 yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
 
 
@@ -67,13 +73,18 @@ def _selected(scope: Scope, place: Subject, word: str, nodes: list[Node]) -> Fin
     known = [item for item in scope.snapshot.daemonsets if scope.platform_workloads.admits(item.namespace)]
     sets = [item for item in known if f"{_DEPLOY}{word}" in (item.spec.template.spec.node_selector or {})]
     left = [node for node in nodes if not any(admits(item.spec.template.spec, node) for item in sets)]
-    expected, source = f"a DaemonSet that selects {_DEPLOY}{word}=true and each of {len(nodes)} nodes", f"spec.*.enabled, labels {_DEPLOY}*"
+    expected = f"a DaemonSet that selects {_DEPLOY}{word}=true and each of {len(nodes)} nodes"
+    return _judge(scope, place, left, sets, expected, f"spec.*.enabled, labels {_DEPLOY}*")
+
+
+def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet], expected: str, source: str) -> Finding:
+    """The finding about a part of which ``sets`` are the DaemonSets, and which none of them puts onto the nodes that are ``left``."""
     if not left:
-        return ok(place, observed=f"selected on {len(nodes)} nodes", expected=expected, source=source)
+        return ok(place, observed=f"selected by {listed(item.name for item in sets)}", expected=expected, source=source)
     observed = f"not selected on {listed(node.name for node in left)}" if sets else "no such DaemonSet"
     if doing := _changing(scope, left):
         return undecided(place, message=f"{observed}; {doing}", source=source)
-    message = f"the ClusterPolicy enables it and {observed}: these nodes run without it, and no count shows it"
+    message = f"the {place.kind} enables it and {observed}: these nodes run without it, and no count shows it"
     return bad(place, observed=observed, expected=expected, source=source, message=message)
 
 

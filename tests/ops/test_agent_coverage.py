@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from conformance.ops.agent_coverage import check_coverage
 from fixtures.kubernetes.models import DaemonSet, Json, Node, Pod
 from fixtures.verdict.findings import Finding
@@ -17,7 +19,9 @@ def nodes(count: int = 3, **more: Any) -> list[Node]:
 
 
 def a_policy_with(**parts: bool) -> Json:
-    spec = {part: {"enabled": enabled} for part, enabled in parts.items()}
+    """A policy that enables these parts and no others."""
+    every = ("driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd", "migManager", "nodeStatusExporter")
+    spec = {part: {"enabled": parts.get(part, False)} for part in every}
     return {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy", "uid": "u"}, "spec": spec, "status": {"state": "ready"}}
 
 
@@ -60,7 +64,7 @@ def test_a_tenants_daemonset_of_that_selector_does_not_stand_for_the_operators()
 
 def test_what_the_policy_does_not_enable_or_labels_decline_is_not_asked_for() -> None:
     """The label is there whether the part is enabled or not, and an owner may set it to false."""
-    assert findings(nodes=nodes(), nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=False), a_policy_with()]) == []
+    assert findings(nodes=nodes(), nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=False)]) == []
     off = a_node("gpu-2", labels={EXPORTER: "false"})
     found = findings(
         nodes=[*nodes(2), off],
@@ -69,6 +73,101 @@ def test_what_the_policy_does_not_enable_or_labels_decline_is_not_asked_for() ->
         nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)],
     )
     assert bad(found) == {}
+
+
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [
+        ("driver", "driver"),
+        ("toolkit", "container-toolkit"),
+        ("devicePlugin", "device-plugin"),
+        ("dcgm", "dcgm"),
+        ("dcgmExporter", "dcgm-exporter"),
+        ("gfd", "gpu-feature-discovery"),
+        ("migManager", "mig-manager"),
+        ("validator", "operator-validator"),
+    ],
+)
+@pytest.mark.parametrize("left_out", [{}, {"version": "1"}, {"enabled": None}, None], ids=["empty", "other fields", "null", "no part"])
+def test_what_the_operator_installs_by_itself_is_asked_for_where_the_policy_says_nothing(part: str, word: str, left_out: Any) -> None:
+    policy = a_policy_with()
+    policy["spec"] |= {part: left_out}
+    if left_out is None:
+        del policy["spec"][part]
+    key = f"nvidia.com/gpu.deploy.{word}"
+    labelled = [a_node("gpu-0", labels={key: "true"})]
+    assert list(bad(findings(nodes=labelled, nvidia_com__clusterpolicies=[policy]))) == [f"ClusterPolicy cluster-policy {part}"]
+    agent = a_daemonset("agent", node_selector={key: "true"})
+    there = {"nodes": labelled, "pods": pods_on(["gpu-0"], "agent"), "apps__daemonsets": [agent]}
+    assert bad(findings(**there, nvidia_com__clusterpolicies=[policy])) == {}
+    assert bad(findings(nodes=[a_node("gpu-0", labels={key: "pre-installed"})], nvidia_com__clusterpolicies=[policy])) == {}
+
+
+def test_what_the_operator_installs_on_request_only_is_not_asked_for() -> None:
+    labelled = [a_node("gpu-0", labels={"nvidia.com/gpu.deploy.node-status-exporter": "true"})]
+    policy = a_policy_with()
+    del policy["spec"]["nodeStatusExporter"]
+    assert findings(nodes=labelled, nvidia_com__clusterpolicies=[policy]) == []
+
+
+AMD = "feature.node.kubernetes.io/amd-gpu"
+
+
+def a_device_config(**spec: Any) -> Json:
+    meta = {"name": "default", "namespace": "kube-amd-gpu"}
+    return {"kind": "DeviceConfig", "metadata": meta, "spec": {"selector": {AMD: "true"}, **spec}}
+
+
+def amd_findings(config: Json, *sets: DaemonSet) -> Mapping[str, str]:
+    labelled = [a_node(f"gpu-{n}", labels={AMD: "true"}) for n in range(2)]
+    others = [a_node("nvidia-0")]
+    return bad(findings(nodes=[*labelled, *others], amd_com__deviceconfigs=[config], apps__daemonsets=sets))
+
+
+def an_amd_agent(suffix: str, **selector: str) -> DaemonSet:
+    return a_daemonset(f"default-{suffix}", "kube-amd-gpu", owner="DeviceConfig/default", node_selector={AMD: "true", **selector})
+
+
+PLUGIN = an_amd_agent("device-plugin")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "spec"),
+    [
+        ("metrics-exporter", {"metricsExporter": {"enable": True}}),
+        ("node-labeller", {"devicePlugin": {"enableNodeLabeller": True}}),
+        ("dra-driver", {"draDriver": {"enable": True}}),
+    ],
+)
+def test_a_part_of_amds_operator_that_is_enabled_has_its_daemonset_on_every_node(suffix: str, spec: Json) -> None:
+    config, place = a_device_config(**spec), f"DeviceConfig kube-amd-gpu/default {suffix}"
+    assert "no such DaemonSet" in amd_findings(config, PLUGIN)[place]
+    assert "not selected on gpu-1" in amd_findings(config, PLUGIN, an_amd_agent(suffix, **{HOST: "gpu-0"}))[place]
+    assert amd_findings(config, PLUGIN, an_amd_agent(suffix)) == {}
+    assert amd_findings(a_device_config(), PLUGIN) == {}
+
+
+def test_amds_device_plugin_is_asked_for_unless_the_config_disables_it() -> None:
+    assert list(amd_findings(a_device_config())) == ["DeviceConfig kube-amd-gpu/default device-plugin"]
+    assert amd_findings(a_device_config(devicePlugin={"enableDevicePlugin": False})) == {}
+    assert amd_findings(a_device_config(), an_amd_agent("device-plugin-x7k2p")) == {}, "as Kernel Module Management names it"
+
+
+def test_an_exporter_has_a_selector_of_its_own() -> None:
+    config = a_device_config(metricsExporter={"enable": True, "selector": {HOST: "gpu-0"}})
+    agent = a_daemonset("default-metrics-exporter", "kube-amd-gpu", node_selector={HOST: "gpu-0"})
+    assert amd_findings(config, PLUGIN, agent) == {}
+
+
+def test_an_agent_that_waits_for_the_driver_of_a_node_is_not_missed() -> None:
+    ready = {"kmm.node.kubernetes.io/kube-amd-gpu.default.ready": ""}
+    assert amd_findings(a_device_config(), an_amd_agent("device-plugin", **ready)) == {}
+
+
+def test_a_config_without_a_selector_says_of_no_node_that_it_wants_agents() -> None:
+    config = a_device_config(metricsExporter={"enable": True})
+    del config["spec"]["selector"]
+    assert amd_findings(config) == {}
 
 
 def test_a_node_that_lost_the_operators_labels_is_missed_even_beside_one_peer() -> None:
