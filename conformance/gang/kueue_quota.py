@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from conformance.devices.claimable import units_of
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
-from conformance.gang.kueue_objects import name_of, objects_of, units
+from conformance.gang.kueue_cohorts import Place, added_by_cohorts, quotas_of
+from conformance.gang.kueue_objects import name_of, objects_of
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.kubernetes.untyped import mapping
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
@@ -25,7 +26,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
     for (flavor, resource), queues in sorted(nominal.items()):
         place, total = Subject("ResourceFlavor", f"{flavor} {resource}"), sum(queues.values())
         observed = f"{total} in {listed(sorted(queues))}"
-        source = "clusterqueue.spec.resourceGroups, resourceflavor.spec.nodeLabels, node.status.allocatable"
+        source = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable"
         if flavor not in flavors:
             message = f"{listed(sorted(queues))} name it and there is no such ResourceFlavor: the queue admits nothing"
             yield bad(place, observed=observed, expected="a ResourceFlavor of that name", source=source, message=message)
@@ -45,16 +46,17 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
             yield bad(place, observed=observed, expected=expected, source=source, message=message)
 
 
-def _nominal(scope: Scope) -> dict[tuple[str, str], dict[str, int]]:
-    """``{(flavor, resource): {ClusterQueue: nominal quota}}`` of device resources."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
-    for queue in objects_of(scope, CLUSTER_QUEUES):
-        for group in mappings(mapping(queue, "spec").get("resourceGroups")):
-            for flavor in mappings(group.get("flavors")):
-                for item in mappings(flavor.get("resources")):
-                    resource, amount = str(item.get("name")), units(item.get("nominalQuota"))
-                    if scope.names_device(resource) and amount:
-                        found.setdefault((str(flavor.get("name")), resource), {})[name_of(queue)] = amount
+def _nominal(scope: Scope) -> dict[Place, dict[str, int]]:
+    """Nominal quota of device resources by flavor and resource, and by the ClusterQueue or Cohort that has it."""
+    found: dict[Place, dict[str, int]] = {}
+    queues = objects_of(scope, CLUSTER_QUEUES)
+    for queue in queues:
+        for quota in quotas_of(queue):
+            if scope.names_device(quota.resource) and quota.nominal:
+                found.setdefault((quota.flavor, quota.resource), {})[name_of(queue)] = quota.nominal
+    for cohort, place, amount in added_by_cohorts(scope, queues):
+        if scope.names_device(place[1]):
+            found.setdefault(place, {})[f"Cohort {cohort}"] = amount
     return found
 
 
