@@ -12,7 +12,8 @@ from conformance.gang.kueue_admission import judge_queues
 from conformance.gang.kueue_quota import judge_quota
 from conformance.gang.kueue_reservations import judge_reservations
 from conformance.gang.volcano_queues import judge_held, judge_open, judge_promised
-from conformance.scope.gang_jobs import KUEUE_WORKLOADS, GangJob, gang_jobs
+from conformance.scope.gang_job import GangJob
+from conformance.scope.gang_jobs import KUEUE_WORKLOADS, gang_jobs
 from conformance.scope.gang_marks import GANG_SCHEDULERS, KUEUE_GROUP, KUEUE_QUEUE, placed, placed_at
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
@@ -70,7 +71,12 @@ def _judge_installed(name: str, available: Availability) -> Finding:
 def _none_installed(scope: Scope, idle: Sequence[Availability], claimed: Sequence[Availability], *, may_probe: bool) -> Iterator[Finding]:
     """No gang scheduler is known to work: bad where one is needed, unless something says that one may be there."""
     required, place = scope.policy.gang.required, Subject("GangScheduler", "any")
-    jobs = [] if required is False else gang_jobs(scope)
+    found = [] if required is False else gang_jobs(scope)
+    jobs = [job for job in found if job.system or not job.unsure]
+    if not required and not jobs and found:
+        message = f"no gang scheduler is installed, and whether {found[0].subject} needs one is not known: {found[0].unsure}"
+        yield not_judged(place, message=message, source="owners of pods")
+        return
     if not required and not jobs:
         raise NotApplicable("NoGangJobs", "no gang scheduler is installed, and there is no multi-pod device job that needs one")
     why = f"{len(jobs)} multi-pod device jobs ({jobs[0].subject} first)" if jobs else "the policy requires it (gang.required)"
@@ -203,6 +209,8 @@ def check_used(scope: Scope) -> Iterator[Finding]:
         elif unknown:
             message = f"scheduler {', '.join(unknown)} places it, and the suite does not know whether it places gangs"
             yield undecided(job.subject, message=message, source=source)
+        elif job.unsure and not ignored:
+            yield not_judged(job.subject, message=job.unsure, source=source)
         elif ignored and ignored.unclear:
             yield undecided(job.subject, message=ignored.why, source=source)
         else:

@@ -8,7 +8,8 @@ from functools import partial
 import msgspec
 
 from conformance.net.advertising import allocatable, fabric_resources, offering_nodes
-from conformance.scope.gang_jobs import GangJob, gang_jobs
+from conformance.scope.gang_job import GangJob
+from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok
@@ -85,6 +86,8 @@ def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str])
         )
     observed = f"{len(members) - len(without)} of {len(members)} pods ask for it"
     expected = f"every pod asks for one of {', '.join(names)}"
+    if without and job.unsure:
+        return not_judged(job.subject, message=f"{spans}, and whether these talk to each other is not known: {job.unsure}", source=SOURCE)
     if without:
         message = f"{spans}, and pod {without[0].name} asks for none of {', '.join(names)}: NCCL falls back to TCP without a warning"
         return bad(job.subject, observed=observed, expected=expected, source=SOURCE, message=message)

@@ -6,18 +6,28 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from conformance.scope.gang_job import GangJob
 from conformance.scope.gang_marks import (
+    COSCHEDULING_GROUP,
+    GANG_SCHEDULERS,
     JOB_LABELS,
+    KAI_GROUP,
     KUEUE_GATES,
     KUEUE_GROUP,
     KUEUE_QUEUE,
     KUEUE_TOTAL,
+    LWS,
+    LWS_NAME,
+    OWNER_LABELS,
     gang_system,
     native_group,
     volcano_group,
+    works_alone,
 )
-from conformance.scope.gang_owners import LWS_GROUP, LWS_NAME, Size, count, group_size, size_of
+from conformance.scope.gang_owners import LWS_GROUP, Size, count, group_size, size_of
+from conformance.scope.gang_unsized import Told, unsized
 from conformance.scope.scope import Scope
+from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
@@ -25,38 +35,8 @@ from fixtures.verdict.findings import Inconclusive, Subject
 
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "Terminated", "Aborted"})
 KUEUE_WORKLOADS = "kueue.x-k8s.io/workloads"
-_LWS = "leaderworkerset.x-k8s.io/leaderworkersets"
 _WRITTEN_FOR_OTHERS = ("trainer.kubeflow.org/trainjobs", "ray.io/rayjobs", "ray.io/rayservices")
 """Kinds whose pods are those of a JobSet or RayCluster that they make: they say only which queue it waits in."""
-_REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Pod"})
-"""Owners whose pods work each for itself."""
-
-
-class GangJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of several device pods. ``needed``: pods that make it whole; ``system``: the gang scheduler it uses, or empty.
-
-    ``pods`` are its pods, finished ones included; of a job without a group, its device pods. ``together``: how many its scheduler
-    places in one go. ``enough``: with how many its owner says that it works (``enough_source``), 0: with all only. One clause each:
-    ``waiting`` when the job is suspended and has no right to pods now, ``held`` when missing pods are made only after others are
-    ready, ``unsure`` when nothing tells how many it needs. ``deleted_at``: since when it is being deleted, Unix seconds.
-    """
-
-    subject: Subject
-    needed: int
-    pods: tuple[Pod, ...]
-    system: str = ""
-    together: int = 0
-    enough: int = 0
-    enough_source: str = ""
-    waiting: str = ""
-    held: str = ""
-    unsure: str = ""
-    deleted_at: float | None = None
-
-    @property
-    def names(self) -> set[tuple[str, str]]:
-        """Namespace and name of its pods."""
-        return {(pod.namespace, pod.name) for pod in self.pods}
 
 
 def gang_jobs(scope: Scope) -> list[GangJob]:
@@ -69,12 +49,13 @@ def gang_jobs(scope: Scope) -> list[GangJob]:
 
 def _gang_jobs(scope: Scope) -> list[GangJob]:
     index = _Index(scope)
+    told = _told(scope, index)
     owned = [job for job in _owned(scope, index) if job.needed > 1]
     by_pod = {name: job for job in owned for name in job.names}
-    groups = [_whole(group, by_pod) for group in _groups(scope, index)]
+    groups = [_whole(group, by_pod, told) for group in _groups(scope, index)]
     jobs: list[GangJob] = []
     seen: set[tuple[str, str]] = set()
-    for job in (*groups, *owned):
+    for job in (*groups, *owned, *unsized(index.asking(scope.snapshot.pods), told)):
         if job.needed < 2 or (job.names and job.names <= seen) or all(pod.finished for pod in job.pods):
             continue
         seen |= job.names
@@ -82,22 +63,35 @@ def _gang_jobs(scope: Scope) -> list[GangJob]:
     return jobs
 
 
-def _whole(group: GangJob, by_pod: dict[tuple[str, str], GangJob]) -> GangJob:
+def _whole(group: GangJob, by_pod: dict[tuple[str, str], GangJob], told: Told) -> GangJob:
     """The owner of a group's pods where it needs more of them than the group says, else the group."""
     owners = [by_pod[name] for name in sorted(group.names & by_pod.keys())]
     owner = max(owners, key=lambda job: job.needed, default=None)
     if owner is not None and owner.needed > group.needed:
         return msgspec.structs.replace(owner, system=owner.system or group.system, together=max(group.needed, 1))
-    if owner is None and group.needed < 2 and (kind := _unknown_owner(group.pods)):
+    if owner is None and group.needed < 2 and (kind := _unknown_owner(group.pods, told)):
         unsure = f"its group asks for {group.needed} pod, and how many {kind} needs cannot be told"
         return msgspec.structs.replace(group, needed=len(group.pods), together=1, unsure=unsure)
     return group
 
 
-def _unknown_owner(pods: Iterable[Pod]) -> str:
+def _unknown_owner(pods: Iterable[Pod], told: Told) -> str:
     """An owner whose kind says nothing about how many of its pods belong together, or empty."""
-    kinds = {owner.kind for pod in pods for owner in pod.metadata.owners} - _REPLICATED
+    kinds = {
+        owner.kind
+        for pod in pods
+        for owner in pod.metadata.owners
+        if not works_alone(owner) and (owner.kind, pod.namespace, owner.name) not in told.owners
+    }
     return min(kinds, default="")
+
+
+def _told(scope: Scope, index: _Index) -> Told:
+    keys = (*(key for key, _ in OWNER_LABELS), "batch/jobs")
+    owners = {(KINDS[key].kind, namespace, name) for key in keys for name, namespace in map(_identity, _objects(scope, key))}
+    groups = {(namespace, name) for key in (*_GROUPS, KUEUE_WORKLOADS) for name, namespace in map(_identity, _objects(scope, key))}
+    counted = {group for group, pods in index.kueue.items() if any(count(pod.metadata.annotation.get(KUEUE_TOTAL)) for pod in pods)}
+    return Told(owners=frozenset(owners), groups=frozenset(groups | counted))
 
 
 class _Index:
@@ -107,6 +101,8 @@ class _Index:
         self.volcano: dict[tuple[str, str], list[Pod]] = {}
         self.kueue: dict[tuple[str, str], list[Pod]] = {}
         self.native: dict[tuple[str, str], list[Pod]] = {}
+        self.coscheduling: dict[tuple[str, str], list[Pod]] = {}
+        self.kai: dict[tuple[str, str], list[Pod]] = {}
         self.owner: dict[tuple[str, str], list[Pod]] = {}  # by namespace and UID of the controller: a Job counts no other pod
         self._label: dict[tuple[str, str, str], list[Pod]] = {}
         self._asking: set[tuple[str, str]] = set()
@@ -120,7 +116,13 @@ class _Index:
                 self._asking.add((pod.namespace, pod.name))
                 if pod.controller is not None:
                     self.owner.setdefault((pod.namespace, pod.controller.uid), []).append(pod)
-            groups = ((self.volcano, volcano_group(pod)), (self.kueue, labels.get(KUEUE_GROUP, "")), (self.native, native_group(pod)))
+            groups = (
+                (self.volcano, volcano_group(pod)),
+                (self.kueue, labels.get(KUEUE_GROUP, "")),
+                (self.native, native_group(pod)),
+                (self.coscheduling, labels.get(COSCHEDULING_GROUP, "")),
+                (self.kai, pod.metadata.annotation.get(KAI_GROUP, "")),
+            )
             for table, group in groups:
                 if group:  # a launcher without a device is a member like any other: the group's minimum counts it
                     table.setdefault((pod.namespace, group), []).append(pod)
@@ -152,9 +154,14 @@ class _Index:
         """Members of a group of which at least one asks for a device; empty otherwise."""
         return self._of_devices(table.get((namespace, name), []))
 
-    def labelled(self, label: str, namespace: str, name: str) -> list[Pod]:
-        """Pods with a label's value of which at least one asks for a device; empty otherwise."""
-        return self._of_devices(self._label.get((label, namespace, name), []))
+    def labelled(self, label: str, obj: Json) -> list[Pod]:
+        """Pods whose label names an object, else those it controls, if at least one asks for a device; empty otherwise."""
+        name, namespace = _identity(obj)
+        return self._of_devices(self._label.get((label, namespace, name), [])) or self.controlled(obj)
+
+    def controlled(self, obj: Json) -> list[Pod]:
+        """Pods that ask for devices and that an object controls."""
+        return self.owner.get((_identity(obj)[1], str(mapping(obj, "metadata").get("uid"))), [])
 
     def asking(self, pods: Iterable[Pod]) -> list[Pod]:
         """Those pods that ask for devices."""
@@ -167,23 +174,40 @@ class _Index:
 # -- groups --------------------------------------------------------------------------------------------
 
 
+_GROUPS = {
+    "scheduling.volcano.sh/podgroups": "Volcano",
+    "scheduling.x-k8s.io/podgroups": "coscheduling",
+    "scheduling.run.ai/podgroups": "KAI",
+    "scheduling.k8s.io/podgroups": "scheduling.k8s.io",
+    "scheduling.k8s.io/workloads": "scheduling.k8s.io",
+}
+"""Kinds that group pods, and whose scheduler reads them."""
+
+
 def _groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
-    yield from _volcano_groups(scope, index)
+    for key, table in (
+        ("scheduling.volcano.sh/podgroups", index.volcano),
+        ("scheduling.x-k8s.io/podgroups", index.coscheduling),
+        ("scheduling.run.ai/podgroups", index.kai),
+    ):
+        yield from _pod_groups(scope, index, key, table)
     yield from _native_groups(scope, index)
     yield from _kueue_groups(scope, index)
 
 
-def _volcano_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
-    for obj in _objects(scope, "scheduling.volcano.sh/podgroups"):
+def _pod_groups(scope: Scope, index: _Index, key: str, table: dict[tuple[str, str], list[Pod]]) -> Iterator[GangJob]:
+    """PodGroups with ``minMember``; KAI's may say it of its parts alone (docs/facts/gangs.md#kai-and-coscheduling)."""
+    for obj in _objects(scope, key):
         name, namespace = _identity(obj)
-        pods = index.group(index.volcano, namespace, name)
-        if pods and mapping(obj, "status").get("phase") != "Completed":
-            needed = count(mapping(obj, "spec").get("minMember"))
+        pods = index.group(table, namespace, name)
+        if pods and mapping(obj, "status").get("phase") not in _ENDED:
+            spec, system = mapping(obj, "spec"), _GROUPS[key]
+            parts = sum(count(part.get("minMember")) for part in mappings(spec.get("subGroups")))
             yield GangJob(
                 subject=Subject("PodGroup", name, namespace),
-                needed=needed,
+                needed=count(spec.get("minMember")) or parts,
                 pods=tuple(pods),
-                system="Volcano",
+                system=GANG_SCHEDULERS.get(pods[0].spec.scheduler_name, system) if system == "KAI" else system,
                 deleted_at=_deleted_at(obj),
             )
 
@@ -227,19 +251,17 @@ def _kueue_groups(scope: Scope, index: _Index) -> Iterator[GangJob]:
 def _owned(scope: Scope, index: _Index) -> Iterator[GangJob]:
     for key, label in JOB_LABELS:
         for obj in _objects(scope, key):
-            name, namespace = _identity(obj)
-            pods = index.labelled(label, namespace, name)
+            pods = index.labelled(label, obj)
             yield from _job(index, key, obj, pods, size_of(key, obj, pods))
-    for obj in _objects(scope, _LWS):
-        name, namespace = _identity(obj)
+    for obj in _objects(scope, LWS):
         groups: dict[str, list[Pod]] = {}
-        for pod in index.labelled(LWS_NAME, namespace, name):
+        for pod in index.labelled(LWS_NAME, obj):
             groups.setdefault(pod.metadata.label.get(LWS_GROUP, ""), []).append(pod)
         for number, pods in sorted(groups.items()):
-            yield from _job(index, _LWS, obj, pods, group_size(obj, pods), part=f" group {number}")
+            yield from _job(index, LWS, obj, pods, group_size(obj, pods), part=f" group {number}")
     for obj in _objects(scope, "batch/jobs"):
         if not any(owner.get("kind") in _OWNERS_JUDGED for owner in mappings(mapping(obj, "metadata").get("ownerReferences"))):
-            pods = index.owner.get((_identity(obj)[1], str(mapping(obj, "metadata").get("uid"))), [])
+            pods = index.controlled(obj)
             yield from _job(index, "batch/jobs", obj, pods, size_of("batch/jobs", obj, pods))
 
 
@@ -253,7 +275,7 @@ def _job(index: _Index, key: str, obj: Json, pods: list[Pod], size: Size, *, par
     spec = mapping(obj, "spec")
     suspended = spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True
     yield GangJob(
-        subject=Subject(_KINDS[key], f"{name}{part}", namespace),
+        subject=Subject(KINDS[key].kind, f"{name}{part}", namespace),
         needed=size.needed,
         pods=tuple(pods),
         system=", ".join(sorted(_systems(index, obj, pods))),
@@ -277,18 +299,8 @@ def _systems(index: _Index, obj: Json, pods: Iterable[Pod]) -> set[str]:
 _OWNERS_JUDGED = frozenset({"JobSet", "MPIJob"})
 """Kinds that are jobs themselves and make batch/v1 Jobs of their parts."""
 
-_SERVERS = frozenset({_LWS, "ray.io/rayclusters"})
+_SERVERS = frozenset({LWS, "ray.io/rayclusters"})
 """Kinds that replace a pod that has ended."""
-
-_KINDS = {
-    "batch/jobs": "Job",
-    "batch.volcano.sh/jobs": "Job",
-    "jobset.x-k8s.io/jobsets": "JobSet",
-    "kubeflow.org/pytorchjobs": "PyTorchJob",
-    "kubeflow.org/mpijobs": "MPIJob",
-    "ray.io/rayclusters": "RayCluster",
-    _LWS: "LeaderWorkerSet",
-}
 
 
 def _has(obj: Json, kinds: frozenset[str]) -> bool:

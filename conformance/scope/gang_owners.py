@@ -10,7 +10,6 @@ import msgspec
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.untyped import mapping, mappings
 
-LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _LWS_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 _LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
@@ -76,10 +75,13 @@ def _replicas(field: str) -> Callable[[Json, Sequence[Pod]], Size]:
         }
         numbers = {name: count(part.get("replicas", 1)) for name, part in groups.items()}
         needed, least = sum(numbers.values()), mapping(spec, "elasticPolicy").get("minReplicas")
+        source = "spec.elasticPolicy.minReplicas"
+        if least is None and spec.get("enableDynamicWorker") is True:
+            least, source = 1, "spec.enableDynamicWorker"
         if least is None:
             return Size(needed=needed, devices=needed)
         enough = count(least) + sum(number for name, number in numbers.items() if name != "Worker")
-        return Size(needed=needed, devices=needed, enough=min(enough, needed), enough_source="spec.elasticPolicy.minReplicas")
+        return Size(needed=needed, devices=needed, enough=min(enough, needed), enough_source=source)
 
     return read
 
@@ -108,6 +110,13 @@ def _volcano(spec: Json, pods: Sequence[Pod]) -> Size:
     if not 0 < enough < needed or _FIXED_WORLDS & mapping(spec, "plugins").keys():
         return size
     return msgspec.structs.replace(size, enough=enough, enough_source="spec.minAvailable")
+
+
+def _clique(spec: Json, _: Sequence[Pod]) -> Size:
+    needed = count(spec.get("replicas", 1))
+    enough = count(spec.get("minAvailable", needed))
+    size = Size(needed=needed, devices=needed * asks(mapping(spec, "podSpec")))
+    return msgspec.structs.replace(size, enough=enough, enough_source="spec.minAvailable") if 0 < enough < needed else size
 
 
 def _job(spec: Json, _: Sequence[Pod]) -> Size:
@@ -146,6 +155,11 @@ _READERS: Mapping[str, Callable[[Json, Sequence[Pod]], Size]] = {
     "batch.volcano.sh/jobs": _volcano,
     "jobset.x-k8s.io/jobsets": _jobset,
     "kubeflow.org/pytorchjobs": _replicas("pytorchReplicaSpecs"),
+    "kubeflow.org/tfjobs": _replicas("tfReplicaSpecs"),
+    "kubeflow.org/jaxjobs": _replicas("jaxReplicaSpecs"),
+    "kubeflow.org/paddlejobs": _replicas("paddleReplicaSpecs"),
+    "kubeflow.org/xgboostjobs": _replicas("xgbReplicaSpecs"),
     "kubeflow.org/mpijobs": _replicas("mpiReplicaSpecs"),
+    "grove.io/podcliques": _clique,
     "ray.io/rayclusters": _ray,
 }

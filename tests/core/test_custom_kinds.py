@@ -25,7 +25,7 @@ NETWORK: Json = {"properties": {"spec": {"properties": {"cidr": {"type": "string
 
 
 def a_definition(
-    plural: str = "tfjobs", group: str = "kubeflow.org", kind: str = "TFJob", schema: Json | None = TEMPLATES, **spec: Any
+    plural: str = "mxjobs", group: str = "kubeflow.org", kind: str = "MXJob", schema: Json | None = TEMPLATES, **spec: Any
 ) -> Json:
     version = {"name": "v1", "served": True, "storage": True} | ({"schema": {"openAPIV3Schema": schema}} if schema else {})
     return {
@@ -37,7 +37,7 @@ def a_definition(
     }
 
 
-def an_object(name: str = "train", kind: str = "TFJob", group: str = "kubeflow.org", spec: Any = None) -> Json:
+def an_object(name: str = "train", kind: str = "MXJob", group: str = "kubeflow.org", spec: Any = None) -> Json:
     return {
         "apiVersion": f"{group}/v1",
         "kind": kind,
@@ -66,7 +66,7 @@ def found(*definitions: Json) -> list[str]:
     ids=["containers", "tolerations", "amounts", "open", "no schema"],
 )
 def test_a_kind_may_hold_pods_by_its_schema(schema: Json | None) -> None:
-    assert found(a_definition(schema=schema)) == ["kubeflow.org/tfjobs"]
+    assert found(a_definition(schema=schema)) == ["kubeflow.org/mxjobs"]
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_a_kind_may_hold_pods_by_its_schema(schema: Json | None) -> None:
         a_definition(scope="Cluster"),
         a_definition("pytorchjobs", kind="PyTorchJob"),
         a_definition(versions=[{"name": "v1", "served": False, "schema": {"openAPIV3Schema": TEMPLATES}}]),
-        {**a_definition(), "metadata": {"name": "tfjobs.kubeflow.org", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+        {**a_definition(), "metadata": {"name": "mxjobs.kubeflow.org", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
         {**a_definition(), "metadata": {"name": "others.kubeflow.org"}},
         a_definition("../../api/v1/secrets"),
         a_definition(group="kubeflow.org/v1/namespaces/x"),
-        a_definition(names={"kind": "T F", "plural": "tfjobs"}),
+        a_definition(names={"kind": "T F", "plural": "mxjobs"}),
         {"metadata": None, "spec": 7},
     ],
     ids=["another matter", "limits alone", "cluster", "known", "not served", "going", "other name", "path", "group", "kind", "wild"],
@@ -105,9 +105,9 @@ def test_objects_of_a_kind_that_may_hold_pods_are_kept_without_the_rest(tmp_path
     objects = [a_definition(), a_definition("nets", "example.com", "Net", NETWORK), an_object(), an_object("empty", spec={"replicas": 3})]
     snapshot, requests = live(tmp_path, [*objects, an_object("n", "Net", "example.com", {"cidr": "10.0.0.0/8"})])
     [listing] = snapshot.custom
-    assert (listing.key, listing.kind, listing.trouble) == ("kubeflow.org/tfjobs", "TFJob", "")
+    assert (listing.key, listing.kind, listing.trouble) == ("kubeflow.org/mxjobs", "MXJob", "")
     assert listing.objects == [{"metadata": {"name": "train", "namespace": "default"}, "spec": {"template": {"spec": POD}}}]
-    assert requests["list kubeflow.org/tfjobs"] == 1
+    assert requests["list kubeflow.org/mxjobs"] == 1
     assert "list example.com/nets" not in requests
     assert snapshot.unknown == []
 
@@ -121,7 +121,7 @@ def test_schemas_are_not_kept(tmp_path: Path) -> None:
 def test_no_custom_kind_is_listed_where_templates_are_not_wanted(tmp_path: Path) -> None:
     snapshot, requests = live(tmp_path, [a_definition(), an_object()], keys=["pods", DEFINITIONS])
     assert snapshot.custom == []
-    assert "list kubeflow.org/tfjobs" not in requests
+    assert "list kubeflow.org/mxjobs" not in requests
 
 
 def test_custom_kinds_travel_to_workers(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_custom_kinds_travel_to_workers(tmp_path: Path) -> None:
 
 
 def test_a_refused_kind_is_trouble_of_its_own(tmp_path: Path) -> None:
-    snapshot, _ = live(tmp_path, [a_definition(), an_object()], [Trouble("list", "kubeflow.org/tfjobs", 403, 9)])
+    snapshot, _ = live(tmp_path, [a_definition(), an_object()], [Trouble("list", "kubeflow.org/mxjobs", 403, 9)])
     [listing] = snapshot.custom
     assert listing.trouble == "Forbidden"
     assert snapshot.items("batch/jobs") == []
@@ -143,7 +143,7 @@ def test_kinds_and_objects_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     objects = [a_definition(), a_definition("things", "zebra.com", "Thing"), an_object("a"), an_object("b")]
     snapshot, requests = live(tmp_path, objects)
     assert {listing.key: listing.trouble for listing in snapshot.custom} == {
-        "kubeflow.org/tfjobs": "TooLarge",
+        "kubeflow.org/mxjobs": "TooLarge",
         "zebra.com/things": TOO_MANY,
     }
     assert "list zebra.com/things" not in requests
@@ -163,9 +163,9 @@ def test_saved_objects_of_any_kind_are_kept(tmp_path: Path) -> None:
 
 def test_a_kind_that_only_its_definition_tells_of_was_not_collected(tmp_path: Path) -> None:
     (tmp_path / "crds.json").write_text(json.dumps(a_definition()))
-    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/tfjobs", False)]
-    (tmp_path / "tfjobs.kubeflow.org.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
-    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/tfjobs", True)]
+    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", False)]
+    (tmp_path / "mxjobs.kubeflow.org.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
+    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", True)]
 
 
 def test_the_suites_kinds_are_never_custom() -> None:

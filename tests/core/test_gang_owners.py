@@ -210,10 +210,10 @@ def test_a_task_that_waits_for_another_is_not_needed_yet() -> None:
 
 
 def test_a_group_of_an_unknown_owner_that_asks_for_one_pod_is_undecided_when_partly_placed() -> None:
-    pods = [member(i, bound=i < 1, owner="TFJob/mnist", **IN_GROUP) for i in range(3)]
+    pods = [member(i, bound=i < 1, owner="FooJob/mnist", **IN_GROUP) for i in range(3)]
     finding = only(partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[a_group(1)])))
     assert finding.outcome is Outcome.UNDECIDED
-    assert "TFJob" in finding.message
+    assert "FooJob" in finding.message
 
 
 @pytest.mark.parametrize("owner", ["ReplicaSet/web", ""])
@@ -237,6 +237,59 @@ def test_a_training_job_counts_whole_unless_it_is_elastic() -> None:
     assert (whole.subject.kind, whole.outcome, whole.observed) == ("PyTorchJob", Outcome.BAD, "4 of 8 pods placed for 1 h")
     elastic = a_pytorch_job(elasticPolicy={"minReplicas": 3, "maxReplicas": 7})
     assert only(partial(a_scope(pods=pods, pytorchjobs=[elastic], scheduling_volcano_sh__podgroups=groups))).outcome is Outcome.NOT_JUDGED
+
+
+KUBEFLOW = {
+    "TFJob": ("tfjobs", "tfReplicaSpecs"),
+    "JAXJob": ("jaxjobs", "jaxReplicaSpecs"),
+    "PaddleJob": ("paddlejobs", "paddleReplicaSpecs"),
+    "XGBoostJob": ("xgboostjobs", "xgbReplicaSpecs"),
+}
+
+
+@pytest.mark.parametrize("marks", [{"labels": {"training.kubeflow.org/job-name": "train"}}, {}])
+@pytest.mark.parametrize("kind", KUBEFLOW)
+def test_every_training_job_of_kubeflow_says_its_size(kind: str, marks: Json) -> None:
+    """With its label on the pods, and with their controller alone: older operators had other labels."""
+    plural, field = KUBEFLOW[kind]
+    job = a_workload(kind, "train", {field: {"Worker": {"replicas": 3, "template": GPU}}})
+    job["metadata"]["uid"] = "uid-train"
+    lists: Json = {plural: [job]}
+    pods = [member(i, bound=i < 1, owner=f"{kind}/train", **marks) for i in range(3)]
+    finding = only(partial(a_scope(pods=pods, **lists)))
+    assert (finding.subject.kind, finding.outcome, finding.observed) == (kind, Outcome.BAD, "1 of 3 pods placed for 1 h")
+    whole = [member(i, bound=True, owner=f"{kind}/train", **marks) for i in range(3)]
+    assert only(partial(a_scope(pods=whole, **lists))).outcome is Outcome.OK
+    job["spec"][field]["Worker"]["replicas"] = 1
+    assert partial(a_scope(pods=pods[:1], **lists)) == []
+
+
+def test_a_tf_job_with_dynamic_workers_trains_with_those_that_are_there() -> None:
+    job = a_workload("TFJob", "train", {"tfReplicaSpecs": {"Worker": {"replicas": 3, "template": GPU}}, "enableDynamicWorker": True})
+    pods = [member(i, bound=i < 1, labels={"training.kubeflow.org/job-name": "train"}) for i in range(3)]
+    assert only(partial(a_scope(pods=pods, tfjobs=[job]))).outcome is Outcome.NOT_JUDGED
+
+
+# -- Grove --
+
+
+def a_clique(replicas: int, least: int | None = None) -> Json:
+    return a_workload(
+        "PodClique", "decode", {"replicas": replicas, "podSpec": GPU["spec"]} | ({} if least is None else {"minAvailable": least})
+    )
+
+
+@pytest.mark.parametrize(
+    ("bound", "least", "outcome"),
+    [(1, None, Outcome.BAD), (1, 3, Outcome.BAD), (1, 2, Outcome.BAD), (2, 2, Outcome.NOT_JUDGED), (3, 2, Outcome.OK)],
+)
+def test_a_pod_clique_works_with_the_pods_that_it_says_are_enough(bound: int, least: int | None, outcome: Outcome) -> None:
+    pods = [member(i, bound=i < bound, owner="PodClique/decode", labels={"grove.io/podclique": "decode"}) for i in range(3)]
+    finding = only(partial(a_scope(pods=pods, podcliques=[a_clique(3, least)])))
+    assert (finding.subject.kind, finding.outcome) == ("PodClique", outcome)
+
+
+# -- JobSets --
 
 
 def a_jobset(*parts: Json, **more: Any) -> Json:
@@ -302,10 +355,12 @@ def a_train() -> Json:
     return job
 
 
-@pytest.mark.parametrize("key", ["rayclusters", "leaderworkersets", "batch_volcano_sh__jobs", "jobsets", "pytorchjobs", "trainjobs"])
+@pytest.mark.parametrize(
+    "key", ["rayclusters", "leaderworkersets", "batch_volcano_sh__jobs", "jobsets", "pytorchjobs", "trainjobs", "podcliques"]
+)
 def test_wild_owners_break_nothing(key: str) -> None:
     labels = {"ray.io/cluster": "x", "leaderworkerset.sigs.k8s.io/name": "x", "volcano.sh/job-name": "x"}
-    labels |= {"jobset.sigs.k8s.io/jobset-name": "x", "training.kubeflow.org/job-name": "x"}
+    labels |= {"jobset.sigs.k8s.io/jobset-name": "x", "training.kubeflow.org/job-name": "x", "grove.io/podclique": "x"}
     meta: Json = {"name": "x", "namespace": "team-a"}
     wild: list[Any] = [{}, {"metadata": meta, "spec": 3}]
     parts: list[Any] = [3, [], {}, [3], [{"replicas": -1, "template": 3, "dependsOn": 3, "numOfHosts": "x"}]]

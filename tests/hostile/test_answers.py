@@ -143,19 +143,19 @@ def test_items_need_not_say_of_what_kind_they_are_and_nothing_of_it_is_kept(tmp_
         assert (first.kind, first.api_version, first.metadata.resource_version) == ("", "", "")
 
 
-@pytest.mark.parametrize(("kind", "trouble"), [("TFJob", ""), ("Secret", "Unreadable")])
+@pytest.mark.parametrize(("kind", "trouble"), [("MXJob", ""), ("Secret", "Unreadable")])
 def test_an_object_of_a_custom_kind_says_that_it_is_one(tmp_path: Path, kind: str, trouble: str) -> None:
-    names = {"kind": "TFJob", "listKind": "TFJobList", "plural": "tfjobs"}
+    names = {"kind": "MXJob", "listKind": "MXJobList", "plural": "mxjobs"}
     definition = an_object(
         "CustomResourceDefinition",
-        "tfjobs.kubeflow.org",
+        "mxjobs.kubeflow.org",
         "apiextensions.k8s.io/v1",
         namespace="",
         spec={"group": "kubeflow.org", "names": names, "scope": "Namespaced", "versions": [{"name": "v1", "served": True}]},
         status={"conditions": [{"type": "Established", "status": "True"}]},
     )
     item = an_object(kind, "train", "kubeflow.org/v1", spec={"containers": [{"name": "c"}]})
-    change = at("/apis/kubeflow.org/v1/tfjobs", said(a_list("TFJob", item, api_version="kubeflow.org/v1")))
+    change = at("/apis/kubeflow.org/v1/mxjobs", said(a_list("MXJob", item, api_version="kubeflow.org/v1")))
     snapshot = discovered(tmp_path, change, [*WORKLOAD_KEYS, DEFINITIONS], lists={"customresourcedefinitions": [definition]})
     [listing] = snapshot.custom
     assert (listing.trouble, len(listing.items)) == (trouble, 0 if trouble else 1)

@@ -23,7 +23,7 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
 
 KEYS = ["pods", "namespaces", "configmaps", DEFINITIONS, *WORKLOAD_KEYS]
-TRUE = {"pods": 2, "configmaps": 1, "apps/deployments": 1, "kubeflow.org/tfjobs": 1}
+TRUE = {"pods": 2, "configmaps": 1, "apps/deployments": 1, "kubeflow.org/mxjobs": 1}
 """How many objects of a kind the cluster holds."""
 
 REFUSED = effects.refused(403, "Forbidden")

@@ -118,11 +118,11 @@ def test_answers_that_are_none_do_not_allow() -> None:
 
 def test_a_custom_kind_that_was_refused_is_said_and_harms_nothing() -> None:
     listings = [
-        Listing[Any](key="kubeflow.org/tfjobs", kind="TFJob", trouble="Forbidden"),
+        Listing[Any](key="kubeflow.org/mxjobs", kind="MXJob", trouble="Forbidden"),
         Listing[Any](key="kubeflow.org/notebooks", kind="Notebook"),
         Listing[Any](key="example.com/things", kind="Thing", trouble="InternalError"),
     ]
     needs = Needs(reads={DEFINITIONS: ["REQ-02", "PSA-05"]}, writes={})
     [finding] = check_custom_kinds(Snapshot(listings, taken_at=0.0), needs)
-    assert (finding.outcome, finding.subject.name) == (Outcome.NOT_JUDGED, "list kubeflow.org/tfjobs")
-    assert "may not list tfjobs.kubeflow.org, so REQ-02, PSA-05 do not judge" in finding.message
+    assert (finding.outcome, finding.subject.name) == (Outcome.NOT_JUDGED, "list kubeflow.org/mxjobs")
+    assert "may not list mxjobs.kubeflow.org, so REQ-02, PSA-05 do not judge" in finding.message

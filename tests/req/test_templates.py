@@ -35,6 +35,8 @@ SHAPES: dict[str, tuple[Json, list[str]]] = {
         {"pytorchReplicaSpecs": {"Master": {"template": TEMPLATE}}},
         ["spec.pytorchReplicaSpecs.Master.template.spec"],
     ),
+    "kubeflow.org/jaxjobs": ({"jaxReplicaSpecs": {"Worker": {"template": TEMPLATE}}}, ["spec.jaxReplicaSpecs.Worker.template.spec"]),
+    "grove.io/podcliques": ({"roleName": "decode", "podSpec": TEMPLATE["spec"]}, ["spec.podSpec"]),
     "trainer.kubeflow.org/trainjobs": ({"trainer": {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}}}}, ["spec.trainer"]),
     "ray.io/rayclusters": (
         {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [{"groupName": "gpu", "template": TEMPLATE}]},

@@ -1,0 +1,181 @@
+"""Pods that belong together by a group of any scheduler, or by an owner of a kind that the suite does not know: never absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.gang.checks import check_installed, check_used
+from conformance.net.jobs import check_jobs
+from conformance.scope.gang_jobs import gang_jobs
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import a_node, a_scope
+from tests.core.test_gang_jobs import NOW, a_job, member, partial
+from tests.gang.test_adapters import scope_of
+
+COSCHEDULING: Json = {"labels": {"scheduling.x-k8s.io/pod-group": "g"}, "schedulerName": "scheduler-plugins-scheduler"}
+KAI: Json = {"annotations": {"pod-group-name": "g"}, "schedulerName": "kai-scheduler"}
+KEYS: Json = {"coscheduling": "scheduling_x-k8s_io__podgroups", "KAI": "scheduling_run_ai__podgroups"}
+MARKS: Json = {"coscheduling": COSCHEDULING, "KAI": KAI}
+
+
+def of(bound: int, total: int = 3, **more: Any) -> list[Pod]:
+    return [member(i, bound=i < bound, **more) for i in range(total)]
+
+
+def owned(bound: int, kind: str, api: str, total: int = 3, **more: Any) -> list[Pod]:
+    pods = of(bound, total, owner=f"{kind}/work", **more)
+    for pod in pods:
+        for owner in pod.metadata.owners:
+            owner.api_version = api
+    return pods
+
+
+def only(findings: list[Finding]) -> Finding:
+    [finding] = findings
+    return finding
+
+
+def with_group(system: str, spec: Json, pods: list[Pod], **more: Any) -> list[Finding]:
+    lists: Json = {KEYS[system]: [{"metadata": {"name": "g", "namespace": "team-a"}, "spec": spec, **more}]}
+    return partial(a_scope(pods=pods, **lists))
+
+
+# -- PodGroups of KAI and coscheduling --
+
+
+@pytest.mark.parametrize("system", KEYS)
+def test_a_pod_group_says_how_many_pods_it_needs(system: str) -> None:
+    for bound, outcome in ((0, Outcome.OK), (1, Outcome.BAD), (3, Outcome.OK)):
+        finding = only(with_group(system, {"minMember": 3}, of(bound, **MARKS[system])))
+        assert (str(finding.subject), finding.outcome) == ("PodGroup team-a/g", outcome)
+    assert with_group(system, {"minMember": 3}, of(1, **MARKS[system]), status={"phase": "Finished"}) == []
+
+
+def test_a_pod_group_of_kai_may_say_it_of_its_parts() -> None:
+    parts = {"subGroups": [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 2}]}
+    assert only(with_group("KAI", parts, of(1, **KAI))).observed == "1 of 3 pods placed for 1 h"
+
+
+@pytest.mark.parametrize("system", KEYS)
+@pytest.mark.parametrize("owner", ["ReplicaSet/web", "StatefulSet/notebook", ""])
+def test_a_pod_group_of_one_pod_over_replicas_is_no_gang(system: str, owner: str) -> None:
+    """KAI makes one for whatever owner it meets, with minMember 1 where it knows of no gang."""
+    assert with_group(system, {"minMember": 1}, of(1, owner=owner, **MARKS[system])) == []
+
+
+def test_a_job_of_one_pod_that_tried_again_is_no_gang() -> None:
+    pods = [member(0, bound=True, owner="Job/train", phase="Failed", **KAI), member(1, bound=False, owner="Job/train", **KAI)]
+    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 1}}
+    lists: Json = {KEYS["KAI"]: [group], "batch__jobs": [a_job(1)]}
+    assert gang_jobs(a_scope(pods=pods, **lists)) == []
+
+
+# -- groups that were not read --
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        COSCHEDULING,
+        KAI,
+        {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+        {"schedulingGroup": {"podGroupName": "g"}},
+        {"labels": {"grove.io/podgang": "g"}},
+        {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}},
+        {"annotations": {"godel.bytedance.com/pod-group-name": "g"}},
+        {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
+    ],
+)
+def test_a_group_of_any_scheduler_that_was_not_read_is_undecided_when_partly_placed(marks: Json) -> None:
+    finding = only(partial(a_scope(pods=of(1, **marks))))
+    assert (str(finding.subject), finding.outcome) == ("pod group team-a/g", Outcome.UNDECIDED)
+    assert "1 of 3 pods placed" in finding.message
+    assert only(partial(a_scope(pods=of(3, **marks)))).outcome is Outcome.OK
+    assert only(partial(a_scope(pods=of(1, **marks)), NOW - 55 * 60)).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("prefix", ["gang.scheduling.koordinator.sh", "pod-group.scheduling.sigs.k8s.io"])
+def test_pods_may_say_themselves_how_many_their_group_needs(prefix: str) -> None:
+    marks: Json = {"annotations": {f"{prefix}/name": "g", f"{prefix}/min-available": "2"}}
+    assert only(partial(a_scope(pods=of(1, **marks)))).observed == "1 of 2 pods placed for 1 h"
+    assert only(partial(a_scope(pods=of(2, **marks)))).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"labels": {"app": "web", "team/group-name": "research", "app.kubernetes.io/name": "vllm"}},
+        {"annotations": {"gang.scheduling.koordinator.sh/min-available": "3", "pod-group-name": ""}},
+    ],
+)
+def test_other_labels_and_annotations_name_no_group(marks: Json) -> None:
+    assert partial(a_scope(pods=of(1, **marks))) == []
+
+
+def test_a_group_is_of_its_namespace() -> None:
+    pods = [*of(1, 1, **COSCHEDULING), *of(0, 1, namespace="team-b", **COSCHEDULING)]
+    assert partial(a_scope(pods=pods)) == []
+
+
+# -- owners of an unknown kind --
+
+
+def test_a_job_of_an_unknown_kind_is_undecided_when_partly_placed() -> None:
+    finding = only(partial(a_scope(pods=owned(1, "FooJob", "x.example/v1"))))
+    assert (str(finding.subject), finding.outcome) == ("FooJob team-a/work", Outcome.UNDECIDED)
+    assert "how many of its pods FooJob needs together cannot be told" in finding.message
+    assert only(partial(a_scope(pods=owned(3, "FooJob", "x.example/v1")))).outcome is Outcome.OK
+    assert only(partial(a_scope(pods=owned(0, "FooJob", "x.example/v1")))).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("kind", "api"),
+    [
+        ("ReplicaSet", "apps/v1"),
+        ("StatefulSet", "apps/v1"),
+        ("DaemonSet", "apps.kruise.io/v1alpha1"),
+        ("Pod", "v1"),
+        ("Workflow", "argoproj.io/v1alpha1"),
+        ("CloneSet", "apps.kruise.io/v1alpha1"),
+        ("Model", "kubeai.org/v1"),
+    ],
+)
+def test_pods_that_work_each_for_itself_are_no_gang(kind: str, api: str) -> None:
+    """Deployments, notebooks, Spark's executors (of the driver's pod), steps of workflows, model servers."""
+    assert gang_jobs(a_scope(pods=owned(1, kind, api))) == []
+
+
+def test_a_kind_of_the_same_name_in_another_group_is_not_taken_for_one_of_these() -> None:
+    assert only(partial(a_scope(pods=owned(1, "Workflow", "x.example/v1")))).outcome is Outcome.UNDECIDED
+
+
+def test_one_pod_and_those_that_ended_or_go_make_no_job_of_an_unknown_kind() -> None:
+    """A step after the other, a runner for each job: an owner that had pods before is not partly placed."""
+    done = owned(2, "Pipeline", "x.example/v1", 2, phase="Succeeded")
+    going = owned(1, "Pipeline", "x.example/v1", 1)
+    going[0].metadata.deletion_timestamp = "2026-01-01T00:59:00Z"
+    waiting = [pod for pod in owned(3, "Pipeline", "x.example/v1", 4) if not pod.spec.node_name]
+    assert gang_jobs(a_scope(pods=[*done, *going, *waiting])) == []
+
+
+def test_a_job_whose_size_is_not_known_needs_no_gang_scheduler_and_no_fabric() -> None:
+    """It may serve models: what is not known is said, and fails nothing."""
+    nodes = [a_node(f"gpu-{i}", capacity={"rdma/a": "63"}) for i in range(3)]
+    scope = a_scope(nodes=nodes, pods=owned(3, "Servers", "x.example/v1"))
+    alone = scope_of(("scheduling.x-k8s.io/podgroups",), pods=owned(3, "Servers", "x.example/v1"))
+    for findings in (check_used(scope), check_installed(alone), check_jobs(scope)):
+        finding = only(list(findings))
+        assert (finding.outcome, "Servers" in finding.message) == (Outcome.NOT_JUDGED, True)
+
+
+def test_wild_groups_break_nothing() -> None:
+    wild: list[Any] = [
+        {},
+        {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": "x", "subGroups": [3, {"minMember": -1}]}},
+    ]
+    for system, key in KEYS.items():
+        lists: Json = {key: wild}
+        assert all(isinstance(finding, Finding) for finding in partial(a_scope(pods=of(1, **MARKS[system]), **lists)))
