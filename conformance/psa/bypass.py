@@ -14,7 +14,7 @@ from conformance.psa.reach import Reach
 from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import doubt, granted
 from conformance.scope.scope import Scope
-from conformance.scope.template import Template, demand_of, unread
+from conformance.scope.template import Template, demand_of, lacks_image, unread
 from fixtures.kubernetes.models import Container
 from fixtures.kubernetes.untyped import mapping
 from fixtures.verdict.findings import Finding, allowed, bad, not_judged, ok, undecided
@@ -101,7 +101,7 @@ def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[
             yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
     if spec.host_ipc:
         yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
-    whole = spec.containers or not template.partial
+    whole = not template.partial or (spec.containers and not lacks_image(spec))
     if spec.runtime_class_name in ways.classes and not asks_device and whole:
         yield f"runtimeClassName {spec.runtime_class_name} without a device lets the image's NVIDIA_VISIBLE_DEVICES choose"
     for key, value in template.annotations.items():
@@ -127,12 +127,15 @@ def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[s
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
+    spec = template.spec
     for words, path, _ in _host_paths(ways, template):
         if unknown_device(path):
             yield f"{words}, and nothing shows whether that device is an accelerator's"
-    for entry in template.spec.resource_claims or ():
+    for entry in spec.resource_claims or ():
         if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
             yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"
+    if template.partial and spec.containers and lacks_image(spec) and spec.runtime_class_name in ways.classes and not asks_device:
+        yield f"runtimeClassName {spec.runtime_class_name} lets an image choose its devices, unless what completes this part asks for one"
     unsure = doubt(ways.scope, template.pod) if template.pod is not None else ""
     if unsure and any(map(_takes_device, template.spec.every_container())):
         yield f"a container takes its device from a ConfigMap, and {unsure}"

@@ -15,7 +15,6 @@ from conformance.scope.node_affinity import admits, selects
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
 from conformance.scope.template import Template, unread
-from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.times import unix
 from fixtures.probes.claims import BY_CLASS
@@ -23,6 +22,9 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, not_judged, ok, undecided
 
 # -- REQ-02 --------------------------------------------------------------------------------------------
+
+_REPLACES_AMOUNTS = "trainer.kubeflow.org/trainjobs"
+"""The kind whose parts replace the amounts of what completes them (docs/facts/vendors-and-clouds.md#trainjobs)."""
 
 
 def check_whole_devices(scope: Scope) -> Iterator[Finding]:
@@ -56,7 +58,7 @@ def _whole_devices(scope: Scope, template: Template, devices: list[tuple[str, Co
         for name, (request, limit) in requested_amounts(container, scope.names_device).items()
         if (text := problem(name, request, limit))
     ]
-    loose = template.partial and template.key not in WORKLOAD_KEYS
+    loose = template.partial and template.key != _REPLACES_AMOUNTS
     unlimited = all(
         limit is None
         for _, container in devices

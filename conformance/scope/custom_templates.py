@@ -11,7 +11,7 @@ import msgspec
 
 from conformance.scope.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, annotations_of, unreadable
+from conformance.scope.template import TOO_LARGE, Template, annotations_of, lacks_image, unreadable
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -21,6 +21,9 @@ from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Subject
 
 _FORBIDDEN = "Forbidden"
+
+_MERGED = frozenset(f"serving.kserve.io/{plural}" for plural in ("llminferenceservices", "llminferenceserviceconfigs", "servingruntimes"))
+"""Kinds whose pod specs are merged with others, whatever they have themselves (docs/facts/vendors-and-clouds.md#kserve)."""
 
 
 def of_custom_kinds(listings: Sequence[Listing[Object]], *, offline: bool) -> Iterator[Template]:
@@ -72,6 +75,6 @@ def _shaped(key: str, subject: Subject, path: str, shape: Shape, parent: Json) -
         namespace=subject.namespace,
         annotations=annotations_of(parent),
         key=key,
-        partial=shape.partial,
+        partial=shape.partial or key in _MERGED or lacks_image(shape.spec),
         certain=shape.certain,
     )

@@ -15,7 +15,7 @@ import msgspec
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, annotations_of, unreadable
+from conformance.scope.template import TOO_LARGE, Template, annotations_of, lacks_image, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.state import Object
@@ -111,7 +111,7 @@ def templates_in(key: str, obj: Json) -> Iterator[Template]:
             yield unreadable(subject, spot.path, key, TOO_LARGE)
         elif _is_pod_spec(spot.value):
             template = _decode(key, subject, spot.path, spot.value, spot.parent)
-            partial = spot.path in completed or not template.spec.containers
+            partial = spot.path in completed or not template.spec.containers or ("." in key and lacks_image(template.spec))
             yield msgspec.structs.replace(template, partial=partial) if partial else template
             spot.done = _POD_SPEC_PARTS
 
@@ -133,7 +133,8 @@ def _with_model_containers(spec: Json) -> tuple[Json, tuple[str, ...]]:
     """An InferenceService whose model servers stand among the containers of its components, and the paths of those components.
 
     ``predictor.model`` (and the older ``predictor.triton`` and the like) is a container in all but name, which the serving runtime
-    completes; the rest of the component is a pod spec inline (docs/facts/vendors-and-clouds.md#kserve).
+    completes, as it does the component's ``workerSpec``; the rest of the component is a pod spec inline
+    (docs/facts/vendors-and-clouds.md#kserve).
     """
     changed = dict(spec)
     completed: list[str] = []
@@ -149,7 +150,8 @@ def _with_model_containers(spec: Json) -> tuple[Json, tuple[str, ...]]:
         if models:
             containers = component.get("containers")
             changed[name] = {**component, "containers": [*(containers if isinstance(containers, list) else ()), *models]}
-            completed.append(f"spec.{name}")
+        if models or isinstance(component.get("model"), dict):
+            completed += [f"spec.{name}", f"spec.{name}.workerSpec"]
     return changed, tuple(completed)
 
 

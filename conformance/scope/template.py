@@ -72,6 +72,11 @@ def is_static(scope: Scope, pod: Pod) -> bool | None:
     return node is not None and owner.uid == node.metadata.uid
 
 
+def lacks_image(spec: PodSpec) -> bool:
+    """Whether a container has no image. No API server takes that for a pod, so a controller completes it."""
+    return any(not container.image.strip() for container in (*spec.containers, *(spec.init_containers or ())))
+
+
 def unread(template: Template) -> Finding:
     """The finding for a template with ``trouble``."""
     make = not_judged if template.left_out else undecided

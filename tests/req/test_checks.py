@@ -55,7 +55,7 @@ def test_a_ray_cluster_that_limits_more_than_it_asks_fails() -> None:
 
 @pytest.mark.parametrize("group", ["initContainers", "ephemeralContainers"])
 def test_every_kind_of_container_counts(group: str) -> None:
-    wrong = {"name": "x", "resources": {"requests": {GPU: "1"}}, "restartPolicy": "Always"}
+    wrong = {"name": "x", "image": "i", "resources": {"requests": {GPU: "1"}}, "restartPolicy": "Always"}
     (finding,) = check_whole_devices(a_scope(rayclusters=[ray({}, **{group: [wrong]})]))
     assert finding.outcome is Outcome.BAD
     assert f"{group}[0]" in finding.message

@@ -77,7 +77,10 @@ def test_request_and_limit_that_differ_are_found_in_any_kind(spec: Json, path: s
         ({**NIM, "resources": ONE}, Outcome.OK),
         ({**NIM, "tolerations": [], "resources": {"requests": {"nvidia.com/gpu": "1"}}}, Outcome.UNDECIDED),
         ({"quota": MORE}, Outcome.UNDECIDED),
-        ({"template": {"spec": {"containers": [{"name": "a", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}}, Outcome.BAD),
+        (
+            {"template": {"spec": {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}},
+            Outcome.BAD,
+        ),
     ],
     ids=["equal", "a part without limits", "amounts that nothing calls a pod's", "a whole pod without limits"],
 )
