@@ -100,6 +100,7 @@ def _with_groups(requirement: Requirement) -> Requirement:
         requirement,
         reads=expanded(requirement.reads, READ_GROUPS),
         optional_reads=expanded(requirement.optional_reads, READ_GROUPS),
+        hints=expanded(requirement.hints, READ_GROUPS),
         writes=expanded(requirement.writes, WRITE_GROUPS),
     )
 

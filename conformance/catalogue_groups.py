@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fixtures.cluster.kinds import WORKLOAD_KEYS
+from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 
 READ_GROUPS: Mapping[str, tuple[str, ...]] = {
     # Kinds with a pod template, and what tells which custom kinds may hold one. Live pods are not among them: a requirement names
     # `pods` where it judges those too.
     "templates": (*WORKLOAD_KEYS, "apiextensions.k8s.io/customresourcedefinitions"),
+    # Further kinds with a pod template, for `hints`: nearly all of their objects are made from workloads, which are judged themselves.
+    "bare-templates": BARE_KEYS,
     # What tells which devices a pod asks for through dynamic resource allocation.
     "claims": (
         "resource.k8s.io/resourceslices",
@@ -49,7 +51,7 @@ READ_GROUPS: Mapping[str, tuple[str, ...]] = {
         "resource.k8s.io/devicetaintrules",
     ),
 }
-"""Groups for ``reads`` and ``optional_reads``: resource keys by group."""
+"""Groups for ``reads``, ``optional_reads`` and ``hints``: resource keys by group."""
 
 WRITE_GROUPS: Mapping[str, tuple[str, ...]] = {
     # A namespace of the run, with its limits, and its removal.

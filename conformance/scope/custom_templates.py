@@ -15,7 +15,7 @@ from conformance.scope.template import TOO_LARGE, Template, annotations_of, lack
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
-from fixtures.snapshot.custom_kinds import TOO_MANY
+from fixtures.snapshot.custom_kinds import NO_CONTENT, TOO_MANY
 from fixtures.snapshot.state import Listing, Object
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Subject
@@ -53,13 +53,14 @@ def of_custom_kinds(listings: Sequence[Listing[Object]], *, offline: bool) -> It
 
 def templates_by_shape(key: str, subject: Subject, obj: Json) -> Iterator[Template]:
     """Templates and parts of pods inside one object of a kind that the suite does not know by name."""
-    for spot in walk(obj.get("spec")):
+    for spot in walk("", {field: value for field, value in obj.items() if field not in NO_CONTENT}):
         if spot.beyond:
             yield unreadable(subject, spot.path, key, TOO_LARGE)
-        elif len(spot.steps) > 1 and is_object(spot.value):
+        elif spot.path not in ("", "spec") and is_object(spot.value):
             spot.done = spot.value
         else:
-            shape = shape_of(spot.value)
+            own = spot.value if spot.path else {field: value for field, value in spot.value.items() if field != "spec"}
+            shape = shape_of(own)
             if shape is not None:
                 yield _shaped(key, subject, spot.path, shape, spot.parent)
             spot.done = CHART_VALUES | (shape.used if shape is not None else frozenset())

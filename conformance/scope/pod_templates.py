@@ -3,7 +3,7 @@
 The API server validates the templates of built-in workloads only. Whatever a custom resource embeds is
 judged by nobody until its controller makes a pod of it, so the walk is generic: an object
 below ``spec`` that has ``containers`` or ``tolerations`` is taken for a pod spec, wherever it is. In kinds that
-the suite does not know by name, parts of pods count too (:mod:`conformance.scope.pod_shapes`).
+the suite does not know by name, parts of pods count too, and not below ``spec`` alone (:mod:`conformance.scope.pod_shapes`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from conformance.scope.spec_walk import walk
 from conformance.scope.template import TOO_LARGE, Template, annotations_of, lacks_image, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
+from fixtures.snapshot.bare_templates import bare_templates
 from fixtures.snapshot.state import Object
 from fixtures.text import typed
 from fixtures.verdict.findings import NotApplicable, Subject
@@ -41,7 +42,8 @@ _MODEL_FIELDS = ("image", "resources", "env", "envFrom", "volumeMounts", "securi
 def templates(scope: Scope) -> Sequence[Template]:
     """All templates of the workload kinds, and the specs of pods that are not finished.
 
-    A kind that is not served has none; a list that was refused is one template with ``trouble``. Raises
+    A kind that is not served has none; a list that was refused is one template with ``trouble``. ReplicaSets and
+    PodTemplates are looked at where they were read: requirements name them in ``hints``. Raises
     :class:`NotApplicable` when a saved snapshot holds none of the kinds, and :class:`Inconclusive` when a kind was
     not collected although the cluster is live (the requirement must name it in ``reads`` or ``optional_reads``).
     """
@@ -63,6 +65,9 @@ def _walked(scope: Scope) -> Iterator[Template]:
             looked = True
             for item in snapshot.items(key):
                 yield from _of(key, item)
+    for key, item in bare_templates(snapshot):
+        looked = True
+        yield from templates_in(key, item)
     if not looked:
         raise NotApplicable("NotInSnapshot", "the snapshot holds neither workloads nor pods")
     yield from of_custom_kinds(snapshot.custom, offline=snapshot.offline)
@@ -97,16 +102,17 @@ def _of(key: str, item: Object) -> Iterator[Template]:
 def templates_in(key: str, obj: Json) -> Iterator[Template]:
     """Templates inside one object of a workload kind that is read as a dictionary. What cannot be read is a template with ``trouble``."""
     subject = _subject(key, obj)
-    spec = obj.get("spec")
+    field = "template" if key == "podtemplates" else "spec"
+    spec = obj.get(field)
     if not isinstance(spec, dict):
-        yield unreadable(subject, "spec", key, "the object has no spec")
+        yield unreadable(subject, field, key, f"the object has no {field}")
         return
     completed: tuple[str, ...] = ()
     if key == "serving.kserve.io/inferenceservices":
         spec, completed = _with_model_containers(spec)
     elif key == "trainer.kubeflow.org/trainjobs":
         yield from _trainer(key, subject, spec)
-    for spot in walk(spec):
+    for spot in walk(field, spec):
         if spot.beyond:
             yield unreadable(subject, spot.path, key, TOO_LARGE)
         elif _is_pod_spec(spot.value):

@@ -1,4 +1,4 @@
-"""The way through everything below the ``spec`` of one workload, with bounds: a tenant writes names and lists as long as he likes.
+"""The way through everything in one workload, with bounds: a tenant writes names and lists as long as he likes.
 
 No path is made for what was not reached yet. A name of a megabyte above twenty thousand entries would be kept twenty thousand times.
 """
@@ -41,12 +41,12 @@ class Spot(msgspec.Struct, kw_only=True):
     @property
     def path(self) -> str:
         """Where it lies: ``spec.replicatedJobs[workers].template``. Two places have two paths, however long their names are."""
-        return _cut("".join(self.steps), MAX_PATH)
+        return _cut("".join(self.steps).removeprefix("."), MAX_PATH)
 
 
-def walk(spec: Any) -> Iterator[Spot]:
-    """Every object below a ``spec``, the outer ones first, in the order in which they are written."""
-    levels: list[Iterator[tuple[str, Any, Json]]] = [iter([("spec", spec, {})])]
+def walk(field: str, value: Any) -> Iterator[Spot]:
+    """Every object below a field, the outer ones first, in the order in which they are written. Without a name it is a whole object."""
+    levels: list[Iterator[tuple[str, Any, Json]]] = [iter([(field, value, {})])]
     steps: list[str] = []
     visited = 0
     while levels:
