@@ -121,6 +121,47 @@ def test_an_empty_list_of_nothing_in_particular_says_nothing(tmp_path: Path, nam
     assert snapshot.lacks("nodes")
 
 
+OWNED = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "metadata": {"name": "d", "namespace": "n", "ownerReferences": [{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "p"}]},
+}
+POLICY = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {}}
+
+
+@pytest.mark.parametrize("policies", [[POLICY], []], ids=["one", "none"])
+@pytest.mark.parametrize("cut_off", ["daemonsets.apps.json", "a.json"])
+def test_an_unreadable_file_says_nothing_of_kinds_that_have_a_whole_file_of_their_own(
+    tmp_path: Path, policies: list[Any], cut_off: str
+) -> None:
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / "clusterpolicies.nvidia.com.json", {**EMPTY, "items": policies})
+    write(tmp_path / cut_off, json.dumps({**EMPTY, "items": [OWNED]})[:-1])
+    snapshot = load_files(tmp_path)
+    assert snapshot.objects(POLICIES) == policies
+    with pytest.raises(Inconclusive, match="neither JSON nor YAML"):
+        _ = snapshot.items("apps/daemonsets")
+
+
+@pytest.mark.parametrize(
+    ("name", "policies"),
+    [
+        ("x.json", {**EMPTY, "items": [POLICY]}),
+        ("some/clusterpolicies.nvidia.com.json", {**EMPTY, "items": [POLICY]}),
+        ("clusterpolicies.nvidia.com.json", {**EMPTY, "items": [POLICY], "metadata": {"continue": "token"}}),
+        ("clusterpolicies.nvidia.com.json", POLICY),
+    ],
+    ids=["another name", "deeper", "one page", "one object"],
+)
+def test_an_unreadable_file_may_hold_more_of_a_kind_that_no_file_lists_whole(tmp_path: Path, name: str, policies: Any) -> None:
+    (tmp_path / "some").mkdir()
+    write(tmp_path / "nodes.json", NODE)
+    write(tmp_path / name, policies)
+    write(tmp_path / "z.json", json.dumps({**EMPTY, "items": [OWNED]})[:-1])
+    with pytest.raises(Inconclusive, match=r"z\.json: neither JSON nor YAML"):
+        load_files(tmp_path).objects(POLICIES)
+
+
 def test_one_page_of_a_list_is_not_the_list(tmp_path: Path) -> None:
     page = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"continue": "token"}, "items": [{"metadata": {"name": "gpu-0"}}]}
     with pytest.raises(Inconclusive, match="one page"):
