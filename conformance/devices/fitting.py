@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
-from conformance.scope.node_affinity import admits
+from conformance.scope.node_affinity import Choice
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.pod_amounts import add, of_pod
 from conformance.scope.scope import Scope
+from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.quantity import QuantityError
@@ -106,8 +107,9 @@ class Rooms:
         if wanted not in self._candidates:  # of a thousand full nodes none is looked at twice
             free = self._scope.free
             self._candidates[wanted] = [node for node in self._nodes if all(free(node, name) >= count for name, count in wanted)]
+        choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
         for node in self._candidates[wanted]:
-            if admits(spec, node) and tolerates(spec, node):
+            if choice.admits(node) and tolerated.lets_onto(node):
                 yield self._room(node)
 
     def reserve(self, name: str, spec: PodSpec) -> None:
@@ -159,12 +161,6 @@ def ended_at(pod: Pod) -> list[str]:
     """Times at which containers of a pod ended."""
     every = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
     return [text for status in every if (text := text_of(mapping(mapping(status.state).get("terminated")).get("finishedAt")))]
-
-
-def tolerates(spec: PodSpec, node: Node) -> bool:
-    """Whether a pod tolerates every taint of a node that keeps pods away."""
-    hard = [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
-    return all(any(toleration.tolerates(taint) for toleration in spec.tolerations or ()) for taint in hard)
 
 
 def beyond(spec: PodSpec) -> list[str]:

@@ -12,7 +12,7 @@ from conformance.devices.requests import looks_like_device
 from conformance.devices.scheduler_amounts import USUAL, of_owner
 from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
-from conformance.scope.node_affinity import admits, selects
+from conformance.scope.node_affinity import Choice, selects, too_long
 from conformance.scope.pod_templates import templates
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.rollouts import roll_out_under_way
@@ -277,9 +277,13 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
                 message=message,
             )
             continue
+        if long := too_long(pod.spec):
+            yield undecided(place, message=long, source=source)
+            continue
         form = repr((pod.spec.node_selector, (pod.spec.affinity or {}).get("nodeAffinity")))
         if form not in verdicts:
-            admitted = [node.name for node in scope.snapshot.nodes if admits(pod.spec, node)]
+            choice = Choice(pod.spec)
+            admitted = [node.name for node in scope.snapshot.nodes if choice.admits(node)]
             verdicts[form] = (len(admitted), sorted(set(admitted) - accelerators))
         count, strangers = verdicts[form]
         if strangers:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from conformance.scope.node_affinity import admits
+from conformance.scope.node_affinity import Choice, too_long
 from conformance.scope.scope import Scope
+from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes.models import Node, PodSpec
 
 
 class Reach:
-    """Answers by node, selector and tolerations. Where no accelerator node is known, every pod may be on one."""
+    """Answers by node, selector and tolerations. Where no accelerator node is known, every pod may be on one.
+
+    So may one whose affinity is too long to be held against all nodes.
+    """
 
     def __init__(self, scope: Scope) -> None:
         listing = scope.snapshot.listing("nodes")
@@ -25,10 +29,9 @@ class Reach:
             return spec.node_name in self._names
         form = repr((spec.node_selector, spec.affinity, spec.tolerations))
         if form not in self._answers:
-            self._answers[form] = any(self._lets_in(node, spec) for node in self._nodes)
+            self._answers[form] = bool(too_long(spec)) or self._one_lets_in(spec)
         return self._answers[form]
 
-    @staticmethod
-    def _lets_in(node: Node, spec: PodSpec) -> bool:
-        hard = [taint for taint in node.spec.taints if taint.effect in ("NoSchedule", "NoExecute")]
-        return admits(spec, node) and all(any(item.tolerates(taint) for item in spec.tolerations or ()) for taint in hard)
+    def _one_lets_in(self, spec: PodSpec) -> bool:
+        choice, tolerated = Choice(spec), Tolerated(spec.tolerations)
+        return any(choice.admits(node) and tolerated.lets_onto(node) for node in self._nodes)

@@ -11,7 +11,7 @@ from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.requests import held, is_extended, looks_like_device, mapped_to_dra, problem
 from conformance.devices.scheduler_amounts import counted, doubted
 from conformance.req.claims import check_claims_can_be_met
-from conformance.scope.node_affinity import admits, selects
+from conformance.scope.node_affinity import Choice, selects, too_long
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
 from conformance.scope.template import Template, unread
@@ -197,6 +197,8 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
     if not any(all(offer.get(name, 0) >= count for name, count in wanted.items()) for offer in offers):
         message = f"no single node has {observed} together, though some node has each: it will stay Pending for ever"
         return bad(place, observed=observed, expected=expected, source=source, message=message)
+    if long := too_long(pod.spec):
+        return undecided(place, message=long, source="required node affinity of the pending pod")
     if selects(pod.spec) and (excluded := _excluded(scope, pod, wanted)):
         source = "nodeSelector and required node affinity of the pending pod, labels and status.capacity of every node"
         message = f"its own selector or affinity excludes every node that has {observed} ({listed(excluded, 3)})"
@@ -210,7 +212,8 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
     """Nodes that have what a pod wants and that its selector does not admit; none if it admits one of them."""
     able = [node for node in scope.snapshot.nodes if all(whole(node.status.capacity.get(name)) >= count for name, count in wanted.items())]
-    return [] if any(admits(pod.spec, node) for node in able) else [node.name for node in able]
+    choice = Choice(pod.spec)
+    return [] if any(choice.admits(node) for node in able) else [node.name for node in able]
 
 
 # -- REQ-05 --------------------------------------------------------------------------------------------

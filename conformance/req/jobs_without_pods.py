@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
 from conformance.scope.gang_marks import KUEUE_QUEUE
+from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import quoted
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope
@@ -116,6 +117,8 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now
     wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
     if wishes.beyond:
         return not_judged(place, message=f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}", source=_SOURCE)
+    if long := too_long(template.spec):
+        return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
     room = rooms.place(template.spec, wishes)
     if room is None:

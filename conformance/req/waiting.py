@@ -13,6 +13,7 @@ from conformance.devices.fitting import Room, Rooms, beyond
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.pending_groups import Group, pending_groups
+from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import PodEvents, quoted
 from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
@@ -46,6 +47,8 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     wishes = [wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses) for pod in group.pods]
     if reason := _left_out(scope, group, wishes):
         return not_judged(group.subject, message=reason, source=_SOURCE)
+    if long := next(filter(None, (too_long(pod.spec) for pod in group.pods)), ""):
+        return undecided(group.subject, message=long, source="required node affinity of the pending pods")
     asked = _amounts(scope, group, wishes)
     places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, wishes, strict=True)])
     if not places:

@@ -7,6 +7,12 @@ from typing import Any
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, sequence
 
+AFFINITY_TERMS = 1_000
+"""Terms and expressions of one pod that are held against all nodes. Pods have a handful, those of a DaemonSet one."""
+
+VALUES_PER_EXPRESSION = 100
+"""So many values count as one more expression: they are looked up, and only read once."""
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _OF_EVERY_NODE = ("kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname")
 
@@ -36,38 +42,68 @@ def _asks_for_label(requirement: Any) -> bool:
     return item.get("operator") in ("In", "Exists", "Gt", "Lt") and item.get("key") not in _OF_EVERY_NODE
 
 
+def too_long(spec: PodSpec) -> str:
+    """Why the required affinity of a pod is not held against many nodes, as a clause, or empty: a tenant may write megabytes of it."""
+    count = 0
+    for term in terms(spec):
+        for requirement in (*sequence(term.get("matchExpressions")), *sequence(term.get("matchFields"))):
+            count += 1 + len(sequence(mapping(requirement).get("values"))) // VALUES_PER_EXPRESSION
+        count += 1
+    if count <= AFFINITY_TERMS:
+        return ""
+    return f"its required node affinity has more than {AFFINITY_TERMS} terms and expressions, which are not held against all nodes"
+
+
 def admits(spec: PodSpec, node: Node) -> bool:
     """Whether selector and required node affinity of a pod admit a node. Taints and resources are not looked at."""
-    labels = node.metadata.label
-    if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+    return Choice(spec).admits(node)
+
+
+class Choice:
+    """Selector and required node affinity of a pod, read once for all nodes that are held against them."""
+
+    def __init__(self, spec: PodSpec) -> None:
+        self._selector = spec.node_selector or {}
+        self._terms = [_Term(term) for term in terms(spec)]
+
+    def admits(self, node: Node) -> bool:
+        """Whether the pod may go to a node. Taints and resources are not looked at."""
+        labels = node.metadata.label
+        if any(labels.get(key) != value for key, value in self._selector.items()):
+            return False
+        return not self._terms or any(term.matches(node) for term in self._terms)
+
+
+class _Term:
+    def __init__(self, term: Json) -> None:
+        self._labels = [_Requirement(item) for item in sequence(term.get("matchExpressions"))]
+        self._fields = [_Requirement(item) for item in sequence(term.get("matchFields"))]
+
+    def matches(self, node: Node) -> bool:
+        if not self._labels and not self._fields:
+            return False  # an empty term matches nothing
+        labels, fields = node.metadata.label, {"metadata.name": node.name}
+        return all(item.holds(labels) for item in self._labels) and all(item.holds(fields) for item in self._fields)
+
+
+class _Requirement:
+    def __init__(self, requirement: Any) -> None:
+        item = mapping(requirement)
+        self._key, self._operator = str(item.get("key")), item.get("operator")
+        wanted = [str(value) for value in sequence(item.get("values"))]
+        self._wanted, self._only = frozenset(wanted), wanted[0] if len(wanted) == 1 else ""
+
+    def holds(self, values: dict[str, str]) -> bool:
+        value, operator = values.get(self._key), self._operator
+        if operator == "In":
+            return value in self._wanted
+        if operator == "NotIn":
+            return value not in self._wanted
+        if operator in ("Exists", "DoesNotExist"):
+            return (value is not None) is (operator == "Exists")
+        if operator in ("Gt", "Lt") and value is not None and _whole(value) and _whole(self._only):
+            return int(value) > int(self._only) if operator == "Gt" else int(value) < int(self._only)
         return False
-    wanted = terms(spec)
-    return not wanted or any(_term_matches(term, node) for term in wanted)
-
-
-def _term_matches(term: Json, node: Node) -> bool:
-    expressions, fields = sequence(term.get("matchExpressions")), sequence(term.get("matchFields"))
-    if not expressions and not fields:
-        return False  # an empty term matches nothing
-    return all(_holds(item, node.metadata.label) for item in expressions) and all(
-        _holds(item, {"metadata.name": node.name}) for item in fields
-    )
-
-
-def _holds(requirement: Any, values: dict[str, str]) -> bool:
-    if not isinstance(requirement, dict):
-        return False
-    key, operator = str(requirement.get("key")), requirement.get("operator")
-    value, wanted = values.get(key), [str(item) for item in sequence(requirement.get("values"))]
-    if operator == "In":
-        return value in wanted
-    if operator == "NotIn":
-        return value not in wanted
-    if operator in ("Exists", "DoesNotExist"):
-        return (value is not None) is (operator == "Exists")
-    if operator in ("Gt", "Lt") and value is not None and len(wanted) == 1 and _whole(value) and _whole(wanted[0]):
-        return int(value) > int(wanted[0]) if operator == "Gt" else int(value) < int(wanted[0])
-    return False
 
 
 def _whole(text: str) -> bool:
