@@ -3,10 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.text import limits
 from fixtures.verdict.findings import (
     MAX_PASSED_KEPT,
     Evidence,
     Finding,
+    Inconclusive,
+    NotApplicable,
     Outcome,
     Subject,
     advised,
@@ -107,3 +110,38 @@ def test_a_pass_always_has_a_good_subject_and_nothing_else_but_not_judged(outcom
     if verdict is Verdict.PASSED:
         assert count > 0
         assert set(outcomes) <= {Outcome.OK, Outcome.NOT_JUDGED}
+
+
+# -- texts of tenants
+
+LONG = "x" * 900_000
+
+
+def test_what_a_finding_says_is_cut_and_what_was_left_out_is_counted() -> None:
+    evidence = Evidence()
+    evidence(bad(Subject("Pod", LONG, "a"), observed=LONG, expected=LONG, source=LONG, message=LONG))
+    judgement = evidence.judgement(Level.MUST)
+    [one] = judgement.subjects
+    assert max(map(len, (one.name, one.observed, one.expected, one.source, one.message))) < limits.FINDING_CHARACTERS + 100
+    assert f"{900_000 - limits.FINDING_CHARACTERS} more characters" in one.message
+    assert len(judgement.message) < 6_000
+
+
+def test_long_names_that_begin_alike_stay_two_subjects() -> None:
+    evidence = Evidence()
+    evidence(bad(Subject("Pod", LONG + end), observed="1", expected="2") for end in ("a", "b"))
+    first, second = evidence.judgement(Level.MUST).subjects
+    assert first.name != second.name
+
+
+def test_texts_of_usual_length_are_as_a_check_wrote_them() -> None:
+    texts = {"observed": "o" * 4_000, "expected": "e", "source": "s", "message": "m" * 4_000}
+    evidence = Evidence()
+    evidence(bad(Subject("Pod", "n" * 1_000, "team-a"), **texts))
+    [one] = evidence.judgement(Level.MUST).subjects
+    assert (one.name, one.observed, one.message) == ("n" * 1_000, texts["observed"], texts["message"])
+
+
+def test_why_a_requirement_ended_is_cut_too() -> None:
+    for kind in (NotApplicable, Inconclusive):
+        assert len(kind("Code", LONG).message) < limits.FINDING_CHARACTERS + 100

@@ -12,8 +12,9 @@ import pytest
 from conformance.dynamic_resources.claims import MAX_REQUESTS
 from conformance.fence.checks import check_blanket_tolerations
 from conformance.gang.checks import check_partial
+from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
-from conformance.req.checks import check_approved_names, check_can_be_offered
+from conformance.req.checks import check_approved_names, check_can_be_offered, check_whole_devices
 from conformance.req.jobs_without_pods import check_jobs_without_pods
 from conformance.req.waiting import check_waiting
 from conformance.scope.custom_templates import templates_by_shape
@@ -23,7 +24,8 @@ from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_PATH
 from fixtures.kubernetes.models import Event, Json, OwnerReference
-from fixtures.verdict.findings import Finding, Outcome, Subject
+from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
+from fixtures.verdict.record import Level
 from tests.builders import a_container, a_node, a_pod, a_scope, a_spec, a_toleration, a_workload
 from tests.counted_work import calls_of, growth
 from tests.dra import DRIVER, a_claim, a_class, a_slice, claim_spec
@@ -65,6 +67,16 @@ def test_a_long_name_is_cut_in_every_finding_and_its_template_is_judged(check: A
     assert finding.outcome is Outcome.BAD
     assert max(len(finding.subject.name), len(finding.source)) < MAX_PATH + 20
     assert finding.subject.name.startswith("j spec.pytorchReplicaSpecs.WWW")
+
+
+def test_no_name_of_a_megabyte_gets_into_a_record() -> None:
+    container = {**a_container(), "resources": {"requests": {f"nvidia.com/{LONG}": "1"}, "limits": {f"nvidia.com/{LONG}": "2"}}}
+    volume = {"name": LONG, "hostPath": {"path": "/dev"}}
+    scope = a_scope(rayclusters=[a_workload("RayCluster", "r", {"a": {"containers": [container], "volumes": [volume]}})], namespaces=[])
+    for check in (check_whole_devices, check_standards, check_approved_names, check_bypass):
+        evidence = Evidence()
+        evidence(check(scope))
+        assert len(msgspec.json.encode(evidence.judgement(Level.MUST))) < 20_000
 
 
 def test_long_names_that_begin_alike_stay_two_subjects() -> None:
