@@ -171,12 +171,13 @@ class Claims:
     def admin_access(self, entry: Json, namespace: str, made: Iterable[Json] = ()) -> AdminAccess:
         """Admin access of one entry of ``resourceClaims``: by what it was given, and by every way in which it asks.
 
-        A claim or template that does not exist has none: no pod starts without it.
+        A claim or template that does not exist has none: no pod starts without it. What a snapshot does not hold, the verdict names.
         """
         names = self._names(made)
         spec = self._spec_of(entry, namespace, names)
         if isinstance(spec, str):
-            return AdminAccess(unknown=spec if spec in (self.unread(CLAIMS), self.unread(TEMPLATES)) else "")
+            refused = [self.unread(key) for key in (CLAIMS, TEMPLATES) if self._snapshot.listing(key).trouble]
+            return AdminAccess(unknown=spec if spec in refused else "")
         claim = self.claim_behind(entry, namespace, made)
         given = [result.get("adminAccess") is True for result in results_of(claim)] if claim is not None else []
         asked = [way.admin for ways in self.ways_of(spec) for way in ways]

@@ -17,7 +17,7 @@ from conformance.scope.node_changes import change_under_way
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.images import repository
-from fixtures.kubernetes.models import DaemonSet, Node
+from fixtures.kubernetes.models import DaemonSet, Json, Node
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
@@ -48,15 +48,25 @@ def check_coverage(scope: Scope) -> Iterator[Finding]:
 
 
 def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
-    """One finding per part that a ClusterPolicy enables: each node that is labelled for it is selected by a DaemonSet of it."""
-    for item in scope.snapshot.listing(CLUSTER_POLICIES).objects:
-        if str(mapping(item.get("status")).get("state")) in IGNORED:
-            continue
+    """One finding per part that a ClusterPolicy enables: each node that is labelled for it is selected by a DaemonSet of it.
+
+    Where several claim the nodes (OPS-01), the operator heeds one of them: a part counts that all of them enable.
+    """
+    heeded = [item for item in scope.snapshot.listing(CLUSTER_POLICIES).objects if _state(item) not in IGNORED]
+    for item in heeded:
         name = str(mapping(item.get("metadata")).get("name"))
         for part, (word, default) in _COMPONENTS.items():
-            enabled = mapping(mapping(item.get("spec")).get(part)).get("enabled")
-            if (default if enabled is None else enabled is True) and (nodes := _labelled(pools, word)):
+            if all(_enables(one, part, default) for one in heeded) and (nodes := _labelled(pools, word)):
                 yield _selected(scope, Subject("ClusterPolicy", f"{name} {part}"), word, nodes)
+
+
+def _state(policy: Json) -> str:
+    return str(mapping(policy.get("status")).get("state"))
+
+
+def _enables(policy: Json, part: str, default: bool) -> bool:
+    enabled = mapping(mapping(policy.get("spec")).get(part)).get("enabled")
+    return default if enabled is None else enabled is True
 
 
 def _labelled(pools: Iterable[list[Node]], word: str) -> list[Node]:

@@ -141,7 +141,7 @@ def test_requests_are_read_in_every_shape(request_: Json, ways: list[Request]) -
 
 
 @pytest.mark.parametrize("request_", [
-    {"exactly": {"deviceClassName": "gpu", "allocationMode": "All", "adminAccess": True}},
+    {"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
     {"exactly": {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "10Gi"}}}},
     {"exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists"}]}},
     {"firstAvailable": [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu", "allocationMode": "All"}]},
