@@ -151,7 +151,7 @@ def test_hostile_text_runs_nothing_on_the_page(tmp_path: Path) -> None:
 
     with served(folder) as address:
         titles, pwned, asked = asyncio.run(look(address))
-    assert len(titles) == len(HOSTILE)
+    assert len([title for title in titles if title.startswith("REQ-")]) == len(HOSTILE)
     assert any("<script>window.pwned=1</script>" in title for title in titles), "shown as text"
     assert pwned == "undefined"
     assert all(url.startswith(ANALYTICS) for url in asked)
