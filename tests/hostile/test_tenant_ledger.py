@@ -452,7 +452,7 @@ def terms() -> Terms:
         ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
         ("A4", "workload.replicas", {**OPERATOR, "prior": 0, "ours": 3}, "it never scales to 3"),
         ("A4", "workload.replicas", {**OPERATOR, "prior": 9, "ours": 1}, "it never scales to 1"),
-        ("A5", "object.present", BUDGET, "policy/poddisruptionbudgets: it deletes none"),
+        ("A5", "object.present", BUDGET, "'policy/poddisruptionbudgets' is none of the kinds that are saved and put back"),
         ("Z1", "node.taints", {**NODE, "prior": [TAINT], "ours": []}, "taint evil of a node"),
         ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
     ],

@@ -157,7 +157,8 @@ def test_operands_of_a_cluster_policy_go_and_come_back_and_nothing_else_does(
     }
     for name, owners in others.items():
         obj = an_operand(kind, name, *owners)
-        assert admin.create(key, obj, namespace="default").ok
+        held = {**obj, "metadata": {**obj["metadata"], "finalizers": ["example.com/held"]}}  # its owner is made up: it would be collected
+        assert admin.create(key, held, namespace="default").ok
         assert is_bounded(chaos.delete(key, name, "default"), "only what a ClusterPolicy owns"), name
         assert is_bounded(
             chaos.create(key, {**obj, "metadata": {**obj["metadata"], "name": "new"}}, namespace="default"), "ClusterPolicy owns"
