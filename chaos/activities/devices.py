@@ -179,15 +179,16 @@ def _open_persistence(uuid: str) -> None:
         fault.applied({"node": node_target().name, "uuid": uuid, "persistence": "off", PREPARATION: True})
 
 
+_NO_PROCESSES = "No running processes found"
+"""What some releases of nvidia-smi print instead of nothing."""
+
+
 def _pids(output: str) -> list[str]:
     """Process ids of a listing. Raises ActivityFailed for a line that is none, and does not say that there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and line.strip() != _NO_PROCESSES]
     if strange := [line for line in lines if not line.isdigit()]:
         raise ActivityFailed(f"nobody knows which processes hold the device: {strange[0][:200]}")
     return lines
-
-
-_NO_PROCESSES = "No running processes found"
 
 
 def _reset_when_free(uuid: str) -> str:
