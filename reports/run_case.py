@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
@@ -25,8 +27,12 @@ class RunCase(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[str]
 
 
-def run_case(report: Report, chaos: ChaosReport | None) -> RunCase | None:
-    """The case; None where the cases of requirements and experiments say all that there is to say."""
+def run_case(report: Report, chaos: ChaosReport | None, told: Collection[Verdict] | None = None) -> RunCase | None:
+    """The case; None where the cases of requirements and experiments say all that there is to say.
+
+    ``told`` are the verdicts that a format shows in red, where it does not show all results.
+    """
+    told = _verdicts(report, chaos) if told is None else told
     missing, blockers = phrases.shortfalls(report), phrases.blockers(report)
     lines: list[str] = []
     if report.residue:
@@ -37,7 +43,7 @@ def run_case(report: Report, chaos: ChaosReport | None) -> RunCase | None:
         problem, kind = ", and ".join(map(phrases.blocker_words, blockers)), blockers[0].kind
     elif not report.results and not (chaos and chaos.experiments):
         problem, kind = "no requirement was judged", "empty"
-    elif report.exit_code != 0 and not _is_told(report, chaos):
+    elif report.exit_code != 0 and _TELLS.get(report.exit_code) not in told:
         problem, kind = chaos_phrases.exit_meaning(report, chaos), report.verdict.value
         lines = phrases.notes(report)[:MAX_LINES]
     else:
@@ -47,6 +53,5 @@ def run_case(report: Report, chaos: ChaosReport | None) -> RunCase | None:
     return RunCase(kind=kind, message=f"{problem}; exit code {report.exit_code}", lines=lines)
 
 
-def _is_told(report: Report, chaos: ChaosReport | None) -> bool:
-    verdicts = {result.verdict for result in report.results} | {result.verdict for result in (chaos.experiments if chaos else [])}
-    return _TELLS.get(report.exit_code) in verdicts
+def _verdicts(report: Report, chaos: ChaosReport | None) -> set[Verdict]:
+    return {result.verdict for result in report.results} | {result.verdict for result in (chaos.experiments if chaos else [])}

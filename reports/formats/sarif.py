@@ -3,6 +3,9 @@
 A probe is no static analysis, so requirements with more access stay out. What passed is left out too: code scanning makes an alert of
 every result. A waived subject carries a suppression, one that could not be decided is ``open``.
 
+A run that is not good is never green: where no result is an error and says why, the run has a result of its own, besides the exit code
+and the notifications of its invocation: code scanning makes alerts of results only.
+
 An object is no file, and GitHub takes no result without one. So the location is a path that says which object it is
 (``Pod/team-a/train-0``), line 1: alerts are grouped by object, and stay the same from run to run.
 """
@@ -17,7 +20,7 @@ import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
-from reports import phrases
+from reports import chaos_phrases, phrases, run_case
 from reports.safe_text import NAME_LIMIT, link_parts, markdown_plain, one_line, visible
 
 MAX_RESULTS = 5_000
@@ -38,16 +41,23 @@ _Json = dict[str, object]
 
 
 def render(report: Report, chaos: ChaosReport | None = None) -> str:
-    """The whole document, indented. Chaos experiments are no findings about objects, so ``chaos`` adds nothing."""
-    del chaos
-    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report)]}
+    """The whole document, indented. Chaos experiments are no findings about objects, so a failed one is in the run's own result only."""
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, chaos)]}
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
-def _run(report: Report) -> _Json:
+def _run(report: Report, chaos: ChaosReport | None) -> _Json:
     judged = list({r.id: r for r in report.results if r.access is Access.READ}.values())
-    rules = [_rule(result) for result in judged]
     found = [one for index, result in enumerate(judged) for one in _results(report, result, index)]
+    case = run_case.run_case(report, chaos, [Verdict.FAILED] if any(one["level"] == "error" for one in found) else [])
+    if case is not None:
+        own = _of_run(case)
+        # first, so that no limit on results cuts it off; its rule is the last, so that the others keep their index
+        found.insert(
+            0, _result(report, own, len(judged), own.verdict, own.message, SubjectResult(kind="Run", name="", verdict=own.verdict))
+        )
+        judged.append(own)
+    rules = [_rule(result) for result in judged]
     driver: _Json = {
         "name": _text(report.suite.name) or "gpu-conformance",
         "rules": rules,
@@ -58,7 +68,7 @@ def _run(report: Report) -> _Json:
         "tool": {"driver": driver},
         "automationDetails": {"id": f"gpu-conformance/{report.target.kind.value}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [_invocation(report, len(found))],
+        "invocations": [_invocation(report, chaos, case, len(found))],
         "results": found[:MAX_RESULTS],
         "properties": {
             "target": phrases.target_words(report.target),
@@ -70,13 +80,31 @@ def _run(report: Report) -> _Json:
     }
 
 
-def _invocation(report: Report, found: int) -> _Json:
+def _of_run(case: run_case.RunCase) -> Result:
+    """What is wrong with the run as a whole, as if it were a requirement."""
+    return Result(
+        id=run_case.AREA,
+        title=run_case.NAME,
+        area=run_case.AREA,
+        level=Level.MUST,
+        access=Access.READ,
+        verdict=Verdict.FAILED,
+        message=case.message,
+        rationale=run_case.MEANING,
+    )
+
+
+def _invocation(report: Report, chaos: ChaosReport | None, case: run_case.RunCase | None, found: int) -> _Json:
     """How the run went: what a reader must know besides the results, and the exit code."""
     notices = [("warning", text) for text in [phrases.banner(report.target)] if text]
-    notices += [("error", text) for text in phrases.shortfalls(report)[:20]]
+    notices += [("error", text) for text in ((case.message, *case.lines) if case is not None else ())]
     if found > MAX_RESULTS:
         notices.append(("error", f"{found - MAX_RESULTS} more results are in report.json only"))
-    invocation: _Json = {"executionSuccessful": report.exit_code in (0, 1), "exitCode": report.exit_code}
+    invocation: _Json = {
+        "executionSuccessful": report.exit_code in (0, 1),
+        "exitCode": report.exit_code,
+        "exitCodeDescription": visible(chaos_phrases.exit_meaning(report, chaos)),
+    }
     if notices:
         invocation["toolExecutionNotifications"] = [{"level": level, "message": {"text": visible(text)}} for level, text in notices]
     moment = phrases.started(report)
@@ -147,7 +175,7 @@ def _result(report: Report, result: Result, index: int, verdict: Verdict, text: 
                 "physicalLocation": {"artifactLocation": {"uri": path}, "region": {"startLine": 1}},
                 "logicalLocations": [
                     {
-                        "name": _text(subject.name) or "Cluster",
+                        "name": _text(subject.name) or _text(subject.kind) or "Cluster",
                         "fullyQualifiedName": phrases.subject_name(subject) or "Cluster",
                         "kind": "resource",
                     }

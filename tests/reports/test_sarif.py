@@ -11,8 +11,10 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 
-from fixtures.verdict.record import Access, Level, Report, TargetKind, Verdict
+from fixtures.verdict.chaos_record import ChaosReport
+from fixtures.verdict.record import Access, Coverage, Level, Report, Result, TargetKind, Verdict
 from reports.formats import sarif
+from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, hostile_report, large_report, report, result, sample_report, subject
 
 SCHEMA = json.loads(Path(__file__).with_name("schemas").joinpath("sarif-2.1.0.json").read_text(encoding="utf-8"))
@@ -152,3 +154,76 @@ def test_a_failing_should_warns_and_strict_fails_it() -> None:
     warned = result("A-1", Verdict.WARNED, bad, level=Level.SHOULD)
     failed = result("A-1", Verdict.FAILED, bad, level=Level.SHOULD)
     assert [results(report([one]))[0]["level"] for one in (warned, failed)] == ["warning", "error"]
+
+
+GREEN = (
+    result("A-1", Verdict.PASSED),
+    result("A-2", Verdict.WARNED, [subject("n", Verdict.WARNED)]),
+    result("A-3", Verdict.NOT_APPLICABLE),
+)
+
+
+def errors(made: Report, held: ChaosReport | None = None) -> tuple[list[str], list[str]]:
+    """Ids of the rules with an error, and the invocation's notifications of that level."""
+    document = json.loads(sarif.render(made, held))
+    assert not list(VALIDATOR.iter_errors(document))
+    [one] = document["runs"]
+    assert all(one["tool"]["driver"]["rules"][found["ruleIndex"]]["id"] == found["ruleId"] for found in one["results"])
+    notices = one["invocations"][0].get("toolExecutionNotifications", [])
+    red = [found["ruleId"] for found in one["results"] if (found["kind"], found["level"]) == ("fail", "error")]
+    return red, [notice["message"]["text"] for notice in notices if notice["level"] == "error"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (Verdict.FAILED, 1),
+        (Verdict.INCONCLUSIVE, 2),
+        (Verdict.ERROR, 3),
+        (Verdict.INCONCLUSIVE, 10),
+        (Verdict.PASSED, 11),
+    ],
+)
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [result("B-1", Verdict.INCONCLUSIVE, [subject("n", Verdict.INCONCLUSIVE)])],
+        [result("B-1", Verdict.ERROR)],
+        [result("B-1", Verdict.FAILED, [subject("n", Verdict.FAILED)], access=Access.WORKLOAD)],
+    ],
+    ids=["nothing explains it", "undecided", "an error", "a probe, which is no rule"],
+)
+def test_a_run_that_ended_badly_is_never_green(verdict: Verdict, code: int, more: list[Result]) -> None:
+    made = report([*GREEN, *more], verdict=verdict, exit_code=code)
+    red, notices = errors(made)
+    assert red == ["run"]
+    assert any(f"exit code {code}" in text for text in notices)
+    invocation = run(made)["invocations"][0]
+    assert (invocation["exitCode"], invocation["executionSuccessful"]) == (code, code == 1)
+    assert invocation["exitCodeDescription"]
+
+
+def test_residue_shortfalls_and_failed_experiments_are_errors_of_the_run() -> None:
+    left = report(list(GREEN), exit_code=11)
+    left.residue = ["Pod gpu-conformance/probe-0"]
+    assert errors(left) == (["run"], ["1 objects left behind; exit code 11", "Pod gpu-conformance/probe-0"])
+    short = report(list(GREEN), verdict=Verdict.INCONCLUSIVE, exit_code=10)
+    short.scope = Coverage(requirements=3, judged=2, shortfalls=["2 requirements were judged, and --min-judged asks for 3"])
+    assert errors(short)[0] == ["run"]
+    broken = report(list(GREEN), verdict=Verdict.FAILED, exit_code=1)
+    assert errors(broken, chaos(experiment(Verdict.FAILED)))[0] == ["run"]
+
+
+def test_a_run_that_is_good_or_that_an_object_explains_has_no_result_of_its_own() -> None:
+    assert errors(report(list(GREEN))) == ([], [])
+    assert errors(report(list(GREEN)), chaos(experiment())) == ([], [])
+    bad = result("B-1", Verdict.FAILED, [subject("n", Verdict.FAILED)])
+    assert errors(report([*GREEN, bad], verdict=Verdict.FAILED, exit_code=1)) == (["B-1"], [])
+
+
+def test_the_result_of_the_run_is_the_first_and_stays_when_results_are_cut_off() -> None:
+    many = result("B-1", Verdict.WARNED, [subject(f"n{number}", Verdict.WARNED) for number in range(sarif.MAX_RESULTS + 1)])
+    made = report([many], verdict=Verdict.ERROR, exit_code=3)
+    assert errors(made)[0] == ["run"]
+    assert (results(made)[0]["ruleId"], uri(results(made)[0]), len(results(made))) == ("run", "Run", sarif.MAX_RESULTS)
