@@ -24,7 +24,7 @@ from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, 
 STACK = (
     "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",
     "gpu-resources", "inteldeviceplugins-system", "intel-g*-resource-driver", "intel-gpu-base-operator", "habana-system", "volcano-system",
-    "kueue-system", "kai-scheduler", "runai*",
+    "koordinator-system", "kueue-system", "kai-scheduler", "runai*",
     "jobset-system", "lws-system", "kubeflow*", "kuberay-*", "mpi-operator", "training-operator",
 )  # fmt: skip
 """Namespaces (globs) of the stack's controllers, where the policy calls them the platform's."""

@@ -195,6 +195,7 @@ class Tenants(Section, frozen=True, kw_only=True):
         "inteldeviceplugins-system",
         "habana-system",
         "volcano-system",
+        "koordinator-system",
         "kueue-system",
         "kai-scheduler",
         "kai-resource-reservation",
