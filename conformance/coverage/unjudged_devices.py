@@ -6,11 +6,11 @@ when a requirement about devices has a yes or a no of a node that offers it. One
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from conformance.catalogue import Catalogue
 from conformance.devices.requests import is_unlisted_accelerator
+from conformance.devices.resource_words import beside_devices, of_amount, of_gpus
 from conformance.devices.routes import other_devices
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
@@ -35,14 +35,6 @@ _OTHER_NAMES = (
     "xilinx.com/fpga*",
     "fpga.intel.com/*",
 )
-_BESIDE = re.compile(r"rails?|hca|ports?|nics?|rdma|roce|vf|links?|(?:nv)?switch|monitoring|metrics|display|render|licen[cs]es?")
-"""A word of a resource's name for what is beside devices, or for a permission."""
-
-_AMOUNT = re.compile(r"(?:dcu|v)?mem(?:ory)?|(?:dcu|v|milli)?cores?|percentage|ratio|counts?|priority|quotas?|slots?|tokens?")
-"""A word of a resource's name for an amount of devices that another name counts."""
-
-_GPU_WORDS = frozenset(("gpu", "gpus", "vgpu"))
-_SPLIT = re.compile(r"[.\-_/]+")
 
 DEVICE_AREAS = ("ADV", "MIG", "SHARE", "ISO", "DRA")
 """Areas that judge the devices that nodes offer."""
@@ -92,12 +84,10 @@ def may_name_others(scope: Scope, resource: str) -> bool:
     Amounts are those of GPUs, or of a vendor of whom the policy lists a device: cores of an NPU say nothing of the GPUs beside it.
     Facts: docs/facts/scheduler-amounts.md#amounts.
     """
-    domain, _, name = resource.partition("/")
-    words = frozenset(_SPLIT.split(name.lower()))
-    if matches(resource, _OTHER_NAMES) or any(map(_BESIDE.fullmatch, words)):
+    if matches(resource, _OTHER_NAMES) or beside_devices(resource):
         return True
     vendors = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
-    return any(map(_AMOUNT.fullmatch, words)) and (bool(words & _GPU_WORDS) or domain in vendors)
+    return of_amount(resource) and (of_gpus(resource) or resource.partition("/")[0] in vendors)
 
 
 def unknown_resources(scope: Scope) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from conformance.devices.given_shares import doubt_of_shares, is_share
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
 from conformance.devices.scheduler_amounts import USUAL, of_owner
@@ -87,9 +88,11 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     demand, source = scope.device_demand_of(pod), "pod spec and owner"
     asked = _asked(scope, pod)
     absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
+    only_shares = asked and not demand.devices and not any(looks_like_device(scope, name) for name in asked)
+    ungiven = doubt_of_shares(scope, pod, node, asked) if only_shares else ""
     watches = demand.devices and _only_watches(scope, pod)
     asks = "asks for a device" if demand.devices and not watches else f"asks for {listed(asked)}" if asked else ""
-    if reason := ("" if absent else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
+    if reason := ("" if absent or ungiven else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
     daemon = daemons.of(pod)
     if daemon.agent:
@@ -101,6 +104,9 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
         return undecided(subject(pod), message=message, source="pod spec and claims")
     if absent:
         return undecided(subject(pod), message=absent, source="pod spec, node.status.capacity")
+    if ungiven:
+        message = f"it asks for {listed(asked)}, and whether its scheduler gave it a device is not known: {ungiven}"
+        return undecided(subject(pod), message=message, source="pod spec, annotations of pods, node.status.allocatable")
     if unclear := daemon.unclear or unsure:
         return undecided(subject(pod), message=f"it asks for no device and runs on accelerator node {node.name}: {unclear}", source=source)
     advice = scope.platform.advice(pod.namespace)
@@ -122,8 +128,9 @@ def _only_watches(scope: Scope, pod: Pod) -> bool:
 
 
 def _asked(scope: Scope, pod: Pod) -> list[str]:
-    """Names of devices that a pod asks for: a virtual machine's is a product's name, a sliced device's a scheduler's own."""
-    return sorted(name for name, count in scope.extended_amounts(pod).items() if count and looks_like_device(scope, name))
+    """Names of devices that a pod asks for: a virtual machine's is a product's name, a sliced or shared device's a scheduler's own."""
+    amounts = scope.extended_amounts(pod).items()
+    return sorted(name for name, count in amounts if count and (looks_like_device(scope, name) or is_share(scope, name)))
 
 
 def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> str:

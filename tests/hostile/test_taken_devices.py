@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -77,3 +78,44 @@ def test_a_tenants_bound_pod_approves_no_amount(amount: str) -> None:
 @pytest.mark.parametrize("cluster", ["kai-runai", "hami", "aks-ndh100"])
 def test_without_such_a_tenant_the_cluster_passes(cluster: str) -> None:
     assert {result.verdict for result in judged(cluster).values()} == {Verdict.PASSED}
+
+
+CORE, RATIO, WRITTEN = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "scheduling.koordinator.sh/device-allocated"
+
+
+def record(core: object, **more: object) -> str:
+    return json.dumps({"gpu": [{"minor": 0, "resources": {CORE: core, **more}}]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "annotations", "verdict"),
+    [
+        ({}, {WRITTEN: record("50")}, Verdict.FAILED),
+        ({"koordinator.sh/rdma": 1}, {WRITTEN: record("50")}, Verdict.FAILED),
+        ({"acme.example.com/gpu-core": 50}, {"acme.example.com/given": json.dumps({"acme.example.com/gpu-core": 50})}, Verdict.FAILED),
+        ({CORE: 1}, {}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: "{}"}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("0")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("-1")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record(True)}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("much")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: "[" * 50_000}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: "[" * 9_000 + "]" * 9_000}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {"acme.example.com/device-allocated": record("1")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {"evilkoordinator.sh/device-allocated": record("1")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("100")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("1", **{RATIO: "400"})}, Verdict.INCONCLUSIVE),
+        ({CORE: 400}, {WRITTEN: record("400")}, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_no_annotation_makes_a_share_of_what_no_scheduler_gave(
+    asked: dict[str, int | str], annotations: dict[str, str], verdict: Verdict
+) -> None:
+    thief = pod("thief", "team-x", "a10-0", container("main", asked), annotations=annotations, schedulerName="koord-scheduler")
+    assert of(judged("koordinator", thief)["FENCE-02"], "thief") == [verdict]
+
+
+def test_a_record_of_another_domain_makes_no_pod_of_this_one_undecided() -> None:
+    forged = pod("forged", "team-x", "a10-0", container("main", {"nvidia.com/gpu": 1}), annotations={WRITTEN: record("9")})
+    found = judged("koordinator", forged)["FENCE-02"]
+    assert {subject.verdict for subject in found.subjects} == {Verdict.PASSED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -731,6 +732,66 @@ def hami() -> Cluster:
         for n in range(3)
     ]
     return Cluster(objects=[*base(), *nodes, *plugin, namespace("serving"), *pods], presets=["hami"])
+
+
+@platform
+def koordinator() -> Cluster:
+    names, product, shares = ["a10-0", "a10-1"], "NVIDIA-A10", "koordinator.sh"
+    ampere = {"nvidia.com/gpu.family": "ampere", "nvidia.com/gpu.compute.major": "8", "nvidia.com/gpu.compute.minor": "6"}
+    model = {"node.koordinator.sh/gpu-vendor": "nvidia", "node.koordinator.sh/gpu-model": "A10"}
+    labels = {**gfd(product, 4, memory=23028, more=ampere), **deployed(), **model}
+    offered: dict[str, int | str] = {
+        "nvidia.com/gpu": 4,
+        f"{shares}/gpu": 400,
+        f"{shares}/gpu.shared": 400,
+        f"{shares}/gpu-core": 400,
+        f"{shares}/gpu-memory": "92112Mi",
+        f"{shares}/gpu-memory-ratio": 400,
+        f"{shares}/rdma": 100,
+    }
+    nodes = [node(name, offered, labels, ["nvidia.com/gpu:NoSchedule"]) for name in names]
+    agents = [
+        item
+        for agent in ("koordlet", "koord-device-daemon")
+        for item in daemonset(agent, "koordinator-system", names, image=f"koordinator-sh/{agent}:v1.7.0", select={}, mounts={"sys": "/sys"})
+    ]
+
+    def given(core: int, memory: str, *minors: int) -> dict[str, str]:
+        amounts = {f"{shares}/gpu-core": str(core), f"{shares}/gpu-memory": memory, f"{shares}/gpu-memory-ratio": str(core)}
+        record = {"gpu": [{"minor": minor, "resources": amounts} for minor in minors]}
+        return {"scheduling.koordinator.sh/device-allocated": json.dumps(record, separators=(",", ":"))}
+
+    def shared(name: str, asked: Mapping[str, int | str], annotations: Mapping[str, str]) -> Json:
+        return job(
+            name,
+            "serving",
+            "a10-0",
+            asked,
+            select={"nvidia.com/gpu.product": product},
+            tolerations=["nvidia.com/gpu:NoSchedule"],
+            annotations=annotations,
+            schedulerName="koord-scheduler",
+        )
+
+    half = {f"{shares}/gpu.shared": 1, f"{shares}/gpu-core": 50, f"{shares}/gpu-memory-ratio": 50}
+    pods = [
+        shared("half-0", half, given(50, "11514Mi", 0)),
+        shared("half-1", half, given(50, "11514Mi", 0)),
+        shared("two-0", {f"{shares}/gpu": 200}, given(100, "23028Mi", 1, 2)),
+        shared("memory-0", {f"{shares}/gpu-memory": "4Gi"}, given(18, "4Gi", 3)),
+    ]
+    return Cluster(
+        objects=[
+            *base(),
+            *nodes,
+            *operator("gpu-operator", names),
+            namespace("koordinator-system", "privileged"),
+            *agents,
+            namespace("serving"),
+            *pods,
+        ],
+        presets=["gpu-operator"],
+    )
 
 
 @platform

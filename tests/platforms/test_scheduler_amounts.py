@@ -133,3 +133,42 @@ def test_a_misspelt_amount_and_one_that_no_scheduler_has_placed_are_bad() -> Non
     assert set(amounts_judged(a_scope(nodes=[a_node()], pods=[misspelt])).values()) == {Outcome.BAD}
     pending = a_pod("waits", devices={"nvidia.com/gpumem": "3000"})
     assert outcome(check_can_be_offered(a_scope(nodes=[a_node()], pods=[pending])), "waits") is Outcome.BAD
+
+
+OFFERED = ("koordinator.sh/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/gpu-memory", "tke.cloud.tencent.com/qgpu-core", "acme.ai/npu")
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_share_that_nodes_offer_under_a_name_of_its_scheduler_is_a_device(name: str) -> None:
+    node = a_node()
+    node.status.capacity[name] = node.status.allocatable[name] = "800"
+    assert outcome(check_intruders(a_scope(nodes=[node], pods=[a_pod(node="gpu-0", devices={name: "8"})])), "train-0") is Outcome.OK
+
+
+@pytest.mark.parametrize("name", ["koordinator.sh/rdma", "acme.example.com/gpu-nic", "example.com/vgpu-license", "acme.ai/memory"])
+def test_what_nodes_offer_beside_devices_is_no_share(name: str) -> None:
+    node = a_node()
+    node.status.capacity[name] = node.status.allocatable[name] = "800"
+    assert outcome(check_intruders(a_scope(nodes=[node], pods=[a_pod(node="gpu-0", devices={name: "8"})])), "train-0") is Outcome.BAD
+
+
+def test_a_share_that_its_node_has_lost_is_undecided() -> None:
+    other = a_node("gpu-1")
+    other.status.capacity["koordinator.sh/gpu"] = "800"
+    pods = [
+        a_pod("share", node="gpu-0", devices={"koordinator.sh/gpu": "100"}),
+        a_pod("core", node="gpu-0", devices={"koordinator.sh/gpu-core": "100"}),
+    ]
+    found = {one.subject.name: one.outcome for one in check_intruders(a_scope(nodes=[a_node(), other], pods=pods))}
+    assert found == {"share": Outcome.UNDECIDED, "core": Outcome.UNDECIDED}
+
+
+def test_records_that_give_more_than_a_node_has_leave_open_who_has_a_share() -> None:
+    node, name = a_node(), "koordinator.sh/gpu-core"
+    node.status.capacity[name] = node.status.allocatable[name] = "100"
+    record = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":60}}]}'}
+    one = a_pod("one", node="gpu-0", devices={name: "60"}, annotations=record)
+    other = a_pod("other", node="gpu-0", devices={name: "60"}, annotations=record)
+    assert outcome(check_intruders(a_scope(nodes=[node], pods=[one])), "one") is Outcome.OK
+    found = {item.subject.name: item.outcome for item in check_intruders(a_scope(nodes=[node], pods=[one, other]))}
+    assert found == {"one": Outcome.UNDECIDED, "other": Outcome.UNDECIDED}

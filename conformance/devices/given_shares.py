@@ -1,0 +1,123 @@
+"""Shares of devices that a scheduler gives: amounts that nodes offer under names of its own.
+
+No kubelet hands such a share out: the scheduler writes into an annotation of the pod, in its own domain, which devices it gave and how
+much of each. Whoever writes ``spec.nodeName`` by hand holds the amount, as the kubelet counts it, and was given no device. Anybody may
+write an annotation, so the annotation alone is nothing: the pod asks for the amount, and no annotation gives more than was asked for, or
+all of them together more than the node has.
+
+Facts: docs/facts/scheduler-amounts.md#shares-with-an-annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from conformance.devices.resource_words import names_share
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.text.json_text import NotJson, decode
+from fixtures.text.sentences import listed
+
+_LONGEST = 32_768
+"""Characters of an annotation that are read. A record has about 200 for each device."""
+
+
+def is_share(scope: Scope, name: str) -> bool:
+    """Whether a name is a device's or a share's by its words, and some node offers it or a scheduler is known to count it."""
+    policy = scope.policy
+    if not names_share(name) or scope.is_rdma(name) or matches(name, policy.accelerators.no_devices):
+        return False
+    return name in scope.capacity_names or matches(name, policy.requests.scheduler_amounts)
+
+
+def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) -> str:
+    """Why it is not known whether a scheduler gave a pod the shares that it asks for, as a clause; empty where nothing speaks against it.
+
+    ``asked`` are names of shares that the pod asks for. Where no pod has an annotation about them, a device plugin may hand them out.
+    """
+    given, held = scope.once_for(pod, _given), scope.extended_amounts(pod)
+    domains, written = {_domain(name) for name in asked}, {_domain(name) for name in given}
+    for domain, key in sorted(scope.once(_writing).items()):
+        if domain in domains - written:
+            return f"annotation {key} of other pods says which devices they were given, and it has none"
+    for name, amount in sorted(given.items()):
+        if 0 < held.get(name, 0) < amount:
+            return f"an annotation says that it was given {amount} of {name}, and it asks for {held[name]}"
+    if over := [name for name in scope.once_for(node, _overfull) if _domain(name) in written]:
+        return f"annotations of pods give more of {listed(over)} than {node.name} has, so not every pod has its share"
+    return ""
+
+
+def _given(scope: Scope, pod: Pod) -> dict[str, Fraction]:
+    """What annotations of a pod say that it was given of the domains it asks of, by resource."""
+    found: dict[str, Fraction] = {}
+    for _, name, amount in _written(scope, pod):
+        found[name] = found.get(name, Fraction(0)) + amount
+    return found
+
+
+def _writing(scope: Scope) -> dict[str, str]:
+    """The domains of resources that annotations of bound pods give shares of, each with such an annotation's key."""
+    found: dict[str, str] = {}
+    for pods in scope.snapshot.pods_by_node.values():
+        for pod in pods:
+            for key, name, _ in _written(scope, pod):
+                found.setdefault(_domain(name), key)
+    return found
+
+
+def _overfull(scope: Scope, node: Node) -> list[str]:
+    """Names of which annotations of a node's pods give more than the node has."""
+    total: dict[str, Fraction] = {}
+    for pod in scope.snapshot.pods_by_node.get(node.name, ()):
+        for name, amount in scope.once_for(pod, _given).items():
+            total[name] = total.get(name, Fraction(0)) + amount
+    return sorted(name for name, amount in total.items() if name in node.status.allocatable and amount > _offered(node, name))
+
+
+def _offered(node: Node, name: str) -> Fraction:
+    try:
+        return quantity.parse(node.status.allocatable[name])
+    except quantity.QuantityError:
+        return Fraction(0)
+
+
+def _written(scope: Scope, pod: Pod) -> Iterator[tuple[str, str, Fraction]]:
+    """Key, resource and amount of what annotations in a domain of the pod's own shares say, in JSON of any shape."""
+    domains = {_domain(name) for name, amount in scope.extended_amounts(pod).items() if amount and names_share(name)}
+    for key, text in pod.metadata.annotation.items() if domains else ():
+        own = {domain for domain in domains if _domain(key) == domain or _domain(key).endswith(f".{domain}")}
+        for part in _mappings(text) if own else ():
+            yield from ((key, name, amount) for name, amount in _amounts(part, own))
+
+
+def _mappings(text: str) -> Iterator[Mapping[str, Any]]:
+    if len(text) > _LONGEST:
+        return
+    try:
+        rest = [decode(text)]
+    except NotJson:
+        return
+    for part in rest:  # grows while it is read
+        if isinstance(part, dict):
+            yield part
+        rest += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+def _amounts(part: Mapping[str, Any], domains: Collection[str]) -> Iterator[tuple[str, Fraction]]:
+    for name, value in part.items():
+        if _domain(name) in domains and names_share(name) and isinstance(value, str | int):
+            try:
+                amount = quantity.parse(value)
+            except quantity.QuantityError:
+                continue
+            if amount > 0:
+                yield name, amount
+
+
+def _domain(name: str) -> str:
+    domain, slash, _ = name.partition("/")
+    return domain if slash else ""
