@@ -5,6 +5,9 @@ reserves, on the same node, and only for the device that it says it was given. O
 and who has copied the label of others takes what the scheduler never gave: then more is asked for than is there. A part that cannot
 be added up may be the one too many, so nobody who shares the device is known to have been given his.
 
+A copied label that leaves room on the device is told by what no tenant can write: a condition in the status of the pods that the
+scheduler's binder bound. Where any pod has it, a pod without it was bound by somebody else.
+
 Facts: docs/facts/scheduler-amounts.md#fractions-with-a-reservation-pod.
 """
 
@@ -25,6 +28,9 @@ GIVEN = "run.ai/reserve_for_gpu_index"
 
 DEVICE = "nvidia.com/gpu"
 """What a reservation pod asks for: whole ones, of which the pods that share it get parts."""
+
+BOUND = "PodBound"
+"""Condition that the binder writes into the status of each pod that it bound."""
 
 _SCHEDULERS = ("kai-scheduler", "runai-scheduler")
 _FRACTION = ("gpu-fraction", "gpu-memory")
@@ -73,7 +79,19 @@ def doubt(scope: Scope, pod: Pod) -> str:
         return f"whether scheduler {pod.spec.scheduler_name} gives parts of devices is not known"
     if (labels := len(_groups(pod))) > _devices_of(pod):
         return f"it has labels of {labels} devices and asks for a part of {_devices_of(pod)} ({_DEVICES})"
+    if scope.once(_binder_tells) and not _by_binder(pod):
+        return f"other pods of its scheduler have condition {BOUND}, and it has not, so whoever bound it was not the scheduler's binder"
     return next((words for one in found if (words := scope.once_for(one, _overfull))), "")
+
+
+def _by_binder(pod: Pod) -> bool:
+    condition = pod.condition(BOUND)
+    return condition is not None and condition.status == "True"
+
+
+def _binder_tells(scope: Scope) -> bool:
+    """Whether the binder of this cluster writes its condition, as pods show. A snapshot may lack it, or an old binder not write it."""
+    return any(_by_binder(pod) for pods in scope.snapshot.pods_by_node.values() for pod in pods if pod.spec.scheduler_name in _SCHEDULERS)
 
 
 def _overfull(scope: Scope, reservation: Pod) -> str:
@@ -82,9 +100,9 @@ def _overfull(scope: Scope, reservation: Pod) -> str:
     known = not nodes.trouble and nodes.collected  # PSA-05 judges pods whose nodes nobody could read
     node = scope.snapshot.node_by_name.get(reservation.spec.node_name) if known else None
     memory, groups, asked = device_memory(node), set(_groups(reservation)), 0
-    name = f"{reservation.namespace}/{reservation.name}"
+    name, tells = f"{reservation.namespace}/{reservation.name}", scope.once(_binder_tells)
     for pod in scope.snapshot.pods_by_node.get(reservation.spec.node_name, ()):
-        if groups.isdisjoint(_groups(pod)) or not _part_of(pod):
+        if groups.isdisjoint(_groups(pod)) or not _part_of(pod) or (tells and not _by_binder(pod)):
             continue
         fraction, of_memory = (pod.metadata.annotation.get(key, "") for key in _FRACTION)
         part = memory_of_part(memory, fraction, of_memory)

@@ -56,6 +56,15 @@ def test_who_copies_the_label_of_a_device_that_is_shared_out_never_passes(asked:
     assert (found["FENCE-02"].verdict, found["PSA-05"].verdict) == (verdict, verdict)
 
 
+def test_who_copies_the_label_of_a_device_that_has_room_never_passes() -> None:
+    built = CLUSTERS["kai-runai"]()
+    room = [item for item in copy.deepcopy(built.objects) if item["metadata"]["name"] != "half-1"]
+    snapshot = snapshot_as_served([*room, namespace("team-x"), *thief({"gpu-fraction": "0.1", "received-resource-type": "Fraction"})])
+    found = judge(snapshot, policy_over(snapshot, built.policy), IDS)
+    for id_ in ("FENCE-02", "PSA-05"):
+        assert (of(found[id_], "thief"), of(found[id_], "half-0")) == ([Verdict.INCONCLUSIVE], [Verdict.PASSED])
+
+
 AMOUNTS = ("nvidia.com/priority", "nvidia.com/gpumem", "volcano.sh/vgpu-memory")
 
 

@@ -816,6 +816,7 @@ def kai_runai() -> Cluster:
         "metadata": meta("half-0-abcde-shared-gpu", "team-a"),
         "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
     }
+    bound = {"type": "PodBound", "status": "True", "reason": "Bound", "message": "Pod bound successfully to node a100-0"}
     halves = []
     for n in range(2):
         half = job(
@@ -831,6 +832,7 @@ def kai_runai() -> Cluster:
         )
         source = {"configMapKeyRef": {"name": "half-0-abcde-shared-gpu", "key": "NVIDIA_VISIBLE_DEVICES"}}
         half["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}]
+        half["status"]["conditions"] = [*half["status"].get("conditions", ()), bound]
         halves.append(half)
     whole = job(
         "whole-0",

@@ -167,3 +167,46 @@ def test_a_pod_with_more_labels_of_devices_than_it_asks_for_is_undecided(devices
     pod, config = half(annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": devices})
     pod.metadata.labels = {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}
     assert fraction_judged(pod, config, reservation()) == (expected, expected)
+
+
+BOUND: Mapping[str, Any] = {"status": {"conditions": [{"type": "PodBound", "status": "True", "reason": "Bound"}]}}
+
+
+def sharing(*pods: Pod) -> dict[str, Outcome]:
+    found = {one.subject.name: one.outcome for one in check_intruders(a_scope(nodes=[a_node()], pods=[*pods, reservation()]))}
+    return {name: outcome for name, outcome in found.items() if name != "reservation"}
+
+
+def quarter(name: str, namespace: str = "team-a", part: str = "0.25", **more: Any) -> Pod:
+    asked = {"annotations": {"gpu-fraction": part}, "schedulerName": "kai-scheduler", "tolerations": FENCE}
+    return a_pod(name, namespace, node="gpu-0", labels=GROUP, **{**asked, **more})
+
+
+def test_a_copied_label_never_passes_although_the_device_has_room() -> None:
+    given = [quarter("one", **BOUND), quarter("two", **BOUND)]
+    assert sharing(*given) == {"one": Outcome.OK, "two": Outcome.OK}
+    assert sharing(*given, quarter("thief", "team-x")) == {"one": Outcome.OK, "two": Outcome.OK, "thief": Outcome.UNDECIDED}
+
+
+@pytest.mark.parametrize("part", ["0.9", "half"])
+def test_who_was_not_bound_by_the_binder_puts_no_part_of_others_in_doubt(part: str) -> None:
+    assert sharing(quarter("one", **BOUND), quarter("thief", "team-x", part)) == {"one": Outcome.OK, "thief": Outcome.UNDECIDED}
+
+
+def test_more_parts_than_a_device_has_are_in_doubt_whoever_bound_them() -> None:
+    pods = [quarter("one", part="0.6", **BOUND), quarter("two", part="0.6", **BOUND)]
+    assert sharing(*pods) == {"one": Outcome.UNDECIDED, "two": Outcome.UNDECIDED}
+
+
+def test_a_binding_that_failed_is_none() -> None:
+    failed: Mapping[str, Any] = {"status": {"conditions": [{"type": "PodBound", "status": "False", "reason": "BindingError"}]}}
+    assert sharing(quarter("one", **BOUND), quarter("thief", "team-x", **failed))["thief"] is Outcome.UNDECIDED
+
+
+def test_a_condition_of_a_pod_of_another_scheduler_says_nothing_of_this_one() -> None:
+    other = a_pod("other", node="gpu-0", devices=1, schedulerName="default-scheduler", **BOUND)
+    assert sharing(quarter("one"), quarter("two"), other) == {"one": Outcome.OK, "two": Outcome.OK, "other": Outcome.OK}
+
+
+def test_where_no_pod_shows_who_bound_it_parts_are_added_up_as_before() -> None:
+    assert sharing(quarter("one"), quarter("two")) == {"one": Outcome.OK, "two": Outcome.OK}
