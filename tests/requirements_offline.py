@@ -58,8 +58,15 @@ def snapshot_of(objects: Iterable[Json], version: str = "v1.36.3") -> Snapshot:
             items[key].append(msgspec.convert(item, KINDS[key].shape, strict=False))
     listings = [Listing(key=key, items=values) for key, values in items.items()] + saved(named, items[DEFINITIONS], ())
     fields = {name: item["metadata"].get("managedFields") for (_, name), item in named.get(("", "Node"), {}).items()}
+    pods = {
+        f"{space}/{name}": item["metadata"].get("managedFields")
+        for (space, name), item in named.get(("", "Pod"), {}).items()
+        if item.get("status", {}).get("phase") == "Failed"
+    }
     groups = {group for group, _ in named} | {item["spec"]["group"] for item in items[DEFINITIONS]}
-    return Snapshot(listings, taken_at=NOW.timestamp(), version=version, managed_fields=fields, groups=groups - {""})
+    return Snapshot(
+        listings, taken_at=NOW.timestamp(), version=version, managed_fields=fields, failed_pod_fields=pods, groups=groups - {""}
+    )
 
 
 def verdict(check: Callable[[], Iterable[Finding]]) -> tuple[Verdict, str]:

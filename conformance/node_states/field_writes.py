@@ -64,11 +64,12 @@ def ask(cluster: Cluster, names: Iterable[str]) -> dict[str, object]:
 def last_write(fields: object, path: tuple[str, ...]) -> Write | None:
     """The newest write of the field at ``path`` (``("f:spec", "f:taints")``), or None where no entry owns it."""
     entries = [mapping(entry) for entry in fields] if isinstance(fields, list) else []
-    writes = [Write(at, str(entry.get("manager") or "")) for entry in entries if _owns(entry, path) if (at := moment(entry.get("time")))]
+    writes = [Write(at, str(entry.get("manager") or "")) for entry in entries if owns(entry, path) if (at := moment(entry.get("time")))]
     return max(writes, key=lambda write: write.at, default=None)
 
 
-def _owns(entry: Json, path: tuple[str, ...]) -> bool:
+def owns(entry: Json, path: tuple[str, ...]) -> bool:
+    """Whether an entry of managedFields names the field at ``path``."""
     here = mapping(entry.get("fieldsV1"))
     for name in path:
         if name not in here:

@@ -42,11 +42,16 @@ _BROUGHT = frozenset({"nvidia-smi", "/usr/bin/nvidia-smi"})
 
 
 class Fault(StrEnum):
-    """Who is at fault. ``DOUBTED``: the node if a scheduler sent the pod there, and that is doubtful."""
+    """Who is at fault.
+
+    ``UNPROVEN``: the node if a scheduler sent the pod there, and nothing says yet who did. ``DOUBTED``: the same, and something speaks
+    against a scheduler.
+    """
 
     NODE = "node"
     POD = "pod"
     UNCLEAR = "unclear"
+    UNPROVEN = "unproven"
     DOUBTED = "doubted"
 
 

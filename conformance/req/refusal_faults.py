@@ -13,9 +13,12 @@ import re
 from conformance.devices.claimable import units_of
 from conformance.req.creation_failures import Fault, statuses
 from conformance.scope.node_affinity import admits
+from conformance.scope.pod_templates import templates_of
 from conformance.scope.scope import Scope, whole
+from fixtures.cluster.kinds import BARE_KEYS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Subject
 
 _SHARED_UNITS = re.compile(r"maximum request size for shared resources is 1|at most 1 [\w./-]{1,253} can be requested")
 _OWN_REASONS = frozenset({"SMTAlignmentError", "SysctlForbidden", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"})
@@ -47,10 +50,13 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
         return (Fault.DOUBTED, lacking) if lacking else (Fault.NODE, "")
     if own := _asks_too_much(scope, pod, node, message):
         return Fault.POD, own
-    doubt = lacking or (_no_scheduler_would(scope, pod, node) if node is not None else "")
-    if not doubt and pod.controller is None:
-        doubt = "no controller made it, and nothing says that a scheduler sent it there"
-    return (Fault.DOUBTED, doubt) if doubt else (Fault.NODE, "")
+    if doubt := lacking or (_no_scheduler_would(scope, pod, node) if node is not None else ""):
+        return Fault.DOUBTED, doubt
+    if scope.is_infrastructure(pod.namespace) and not scope.platform.is_default_name(pod.namespace):
+        return Fault.NODE, ""  # no tenant makes pods there
+    if naming := scope.once(_naming).get((pod.namespace, pod.spec.node_name)):
+        return Fault.DOUBTED, f"the template of {naming} names {pod.spec.node_name}"
+    return Fault.UNPROVEN, ""
 
 
 def _lacks(scope: Scope, pod: Pod, node: Node) -> str:
@@ -94,3 +100,14 @@ def _no_scheduler_would(scope: Scope, pod: Pod, node: Node) -> str:
     if not admits(pod.spec, node):
         return f"its selector or affinity does not let it onto {node.name}, so that a scheduler would not send it there"
     return ""
+
+
+def _naming(scope: Scope) -> dict[tuple[str, str], Subject]:
+    """Workloads whose templates name a node, by namespace and node, of the kinds that this run has read."""
+    found: dict[tuple[str, str], Subject] = {}
+    for key in (*WORKLOAD_KEYS, *BARE_KEYS):
+        for item in scope.snapshot.listing(key).items:
+            for template in templates_of(key, item):
+                if template.spec.node_name:
+                    found.setdefault((template.namespace, template.spec.node_name), template.subject)
+    return found

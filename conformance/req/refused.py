@@ -1,6 +1,7 @@
 """REQ-11: no kubelet refuses pods with devices.
 
-Pods convict a node: their status is the kubelet's. Events alone do not, because a tenant can write them in a kubelet's name.
+Pods convict a node if a scheduler sent them there: their status is the kubelet's. Events alone do not, because a tenant can write them
+in a kubelet's name.
 
 Facts: docs/facts/scheduling-messages.md#refusals-of-the-kubelet, docs/facts/pod-lifecycle.md#containers-that-are-never-created,
 docs/facts/pod-lifecycle.md#events.
@@ -10,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from conformance.req.creation_failures import Fault, failed_creation, fault, statuses
+from conformance.req.placements import Records, attributed
 from conformance.req.refusal_faults import asks_for_shared_units, fault_of_refusal
+from conformance.req.refusals import Refusal
 from conformance.scope.pod_events import quoted
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Event, Pod
@@ -33,24 +34,7 @@ _REASONS = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "Node
 _ENDED_BY_OTHERS = frozenset({"Evicted", "Preempting", "DeadlineExceeded", "NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A device pod that a node did not take.
-
-    ``at``: when, at least; None where nothing says so. ``alone``: nobody replaces it. ``why`` it is not plainly the node's fault.
-    """
-
-    node: str
-    reason: str
-    message: str
-    who: str
-    namespace: str
-    at: float | None
-    alone: bool
-    fault: Fault = Fault.NODE
-    why: str = ""
-
-
-def check_refused(scope: Scope, now: float) -> Iterator[Finding]:
+def check_refused(scope: Scope, now: float, records: Records) -> Iterator[Finding]:
     """One finding per node and reason of refusal, and one per node with device pods that refused none within the policy's window.
 
     One more for each node of which only events tell that it refused pods.
@@ -82,7 +66,7 @@ def check_refused(scope: Scope, now: float) -> Iterator[Finding]:
                 told.setdefault(found.node, []).append(found)
     judged: set[str] = set()
     for (node, reason), group in sorted(refusals.items()):
-        for finding in _judge(scope, node, reason, group, now):
+        for finding in _judge(scope, node, reason, group, now, records):
             judged |= {node} if finding.outcome is not Outcome.NOT_JUDGED else set()
             yield finding
     for node in sorted(told.keys() - judged):
@@ -116,6 +100,7 @@ def refusal(scope: Scope, pod: Pod) -> Refusal | None:
         alone=pod.controller is None,
         fault=whose,
         why=why,
+        pod=pod,
     )
 
 
@@ -175,7 +160,7 @@ def _of_event(scope: Scope, event: Event) -> Refusal | None:
     )
 
 
-def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: float) -> Iterator[Finding]:
+def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: float, records: Records) -> Iterator[Finding]:
     window = scope.policy.requests.refused_hours * 3600
     place = Subject("Node", f"{node} {reason}")
     own, rest = _own_faults(group)
@@ -186,10 +171,13 @@ def _judge(scope: Scope, node: str, reason: str, group: list[Refusal], now: floa
     rest = [one for one in rest if one.fault is not Fault.DOUBTED]
     recent = [one for one in rest if _recent(one, now, window)]
     lost = [one for one in rest if one.alone and not _recent(one, now, window)]
-    counted = rest if len(rest) >= PILE else [*recent, *lost]
+    piled = len(rest) >= PILE
+    counted, unproven = [*rest] if piled else [*recent, *lost], list[Refusal]()
+    if not _a_race(scope, reason, counted):
+        counted, unproven = attributed(counted, records)
     if counted:
-        yield _bad(scope, place, counted, recent, now)
-    elif doubtful := [one for one in doubted if _recent(one, now, window)]:
+        yield _bad(scope, place, counted, [one for one in counted if _recent(one, now, window)], now)
+    elif doubtful := [one for one in (*unproven, *doubted) if piled or _recent(one, now, window)]:
         yield _doubtful(place, doubtful)
 
 
@@ -221,7 +209,7 @@ def _recent(one: Refusal, now: float, window: float) -> bool:
 def _own_faults(group: list[Refusal]) -> tuple[list[Refusal], list[Refusal]]:
     """Failures that are the pods' own, and the others. What nobody can attribute is the node's where several namespaces suffer."""
     several = len({one.namespace for one in group if one.fault is Fault.UNCLEAR}) > 1
-    the_nodes = {Fault.NODE, Fault.DOUBTED, *([Fault.UNCLEAR] if several else [])}
+    the_nodes = {Fault.NODE, Fault.UNPROVEN, Fault.DOUBTED, *([Fault.UNCLEAR] if several else [])}
     return [one for one in group if one.fault not in the_nodes], [one for one in group if one.fault in the_nodes]
 
 

@@ -9,6 +9,7 @@ from conformance.req.checks import check_approved_names, check_can_be_offered, c
 from conformance.req.claim_probe import ask_claims, judge_claims
 from conformance.req.ending import check_ending
 from conformance.req.jobs_without_pods import check_jobs_without_pods
+from conformance.req.placements import Records
 from conformance.req.quantity_probe import ask_quantities, counted_resource, judge_quantities
 from conformance.req.quota_probe import ask_quota, judge_quota
 from conformance.req.quotas import check_tenants_have_quotas
@@ -71,9 +72,10 @@ def test_a_quota_on_devices_is_enforced(judge: Evidence, scope: Scope, workspace
 
 
 @requirement("REQ-11")
-def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float) -> None:
+def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
     """No kubelet refuses pods with devices."""
-    judge(unless_settling(scope, check_refused(scope, now)))
+    records = Records(scope.snapshot, lambda: request.getfixturevalue("cluster"))
+    judge(unless_settling(scope, check_refused(scope, now, records)))
 
 
 @requirement("REQ-12")

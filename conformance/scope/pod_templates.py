@@ -64,7 +64,7 @@ def _walked(scope: Scope) -> Iterator[Template]:
         elif listing.collected or not snapshot.offline:
             looked = True
             for item in snapshot.items(key):
-                yield from _of(key, item)
+                yield from templates_of(key, item)
     for key, item in bare_templates(snapshot):
         looked = True
         yield from templates_in(key, item)
@@ -73,7 +73,8 @@ def _walked(scope: Scope) -> Iterator[Template]:
     yield from of_custom_kinds(snapshot.custom, offline=snapshot.offline)
 
 
-def _of(key: str, item: Object) -> Iterator[Template]:
+def templates_of(key: str, item: Object) -> Iterator[Template]:
+    """Templates of one object of a kind of workloads, or of a live pod."""
     if isinstance(item, Pod):
         if not item.finished:
             subject = Subject("Pod", item.name, item.namespace)

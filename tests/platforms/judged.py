@@ -30,6 +30,7 @@ def snapshot_as_served(objects: Iterable[Json]) -> Snapshot:
         version="v1.34.2",
         offline=True,
         managed_fields=snapshot.managed_fields,
+        failed_pod_fields=snapshot.failed_pod_fields,
         groups=snapshot.groups,
     )
 

@@ -52,6 +52,18 @@ def a_refused_pod(
     return created(a_pod(name, devices=devices, node=node, phase="Failed", owner=owner, status=whole, tolerations=tolerations, **more), age)
 
 
+def written(*, manager: str = "kube-controller-manager", node_name: bool = False) -> list[Json]:
+    """managedFields of a refused pod. Its node is there only if whoever made it wrote that, for a binding leaves no entry."""
+    spec: Json = {"f:containers": {'k:{"name":"main"}': {".": {}, "f:resources": {}}}, "f:restartPolicy": {}}
+    head = {"operation": "Update", "apiVersion": "v1", "time": ago(HOUR), "fieldsType": "FieldsV1"}
+    made = {"f:metadata": {"f:labels": {}}, "f:spec": {**spec, **({"f:nodeName": {}} if node_name else {})}}
+    failed: Json = {"f:status": {"f:phase": {}, "f:reason": {}, "f:message": {}}}
+    return [
+        {**head, "manager": manager, "fieldsV1": made},
+        {**head, "manager": "kubelet", "fieldsV1": failed, "subresource": "status"},
+    ]
+
+
 def an_event(
     reason: str,
     message: str,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from conformance.req.creation_failures import Fault, fault
+from conformance.req.placements import Records
 from conformance.req.refused import PILE, check_refused
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
+from fixtures.cluster.answer import Answer
 from fixtures.kubernetes.models import Event, Node, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_policy, a_scope
 from tests.findings import by_name, messages
-from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created
+from tests.req.suffering import DAY, HOUR, NOW, a_refused_pod, ago, an_event, created, written
 
 
 def scope(*pods: Pod, **more: Any) -> Scope:
@@ -28,8 +32,29 @@ def created_node(name: str, age: float) -> Node:
     return node
 
 
-def judged(*pods: Pod, **more: Any) -> list[Finding]:
-    return list(check_refused(scope(*pods, **more), NOW))
+class Api:
+    """Answers for single pods. ``written``: managedFields of each pod, by name or for all; a scheduler bound the others."""
+
+    def __init__(self, pods: Iterable[Pod], written: Mapping[str, object] | None = None) -> None:
+        self.asked = 0
+        self._pods = {(pod.namespace, pod.name): pod for pod in pods}
+        self._written = written or {}
+
+    def get(self, key: str, name: str, namespace: str) -> Answer:
+        self.asked += 1
+        pod = self._pods[namespace, name]
+        assert key == "pods"
+        fields = self._written.get(name, self._written.get("*", written()))
+        return Answer(status=200, body=msgspec.json.encode({"metadata": {"uid": pod.metadata.uid, "managedFields": fields}}))
+
+
+def judged(*pods: Pod, fields: Mapping[str, object] | None = None, **more: Any) -> list[Finding]:
+    return judged_in(scope(*pods, **more), fields)
+
+
+def judged_in(scope: Scope, fields: Mapping[str, object] | None = None) -> list[Finding]:
+    api: Any = Api(scope.snapshot.pods, fields)
+    return list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api)))
 
 
 def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a", **more: Any) -> Pod:
@@ -116,7 +141,7 @@ def test_twelve_thousand_refusals_are_one_finding() -> None:
 
 def test_the_policy_says_how_far_back() -> None:
     shorter = a_policy(requests={"refusedHours": 0.5})
-    assert by_name(list(check_refused(a_scope(shorter, nodes=[a_node()], pods=[a_refused_pod()]), NOW))) == {"gpu-0": Outcome.OK}
+    assert by_name(judged_in(a_scope(shorter, nodes=[a_node()], pods=[a_refused_pod()]))) == {"gpu-0": Outcome.OK}
 
 
 def test_a_lone_race_for_a_processor_on_a_busy_node_only_warns() -> None:
@@ -133,7 +158,7 @@ def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
     """karpenter-provider-aws#1476: pods are bound to a new node before its device plugin has registered."""
     young = created_node("gpu-0", 60)
     pods = [a_refused_pod(message="Pod was rejected: no healthy devices present", age=30)]
-    found = list(unless_settling(a_scope(nodes=[young], pods=pods), check_refused(a_scope(nodes=[young], pods=pods), NOW)))
+    found = list(unless_settling(a_scope(nodes=[young], pods=pods), judged_in(a_scope(nodes=[young], pods=pods))))
     assert by_name(found) == {"gpu-0 UnexpectedAdmissionError": Outcome.UNDECIDED}
 
 
@@ -321,6 +346,10 @@ def test_more_processors_than_the_node_has_are_the_pods_own() -> None:
     assert by_name(judged(a_refused_pod(reason="OutOfcpu", message=text)))["gpu-0 OutOfcpu"] is Outcome.NOT_JUDGED
 
 
+NAMED = {"*": written(manager="kubectl-create", node_name=True)}
+"""Records of pods that were made with their node's name."""
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -334,10 +363,11 @@ def test_more_processors_than_the_node_has_are_the_pods_own() -> None:
 def test_what_a_healthy_node_says_to_a_pod_that_names_it_is_undecided(more: dict[str, Any]) -> None:
     """A pod with spec.nodeName passes no scheduler, and a refused pod does not say who bound it."""
     whole = {"reason": "OutOfnvidia.com/gpu", "message": FULL.format(1, 8), **more}
-    findings = judged(a_refused_pod(**whole))
+    findings = judged(a_refused_pod(**whole), fields=NAMED)
     assert by_name(findings) == {f"gpu-0 {whole['reason']}": Outcome.UNDECIDED}
     assert "spec.nodeName" in messages(findings)
-    assert by_name(judged(created(a_refused_pod(**whole, status={"startTime": ago(9 * DAY)}), 9 * DAY))) == {"gpu-0": Outcome.OK}
+    old = created(a_refused_pod(**whole, status={"startTime": ago(9 * DAY)}), 9 * DAY)
+    assert by_name(judged(old, fields=NAMED)) == {"gpu-0": Outcome.OK}
 
 
 def test_a_doubtful_refusal_does_not_hide_one_that_is_the_nodes() -> None:

@@ -1,0 +1,237 @@
+"""A tenant names the node of his pods, and a healthy node refuses them: that fails no node. Refusing what a scheduler sent does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.node_states.field_writes import MOST_ASKED
+from conformance.req.placements import MOST_SAMPLES, By, Records, placement
+from conformance.req.refused import PILE, check_refused
+from fixtures.cluster.answer import Answer
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.snapshot.files import load_files
+from fixtures.snapshot.state import Snapshot
+from fixtures.verdict.findings import Finding, Outcome
+from fixtures.verdict.record import Verdict
+from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.findings import by_name, messages
+from tests.judging import judge
+from tests.req.suffering import DAY, NOW, a_refused_pod, ago, created, written
+from tests.requirements_offline import policy_over
+
+FULL = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"
+REASON = "OutOfnvidia.com/gpu"
+PLACE = f"gpu-0 {REASON}"
+SCHEDULED, NAMED = written(), written(node_name=True)
+
+
+def refused(name: str = "train-0", namespace: str = "team-a", **more: Any) -> Pod:
+    """A pod that a full node refused. Its toleration and its controller let it look like a scheduler's."""
+    return a_refused_pod(name, namespace=namespace, **{"reason": REASON, "message": FULL, **more})
+
+
+class Api:
+    """Answers for single pods, by namespace and name."""
+
+    def __init__(self, pods: Iterable[Pod], fields: Mapping[str, object], default: object) -> None:
+        self.asked: list[str] = []
+        self._uids = {f"{pod.namespace}/{pod.name}": pod.metadata.uid for pod in pods}
+        self._fields = fields
+        self._default = default
+
+    def get(self, key: str, name: str, namespace: str) -> Answer:
+        who = f"{namespace}/{name}"
+        self.asked.append(who)
+        fields = self._fields.get(who, self._default)
+        if isinstance(fields, Exception):
+            raise fields
+        meta = {"uid": self._uids[who], "managedFields": fields} if fields != "another pod" else {"uid": "new", "managedFields": SCHEDULED}
+        return Answer(status=200, body=json.dumps({"metadata": meta}).encode())
+
+
+def judged(*pods: Pod, default: object, fields: Mapping[str, object] | None = None, **more: Any) -> tuple[list[Finding], Api]:
+    scope = a_scope(nodes=[a_node(), a_node("gpu-1")], pods=list(pods), **more)
+    api: Any = Api(pods, fields or {}, default)
+    return list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api))), api
+
+
+def a_deployment(node: str) -> Json:
+    template = {"metadata": {"labels": {"app": "train"}}, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "a"}]}}
+    return {"metadata": {"name": "train", "namespace": "team-a", "uid": "d"}, "spec": {"template": template}}
+
+
+# -- a healthy node ------------------------------------------------------------------------------------
+
+
+def test_pods_whose_controllers_template_names_the_node_fail_no_node() -> None:
+    pods = [refused(f"train-{number}", owner="ReplicaSet/train") for number in range(PILE + 10)]
+    findings, _ = judged(*pods, default=NAMED)
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+    assert "managedFields say that kube-controller-manager wrote spec.nodeName" in messages(findings)
+
+
+@pytest.mark.parametrize("reason", [REASON, "UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity"])
+def test_a_pod_with_a_forged_owner_fails_no_node(reason: str) -> None:
+    text = "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
+    findings, _ = judged(refused(reason=reason, message=text), default=written(manager="kubectl-create", node_name=True))
+    assert by_name(findings) == {f"gpu-0 {reason}": Outcome.UNDECIDED}
+    assert "kubectl-create wrote spec.nodeName" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [None, [], [{}], "nonsense", [7, {"fieldsV1": "x"}], SCHEDULED[1:], ApiTrouble("Timeout", "no answer"), "another pod"],
+    ids=["none", "empty", "reset", "text", "wild", "the kubelet's only", "no answer", "another pod"],
+)
+def test_a_pod_without_a_whole_record_fails_no_node(fields: object) -> None:
+    findings, _ = judged(*(refused(f"train-{number}") for number in range(20)), default=fields)
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+    assert "nothing else says that a scheduler sent it there" in messages(findings)
+
+
+def test_a_rewritten_record_does_not_hide_the_template_that_names_the_node() -> None:
+    findings, _ = judged(refused(), default=SCHEDULED, deployments=[a_deployment("gpu-0")])
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+    assert "the template of Deployment team-a/train names gpu-0" in messages(findings)
+    findings, _ = judged(refused(), default=SCHEDULED, deployments=[a_deployment("gpu-1")])
+    assert by_name(findings) == {PLACE: Outcome.BAD}, "that is another node"
+
+
+def test_many_namespaces_whose_pods_name_the_node_fail_no_node() -> None:
+    findings, api = judged(*(refused("a", f"team-{number}") for number in range(40)), default=NAMED)
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+    assert len(api.asked) == MOST_SAMPLES
+
+
+def test_bare_pods_without_a_record_fail_no_node_in_however_many_namespaces() -> None:
+    findings, _ = judged(*(refused("a", f"team-{number}", owner="") for number in range(4)), default=None)
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+
+
+def test_requests_do_not_grow_with_the_nodes_that_refuse() -> None:
+    nodes = [a_node(f"gpu-{number}") for number in range(50)]
+    pods = [refused(f"a-{number}", node=f"gpu-{number}") for number in range(50)]
+    scope = a_scope(nodes=nodes, pods=pods)
+    api: Any = Api(pods, {}, NAMED)
+    findings = list(check_refused(scope, NOW, Records(scope.snapshot, lambda: api)))
+    assert {finding.outcome for finding in findings} == {Outcome.UNDECIDED}
+    assert len(api.asked) == MOST_ASKED
+
+
+def test_old_pods_that_nobody_can_attribute_say_nothing_of_today() -> None:
+    old = [created(refused(f"a-{n}", owner="", status={"startTime": ago(9 * DAY)}), 9 * DAY) for n in range(3)]
+    assert by_name(judged(*old, default=NAMED)[0]) == {"gpu-0": Outcome.OK}
+
+
+# -- a node that refuses what a scheduler sent ---------------------------------------------------------
+
+
+def test_a_pod_that_a_scheduler_sent_convicts_the_node() -> None:
+    findings, api = judged(refused(), default=SCHEDULED)
+    assert by_name(findings) == {PLACE: Outcome.BAD}
+    assert api.asked == ["team-a/train-0"]
+
+
+def test_a_bare_pod_that_a_scheduler_sent_convicts_the_node_however_long_ago() -> None:
+    pod = created(refused(owner="", status={"startTime": ago(9 * DAY)}), 9 * DAY)
+    assert by_name(judged(pod, default=SCHEDULED)[0]) == {PLACE: Outcome.BAD}
+
+
+def test_pods_that_name_the_node_do_not_hide_one_that_a_scheduler_sent() -> None:
+    named = [refused(f"by-hand-{number}", "team-x") for number in range(30)]
+    findings, _ = judged(*named, refused("sent", "team-b"), default=NAMED, fields={"team-b/sent": SCHEDULED})
+    assert by_name(findings) == {PLACE: Outcome.BAD}
+
+
+@pytest.mark.parametrize("others", ["team-b", "team-a"])
+def test_in_a_snapshot_without_records_pods_of_several_namespaces_convict_the_node(others: str) -> None:
+    findings, api = judged(refused(), refused("b", others), default=None, offline=True, events=[], resourceslices=[])
+    assert by_name(findings) == {PLACE: Outcome.BAD if others == "team-b" else Outcome.UNDECIDED}
+    assert api.asked == []
+
+
+def test_records_that_were_emptied_in_several_namespaces_fail_no_node() -> None:
+    """Every API server keeps them, so a snapshot that has some of them and a live cluster show that these were taken away."""
+    pods = [refused(), refused("b", "team-b")]
+    assert by_name(judged(*pods, default=None)[0]) == {PLACE: Outcome.UNDECIDED}
+    scope = a_scope(nodes=[a_node()], pods=pods, offline=True)
+    scope.snapshot.failed_pod_fields = {"team-a/train-0": [], "team-c/other": SCHEDULED}
+    findings = list(check_refused(scope, NOW, Records(scope.snapshot, pytest.fail)))
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+
+
+def test_a_pod_in_a_namespace_of_the_platform_convicts_the_node_without_a_record() -> None:
+    assert by_name(judged(refused(namespace="kube-system"), default=None)[0]) == {PLACE: Outcome.BAD}
+
+
+def test_a_sick_device_convicts_the_node_whoever_named_it() -> None:
+    findings, api = judged(refused(reason="UnexpectedAdmissionError", message="no healthy devices present"), default=NAMED)
+    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD}
+    assert api.asked == []
+
+
+# -- saved snapshots -----------------------------------------------------------------------------------
+
+
+def a_saved_snapshot(folder: Path, fields: object) -> Snapshot:
+    """What ``kubectl get nodes,pods -o json`` says, with managedFields if it was told to show them."""
+    meta = {"namespace": "team-a", "uid": "u", "creationTimestamp": ago(600)}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
+    amount = {"nvidia.com/gpu": "1"}
+    spec = {
+        "nodeName": "gpu-0",
+        "containers": [{"name": "main", "image": "a", "resources": {"requests": amount, "limits": amount}}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**meta, "name": "train-0", "ownerReferences": [owner], **({"managedFields": fields} if fields is not None else {})},
+        "spec": spec,
+        "status": {"phase": "Failed", "reason": REASON, "message": FULL, "startTime": ago(600)},
+    }
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "gpu-0", "uid": "n", "creationTimestamp": ago(9 * DAY), "labels": {"nvidia.com/gpu.present": "true"}},
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {
+            "capacity": {"nvidia.com/gpu": "8", "cpu": "64"},
+            "allocatable": {"nvidia.com/gpu": "8", "cpu": "64"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    file = folder / "all.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, pod]}))
+    os.utime(file, (NOW, NOW))
+    return load_files(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [(SCHEDULED, Verdict.FAILED), (NAMED, Verdict.INCONCLUSIVE), ([], Verdict.INCONCLUSIVE), (None, Verdict.INCONCLUSIVE)],
+    ids=["sent", "named", "emptied", "left out"],
+)
+def test_a_saved_snapshot_is_judged_by_its_records(tmp_path: Path, fields: object, expected: Verdict) -> None:
+    snapshot = a_saved_snapshot(tmp_path, fields)
+    snapshot.save(tmp_path / "handed-on")
+    for one in (snapshot, Snapshot.load(tmp_path / "handed-on")):
+        result = judge(one, policy_over(one), ["REQ-11"])["REQ-11"]
+        assert result.verdict is expected, result.message
+
+
+def test_a_healthy_cluster_with_a_running_pod_passes() -> None:
+    snapshot = a_scope(nodes=[a_node()], pods=[a_pod("fine", devices=1, node="gpu-0")]).snapshot
+    assert judge(snapshot, a_policy(), ["REQ-11"])["REQ-11"].verdict is Verdict.PASSED
+
+
+def test_a_record_names_the_first_writer() -> None:
+    assert placement(NAMED).manager == "kube-controller-manager"
+    assert [placement(fields).by for fields in (NAMED, SCHEDULED, [])] == [By.AUTHOR, By.SCHEDULER, By.UNTOLD]
