@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
-from conformance.scope.gang_marks import KUEUE_QUEUE
+from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import quoted
 from conformance.scope.pod_templates import templates_in
@@ -20,29 +20,26 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
 
-KINDS_OF_JOBS = (
-    "batch/jobs",
-    "jobset.x-k8s.io/jobsets",
-    "kubeflow.org/pytorchjobs",
-    "kubeflow.org/mpijobs",
-    "batch.volcano.sh/jobs",
-    "trainer.kubeflow.org/trainjobs",
-    "ray.io/rayclusters",
-    "leaderworkerset.x-k8s.io/leaderworkersets",
-)
-"""Kinds whose objects make pods at once unless they are suspended."""
+_JOBS, _RAY_JOBS, _RAY_CLUSTERS = "batch/jobs", "ray.io/rayjobs", "ray.io/rayclusters"
 
-_JOB_LABELS = (
-    "batch.kubernetes.io/job-name",
-    "job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "training.kubeflow.org/job-name",
-    "volcano.sh/job-name",
-    "ray.io/cluster",
-    "leaderworkerset.sigs.k8s.io/name",
-)
+KINDS_OF_JOBS = (_JOBS, *(key for key, _ in OWNER_LABELS), "trainer.kubeflow.org/trainjobs", _RAY_JOBS)
+"""Kinds whose objects make pods at once unless they are suspended: those that own gangs, and those that make one of these."""
+
+_JOB_LABELS = frozenset({"batch.kubernetes.io/job-name", "job-name", *(label for _, label in OWNER_LABELS)})
 """Labels of pods that name their job (docs/facts/gangs.md#kinds-that-own-gangs)."""
 
+_OWN_CONTROLLERS = frozenset(
+    {
+        "kubernetes.io/job-controller",
+        "jobset.sigs.k8s.io/jobset-controller",
+        "trainer.kubeflow.org/trainjob-controller",
+        "kubeflow.org/training-operator",
+        "ray.io/kuberay-operator",
+    }
+)
+"""What ``managedBy`` says of a job that the controller of its kind makes here (docs/facts/gangs.md#jobs-that-are-run-elsewhere)."""
+
+_RAY_JOB_BEGINS = frozenset({"", "Initializing", "Suspended"})
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "FailureTarget", "SuccessCriteriaMet"})
 _PHASES_ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
 _PHASES_AT_WORK = frozenset({"Aborting", "Restarting", "Completing", "Terminating"})
@@ -56,14 +53,17 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
     events = _events(scope)
+    known_or_cluster = known | {_identity(obj) for obj in scope.snapshot.listing(_RAY_CLUSTERS).objects}
     for key in KINDS_OF_JOBS:
         listing = scope.snapshot.listing(key)
         if listing.trouble:
             raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
         for obj in listing.objects:
             meta = mapping(obj, "metadata")
-            identity = (text_of(meta.get("namespace")), text_of(meta.get("name")))
+            identity = _identity(obj)
             if (identity[0], text_of(meta.get("uid"))) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
+                continue
+            if key == _RAY_JOBS and _has_cluster(obj, known_or_cluster):
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
@@ -90,15 +90,31 @@ def _with_pods(scope: Scope) -> set[tuple[str, str]]:
     return found
 
 
+def _identity(obj: Json) -> tuple[str, str]:
+    meta = mapping(obj, "metadata")
+    return text_of(meta.get("namespace")), text_of(meta.get("name"))
+
+
+def _has_cluster(job: Json, known: set[tuple[str, str]]) -> bool:
+    """Whether a RayJob has got its RayCluster, which is judged itself, or is past that. One with a schedule waits for its time."""
+    status = mapping(job, "status")
+    begins = text_of(status.get("jobDeploymentStatus")) in _RAY_JOB_BEGINS and not mapping(job, "spec").get("schedule")
+    return not begins or (_identity(job)[0], text_of(status.get("rayClusterName"))) in known
+
+
 def _over(obj: Json) -> bool:
     """Whether a job has ended, has had pods, or is being changed: then it is no job that waits for its first pod."""
     status = mapping(obj, "status")
     if any(item.get("type") in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions"))):
         return True
     phase = text_of(mapping(status, "state").get("phase"))
-    counted = any(status.get(field) for field in ("active", "succeeded", "failed", "terminating", "running", "restarts"))
-    none = 0 in (mapping(obj, "spec").get(field) for field in ("parallelism", "replicas"))
-    return counted or none or phase in _PHASES_ENDED | _PHASES_AT_WORK or bool(mapping(obj, "spec").get("managedBy"))
+    parts = [status, *map(mapping, mapping(status, "replicaStatuses").values())]  # Kubeflow counts by role
+    counted = any(part.get(field) for part in parts for field in ("active", "succeeded", "failed", "terminating", "running", "restarts"))
+    spec = mapping(obj, "spec")
+    none = 0 in (spec.get(field) for field in ("parallelism", "replicas"))
+    manager = text_of(spec.get("managedBy") or mapping(spec, "runPolicy").get("managedBy"))
+    elsewhere = bool(manager) and manager not in _OWN_CONTROLLERS
+    return counted or none or elsewhere or phase in _PHASES_ENDED | _PHASES_AT_WORK
 
 
 def _wants_devices(scope: Scope, template: Template) -> bool:

@@ -452,9 +452,76 @@ def test_jobs_of_other_kinds_wait_for_their_pods_as_well() -> None:
     assert by_name(check_jobs_without_pods(scope(head, rayclusters=[cluster]), NOW)) == {}
 
 
+def a_job_of(kind: str, spec: Json, status: Json | None = None) -> Json:
+    job = a_workload(kind, "tune", spec, status=status or {})
+    job["metadata"] |= {"uid": "uid-tune", "creationTimestamp": ago(5 * HOUR)}
+    return job
+
+
+def a_role() -> Json:
+    return {"replicas": 2, "template": {"spec": a_spec(devices=1, tolerations=[TOLERATES])}}
+
+
+KINDS_WITH_PODS: list[tuple[str, str, Json, str]] = [
+    ("kubeflow.org/tfjobs", "TFJob", {"tfReplicaSpecs": {"Worker": a_role()}}, "training.kubeflow.org/job-name"),
+    ("kubeflow.org/jaxjobs", "JAXJob", {"jaxReplicaSpecs": {"Worker": a_role()}}, "training.kubeflow.org/job-name"),
+    ("kubeflow.org/paddlejobs", "PaddleJob", {"paddleReplicaSpecs": {"Worker": a_role()}}, "training.kubeflow.org/job-name"),
+    ("kubeflow.org/xgboostjobs", "XGBoostJob", {"xgbReplicaSpecs": {"Worker": a_role()}}, "training.kubeflow.org/job-name"),
+    ("grove.io/podcliques", "PodClique", {"replicas": 2, "podSpec": a_spec(devices=1, tolerations=[TOLERATES])}, "grove.io/podclique"),
+    ("ray.io/rayjobs", "RayJob", {"rayClusterSpec": {"workerGroupSpecs": [{"groupName": "g", **a_role()}]}}, ""),
+]
+
+
+def without_pods(key: str, job: Json, *pods: Pod, **more: Any) -> dict[str, Outcome]:
+    named: dict[str, Any] = {key.replace("/", "__").replace(".", "_"): [job], **more}
+    return by_name(check_jobs_without_pods(scope(*pods, **named), NOW))
+
+
+@pytest.mark.parametrize(("key", "kind", "spec", "label"), KINDS_WITH_PODS, ids=[kind for _, kind, _, _ in KINDS_WITH_PODS])
+def test_every_kind_that_owns_a_gang_waits_for_its_pods(key: str, kind: str, spec: Json, label: str) -> None:
+    job = a_job_of(kind, spec)
+    assert without_pods(key, job) == {"tune": Outcome.BAD}
+    assert without_pods(key, job, holders(8)) == {"tune": Outcome.OK}
+    if label:
+        assert without_pods(key, job, a_pod("tune-0", labels={label: "tune"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "spec", "status"),
+    [
+        ("kubeflow.org/tfjobs", "TFJob", {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}, {}),
+        ("kubeflow.org/tfjobs", "TFJob", {}, {"conditions": [{"type": "Succeeded", "status": "True"}]}),
+        ("kubeflow.org/tfjobs", "TFJob", {}, {"replicaStatuses": {"Worker": {"failed": 1}}}),
+        ("grove.io/podcliques", "PodClique", {"replicas": 0}, {}),
+        ("ray.io/rayjobs", "RayJob", {}, {"jobDeploymentStatus": "Complete", "rayClusterName": "gone"}),
+        ("ray.io/rayjobs", "RayJob", {"schedule": "0 3 * * *"}, {}),
+    ],
+    ids=["run elsewhere", "succeeded", "its pods failed", "scaled to none", "a RayJob that is over", "a RayJob with a schedule"],
+)
+def test_a_job_of_such_a_kind_that_is_due_no_pods_is_not_judged(key: str, kind: str, spec: Json, status: Json) -> None:
+    made = next(made for other, _, made, _ in KINDS_WITH_PODS if other == key)
+    assert without_pods(key, a_job_of(kind, {**made, **spec}, status)) == {}
+
+
+def test_a_suspended_job_of_kubeflow_is_left_alone() -> None:
+    spec = {"tfReplicaSpecs": {"Worker": a_role()}, "runPolicy": {"suspend": True}}
+    assert without_pods("kubeflow.org/tfjobs", a_job_of("TFJob", spec)) == {"tune": Outcome.NOT_JUDGED}
+
+
+def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
+    spec = KINDS_WITH_PODS[-1][2]
+    job = a_job_of("RayJob", spec, {"jobDeploymentStatus": "Initializing", "rayClusterName": "tune-x1"})
+    assert without_pods("ray.io/rayjobs", job) == {"tune": Outcome.BAD}
+    assert without_pods("ray.io/rayjobs", job, a_pod("tune-x1-head", labels={"ray.io/cluster": "tune-x1"})) == {}
+    cluster = a_job_of("RayCluster", spec["rayClusterSpec"])
+    cluster["metadata"]["name"] = "tune-x1"
+    assert without_pods("ray.io/rayjobs", job, rayclusters=[cluster]) == {"tune-x1": Outcome.BAD}
+
+
 def test_a_job_that_asks_for_no_pod_or_is_run_elsewhere_has_none() -> None:
     assert job_outcome(a_job(parallelism=0)) == {}
     assert job_outcome(a_job(managedBy="kueue.x-k8s.io/multikueue")) == {}
+    assert job_outcome(a_job(managedBy="kubernetes.io/job-controller")) == {"train": Outcome.BAD}, "that is run here"
 
 
 def test_a_job_without_devices_is_not_judged() -> None:
