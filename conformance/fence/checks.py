@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from conformance.devices.given_shares import doubt_of_shares, is_share
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
@@ -85,13 +83,13 @@ def check_intruders(scope: Scope) -> Iterator[Finding]:
 
 
 def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
-    demand, source = scope.device_demand_of(pod), "pod spec and owner"
+    demand, source = scope.held_demand_of(pod), "pod spec and owner"
     asked = _asked(scope, pod)
     absent, unsure = _absent(scope, pod, node, asked), doubt(scope, pod)
     only_shares = asked and not demand.devices and not any(looks_like_device(scope, name) for name in asked)
     ungiven = doubt_of_shares(scope, pod, node, asked) if only_shares else ""
-    watches = demand.devices and _only_watches(scope, pod)
-    asks = "asks for a device" if demand.devices and not watches else f"asks for {listed(asked)}" if asked else ""
+    watches = scope.device_demand_of(pod).devices and not demand.devices
+    asks = "asks for a device" if demand.devices else f"asks for {listed(asked)}" if asked else ""
     if reason := ("" if absent or ungiven else asks) or _belongs(scope, pod) or ("" if unsure else shares(scope, pod)):
         return ok(subject(pod), observed=f"on {node.name}: {reason}", expected="a device or an exception", source=source)
     daemon = daemons.of(pod)
@@ -118,13 +116,6 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
         source=source,
         message=f"{without} runs on accelerator node {node.name}: {daemon.word}{way_in(scope, pod, node)}{advice}",
     )
-
-
-def _only_watches(scope: Scope, pod: Pod) -> bool:
-    """Whether a pod asks for devices with admin access only, and so holds none of them (docs/facts/dra.md#admin-access)."""
-    entries, made = pod.spec.resource_claims or (), pod.status.resource_claim_statuses or ()
-    held = [entry for entry in entries if not scope.claims.admin_access(entry, pod.namespace, made).only]
-    return len(held) < len(entries) and not scope.device_demand(replace(pod.spec, resource_claims=held), pod.namespace, made).devices
 
 
 def _asked(scope: Scope, pod: Pod) -> list[str]:
@@ -257,9 +248,9 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
 
 
 def check_aimed(scope: Scope) -> Iterator[Finding]:
-    """One finding per tenant device pod: its selector or required affinity admits accelerator nodes and no others."""
+    """One finding per tenant pod that holds devices: its selector or required affinity admits accelerator nodes and no others."""
     pods = scope.tenant_device_pods
-    unclear = [(pod, scope.device_demand_of(pod)) for pod in scope.snapshot.pods if not pod.finished and scope.is_tenant(pod.namespace)]
+    unclear = [(pod, scope.held_demand_of(pod)) for pod in scope.snapshot.pods if not pod.finished and scope.is_tenant(pod.namespace)]
     unclear = [(pod, demand) for pod, demand in unclear if demand.unknown and not demand.devices]
     if not pods and not unclear:
         raise NotApplicable("NoDevicePods", "no tenant pod asks for a device")

@@ -22,12 +22,15 @@ _ENDS = "gone when its grace period is over"
 
 
 def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
-    """One finding per bound device pod that has not ended: if it is being deleted it goes, and it does not crash again and again."""
+    """One finding per bound pod that holds devices: if it is being deleted it goes, and it does not crash again and again."""
     events = scope.pod_events
-    for pod in scope.device_pods:
+    for pod in scope.holding_pods:
         if not pod.spec.node_name:
             continue
-        if pod.metadata.deletion_timestamp:
+        held = scope.held_demand_of(pod)
+        if not held.devices:
+            yield undecided(subject(pod), message=f"whether it holds a device is not known: {held.unknown}", source="pod spec and claims")
+        elif pod.metadata.deletion_timestamp:
             yield _deleted(scope, pod, now, events)
         elif loop := crash_loop(pod, events, now):
             yield _looping(scope, pod, loop, now)

@@ -65,7 +65,7 @@ def _count(value: object) -> int:
 def _holding(scope: Scope, counter: Counter) -> dict[tuple[str, str], list[Pod]]:
     """Bound device pods by the job that their labels name."""
     found: dict[tuple[str, str], list[Pod]] = {}
-    for pod in scope.device_pods:
+    for pod in scope.holding_pods:
         name = next((name for label in counter.labels if (name := pod.metadata.label.get(label, ""))), "")
         if name and pod.spec.node_name:
             found.setdefault((pod.namespace, name), []).append(pod)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
+from msgspec.structs import replace
+
 from conformance.dynamic_resources.claims import Claims, DeviceDemand
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES, TAINT_RULES, DriverInventory, Slices
@@ -170,6 +172,10 @@ class Scope:
     def device_demand_of(self, pod: Pod) -> DeviceDemand:
         """Whether a live pod of the snapshot asks for a device."""
         return self.once_for(pod, _device_demand)
+
+    def held_demand_of(self, pod: Pod) -> DeviceDemand:
+        """Whether a live pod asks for a device that it holds. Admin access holds none (docs/facts/dra.md#admin-access)."""
+        return self.once_for(pod, _held_demand)
 
     def extended_amounts(self, pod: Pod) -> Mapping[str, int]:
         """Extended resources that a live pod of the snapshot holds, devices and RDMA alike, as the scheduler counts them."""
@@ -358,13 +364,18 @@ class Scope:
 
     @cached_property
     def device_pods(self) -> list[Pod]:
-        """Pods that ask for a device and are not finished, infrastructure ones included."""
+        """Pods that ask for a device and are not finished, infrastructure ones included, and those that only watch devices of others."""
         return [pod for pod in self.snapshot.pods if not pod.finished and self.device_demand_of(pod).devices]
 
     @cached_property
+    def holding_pods(self) -> list[Pod]:
+        """Device pods without those that surely only watch devices of others: what keeps devices from others, or will."""
+        return [pod for pod in self.device_pods if (held := self.held_demand_of(pod)).devices or held.unknown]
+
+    @cached_property
     def tenant_device_pods(self) -> list[Pod]:
-        """Device pods in tenant namespaces."""
-        return [pod for pod in self.device_pods if self.is_tenant(pod.namespace)]
+        """Pods in tenant namespaces that surely hold devices, or will."""
+        return [pod for pod in self.holding_pods if self.is_tenant(pod.namespace) and self.held_demand_of(pod).devices]
 
 
 def _virtual(scope: Scope, node: Node) -> str:
@@ -375,6 +386,14 @@ def _virtual(scope: Scope, node: Node) -> str:
 
 def _device_demand(scope: Scope, pod: Pod) -> DeviceDemand:
     return scope.device_demand(pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+
+
+def _held_demand(scope: Scope, pod: Pod) -> DeviceDemand:
+    entries, made = pod.spec.resource_claims or (), pod.status.resource_claim_statuses or ()
+    held = [entry for entry in entries if not scope.claims.admin_access(entry, pod.namespace, made).only]
+    if len(held) == len(entries):
+        return scope.device_demand_of(pod)
+    return scope.device_demand(replace(pod.spec, resource_claims=held), pod.namespace, made)
 
 
 def _extended_amounts(scope: Scope, pod: Pod) -> dict[str, int]:

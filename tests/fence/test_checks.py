@@ -89,6 +89,26 @@ def test_admin_access_to_anothers_device_is_no_reason_to_be_on_its_node() -> Non
     assert "its claims have admin access only, which holds no device" in messages(findings)
 
 
+def test_admin_access_beside_a_claim_that_is_not_known_is_undecided() -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "adm"}, {"name": "own", "resourceClaimName": "gone"}]
+    admin = {**a_claim("adm", device="gpu-0", adminAccess=True), "spec": claim_spec(adminAccess=True)}
+    pod = a_pod("watches", node="gpu-0", resourceClaims=claims)
+    scope = a_scope(nodes=[a_node()], pods=[pod], resourceclaims=[admin], deviceclasses=[a_class()])
+    assert by_name(check_intruders(scope)) == {"watches": Outcome.UNDECIDED}
+    assert by_name(check_aimed(scope)) == {"watches": Outcome.UNDECIDED}
+
+
+def test_a_pod_that_only_watches_devices_of_others_needs_no_aim() -> None:
+    """Its scheduler sends it where the device is, and no device request keeps it anywhere."""
+    watching = [{"name": "gpu", "resourceClaimName": "adm"}]
+    admin = {**a_claim("adm", device="gpu-0", adminAccess=True), "spec": claim_spec(adminAccess=True)}
+    pods = [a_pod("watches", resourceClaims=watching), a_pod("works", devices=1, resourceClaims=watching)]
+    scope = a_scope(nodes=[a_node()], pods=pods, resourceclaims=[admin], deviceclasses=[a_class()])
+    assert by_name(check_aimed(scope)) == {"works": Outcome.BAD}
+    with pytest.raises(NotApplicable):
+        list(check_aimed(a_scope(nodes=[a_node()], pods=pods[:1], resourceclaims=[admin], deviceclasses=[a_class()])))
+
+
 def test_a_tenants_daemonset_without_devices_intrudes() -> None:
     pods = [a_pod(f"web-{name}", node=name, owner="DaemonSet/web", tolerations=["*"]) for name in ("gpu-0", "gpu-1")]
     findings = list(

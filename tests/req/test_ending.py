@@ -12,6 +12,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, Outcome
 from tests.builders import a_node, a_pod, a_policy, a_scope, a_workload
+from tests.dra import a_claim, a_class, claim_spec
 from tests.findings import by_name, messages
 from tests.req.suffering import DAY, HOUR, MINUTE, NOW, ago, an_event, created
 
@@ -193,3 +194,29 @@ def test_a_job_that_holds_no_device_is_not_judged() -> None:
 def test_jobs_that_could_not_be_listed_are_not_taken_for_none() -> None:
     with pytest.raises(Inconclusive):
         list(check_restarted_jobs(scope(trouble={"batch/jobs": "Forbidden"}), NOW))
+
+
+# -- admin access
+
+
+def a_watching_pod(**more: Any) -> Pod:
+    """A monitor that looks at devices of others: its claim has admin access, which holds none."""
+    entries = [{"name": "gpu", "resourceClaimName": "adm"}, *more.pop("claims", [])]
+    return a_leaving_pod(2 * DAY, devices=more.pop("devices", None), resourceClaims=entries, **more)
+
+
+def with_claims(*more: Json) -> dict[str, list[Json]]:
+    admin = a_claim("adm", device="gpu-0", adminAccess=True)
+    admin["spec"] = claim_spec(adminAccess=True)
+    return {"resourceclaims": [admin, *more], "deviceclasses": [a_class()]}
+
+
+def test_a_pod_that_only_watches_devices_of_others_keeps_none_from_anybody() -> None:
+    assert judged(a_watching_pod(), **with_claims()) == []
+
+
+def test_a_pod_that_holds_a_device_beside_its_admin_access_is_judged() -> None:
+    assert outcome(a_watching_pod(devices=1), **with_claims()) is Outcome.BAD
+    own = {"name": "own", "resourceClaimName": "own"}
+    assert outcome(a_watching_pod(claims=[own]), **with_claims(a_claim("own", device="gpu-1"))) is Outcome.BAD
+    assert outcome(a_watching_pod(claims=[own]), **with_claims()) is Outcome.UNDECIDED, "its other claim is not known"
