@@ -61,7 +61,7 @@ def snapshot_of(objects: Iterable[Json], version: str = "v1.36.3") -> Snapshot:
     pods = {
         f"{space}/{name}": item["metadata"].get("managedFields")
         for (space, name), item in named.get(("", "Pod"), {}).items()
-        if item.get("status", {}).get("phase") == "Failed"
+        if item.get("status", {}).get("phase") == "Failed" and "managedFields" in item["metadata"]
     }
     groups = {group for group, _ in named} | {item["spec"]["group"] for item in items[DEFINITIONS]}
     return Snapshot(

@@ -70,7 +70,8 @@ class Records:
         """Who put a pod on its node."""
         saved, key = self._snapshot.failed_pod_fields, f"{pod.namespace}/{pod.name}"
         if key in saved or self._snapshot.offline:
-            return _beside_others(placement(saved.get(key))) if any(saved.values()) else placement(saved.get(key))
+            found = placement(saved.get(key))
+            return _beside_others(found) if key in saved or any(saved.values()) else found
         if self._asked >= MOST_ASKED:
             return Placement(By.UNREAD)
         self._asked += 1
@@ -92,12 +93,12 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
     """Refusals of one node and reason that count against the node, and those of which nobody can say who sent the pods there.
 
     One that is surely the node's, or one pod that a scheduler sent there, convicts the node, and the others count with it. In a saved
-    snapshot without any records, pods of several namespaces do: one tenant seldom writes in two.
+    snapshot without any records a pod of a controller does: whoever saved it left out what would tell more.
     """
     if any(one.fault is not Fault.UNPROVEN for one in refusals):
         return [*refusals], []
     authors: dict[tuple[str, str], str] = {}
-    untold: set[str] = set()
+    untold = False
     proven = unread = False
     for one, pod in _samples(refusals):
         found = records.of(pod)
@@ -106,14 +107,14 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
         if found.by is By.AUTHOR:
             authors[_maker(one)] = found.manager
         elif found.by is By.UNTOLD and not one.alone:
-            untold.add(one.namespace)
+            untold = True
         if proven:
             break
     others = [one for one in refusals if _maker(one) not in authors]
     if proven:
         return others, []
-    if len(untold) > 1:
-        return [one for one in others if one.namespace in untold and not one.alone], []
+    if untold:
+        return [one for one in others if not one.alone], []
     return [], [_doubted(one, authors.get(_maker(one)), unread) for one in refusals]
 
 

@@ -150,11 +150,17 @@ def test_pods_that_name_the_node_do_not_hide_one_that_a_scheduler_sent() -> None
     assert by_name(findings) == {PLACE: Outcome.BAD}
 
 
-@pytest.mark.parametrize("others", ["team-b", "team-a"])
-def test_in_a_snapshot_without_records_pods_of_several_namespaces_convict_the_node(others: str) -> None:
-    findings, api = judged(refused(), refused("b", others), default=None, offline=True, events=[], resourceslices=[])
-    assert by_name(findings) == {PLACE: Outcome.BAD if others == "team-b" else Outcome.UNDECIDED}
+@pytest.mark.parametrize(("owner", "expected"), [("Job/train", Outcome.BAD), ("", Outcome.UNDECIDED)])
+def test_in_a_snapshot_without_records_a_controllers_pod_convicts_the_node(owner: str, expected: Outcome) -> None:
+    findings, api = judged(refused(owner=owner), default=None, offline=True, events=[], resourceslices=[])
+    assert by_name(findings) == {PLACE: expected}
     assert api.asked == []
+
+
+def test_in_a_snapshot_without_records_a_template_that_names_the_node_convicts_nothing() -> None:
+    more: dict[str, Any] = {"offline": True, "events": [], "resourceslices": []}
+    findings, _ = judged(refused(), default=None, deployments=[a_deployment("gpu-0")], **more)
+    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
 
 
 def test_records_that_were_emptied_in_several_namespaces_fail_no_node() -> None:
@@ -162,9 +168,8 @@ def test_records_that_were_emptied_in_several_namespaces_fail_no_node() -> None:
     pods = [refused(), refused("b", "team-b")]
     assert by_name(judged(*pods, default=None)[0]) == {PLACE: Outcome.UNDECIDED}
     scope = a_scope(nodes=[a_node()], pods=pods, offline=True)
-    scope.snapshot.failed_pod_fields = {"team-a/train-0": [], "team-c/other": SCHEDULED}
-    findings = list(check_refused(scope, NOW, Records(scope.snapshot, pytest.fail)))
-    assert by_name(findings) == {PLACE: Outcome.UNDECIDED}
+    scope.snapshot.failed_pod_fields = {"team-c/other": SCHEDULED}
+    assert by_name(list(check_refused(scope, NOW, Records(scope.snapshot, pytest.fail)))) == {PLACE: Outcome.UNDECIDED}
 
 
 def test_a_pod_in_a_namespace_of_the_platform_convicts_the_node_without_a_record() -> None:
@@ -216,7 +221,7 @@ def a_saved_snapshot(folder: Path, fields: object) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
-    [(SCHEDULED, Verdict.FAILED), (NAMED, Verdict.INCONCLUSIVE), ([], Verdict.INCONCLUSIVE), (None, Verdict.INCONCLUSIVE)],
+    [(SCHEDULED, Verdict.FAILED), (NAMED, Verdict.INCONCLUSIVE), ([], Verdict.INCONCLUSIVE), (None, Verdict.FAILED)],
     ids=["sent", "named", "emptied", "left out"],
 )
 def test_a_saved_snapshot_is_judged_by_its_records(tmp_path: Path, fields: object, expected: Verdict) -> None:

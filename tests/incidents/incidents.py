@@ -78,6 +78,7 @@ def incidents() -> list[Incident]:
 def judged(incident: Incident) -> dict[str, Result]:
     """The results of the requirements that must see the incident, as a run over a snapshot of the cluster has them."""
     scope = scope_of(load_scenario(incident.scenario), [incident.as_defect])
+    scope.snapshot.offline = True
     return judge(scope.snapshot, scope.policy, incident.requirements)
 
 
