@@ -44,6 +44,9 @@ FAILURES = pytest.StashKey[Failures]()
 GROUP = "gpu-conformance-workload"
 """xdist group of everything that asks the cluster something: these run one after the other on one worker."""
 
+GROUPED = "loadgroup"
+"""xdist's way to spread tests that keeps groups together."""
+
 ROOT = Path(__file__).resolve().parents[2]
 SUITES = (ROOT / "conformance", ROOT / "chaos")
 
@@ -83,13 +86,14 @@ def pytest_configure(config: pytest.Config) -> None:
         if state.opened.cluster is not None:
             state.opened.cluster.learn_versions(state.snapshot.versions, state.snapshot.unknown)
         state.needs = needs_of(selecting.selected(catalogue, options), options.access)
+        config.option.loadgroup = handover.grouped  # before xdist writes groups into the names of tests
     else:
         state = State(catalogue, options, owned.new_run_id())
     config.stash[STATE] = state
     config.stash[FAILURES] = Failures(config.rootpath, SUITES)
     config.pluginmanager.register(config.stash[FAILURES], "gpu-conformance-failures")
-    if getattr(config.option, "dist", "no") == "load":
-        config.option.dist = "loadgroup"  # so that the group of workload requirements stays on one worker
+    if getattr(config.option, "dist", "no") == "load":  # -n means it, where no --dist is named
+        config.option.dist = GROUPED  # the same, but probes stay on one worker
     if getattr(config.option, "maxworkerrestart", "") is None:
         config.option.maxworkerrestart = "0"  # xdist's group scheduler ends in an internal error, or never, when a worker is replaced
     signal.signal(signal.SIGTERM, _interrupt)
@@ -152,6 +156,7 @@ def pytest_configure_node(node: object) -> None:
     """Hand the target and the snapshot to an xdist worker."""
     state = _state(node.config)  # type: ignore[attr-defined]
     if state is not None:
+        state.opened.handover.grouped = node.config.option.dist == GROUPED  # type: ignore[attr-defined]
         node.workerinput[WORKER_KEY] = msgspec.json.encode(state.opened.handover).decode()  # type: ignore[attr-defined]
 
 
@@ -372,7 +377,15 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     state = _state(config)
     if state is None or state.worker or not state.is_open:
         return None
-    return progress.header(state)
+    return [*progress.header(state), *_said_of_workers(config, state)]
+
+
+def _said_of_workers(config: pytest.Config, state: State) -> list[str]:
+    """What is to be said of a --dist that spreads probes over workers."""
+    spread = getattr(config.option, "dist", "no")
+    if not getattr(config.option, "tx", None) or spread in ("no", GROUPED) or state.options.access is Access.READ:
+        return []
+    return [f"--dist {spread} gives probes to several workers, and they wait for each other: leave it out, and they run on one"]
 
 
 def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:

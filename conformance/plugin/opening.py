@@ -53,6 +53,7 @@ class WorkerHandover(msgspec.Struct, kw_only=True):
     in_cluster: bool = False
     snapshot_file: str = ""
     folder: str = ""  # the run's own, for what vouches for it
+    grouped: bool = False  # xdist keeps the tests of a group on one worker; a worker reads the command line alone, which may not say so
     policy: Json = {}  # presets included
     waivers: WaiverFile = WaiverFile()
 
