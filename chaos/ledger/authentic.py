@@ -87,10 +87,7 @@ def read_ledgers(
             whole |= {run.run_id: run} if not strangers else {}
         unwritten[run.run_id] = unwritten.get(run.run_id, frozenset()) - {digest(entry) for entry in counted.open_entries}
     missing = [
-        one
-        for run_id, digests in unwritten.items()
-        if digests
-        for one in missing_entries(run_id, digests, proofs[run_id].changes, whole.get(run_id))
+        one for run_id, digests in unwritten.items() if digests for one in missing_entries(proofs[run_id], digests, whole.get(run_id))
     ]
     garbled = {run_id: text for run_id, text in unreadable.items() if run_id in vouched}
     garbage += [text for run_id, text in unreadable.items() if run_id not in garbled]

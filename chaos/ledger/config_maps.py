@@ -15,10 +15,12 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import accepted, field, read, uid_of
 from chaos.ledger.file import ExperimentView, parse
 from chaos.model.errors import LedgerError
-from chaos.model.ledger_lines import Entry, State
+from chaos.model.ledger_lines import Entry, State, number_of_change
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned
+from fixtures.ownership.proof_record import ProofView
+from fixtures.ownership.read_proofs import read_proofs
 from fixtures.text.sentences import plain
 
 LINES = ".jsonl"
@@ -148,9 +150,19 @@ def find_run(cluster: Cluster, run_id: str) -> list[str]:
 
 
 def are_needed(cluster: Cluster, space: str) -> bool:
-    """Whether a ledger of the shared namespace has open entries, or cannot be read. Raises ApiTrouble."""
+    """Whether a ledger of the shared namespace has open entries or has lost some, or cannot be read. Raises ApiTrouble."""
     runs, unreadable = readable_runs(cluster, space)
-    return bool(unreadable) or any(run.open_entries for run in runs)
+    proofs = read_proofs(cluster)
+    return bool(unreadable) or any(_is_needed(run, proofs) for run in runs)
+
+
+def _is_needed(run: RunView, proofs: Mapping[str, ProofView]) -> bool:
+    """Whether something of the run is open. Where its proof lists an entry that is gone, the ledger still tells what is closed."""
+    if run.open_entries or run.run_id not in proofs:
+        return bool(run.open_entries)
+    changes = proofs[run.run_id].changes
+    listed = (number_of_change(changes.get(one, "")) for one in proofs[run.run_id].digests)
+    return any(number not in run.of(experiment).closed for experiment, number in listed)
 
 
 def foreign_config_maps(cluster: Cluster, space: str, runs: Collection[str]) -> tuple[list[RunView], dict[str, str]]:
@@ -182,9 +194,10 @@ def _sorted(items: Iterable[Json]) -> tuple[list[RunView], dict[str, str]]:
 
 
 def remove_clean(cluster: Cluster, space: str, run_id: str = "") -> None:
-    """Delete ledgers with nothing open (of one run, or of all) from the shared namespace. Raises ApiTrouble."""
+    """Delete ledgers that nobody needs (of one run, or of all) from the shared namespace. Raises ApiTrouble."""
+    proofs = read_proofs(cluster)
     for run in readable_runs(cluster, space)[0]:
-        if not run.open_entries and run_id in ("", run.run_id):
+        if not _is_needed(run, proofs) and run_id in ("", run.run_id):
             answer = cluster.delete("configmaps", config_map_name(run.run_id), space, uid=run.uid)
             if answer.status not in (404, 409):
                 accepted(answer, f"delete ledger of run {run.run_id}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +45,9 @@ class Vouching(Protocol):
 
     def vouch(self, digest: str, change: str) -> None:
         """Vouch for an entry that is about to be written. ``change`` says which it is. Raises ApiTrouble unless it is kept for certain."""
+
+    def held(self, digest: str) -> None:
+        """The mirror holds the entry. Raises ApiTrouble unless that is written down for certain."""
 
     def forget(self, digests: Collection[str]) -> None:
         """Entries are closed. Raises ApiTrouble when that could not be written down."""
@@ -154,7 +157,7 @@ class Ledger:
     # -- writing ---------------------------------------------------------------------------------------
 
     def arm(self, undo: str, args: msgspec.Struct | Mapping[str, Any]) -> int:
-        """Write down an undo before the act; its number. When this returns, disk and mirror hold it.
+        """Write down an undo before the act; its number. When this returns, disk and mirror hold it, and its proof says so.
 
         Raises :class:`LedgerError` when they may not: then nothing may be done. An entry that only one of the two holds is
         undone like any other, and finds nothing to undo.
@@ -162,12 +165,13 @@ class Ledger:
         with self._lock:
             entry = self.draft(undo, args)
             line = Line(seq=entry.seq, state=State.ARMED, at=now(), entry=entry)
-            self._vouch(entry)
+            self._prove(entry, lambda vouching: vouching.vouch(digest(entry), change_of(entry)))
             self._append(line)
             self._next += 1
             self._take(line)
             if self._mirror:
                 self._mirror.arm(line)
+                self._prove(entry, lambda vouching: vouching.held(digest(entry)))
             return entry.seq
 
     def draft(self, undo: str, args: msgspec.Struct | Mapping[str, Any]) -> Entry:
@@ -195,11 +199,11 @@ class Ledger:
             kept = self._mirror.flush(deadline) if self._mirror else True
             return kept and self._forget()
 
-    def _vouch(self, entry: Entry) -> None:
+    def _prove(self, entry: Entry, write: Callable[[Vouching], None]) -> None:
         if self._vouching is None:
             return
         try:
-            self._vouching.vouch(digest(entry), change_of(entry))
+            write(self._vouching)
         except ApiTrouble as trouble:
             raise LedgerError(f"nothing in the cluster would vouch for entry {entry.seq}: {trouble.message}") from trouble
 

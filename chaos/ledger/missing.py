@@ -1,7 +1,8 @@
 """Entries that a run's proof lists and the ledger in the cluster does not hold: what became of each.
 
-The proof is written first, then the run's file, then the ledger, and reads show proof and ledger before the fault is made. So a run that
-ends between these writes leaves an entry without words, and has not made its change. That can only be the newest of its experiment.
+The proof is written first, then the run's file, then the ledger, and then the proof says that a read has shown the entry in the ledger.
+Only then the fault is made. So a run that ends between these writes leaves an entry that its proof does not call shown, and has not made
+its change. That can only be the newest of its experiment. An entry that was shown, and is not there, was taken out of the ledger.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from chaos.ledger.config_maps import RunView
 from chaos.model.ledger_lines import number_of_change
+from fixtures.ownership.proof_record import ProofView
 from fixtures.text.sentences import plain
 
 Place = tuple[str, str, int]
@@ -26,7 +28,7 @@ class Fate(StrEnum):
     """The ledger has closed its number, or holds a later entry of that number because this one was refused."""
 
     UNMADE = "not made"
-    """It has the next number of its experiment: the run ended before the ledger held it."""
+    """It has the next number of its experiment, and no read has shown it: the run ended before the ledger held it."""
 
     LOST = "lost"
     """The ledger must have held it."""
@@ -36,12 +38,16 @@ class Fate(StrEnum):
 
 
 class MissingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. ``change`` is what the proof says of it (:func:`chaos.model.ledger_lines.change_of`); it may be empty."""
+    """One of them. ``change`` is what the proof says of it (:func:`chaos.model.ledger_lines.change_of`); it may be empty.
+
+    ``shown``: the proof says that the ledger has held it.
+    """
 
     run_id: str
     digest: str
     change: str
     fate: Fate
+    shown: bool = False
 
     @property
     def place(self) -> Place:
@@ -66,10 +72,19 @@ class MissingEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.fate in (Fate.LOST, Fate.UNKNOWN)
 
 
-def missing_entries(run_id: str, digests: Iterable[str], changes: Mapping[str, str], held: RunView | None) -> list[MissingEntry]:
-    """One for each digest. ``held`` is the run's ledger in the cluster; None if it is not there, or holds what nothing vouches for."""
+def missing_entries(proof: ProofView, digests: Iterable[str], held: RunView | None) -> list[MissingEntry]:
+    """One for each digest, of those that the run's proof lists.
+
+    ``held`` is the run's ledger in the cluster; None if it is not there, or holds what nothing vouches for.
+    """
+    changes, shown = proof.changes, proof.shown
     made = ((one, changes.get(one, "")) for one in sorted(digests))
-    return [MissingEntry(run_id=run_id, digest=one, change=change, fate=_fate_by_cluster(change, held)) for one, change in made]
+    return [
+        MissingEntry(
+            run_id=proof.run_id, digest=one, change=change, fate=_fate_by_cluster(change, held, shown=one in shown), shown=one in shown
+        )
+        for one, change in made
+    ]
 
 
 def with_files(
@@ -85,11 +100,13 @@ def with_files(
     ]
 
 
-def _fate_by_cluster(change: str, held: RunView | None) -> Fate:
+def _fate_by_cluster(change: str, held: RunView | None, *, shown: bool) -> Fate:
     experiment, number = number_of_change(change)
     if held is None or not experiment:
         return Fate.UNKNOWN
     known = held.of(experiment)
+    if shown:
+        return Fate.CLOSED if number in known.closed else Fate.LOST
     fate = _fate_by_numbers(number, known.closed | {entry.seq for entry in known.open_entries})
     first = number == 1 and any(one.experiment == experiment for one in held.experiments)  # its keys come with its first entry
     return Fate.LOST if fate is Fate.UNMADE and first else fate
@@ -99,7 +116,9 @@ def _fate_by_file(one: MissingEntry, written: Mapping[str, int] | None) -> Fate:
     """A file is written before the ledger in the cluster, so it says nothing against what that one must have held: it is an old copy."""
     if written is None or (one.digest not in written and one.fate is not Fate.UNKNOWN):
         return one.fate
-    return Fate.CLOSED if one.digest in written else _fate_by_numbers(one.place[2], set(written.values()))
+    if one.digest in written:
+        return Fate.CLOSED
+    return Fate.LOST if one.shown else _fate_by_numbers(one.place[2], set(written.values()))
 
 
 def _fate_by_numbers(number: int, written: Collection[int]) -> Fate:

@@ -16,7 +16,7 @@ from chaos.ledger import authentic, config_maps, mirror
 from chaos.ledger.file import Ledger
 from chaos.ledger.residue import Reason
 from chaos.ledger.undos.nodes import NodeLabels
-from chaos.model.errors import LeaseRefused
+from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.ledger_lines import State
 from chaos.safety.lease_keeper import LeaseKeeper
 from chaos.surface.cli import main
@@ -229,6 +229,64 @@ def test_the_first_entry_of_an_experiment_is_lost_if_the_ledger_has_begun(tmp_pa
     assert read_proofs(cluster)[RUN].digests
     assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
     assert products(cluster) == ["H100", "H100"]
+
+
+@pytest.mark.parametrize("faults", [1, 2])
+def test_the_newest_entry_is_lost_if_it_is_taken_out_alone(
+    tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], faults: int
+) -> None:
+    armed(cluster, tmp_path, faults=faults)
+    before = lines_of(cluster)
+    rewritten(cluster, lines="".join(before[:-1]))
+    _, foreseen = preview(cluster, terms=ANYTHING)
+    assert [f"entry {RUN}/A9/{faults} node.labels gpu-{faults} is open" in line for line in foreseen.unreadable] == [True]
+    assert recovered(tmp_path) == 11
+    assert f"NOT put back: run {RUN}: entry {RUN}/A9/{faults} node.labels gpu-{faults} is open" in capsys.readouterr().out
+    assert products(cluster)[faults - 1] is None
+    assert recovered(tmp_path) == 11  # nothing has forgotten it meanwhile
+    assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
+    assert products(cluster) == ["H100", "H100"]
+    assert read_proofs(cluster) == {}
+
+
+def test_an_old_ledger_put_in_the_place_of_a_newer_one_loses_what_it_does_not_hold(tmp_path: Path, cluster: Cluster) -> None:
+    """A backup of the first entry alone, from before it was closed."""
+    book = armed(cluster, tmp_path)
+    backup = lines_of(cluster)
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}}).ok
+    book.mark(1, State.VERIFIED)
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
+    assert cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    rewritten(cluster, lines="".join(backup), closed="")
+    done = recover(cluster, seconds=PATIENCE)
+    assert [f"entry {RUN}/A9/2 node.labels gpu-2 is open" in line for line in done.unreadable] == [True]
+
+
+def test_neither_ledger_nor_an_old_folder_settles_an_entry_that_was_shown(tmp_path: Path, cluster: Cluster) -> None:
+    book = armed(cluster, tmp_path)
+    assert book.path is not None
+    old = book.path.read_bytes()
+    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
+    assert cluster.delete("configmaps", config_maps.config_map_name(RUN), namespaces.SHARED).ok
+    book.path.write_bytes(old)
+    done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
+    assert [f"entry {RUN}/A9/2 node.labels gpu-2 is open" in line for line in done.unreadable] == [True]
+    assert done.unmade == ()
+
+
+def test_a_run_that_ended_before_it_said_that_the_ledger_holds_an_entry_is_put_back(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(self: Proof, digest: str) -> None:
+        raise ApiTrouble("Timeout", "no answer in time")
+
+    monkeypatch.setattr(Proof, "held", ended)
+    with pytest.raises(LedgerError, match="no answer in time"):
+        armed(cluster, tmp_path)
+    assert products(cluster) == ["H100", "H100"]
+    done = recover(cluster, seconds=PATIENCE)
+    assert (done.clean, done.restored, done.unmade) == (True, 1, ())
+    assert read_proofs(cluster) == {}
 
 
 @pytest.mark.parametrize("folder", [False, True])
