@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from chaoslib.exceptions import ActivityFailed
 
-from chaos.cluster import namespaces
 from chaos.cluster.rights import Reviewer, Right
 from chaos.ledger.bounds import Terms
 from chaos.ledger.file import Ledger
@@ -135,7 +134,7 @@ class ActivityContext:
     def _must_be_undoable(self, undo: Undo, args: msgspec.Struct) -> None:
         """Whether the API server grants every right that undoing these very arguments takes. Raises ActivityFailed."""
         on_host = isinstance(undo, HostAction)
-        namespace = namespaces.of_run(self.plan.run_id) if on_host else str(getattr(args, "namespace", ""))
+        namespace = self.plan.namespace if on_host else str(getattr(args, "namespace", ""))
         wanted = [Right.parse(text).inside(namespace) for text in undo.rights(args)]
         try:
             denied = self._reviewer.denied(wanted)

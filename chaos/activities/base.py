@@ -183,7 +183,7 @@ def own_priority_class() -> str:
 def host_namespace() -> str:
     """The run's privileged namespace, for injector pods."""
     acting = current()
-    return namespaces.ensure_run(acting.cluster, acting.plan.run_id)
+    return namespaces.ensure_run(acting.cluster, acting.plan.run_id, name=acting.plan.namespace)
 
 
 def poll(done: Callable[[], Any], limit: float, period: float = 0.0) -> Any:

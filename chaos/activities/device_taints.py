@@ -9,7 +9,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act import canary_pods
 from chaos.activities.base import create, current, own_namespace, plan_facts
 from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan_facts import CANARIES, canary_namespace
+from chaos.model.plan_facts import canary_namespace
 from chaos.observe.dra_inventory import CLAIMS, TAINT_RULES, PublishedDevice, allocated_devices, published_devices, tainting_rules
 from chaos.observe.view import View, full_name, name_of
 from fixtures.kubernetes.models import Json
@@ -32,7 +32,7 @@ def taint_device(effect: str, device: str) -> dict[str, Any]:
     rule: Json = {
         "apiVersion": "/".join(acting.cluster.path(TAINT_RULES).split("/")[2:4]),
         "kind": "DeviceTaintRule",
-        "metadata": {"name": acting.plan.namespace + ("" if device == HELD else CANARIES)},
+        "metadata": {"name": acting.plan.namespace if device == HELD else canary_namespace(acting.plan)},
         "spec": {
             "deviceSelector": {"driver": chosen.driver, "pool": chosen.pool, "device": chosen.name},
             "taint": {"key": TAINT_KEY, "value": acting.plan.run_id, "effect": effect},

@@ -15,7 +15,7 @@ from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.remediation import cleared_args
 from chaos.model.ledger_lines import PREPARATION
-from chaos.model.plan_facts import OPT_OUT
+from chaos.model.plan_facts import OPT_OUT, canary_namespace
 from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of, requested_devices
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
@@ -152,7 +152,7 @@ def _evictable(node: str) -> list[Json]:
         acting.cluster.request("GET", acting.cluster.path("pods"), query={"fieldSelector": f"spec.nodeName={node}"}), f"list pods on {node}"
     )
     found = []
-    own = f"{acting.plan.namespace}-canaries"
+    own = canary_namespace(acting.plan)
     for pod in answer.json().get("items") or ():
         if phase_of(pod) in ("Succeeded", "Failed") or namespace_of(pod) == acting.plan.namespace:
             continue

@@ -1,19 +1,22 @@
-"""The two namespaces of chaos: one of each run for its pods, and one that all runs share for Lease and ledgers.
+"""The namespaces of chaos: those of each run for its pods, and one that all runs share for Lease and ledgers.
 
 A tenant may create a namespace of any name and label. So a namespace counts only when its creation by a run is proven
-(:mod:`fixtures.ownership.proof`): whatever is put into another one could be read, changed and entered by whoever made it. The
-shared one has a proof of its own, the PriorityClass :data:`ANCHOR`, which also says what it is called: where somebody has
-taken its usual name, it has another, and nobody is kept from working.
+(:mod:`fixtures.ownership.proof`): whatever is put into another one could be read, changed and entered by whoever made it. Those of a
+run have names that nobody can guess, and are found by the proof. The shared one has a proof of its own, the PriorityClass
+:data:`ANCHOR`, which also says what it is called: where somebody has taken its usual name, it has another, and nobody is kept from
+working.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
 
 from chaos.cluster.requests import accepted, await_object, field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
+from chaos.model.plan_facts import CANARIES
 from fixtures.cluster.answer import UNREADABLE
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
@@ -54,6 +57,7 @@ RIGHTS = (f"create {namespace_limits.NETWORK_POLICIES}", f"create {namespace_lim
 """What bounding a namespace takes; its removal takes them along."""
 
 _KEY = "namespaces"
+_MARK_BYTES = 4
 _ADMINISTRATORS = "administrators-namespaces"
 """Key in the proof of a namespace that an administrator made, and that the policy names by UID: it is used, and never removed."""
 
@@ -66,9 +70,24 @@ def is_run(text: str) -> bool:
     return owned.is_run_id(text) and text != SHARING
 
 
-def of_run(run_id: str) -> str:
-    """Name of the run's own namespace, for injector and canary pods."""
-    return f"{SHARED}-{run_id}"
+def new_mark() -> str:
+    """A part of a name that nobody can guess."""
+    return secrets.token_hex(_MARK_BYTES)
+
+
+def of_run(run_id: str, mark: str = "") -> str:
+    """A name for a namespace of the run's own, for injector pods. Without a mark it is one that anybody can guess."""
+    return "-".join(filter(None, (SHARED, run_id, mark)))
+
+
+def is_name_of_run(name: str, run_id: str) -> bool:
+    """Whether a namespace of the run may have this name. So may anybody's: the name proves nothing."""
+    return _is_for_pods(name.removesuffix(CANARIES), run_id)
+
+
+def _is_for_pods(name: str, run_id: str) -> bool:
+    """The same for the namespace of injector pods. Runs of older versions gave it no mark."""
+    return re.fullmatch(f"{re.escape(of_run(run_id))}(-[0-9a-f]{{{2 * _MARK_BYTES}}})?", name) is not None
 
 
 # -- the shared one --------------------------------------------------------------------------------------
@@ -255,30 +274,34 @@ def uid_of_shared(cluster: Cluster) -> str:
     return "" if found is None else uid_of(found)
 
 
-def ensure_run(cluster: Cluster, run_id: str, *, level: str = "privileged", undoing: bool = False) -> str:
-    """The run's own namespace; its name.
+def find_run(cluster: Cluster, run_id: str) -> str:
+    """Name of the run's own namespace; empty when none is there that its proof has the UID of. Raises ApiTrouble."""
+    view = read_proofs(cluster, run_id).get(run_id)
+    names = [name for key, name, _ in view.created if key == _KEY and _is_for_pods(name, run_id)] if view is not None else []
+    for name in dict.fromkeys(names):
+        found = read(cluster, _KEY, name)
+        if view is not None and view.has_uid(uid_of(found)) and not owned.is_going(found or {}):
+            return name
+    return ""
 
-    Raises ApiTrouble when it cannot be had, and when one of that name is not proven to be the run's: nothing is put into it, and it
-    stays as it is. One that cannot be bounded is used only for ``undoing``. One that a process had no time to write down is made anew:
-    by now somebody who saw its token may have made another.
+
+def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", level: str = "privileged", undoing: bool = False) -> str:
+    """The run's own namespace, created unless it is there; its name.
+
+    A new one gets the given ``name``, and another one where somebody's namespace has that: nothing is put into his, and it stays as it
+    is. One that cannot be bounded is used only for ``undoing``. One that a process had no time to write down is not used: by now
+    somebody who saw its token may have made another. Raises ApiTrouble when none can be had.
     """
-    name = of_run(run_id)
-    found = _present(cluster, name)
-    view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
-    if found is not None and view is not None and view.created_this(_KEY, found) and not view.has_uid(uid_of(found)):
-        if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid_of(found), run_id)], seconds=GONE_SECONDS):
-            raise _not_own(name, run_id)
-        Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False).not_there(_KEY, name)
-        found = None
-    if found is None:
+    if not (own := find_run(cluster, run_id)):
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         labels = {**owned.labels(run_id), **_MESHES_OUT, **_security(level)}
-        if not _created(cluster, proof, name, labels):
-            raise _not_own(name, run_id)
-    else:
-        require_own(cluster, found, run_id)
-    limit(cluster, name, run_id, namespace_limits.quota(PODS, {}), needed=not undoing)
-    return name
+        names = [name or of_run(run_id, new_mark()), *(of_run(run_id, new_mark()) for _ in range(ROUNDS - 1))]
+        own = next((wanted for wanted in names if _created(cluster, proof, wanted, labels)), "")
+        if not own:
+            text = f"no namespace could be made for run {run_id}: {', '.join(names)} are said to be there already"
+            raise ApiTrouble("AlreadyExists", f"{text}; nobody can guess these names, so look for what answers in the API server's place")
+    limit(cluster, own, run_id, namespace_limits.quota(PODS, {}), needed=not undoing)
+    return own
 
 
 def require_own(cluster: Cluster, found: Json, run_id: str) -> None:
@@ -298,7 +321,7 @@ def limit(cluster: Cluster, namespace: str, run_id: str, quota: Json, *, needed:
 
 
 def _not_own(name: str, run_id: str) -> ApiTrouble:
-    why = "it is left as it is, and nothing is put into it"
+    why = "it is left as it is, and nothing is put into it; start the experiment again, and it gets another name"
     return ApiTrouble("AlreadyExists", f"namespace {name} is there, and not proven to be of run {run_id}: {why}")
 
 
@@ -314,13 +337,6 @@ def remove_run(cluster: Cluster, run_id: str, *, seconds: float = GONE_SECONDS) 
         proof = Proof.open(cluster, run_id, prefix=CHAOS_PREFIX, renewing=False)
         proof.settle({(item.key, item.name) for item in left})
     return left
-
-
-def is_own(cluster: Cluster, run_id: str) -> bool:
-    """Whether the run's namespace is there, and proven by UID to be the run's. Raises ApiTrouble."""
-    found = read(cluster, _KEY, of_run(run_id))
-    view = read_proofs(cluster, run_id).get(run_id) if found is not None else None
-    return view is not None and view.has_uid(uid_of(found))
 
 
 # -- making them -----------------------------------------------------------------------------------------
@@ -349,15 +365,6 @@ def _take_back(cluster: Cluster, name: str, uid: str, why: str = "") -> None:
     if owned.remove(cluster, [owned.Leftover(_KEY, name, "", uid, SHARING)], seconds=GONE_SECONDS):
         text = f"namespace {name} (UID {uid}) was created, its proof could not be written{why}, and it may be left behind"
         raise ApiTrouble("NotProvable", text)
-
-
-def _present(cluster: Cluster, name: str) -> Json | None:
-    """The namespace, or None; one that is on its way out is waited for. Raises ApiTrouble."""
-    found = read(cluster, "namespaces", name)
-    if found is None or not field(found, "metadata", "deletionTimestamp"):
-        return found
-    _await_gone(cluster, name)
-    return None
 
 
 def _await_gone(cluster: Cluster, name: str) -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.engine.conformance_check import ConformanceCheck, policy_document
+from chaos.engine.conformance_check import ConformanceCheck
 from chaos.engine.handover import Access
 from chaos.engine.leaving import PAUSE, until_gone
 from chaos.engine.runner import Runner, RunnerSetup
@@ -25,6 +25,7 @@ from chaos.model.errors import LeaseRefused, LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
+from chaos.model.plan_facts import CANARIES
 from chaos.observe.signals.registry import SIGNALS
 from chaos.plan.planning import NotApplicable, PlanRefused, make_plan
 from chaos.plan.selectors import TargetUnclear
@@ -63,7 +64,10 @@ class Refused(Exception):
 
 
 class CampaignSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster of a campaign, and what its owner and its user want. ``ours``: this run started the cluster."""
+    """The cluster of a campaign, and what its owner and its user want. ``ours``: this run started the cluster.
+
+    ``mark`` is in the name of the run's namespace, so that nobody can take it before the run does.
+    """
 
     cluster: Cluster
     access: Access
@@ -74,6 +78,7 @@ class CampaignSetup(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     ours: bool
     node: str = ""
+    mark: str = msgspec.field(default_factory=namespaces.new_mark)
 
 
 class Campaign:
@@ -88,8 +93,7 @@ class Campaign:
         self._held = False
         self._proof: Proof | None = None
         self._opened: list[Entry] | None = None  # what the last look at the cluster's copy showed to be open
-        own = namespaces.of_run(setup.run_id)
-        self._conforming = ConformanceCheck(setup.access, policy_document(setup.policy, own, f"{own}-canaries"), self.stop)
+        self._conforming = ConformanceCheck(setup.access, setup.policy, self.stop)
 
     def __enter__(self) -> Campaign:
         """Raises :class:`Refused`."""
@@ -299,14 +303,18 @@ class Campaign:
 
 
 def plan_now(setup: CampaignSetup, experiment: Experiment) -> Plan:
-    """The plan of an experiment now; reads only. Raises NotApplicable, PlanRefused, ApiTrouble."""
+    """The plan of an experiment now; reads only. Each has a namespace of its own for its workload.
+
+    Raises NotApplicable, PlanRefused, ApiTrouble.
+    """
     return make_plan(
         setup.cluster,
         experiment,
         run_id=setup.run_id,
         cluster_uid=setup.target.cluster_uid,
         target_kind=setup.target.kind.treated_as,
-        namespace=namespaces.of_run(setup.run_id),
+        namespace=namespaces.of_run(setup.run_id, setup.mark),
+        workload=namespaces.of_run(setup.run_id, namespaces.new_mark()) + CANARIES,
         policy=setup.policy,
         node=setup.node,
     )

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300.0
 
 
-def policy_document(policy: Policy, *names: str) -> Json:
+def policy_document(policy: Policy, names: Iterable[str]) -> Json:
     """The policy as a document, in which the namespaces that the run makes for itself are no tenants'."""
     more = (*policy.tenants.more_infrastructure, *names)
     tenants = msgspec.structs.replace(policy.tenants, more_infrastructure=more)
@@ -34,7 +34,7 @@ def policy_document(policy: Policy, *names: str) -> Json:
 class ConformanceCheck:
     """Judges areas on one cluster. What was read after one experiment is what was before the next, if nothing happened between."""
 
-    def __init__(self, access: Access, policy: Json, stop: Stop, *, seconds: float = SECONDS) -> None:
+    def __init__(self, access: Access, policy: Policy, stop: Stop, *, seconds: float = SECONDS) -> None:
         self._access = access
         self._policy = policy
         self._stop = stop
@@ -45,21 +45,24 @@ class ConformanceCheck:
         """Something happened: the next reading is a fresh one."""
         self._last = None
 
-    def judge(self, areas: Iterable[str]) -> Conformance:
-        """The verdicts of the areas' requirements now. Does not raise: why there are none is part of the answer."""
+    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
+        """The verdicts of the areas' requirements now. ``own`` are the experiment's namespaces.
+
+        Does not raise: why there are none is part of the answer.
+        """
         wanted = frozenset(areas)
         if self._last is not None and wanted <= self._last[0]:
             known = self._last[1]
             kept = {id_: one for id_, one in known.requirements.items() if id_.partition("-")[0].lower() in wanted}
             return msgspec.structs.replace(known, requirements=kept)
-        found = self._read(sorted(wanted))
+        found = self._read(sorted(wanted), own)
         self._last = (wanted, found) if not found.trouble else None
         return found
 
-    def _read(self, areas: Sequence[str]) -> Conformance:
+    def _read(self, areas: Sequence[str], own: Iterable[str]) -> Conformance:
         with TemporaryDirectory(prefix="gpu-conformance-chaos-") as name:
             folder = Path(name)
-            (folder / "policy.yaml").write_text(yaml.safe_dump(self._policy), encoding="utf-8")
+            (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(self._policy, own)), encoding="utf-8")
             with (folder / "log").open("wb") as log:
                 process = subprocess.Popen(
                     self._command(areas, folder), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -72,9 +75,7 @@ class ConformanceCheck:
         if self._access.context is not None and not self._access.in_cluster:
             target += ["--context", self._access.context]
         paths = [f"conformance/{area}" for area in areas]
-        options = ["--read-only", "-q", "--report-dir", str(folder / "report"), "--record-only"]
-        if self._policy:
-            options += ["--policy", str(folder / "policy.yaml")]
+        options = ["--read-only", "-q", "--report-dir", str(folder / "report"), "--record-only", "--policy", str(folder / "policy.yaml")]
         return [sys.executable, "-m", "pytest", *paths, *target, *options]
 
 

@@ -29,6 +29,7 @@ from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Line, landed_faults
 from chaos.model.plan import Plan
+from chaos.model.plan_facts import canary_namespace
 from chaos.observe.node_history import MEMORY, NodeHistory
 from chaos.observe.sample import Reading, Sample, Signal
 from chaos.observe.sampler import Sampler, steady_since
@@ -188,7 +189,8 @@ class Runner:
         return values[:400]
 
     def _keep_conformance(self, name: str) -> None:
-        artefacts.write(self.folder / name, self._setup.conforming.judge(self.experiment.extension.area))
+        own = (self.plan.namespace, canary_namespace(self.plan))
+        artefacts.write(self.folder / name, self._setup.conforming.judge(self.experiment.extension.area, own))
 
     # -- the act ---------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
 from chaos.model.plan import Plan
-from chaos.model.plan_facts import CANARIES, OPT_OUT
+from chaos.model.plan_facts import OPT_OUT
 from conformance.policy.model import Policy
 from fixtures.cluster import kinds
 from fixtures.ownership.owned import PRIORITY_CLASSES
@@ -211,9 +211,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 def _absent(entry: Entry, args: AbsentArgs, bounds: Bounds) -> Iterator[str]:
     """Only what the experiment creates goes, in the namespaces of its run, or with the name of one of them."""
-    own = namespaces.of_run(entry.run_id)
     where = args.namespace if kinds.KINDS[args.key].namespaced else args.name
-    if where not in (own, own + CANARIES):
+    if not namespaces.is_name_of_run(where, entry.run_id):
         yield f"{args.key} {args.namespace}/{args.name}, which is not its run's"
     if args.run_id != entry.run_id:
         yield f"objects of run {args.run_id}"

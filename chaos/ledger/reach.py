@@ -18,7 +18,7 @@ from chaos.ledger.undos.node_object import NodeExistsArgs
 from chaos.ledger.undos.objects import PresentArgs
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
-from chaos.model.plan_facts import CANARIES, PlanFacts
+from chaos.model.plan_facts import PlanFacts
 from conformance.policy.model import Policy, Tenants
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.kubernetes.models import Json
@@ -71,8 +71,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         """What an entry names that nothing shows to be its experiment's to touch."""
         if digest(entry) in self.vouched:
             return
-        namespace, own = str(getattr(args, "namespace", "") or ""), namespaces.of_run(entry.run_id)
-        if namespace not in ("", own, own + CANARIES) and not self.admits(namespace):
+        namespace = str(getattr(args, "namespace", "") or "")
+        if namespace and not namespaces.is_name_of_run(namespace, entry.run_id) and not self.admits(namespace):
             yield f"namespace {namespace}, {self._unknown}"
         elif isinstance(args, PresentArgs) and args.uid not in self.planned:
             yield from self._wrong_operand(args)

@@ -33,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment on one cluster, resolved. ``actions`` and ``undo`` say it in words, for ``chaos plan``.
 
     ``facts`` is what activities and signals need beside the targets (components found, device resource, canaries), from planning.
+    ``namespace`` is the run's, for injector pods, and ``workload`` the experiment's, for what it starts for itself
+    (:func:`chaos.model.plan_facts.canary_namespace`).
     ``untouched`` is the healthy GPU node that is left alone, ``eligible`` how many targets could have been chosen (for caps by
     percent), ``seconds`` the durations of this target's tempo, ``expires_at`` (RFC 3339) when targets undo by themselves.
     """
@@ -43,6 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     target_kind: TargetKind
     namespace: str
+    workload: str = ""
     targets: tuple[Target, ...]
     untouched: str
     expires_at: str

@@ -18,7 +18,7 @@ GANG_LABEL = "gpu-conformance.io/gang"
 
 
 CANARIES = "-canaries"
-"""What the name of the namespace for an experiment's own workload has behind that of the run's."""
+"""What the name of the namespace for an experiment's own workload ends with."""
 
 OPT_OUT = {"k8saas.nvidia.com/ManagedByNVSentinel": "false"}
 """Label by which a node tells NVSentinel to leave it alone (docs/facts/device-health.md#nvsentinel)."""
@@ -90,8 +90,8 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canary_namespace(plan: Plan) -> str:
-    """The namespace of the experiment's own workload: restricted, unlike the one of the injectors."""
-    return plan.namespace + CANARIES
+    """The namespace of the experiment's own workload: restricted, unlike the one of the injectors. Older versions named none."""
+    return plan.workload or plan.namespace + CANARIES
 
 
 def _any(name: str, globs: tuple[str, ...]) -> bool:

@@ -50,13 +50,14 @@ def make_plan(
     cluster_uid: str,
     target_kind: TargetKind,
     namespace: str,
+    workload: str = "",
     policy: Policy,
     node: str = "",
     components: Components | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of one experiment. ``node`` is the one that the user named; ``components`` those already found; ``overrides`` which
-    workload is which component, instead of what the policy says.
+    """The plan of one experiment. ``namespace`` and ``workload`` are the plan's. ``node`` is the one that the user named;
+    ``components`` those already found; ``overrides`` which workload is which component, instead of what the policy says.
 
     Raises :class:`NotApplicable` when the experiment has no object on this cluster, :class:`PlanRefused` when what it has may not be
     touched now (unhealthy, no other healthy GPU node, too few free devices, or the cluster could not be read).
@@ -94,6 +95,7 @@ def make_plan(
         server=cluster.shown_server,
         target_kind=target_kind,
         namespace=namespace,
+        workload=workload,
         targets=choice.targets,
         untouched=untouched,
         expires_at=expires.isoformat(timespec="seconds"),

@@ -128,7 +128,7 @@ def test_one_run_is_cleaned_up_without_the_others(stage: Stage) -> None:
 
 
 def test_a_killed_run_of_experiments_keeps_what_its_open_changes_are_undone_with(stage: Stage) -> None:
-    """Without the class nothing in its ledger would count any more. A namespace that is gone anybody may make anew, and keep."""
+    """Without the class nothing in its ledger would count any more."""
     opened = Proof.open(stage.cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
     opened.vouch("digest")
     name = namespaces.ensure_run(stage.cluster, RUN)

@@ -28,7 +28,6 @@ from chaos.surface.cli import main
 from chaos.verdict import artefacts
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
@@ -36,7 +35,6 @@ from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.workspace import Workspace
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, plan, recover, soon, world
 from tests.chaos.shipped import EXPERIMENTS
-from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
 ANOTHER = "20261121-130000-beef"
@@ -324,7 +322,7 @@ def tenants_namespace(cluster: Cluster, **annotations: str) -> str:
 
 def test_what_is_in_a_namespace_that_took_the_name_of_the_run_s_is_not_deleted(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:
     book = ledger(tmp_path, cluster, experiment="W3")
-    assert namespaces.ensure_run(cluster, RUN) == OWN
+    assert namespaces.ensure_run(cluster, RUN, name=OWN) == OWN
     book.arm("object.absent", {"key": "pods", "namespace": OWN, "name": "train", "run_id": RUN})
     assert cluster.delete("namespaces", OWN).ok
     tenants_namespace(cluster)
@@ -351,18 +349,10 @@ def test_a_token_that_a_tenant_has_seen_opens_no_namespace_of_his(cluster: Clust
     """A process of the run died before it wrote down its namespace's UID; somebody deleted it, and a tenant had read its token."""
     opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
     theirs = tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
-    assert namespaces.ensure_run(cluster, RUN, undoing=undoing) == OWN
-    uid = fetch(cluster, "namespaces", OWN)["metadata"]["uid"]
-    assert uid != theirs
-    assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", OWN, uid),)
-
-
-def test_a_namespace_with_a_seen_token_that_stays_is_not_used(tmp_path: Path) -> None:
-    with world(tmp_path, Trouble("delete", "namespaces", 403, 99)) as (cluster, _):
-        opened = Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False)
-        tenants_namespace(cluster, **opened.will_create("namespaces", OWN))
-        with pytest.raises(ApiTrouble, match="not proven to be of run"):
-            namespaces.ensure_run(cluster, RUN, undoing=True)
+    name = namespaces.ensure_run(cluster, RUN, name=OWN, undoing=undoing)
+    uid = fetch(cluster, "namespaces", name)["metadata"]["uid"]
+    assert (name != OWN, uid != theirs) == (True, True)
+    assert Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).view.created == (("namespaces", name, uid),)
 
 
 def test_recover_leaves_runs_that_only_judge_to_cleanup(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

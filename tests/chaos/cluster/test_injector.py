@@ -72,11 +72,11 @@ def unpullable(cluster: Cluster) -> Iterator[None]:
     waiting = {"name": "injector", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
 
     def write() -> None:
-        with Observation(cluster, "pods", namespaces.of_run(RUN)) as observation:
+        with Observation(cluster, "pods", namespaces.find_run(cluster, RUN)) as observation:
             for found in observation.until(soon()):
                 for pod in found.values():
                     status = {"status": {"phase": "Pending", "containerStatuses": [waiting]}}
-                    cluster.patch("pods", pod["metadata"]["name"], status, namespaces.of_run(RUN), "status")
+                    cluster.patch("pods", pod["metadata"]["name"], status, namespaces.find_run(cluster, RUN), "status")
                     return
 
     kubelet = threading.Thread(target=write)
@@ -108,7 +108,7 @@ def test_a_host_program_gives_its_output_and_exit_code(cluster: Cluster, node: s
     assert run(cluster, node, "systemctl", "is-active", "kubelet") == HostResult(exit_code=0, output="active\n")
     failed = run(cluster, node, "systemctl", "is-active", "no-such-unit")
     assert failed.exit_code != 0
-    left = cluster.request("GET", cluster.path("pods", namespaces.of_run(RUN))).json()["items"]
+    left = cluster.request("GET", cluster.path("pods", namespaces.find_run(cluster, RUN))).json()["items"]
     assert [pod["metadata"]["name"] for pod in left if not pod["metadata"].get("deletionTimestamp")] == []
 
 
@@ -116,7 +116,7 @@ def test_a_pod_that_never_starts_is_trouble_and_goes(tmp_path: Path) -> None:
     with world(tmp_path) as (served, _):
         with pytest.raises(ApiTrouble, match="did not end in time"):
             run(served, "gpu-1", "true", seconds=0.2)
-        assert served.request("GET", served.path("pods", namespaces.of_run(RUN))).json()["items"] == []
+        assert served.request("GET", served.path("pods", namespaces.find_run(served, RUN))).json()["items"] == []
 
 
 UNIT = f"gpu-conformance-{RUN}-a1-kubelet-stop"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.activities.base import host_namespace, own_namespace
 from chaos.cluster import namespaces
+from chaos.engine.campaign import plan_now
 from chaos.ledger.replay import replay
+from chaos.model.plan_facts import canary_namespace
 from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
@@ -17,6 +20,8 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from fixtures.ownership.read_proofs import read_proofs
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
+from tests.chaos.catalogue.documents import document
+from tests.chaos.engine.stage import load, stage
 from tests.chaos.ledger.simulated_cluster import ANYTHING, RUN, acting, fetch, ledger, namespace, soon, world
 from tests.troubles import Trouble
 
@@ -40,15 +45,77 @@ def test_the_runs_own_namespace_is_never_somebody_elses(tmp_path: Path, labels: 
     theirs["metadata"]["labels"] = {"team": "ml", **labels}
     with world(tmp_path, extra=[theirs]) as (cluster, _):
         before = fetch(cluster, "namespaces", name)
-        with pytest.raises(ApiTrouble, match="not proven to be of run"):
-            namespaces.ensure_run(cluster, RUN)
+        own = namespaces.ensure_run(cluster, RUN, name=name)
+        assert own == namespaces.ensure_run(cluster, RUN, name=name) == namespaces.find_run(cluster, RUN) != name
+        assert namespaces.remove_run(cluster, RUN) == []
+        assert cluster.get("namespaces", own).status == 404
         assert fetch(cluster, "namespaces", name) == before
+
+
+@pytest.mark.parametrize("undoing", [False, True])
+def test_a_name_that_was_seen_and_taken_costs_another_one(tmp_path: Path, undoing: bool) -> None:
+    """Somebody deleted the run's namespace, and a tenant made one of its name, label and token."""
+    with world(tmp_path) as (cluster, _):
+        seen = namespaces.ensure_run(cluster, RUN)
+        meta = fetch(cluster, "namespaces", seen)["metadata"]
+        assert cluster.delete("namespaces", seen).ok
+        copied = {key: meta[key] for key in ("name", "labels", "annotations")}
+        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": copied}).ok
+        before = fetch(cluster, "namespaces", seen)
+        assert namespaces.find_run(cluster, RUN) == ""
+        own = namespaces.ensure_run(cluster, RUN, name=seen, undoing=undoing)
+        assert own != seen
+        assert fetch(cluster, "namespaces", seen) == before
+
+
+def test_names_that_nobody_can_guess_and_that_are_taken_are_told(tmp_path: Path) -> None:
+    with world(tmp_path, Trouble("create", "namespaces", 409, 99)) as (cluster, _):
+        with pytest.raises(ApiTrouble, match="look for what answers in the API server's place"):
+            namespaces.ensure_run(cluster, RUN)
+        assert read_proofs(cluster)[RUN].names == ()
+
+
+def test_no_two_experiments_have_names_that_a_tenant_could_guess(tmp_path: Path) -> None:
+    with stage(tmp_path) as healthy:
+        setup = healthy.where(tmp_path)
+        first, second = (plan_now(setup, load(document())) for _ in range(2))
+        names = [first.namespace, canary_namespace(first), second.namespace, canary_namespace(second)]
+        assert len(set(names)) == 3  # the run has one for injector pods
+        assert all(namespaces.is_name_of_run(name, setup.run_id) for name in names)
+        assert not set(names) & {namespaces.of_run(setup.run_id), f"{namespaces.of_run(setup.run_id)}-canaries"}
+        assert plan_now(healthy.where(tmp_path), load(document())).namespace != first.namespace
+
+
+def test_workers_and_injectors_go_where_the_plan_says(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[namespace(CANARIES), namespace(namespaces.of_run(RUN))]) as (cluster, _):
+        for_pods, workload = (namespaces.of_run(RUN, mark) for mark in ("0a0a0a0a", "0b0b0b0b-canaries"))
+        context = acting(tmp_path, cluster, ledger(tmp_path, cluster))
+        context.plan = msgspec.structs.replace(context.plan, namespace=for_pods, workload=workload)
+        with context.as_current():
+            assert (own_namespace(), host_namespace()) == (workload, for_pods)
+        assert namespaces.find_run(cluster, RUN) == for_pods
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        (namespaces.of_run(RUN), True),
+        (namespaces.of_run(RUN, "0a1b2c3d"), True),
+        (namespaces.of_run(RUN, "0a1b2c3d") + "-canaries", True),
+        (namespaces.of_run(RUN, "0a1b2c3"), False),
+        (namespaces.of_run(RUN, "0a1b2c3d-0a1b2c3d"), False),
+        (namespaces.of_run(RUN, "0a1b2c3d") + "-canaries-canaries", False),
+        (namespaces.SHARED, False),
+    ],
+)
+def test_a_run_gives_names_of_one_form(name: str, may: bool) -> None:
+    assert namespaces.is_name_of_run(name, RUN) is may
 
 
 def test_it_is_created_once_and_used_again(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         name = namespaces.ensure_run(cluster, RUN)
-        assert namespaces.ensure_run(cluster, RUN) == name
+        assert namespaces.ensure_run(cluster, RUN) == namespaces.find_run(cluster, RUN) == name
         assert read_proofs(cluster)[RUN].created_this("namespaces", fetch(cluster, "namespaces", name))
         assert namespaces.remove_run(cluster, RUN) == []
         assert read_proofs(cluster)[RUN].names == ()

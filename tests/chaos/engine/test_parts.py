@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from chaos.engine.supervision import Stop
 from chaos.ledger.bounds import Terms
 from chaos.verdict import artefacts
 from chaos.verdict.artefacts import Conformance, Requirement
+from conformance.policy.model import Policy
 from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import activity, document
 
@@ -29,11 +30,11 @@ class Counting(ConformanceCheck):
     """Conformance without a cluster: counts its readings."""
 
     def __init__(self, stop: Stop, trouble: str = "") -> None:
-        super().__init__(Access(), {}, stop)
+        super().__init__(Access(), Policy(), stop)
         self.read: list[tuple[str, ...]] = []
         self._trouble = trouble
 
-    def _read(self, areas: Sequence[str]) -> Conformance:
+    def _read(self, areas: Sequence[str], own: Iterable[str]) -> Conformance:
         self.read.append(tuple(areas))
         requirements = {f"{area.upper()}-01": Requirement(verdict=Verdict.PASSED) for area in areas}
         return Conformance(at=str(len(self.read)), requirements=requirements, trouble=self._trouble)

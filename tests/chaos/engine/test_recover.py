@@ -204,9 +204,9 @@ def test_a_living_run_is_not_recovered(tmp_path: Path) -> None:
 def test_what_a_dead_run_left_in_its_namespaces_goes(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         ledger(tmp_path, cluster)
-        namespaces.ensure_run(cluster, RUN)
+        name = namespaces.ensure_run(cluster, RUN)
         assert recover(cluster, seconds=PATIENCE).clean
-        assert cluster.get("namespaces", namespaces.of_run(RUN)).status == 404
+        assert cluster.get("namespaces", name).status == 404
 
 
 @pytest.mark.parametrize("trouble", [(429, 5), (503, 5), ("drop", 3), (409, 4)])

@@ -35,7 +35,7 @@ IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
 class NoConformance:
     """Stands for the suite, which is not run here."""
 
-    def judge(self, areas: Iterable[str]) -> Conformance:
+    def judge(self, areas: Iterable[str], own: Iterable[str] = ()) -> Conformance:
         return Conformance(at="2026-01-01T00:00:00+00:00")
 
     def forget(self) -> None:
@@ -96,7 +96,7 @@ def campaign(
 def test_an_experiment_passes_on_real_kubernetes_and_leaves_nothing(
     id_: str, campaign: Campaign, administrator: Cluster, run_id: str
 ) -> None:
-    kept = (namespaces.SHARED, namespaces.of_run(run_id))  # Lease, ledger and injectors, until the run ends
+    kept = (namespaces.SHARED, namespaces.of_run(run_id, campaign._setup.mark))  # Lease, ledger and injectors, until the run ends
     before = leak_scan.scan(administrator, ignore=kept)
     result = campaign.carry_out(EXPERIMENTS[id_])
     wrong = [f"{one.verdict} {one.name}: {one.message}" for one in result.findings if one.verdict is not Verdict.PASSED]
