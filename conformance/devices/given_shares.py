@@ -10,7 +10,7 @@ Facts: docs/facts/scheduler-amounts.md#shares-with-an-annotation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -30,7 +30,13 @@ def is_share(scope: Scope, name: str) -> bool:
     policy = scope.policy
     if not names_share(name) or scope.is_rdma(name) or matches(name, policy.accelerators.no_devices):
         return False
-    return name in scope.capacity_names or matches(name, policy.requests.scheduler_amounts)
+    return (knows_nodes(scope) and name in scope.capacity_names) or matches(name, policy.requests.scheduler_amounts)
+
+
+def knows_nodes(scope: Scope) -> bool:
+    """Whether nodes were read, which offer the shares."""
+    listing = scope.snapshot.listing("nodes")
+    return listing.collected and not listing.trouble
 
 
 def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) -> str:
@@ -39,14 +45,14 @@ def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) 
     ``asked`` are names of shares that the pod asks for. Where no pod has an annotation about them, a device plugin may hand them out.
     """
     given, held = scope.once_for(pod, _given), scope.extended_amounts(pod)
-    domains, written = {_domain(name) for name in asked}, {_domain(name) for name in given}
+    domains, written = {domain_of(name) for name in asked}, {domain_of(name) for name in given}
     for domain, key in sorted(scope.once(_writing).items()):
         if domain in domains - written:
             return f"annotation {key} of other pods says which devices they were given, and it has none"
     for name, amount in sorted(given.items()):
         if 0 < held.get(name, 0) < amount:
             return f"an annotation says that it was given {amount} of {name}, and it asks for {held[name]}"
-    if over := [name for name in scope.once_for(node, _overfull) if _domain(name) in written]:
+    if over := [name for name in scope.once_for(node, _overfull) if domain_of(name) in written]:
         return f"annotations of pods give more of {listed(over)} than {node.name} has, so not every pod has its share"
     return ""
 
@@ -65,7 +71,7 @@ def _writing(scope: Scope) -> dict[str, str]:
     for pods in scope.snapshot.pods_by_node.values():
         for pod in pods:
             for key, name, _ in _written(scope, pod):
-                found.setdefault(_domain(name), key)
+                found.setdefault(domain_of(name), key)
     return found
 
 
@@ -87,29 +93,38 @@ def _offered(node: Node, name: str) -> Fraction:
 
 def _written(scope: Scope, pod: Pod) -> Iterator[tuple[str, str, Fraction]]:
     """Key, resource and amount of what annotations in a domain of the pod's own shares say, in JSON of any shape."""
-    domains = {_domain(name) for name, amount in scope.extended_amounts(pod).items() if amount and names_share(name)}
+    domains = {domain_of(name) for name, amount in scope.extended_amounts(pod).items() if amount and names_share(name)}
     for key, text in pod.metadata.annotation.items() if domains else ():
-        own = {domain for domain in domains if _domain(key) == domain or _domain(key).endswith(f".{domain}")}
-        for part in _mappings(text) if own else ():
-            yield from ((key, name, amount) for name, amount in _amounts(part, own))
+        own = own_domains(key, domains)
+        for part in mappings_in(text) or () if own else ():
+            yield from ((key, name, amount) for name, amount in amounts_in(part, own))
 
 
-def _mappings(text: str) -> Iterator[Mapping[str, Any]]:
+def own_domains(key: str, domains: Iterable[str]) -> set[str]:
+    """Of these domains, those in which a key is: its own, or one that its own is part of."""
+    own = domain_of(key)
+    return {domain for domain in domains if own == domain or own.endswith(f".{domain}")}
+
+
+def mappings_in(text: str) -> list[Mapping[str, Any]] | None:
+    """Every mapping in a text of JSON, however deep; none in other text. None where it looks like JSON and cannot be read."""
+    if not text.lstrip().startswith(("{", "[")):
+        return []
     if len(text) > _LONGEST:
-        return
+        return None
     try:
         rest = [decode(text)]
     except NotJson:
-        return
+        return None
     for part in rest:  # grows while it is read
-        if isinstance(part, dict):
-            yield part
         rest += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [part for part in rest if isinstance(part, dict)]
 
 
-def _amounts(part: Mapping[str, Any], domains: Collection[str]) -> Iterator[tuple[str, Fraction]]:
+def amounts_in(part: Mapping[str, Any], domains: Collection[str]) -> Iterator[tuple[str, Fraction]]:
+    """The amounts of shares that a mapping gives under names of these domains."""
     for name, value in part.items():
-        if _domain(name) in domains and names_share(name) and isinstance(value, str | int):
+        if domain_of(name) in domains and names_share(name) and isinstance(value, str | int):
             try:
                 amount = quantity.parse(value)
             except quantity.QuantityError:
@@ -118,6 +133,7 @@ def _amounts(part: Mapping[str, Any], domains: Collection[str]) -> Iterator[tupl
                 yield name, amount
 
 
-def _domain(name: str) -> str:
+def domain_of(name: str) -> str:
+    """What is before the slash of a resource's or an annotation's name."""
     domain, slash, _ = name.partition("/")
     return domain if slash else ""

@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Collection, Iterator
 
 from conformance.devices.free_devices import runtime_classes
-from conformance.psa.environments import Environments, secrets_taken, takes_config
+from conformance.psa.environments import HARMLESS, VARIABLES, Environments, secrets_taken, takes_config
+from conformance.psa.given_devices import GivenDevices, takes_field
 from conformance.psa.host_fabric import by_host
 from conformance.psa.host_paths import exposed_by, unknown_device
 from conformance.psa.host_volumes import HostVolumes, claims_volume
@@ -22,10 +23,6 @@ from fixtures.verdict.findings import Finding, allowed, bad, not_judged, ok, und
 SOURCE = "pod.spec"
 EXPECTED = "devices through the device plugin or a claim only"
 RUNTIME_CLASS = "nvidia"
-
-VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
-HARMLESS = frozenset({"", "void", "none"})
-"""Values that give no device: they close the door instead of opening it (docs/facts/container-runtimes.md#device-variables)."""
 
 DEVICE_LIST = "/var/run/nvidia-container-devices"
 """NVIDIA's container runtime grants the device that a mount below this folder names, where
@@ -56,8 +53,9 @@ class _Ways:
 
 def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     source = template.path if not template.live else SOURCE
-    demand = demand_of(scope, template)
-    if found := list(bypasses(template, ways, asks_device=demand.devices or bool(demand.unknown))):
+    demand, given = demand_of(scope, template), GivenDevices(scope, template)
+    asks_device = demand.devices or bool(given.shares)
+    if found := list(bypasses(template, ways, given, asks_device=asks_device or bool(demand.unknown))):
         if by_host(scope, template):
             message = "the policy lets it reach the fabric through the host, and it takes every device of its node"
             return allowed(template.place, message=message, source="policy tenants.hostRdma")
@@ -70,7 +68,7 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
             source=source,
             message=message[:600] + scope.platform.advice(template.namespace),
         )
-    if doubts := list(_doubts(ways, template, asks_device=demand.devices)):
+    if doubts := list(_doubts(ways, template, given, asks_device=asks_device)):
         return undecided(template.place, message=doubts[0][:600], source=source)
     if not ways.environments.known and any(map(takes_config, template.spec.every_container())):
         reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
@@ -80,16 +78,16 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     return ok(template.place, observed="none of the known bypasses", expected=EXPECTED, source=source)
 
 
-def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[str]:
+def bypasses(template: Template, ways: _Ways, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
     """Each bypass in words of its own."""
     spec = template.spec
-    given = granted(ways.scope, template.pod) if template.pod is not None else frozenset[str]()
+    reserved = granted(ways.scope, template.pod) if template.pod is not None else frozenset[str]()
     for container in spec.every_container():
         if mapping(container.security_context).get("privileged") is True:
             yield f"container {container.name} is privileged and sees every device of the node"
-        yield from _variables(container, ways.environments, template.namespace, given)
+        yield from _variables(container, ways.environments, template.namespace, reserved)
         if container.env_from and ways.environments.known:
-            yield from _shared_variables(template.namespace, container, ways.environments, given)
+            yield from _shared_variables(template.namespace, container, ways.environments, reserved)
         for mount in container.volume_mounts or ():
             if listed_device(mount.get("mountPath")):
                 yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
@@ -107,6 +105,8 @@ def bypasses(template: Template, ways: _Ways, *, asks_device: bool) -> Iterator[
     for key, value in template.annotations.items():
         if key.startswith("cdi.k8s.io/"):
             yield f"annotation {key}={value[:100]} asks the container runtime for CDI devices"
+    yield from given.not_given()
+    yield from given.beyond_request()
 
 
 def _host_paths(ways: _Ways, template: Template) -> Iterator[tuple[str, str, bool]]:
@@ -123,7 +123,7 @@ def _host_paths(ways: _Ways, template: Template) -> Iterator[tuple[str, str, boo
             yield words, held.path, writable
 
 
-def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[str]:
+def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
@@ -139,6 +139,8 @@ def _doubts(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[s
     unsure = doubt(ways.scope, template.pod) if template.pod is not None else ""
     if unsure and any(map(_takes_device, template.spec.every_container())):
         yield f"a container takes its device from a ConfigMap, and {unsure}"
+    if ungiven := given.doubt():
+        yield ungiven
     for container in template.spec.every_container():
         taken = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
         if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
@@ -154,7 +156,7 @@ def _takes_device(container: Container) -> bool:
 def _variables(container: Container, environments: Environments, namespace: str, given: Collection[str]) -> Iterator[str]:
     for entry in container.env or ():
         name, value = entry.get("name"), entry.get("value")
-        if name not in VARIABLES:
+        if name not in VARIABLES or takes_field(entry):
             continue
         if "valueFrom" in entry and given and environments.known:
             if not _are_given(found := environments.of_key(namespace, entry["valueFrom"]).strip(), given):

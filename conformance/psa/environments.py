@@ -10,6 +10,10 @@ from fixtures.kubernetes.models import Container
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.snapshot.state import Snapshot
 
+VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES")
+HARMLESS = frozenset({"", "void", "none"})
+"""Values that give no device: they close the door instead of opening it (docs/facts/container-runtimes.md#device-variables)."""
+
 
 class Environments:
     """Guarded variables in ConfigMaps. Secrets are never read."""

@@ -11,7 +11,7 @@ import msgspec
 
 from conformance.scope.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, annotations_of, lacks_image, unreadable
+from conformance.scope.template import TOO_LARGE, Template, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -69,12 +69,14 @@ def templates_by_shape(key: str, subject: Subject, obj: Json) -> Iterator[Templa
 def _shaped(key: str, subject: Subject, path: str, shape: Shape, parent: Json) -> Template:
     if shape.trouble:
         return unreadable(subject, path, key, f"{path} {shape.trouble}")
+    meta = meta_of(parent)
     return Template(
         subject=subject,
         path=path,
         spec=shape.spec,
         namespace=subject.namespace,
-        annotations=annotations_of(parent),
+        annotations=meta.annotation,
+        labels=meta.label,
         key=key,
         partial=shape.partial or key in _MERGED or lacks_image(shape.spec),
         certain=shape.certain,

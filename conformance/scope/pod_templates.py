@@ -15,7 +15,7 @@ import msgspec
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, annotations_of, lacks_image, unreadable
+from conformance.scope.template import TOO_LARGE, Template, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.bare_templates import bare_templates
@@ -84,6 +84,7 @@ def templates_of(key: str, item: Object) -> Iterator[Template]:
                 spec=item.spec,
                 namespace=item.namespace,
                 annotations=item.metadata.annotation,
+                labels=item.metadata.label,
                 key=key,
                 live=True,
                 pod=item,
@@ -92,9 +93,14 @@ def templates_of(key: str, item: Object) -> Iterator[Template]:
     elif isinstance(item, DaemonSet):
         template = item.spec.template
         subject = Subject("DaemonSet", item.name, item.namespace)
-        annotations = template.metadata.annotation
         yield Template(
-            subject=subject, path="spec.template.spec", spec=template.spec, namespace=item.namespace, annotations=annotations, key=key
+            subject=subject,
+            path="spec.template.spec",
+            spec=template.spec,
+            namespace=item.namespace,
+            annotations=template.metadata.annotation,
+            labels=template.metadata.label,
+            key=key,
         )
     elif isinstance(item, dict):
         yield from templates_in(key, item)
@@ -132,8 +138,8 @@ def _decode(key: str, subject: Subject, path: str, value: Json, parent: Json) ->
         spec = typed.convert(value, PodSpec, strict=False)
     except msgspec.ValidationError as error:
         return unreadable(subject, path, key, f"{path} is no pod spec: {str(error)[:200]}")
-    annotations = annotations_of(parent)
-    return Template(subject=subject, path=path, spec=spec, namespace=subject.namespace, annotations=annotations, key=key)
+    meta, space = meta_of(parent), subject.namespace
+    return Template(subject=subject, path=path, spec=spec, namespace=space, annotations=meta.annotation, labels=meta.label, key=key)
 
 
 def _with_model_containers(spec: Json) -> tuple[Json, tuple[str, ...]]:

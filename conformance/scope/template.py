@@ -21,7 +21,7 @@ MIRROR = "kubernetes.io/config.mirror"
 class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod template. ``path`` is where it lies in its object (``spec.template.spec``; a live pod's is ``spec``).
 
-    ``annotations`` are the template's own. ``pod`` is the live pod, ``claims`` the ResourceClaims that were made for it.
+    ``annotations`` and ``labels`` are the template's own. ``pod`` is the live pod, ``claims`` the ResourceClaims that were made for it.
     ``trouble`` is one sentence when the template (or a whole kind) could not be read: ``spec`` is empty then, and whoever
     judges must call it undecided, or not judged where it was ``left_out`` (:func:`unread`).
     ``partial``: a controller completes it, so it says what its pods have, and not what they lack. ``certain``: False where only
@@ -33,6 +33,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spec: PodSpec
     namespace: str
     annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
     key: str = ""
     live: bool = False
     pod: Pod | None = None
@@ -88,9 +89,9 @@ def unreadable(subject: Subject, path: str, key: str, trouble: str) -> Template:
     return Template(subject=subject, path=path, spec=PodSpec(), namespace=subject.namespace, key=key, trouble=trouble)
 
 
-def annotations_of(parent: Json) -> Mapping[str, str]:
-    """The annotations of the object that holds a pod spec; none where they cannot be read."""
+def meta_of(parent: Json) -> Meta:
+    """The metadata of the object that holds a pod spec; empty where it cannot be read."""
     try:
-        return typed.convert(parent.get("metadata") or {}, Meta, strict=False).annotation
+        return typed.convert(parent.get("metadata") or {}, Meta, strict=False)
     except msgspec.ValidationError:
-        return {}
+        return Meta()

@@ -128,3 +128,114 @@ def test_a_record_of_another_domain_makes_no_pod_of_this_one_undecided() -> None
     forged = pod("forged", "team-x", "a10-0", container("main", {"nvidia.com/gpu": 1}), annotations={WRITTEN: record("9")})
     found = judged("koordinator", forged)["FENCE-02"]
     assert {subject.verdict for subject in found.subjects} == {Verdict.PASSED}
+
+
+MINORS = "scheduling.koordinator.sh/gpu-minors"
+
+
+def handed(*minors: int, amounts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Annotations as Koordinator's scheduler writes them for shares of these devices."""
+    entries = [{"minor": minor, "resources": {CORE: "1"} if amounts is None else amounts} for minor in minors]
+    return {WRITTEN: json.dumps({"gpu": entries}), MINORS: ",".join(map(str, minors))}
+
+
+def visible(path: str, asked: Mapping[str, int | str] | None = None) -> Json:
+    """A container that takes its device from a field of its pod."""
+    return container("main", asked, env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": path}}}])
+
+
+def by_annotation(key: str = MINORS) -> str:
+    return f"metadata.annotations['{key}']"
+
+
+WITHOUT_AMOUNT = {"gpu": [{"minor": 2}]}
+DEEP = '{"gpu":[{"minor":0}],"x":' + "[" * 200 + "]" * 200 + "}"
+LONG = json.dumps(WITHOUT_AMOUNT) + " " * 40_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "annotations", "verdict"),
+    [
+        ({}, {WRITTEN: record("50")}, Verdict.FAILED),
+        ({}, {WRITTEN: json.dumps(WITHOUT_AMOUNT)}, Verdict.FAILED),
+        ({}, {WRITTEN: '{"gpu":[{}]}'}, Verdict.FAILED),
+        ({}, {"koordinator.sh/given": json.dumps({CORE: 1})}, Verdict.FAILED),
+        ({"koordinator.sh/rdma": 1}, {WRITTEN: record("50")}, Verdict.FAILED),
+        ({"nvidia.com/gpu": 1}, handed(0, 1), Verdict.FAILED),
+        ({}, {WRITTEN: DEEP}, Verdict.INCONCLUSIVE),
+        ({}, {WRITTEN: LONG}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: LONG}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: record("100")}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: json.dumps({"gpu": [{"minor": 0, "resources": {CORE: 1}}, {"minor": 1}]})}, Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {WRITTEN: json.dumps({"gpu": [{"resources": {CORE: 1}}]})}, Verdict.INCONCLUSIVE),
+        ({"nvidia.com/gpu": 1}, handed(0), Verdict.INCONCLUSIVE),  # others have it
+        ({"nvidia.com/gpu": 1}, handed(9), Verdict.PASSED),
+        ({CORE: 1}, handed(3), Verdict.PASSED),
+        (
+            {},
+            {"scheduling.koordinator.sh/device-allocate-hint": '{"gpu":{"selector":{}}}', "koordinator.sh/qosClass": "LS"},
+            Verdict.PASSED,
+        ),
+        ({}, {WRITTEN: '{"rdma":[{"minor":0,"resources":{"koordinator.sh/rdma":1}}]}'}, Verdict.PASSED),
+        ({}, {"acme.example.com/device-allocated": record("50")}, Verdict.PASSED),
+    ],
+)
+def test_a_record_of_given_devices_is_right_on_a_pod_only_that_asks_for_them(
+    asked: dict[str, int | str], annotations: dict[str, str], verdict: Verdict
+) -> None:
+    taker = pod("taker", "team-x", "a10-0", container("main", asked), annotations=annotations)
+    assert of(judged("koordinator", taker)["PSA-05"], "taker") == [verdict]
+
+
+def test_a_record_opens_nothing_where_no_node_offers_shares() -> None:
+    taker = pod("taker", "team-x", "nd-0", annotations={WRITTEN: record("50")})
+    assert of(judged("aks-ndh100", taker)["PSA-05"], "taker") == [Verdict.PASSED]
+
+
+@pytest.mark.parametrize(
+    ("asked", "annotations", "path", "verdict"),
+    [
+        ({CORE: 1}, handed(3), by_annotation(), Verdict.PASSED),
+        ({"nvidia.com/gpu": 1}, handed(9), by_annotation(), Verdict.PASSED),
+        ({CORE: 1}, {**handed(3), MINORS: "2"}, by_annotation(), Verdict.FAILED),
+        ({CORE: 1}, {**handed(3), MINORS: "3,2"}, by_annotation(), Verdict.FAILED),
+        ({CORE: 1}, {**handed(3), MINORS: "all"}, by_annotation(), Verdict.FAILED),
+        ({CORE: 1}, {MINORS: "all"}, by_annotation(), Verdict.FAILED),
+        ({CORE: 1}, {MINORS: "3"}, by_annotation(), Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {**handed(3, amounts={CORE: "100"})}, by_annotation(), Verdict.INCONCLUSIVE),
+        ({CORE: 1}, {**handed(3), "acme.example.com/minors": "3"}, by_annotation("acme.example.com/minors"), Verdict.FAILED),
+        ({}, {MINORS: "3"}, by_annotation(), Verdict.FAILED),
+        ({"nvidia.com/gpu": 1}, {"mine": "3"}, by_annotation("mine"), Verdict.FAILED),
+        ({CORE: 1}, handed(3), "metadata.labels['gpu']", Verdict.FAILED),
+        ({CORE: 1}, handed(3), "metadata.name", Verdict.FAILED),
+        ({}, {}, by_annotation(), Verdict.PASSED),
+        ({}, {MINORS: "void"}, by_annotation(), Verdict.PASSED),
+        ({}, {}, "metadata.labels['none']", Verdict.PASSED),
+    ],
+)
+def test_a_variable_from_an_annotation_names_no_device_but_what_a_scheduler_gave(
+    asked: dict[str, int | str], annotations: dict[str, str], path: str, verdict: Verdict
+) -> None:
+    taker = pod("taker", "team-x", "a10-0", visible(path, asked), annotations=annotations, labels={"gpu": "all", "none": "none"})
+    assert of(judged("koordinator", taker)["PSA-05"], "taker") == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("asked", "metadata", "path", "verdict"),
+    [
+        ({CORE: 1}, {}, by_annotation(), Verdict.PASSED),
+        ({CORE: 1}, {"annotations": {MINORS: "3"}}, by_annotation(), Verdict.FAILED),
+        ({CORE: 1}, {"labels": {"gpu": "all"}}, "metadata.labels['gpu']", Verdict.FAILED),
+        ({CORE: 1}, {"labels": {"gpu": "none"}}, "metadata.labels['gpu']", Verdict.PASSED),
+        ({}, {"annotations": {WRITTEN: record("1")}}, by_annotation(), Verdict.FAILED),
+    ],
+)
+def test_a_template_that_writes_the_device_itself_fails(asked: dict[str, int | str], metadata: Json, path: str, verdict: Verdict) -> None:
+    template = {"metadata": metadata, "spec": {"containers": [visible(path, asked)]}}
+    taker = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("taker", "team-x"), "spec": {"template": template}}
+    assert of(judged("koordinator", taker)["PSA-05"], "taker") == [verdict]
+
+
+def test_a_share_lets_the_runtime_class_be() -> None:
+    sharing = pod("taker", "team-x", "a10-0", container("main", {CORE: 1}), annotations=handed(3), runtimeClassName="nvidia")
+    assert of(judged("koordinator", sharing)["PSA-05"], "taker") == [Verdict.PASSED]

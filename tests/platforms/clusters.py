@@ -759,7 +759,15 @@ def koordinator() -> Cluster:
     def given(core: int, memory: str, *minors: int) -> dict[str, str]:
         amounts = {f"{shares}/gpu-core": str(core), f"{shares}/gpu-memory": memory, f"{shares}/gpu-memory-ratio": str(core)}
         record = {"gpu": [{"minor": minor, "resources": amounts} for minor in minors]}
-        return {"scheduling.koordinator.sh/device-allocated": json.dumps(record, separators=(",", ":"))}
+        text = json.dumps(record, separators=(",", ":"))
+        return {"scheduling.koordinator.sh/device-allocated": text, "scheduling.koordinator.sh/gpu-minors": ",".join(map(str, minors))}
+
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.annotations['scheduling.koordinator.sh/gpu-minors']"}}
+    own = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source}]}  # the image's own says "all"
+
+    def handing_on(item: Json) -> Json:
+        item["spec"]["containers"][0] |= own
+        return item
 
     def shared(name: str, asked: Mapping[str, int | str], annotations: Mapping[str, str]) -> Json:
         return job(
@@ -775,11 +783,26 @@ def koordinator() -> Cluster:
 
     half = {f"{shares}/gpu.shared": 1, f"{shares}/gpu-core": 50, f"{shares}/gpu-memory-ratio": 50}
     pods = [
-        shared("half-0", half, given(50, "11514Mi", 0)),
+        handing_on(shared("half-0", half, given(50, "11514Mi", 0))),
         shared("half-1", half, given(50, "11514Mi", 0)),
-        shared("two-0", {f"{shares}/gpu": 200}, given(100, "23028Mi", 1, 2)),
+        handing_on(shared("two-0", {f"{shares}/gpu": 200}, given(100, "23028Mi", 1, 2))),
         shared("memory-0", {f"{shares}/gpu-memory": "4Gi"}, given(18, "4Gi", 3)),
     ]
+    whole = shared("whole-0", {"nvidia.com/gpu": 1}, given(100, "23028Mi", 0))
+    whole["spec"]["nodeName"] = "a10-1"
+    sleeping = handing_on(shared("half", half, {}))
+    del sleeping["spec"]["nodeName"]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta("half", "serving", generation=1),
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "half"}},
+            "template": {"metadata": {"labels": {"app": "half"}}, "spec": sleeping["spec"]},
+        },
+        "status": {"observedGeneration": 1},
+    }
     return Cluster(
         objects=[
             *base(),
@@ -789,6 +812,8 @@ def koordinator() -> Cluster:
             *agents,
             namespace("serving"),
             *pods,
+            handing_on(whole),
+            deployment,
         ],
         presets=["gpu-operator"],
     )

@@ -380,3 +380,24 @@ def test_what_env_or_a_later_config_map_states_no_secret_changes() -> None:
     assert outcome(SECRET, env=[{"name": name, "value": "void"} for name in names]) is Outcome.OK
     assert outcome(SECRET, ALL) is Outcome.OK
     assert outcome(ALL, SECRET) is Outcome.UNDECIDED
+
+
+# -- annotations of a scheduler
+
+SHARE, RECORD = "koordinator.sh/gpu-core", '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":1}}]}'
+
+
+@pytest.mark.parametrize("devices", [0, {SHARE: 1}], ids=["asks for none", "asks for a share"])
+def test_a_scheduler_s_record_is_undecided_where_nodes_were_not_read(devices: Any) -> None:
+    pod = a_pod(node="gpu-0", devices=devices, annotations={"scheduling.koordinator.sh/device-allocated": RECORD})
+    finding = judged(pod, trouble={"nodes": "Forbidden"})
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "not known" in finding.message
+
+
+def test_a_pod_that_asks_by_a_claim_has_no_record_of_its_own() -> None:
+    node = a_node()
+    node.status.capacity[SHARE] = "100"
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    pod = a_pod(node="gpu-0", resourceClaims=claims, annotations={"scheduling.koordinator.sh/device-allocated": RECORD})
+    assert judged(pod, nodes=[node]).outcome is Outcome.UNDECIDED
