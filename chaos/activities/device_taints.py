@@ -43,13 +43,14 @@ def taint_device(effect: str, device: str) -> dict[str, Any]:
 
 
 def start_contender() -> dict[str, Any]:
-    """Create a worker that claims the very device that the experiment's last rule taints. It is not waited for: it has to stay Pending."""
+    """Create a worker that claims the free device that is tainted, else the held one. It is not waited for: it has to stay Pending."""
     acting = current()
     view = View.of(acting.cluster)
-    rules = [rule for rule in tainting_rules(view) if name_of(rule) in (acting.plan.namespace, canary_namespace(acting.plan))]
-    if not rules:
+    rules = {name_of(rule): rule for rule in tainting_rules(view)}
+    rule = rules.get(canary_namespace(acting.plan)) or rules.get(acting.plan.namespace)
+    if rule is None:
         raise ActivityFailed("no rule of this experiment taints a device that could be claimed")
-    chosen = max(rules, key=name_of)["spec"]["deviceSelector"]
+    chosen = rule["spec"]["deviceSelector"]
     known = published_devices(view).get((chosen["driver"], chosen["pool"], chosen["device"]))
     if known is None or not known.uuid:
         raise ActivityFailed(f"{chosen['device']} has no UUID by which it alone could be claimed")
