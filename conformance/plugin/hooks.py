@@ -139,7 +139,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if getattr(session.config.option, "tx", None):
         _read_cluster(state, selecting.selected(state.catalogue, state.options), progress.teller(session.config))
         folder = Path(tempfile.mkdtemp(prefix="gpu-conformance-run-"))
-        file = folder / "snapshot.msgpack"
+        file = folder / "snapshot.json"
         state.snapshot.save(file)
         state.opened.handover.snapshot_file = str(file)
         session.config.add_cleanup(lambda: _remove(folder))

@@ -43,7 +43,7 @@ def _shared(pods: list[Json]) -> list[Pod]:
 
 def _content(pods: list[Pod]) -> object:
     """What workers get of pods."""
-    return msgspec.to_builtins(msgspec.msgpack.decode(msgspec.msgpack.encode(pods), type=list[Pod]))
+    return msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(pods), type=list[Pod]))
 
 
 @pytest.mark.parametrize(

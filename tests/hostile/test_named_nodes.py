@@ -232,6 +232,16 @@ def test_a_saved_snapshot_is_judged_by_its_records(tmp_path: Path, fields: objec
         assert result.verdict is expected, result.message
 
 
+@pytest.mark.parametrize("odd", [10**30, {"deep": [[10**30, None]]}, "\u0000", 1e308])
+def test_records_of_any_shape_are_handed_on_to_workers(tmp_path: Path, odd: object) -> None:
+    snapshot = a_saved_snapshot(tmp_path, [*SCHEDULED, {"fieldsV1": odd, "time": odd}])
+    snapshot.managed_fields = {"gpu-0": [{"fieldsV1": odd}]}
+    snapshot.save(tmp_path / "handed-on")
+    handed_on = Snapshot.load(tmp_path / "handed-on")
+    assert handed_on.managed_fields.keys() == {"gpu-0"}
+    assert judge(handed_on, policy_over(handed_on), ["REQ-11"])["REQ-11"].verdict is Verdict.FAILED
+
+
 def test_a_healthy_cluster_with_a_running_pod_passes() -> None:
     snapshot = a_scope(nodes=[a_node()], pods=[a_pod("fine", devices=1, node="gpu-0")]).snapshot
     assert judge(snapshot, a_policy(), ["REQ-11"])["REQ-11"].verdict is Verdict.PASSED
