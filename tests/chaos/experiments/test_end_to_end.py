@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chaos.cluster import namespaces
 from chaos.engine.campaign import Campaign, CampaignSetup, learn_cluster
 from chaos.safety.settings import settings_of
 from chaos.verdict.artefacts import Conformance
@@ -80,6 +81,16 @@ def test_an_experiment_passes_and_leaves_nothing(id_: str, campaign: Campaign) -
 def test_an_experiment_on_another_component_passes_where_that_is(id_: str, scenario: str, tmp_path: Path) -> None:
     with campaign_on(scenario, tmp_path) as opened:
         passes(opened, id_)
+
+
+@pytest.mark.parametrize("marks", [("00000000", "ffffffff"), ("ffffffff", "00000000")])
+def test_of_two_rules_the_contender_claims_the_free_device_whatever_their_names_are(
+    marks: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with campaign_on("dra", tmp_path) as opened:
+        opened._setup = msgspec.structs.replace(opened._setup, mark=marks[0])
+        monkeypatch.setattr(namespaces, "new_mark", lambda: marks[1])
+        passes(opened, "D8")
 
 
 @pytest.mark.parametrize("id_", ELSEWHERE)
