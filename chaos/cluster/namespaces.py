@@ -13,6 +13,7 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Iterator
 
 from chaos.cluster.requests import accepted, await_object, field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
@@ -276,13 +277,22 @@ def uid_of_shared(cluster: Cluster) -> str:
 
 def find_run(cluster: Cluster, run_id: str) -> str:
     """Name of the run's own namespace; empty when none is there that its proof has the UID of. Raises ApiTrouble."""
+    return next((name for name, found in _proven(cluster, run_id) if not owned.is_going(found)), "")
+
+
+def find_all_of_run(cluster: Cluster, run_id: str) -> list[str]:
+    """The same of all that the run has, those too that are being deleted: their pods may still act. Raises ApiTrouble."""
+    return [name for name, _ in _proven(cluster, run_id)]
+
+
+def _proven(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Json]]:
+    """Namespaces for injector pods that the run's proof has the UIDs of. Raises ApiTrouble."""
     view = read_proofs(cluster, run_id).get(run_id)
     names = [name for key, name, _ in view.created if key == _KEY and _is_for_pods(name, run_id)] if view is not None else []
     for name in dict.fromkeys(names):
         found = read(cluster, _KEY, name)
-        if view is not None and view.has_uid(uid_of(found)) and not owned.is_going(found or {}):
-            return name
-    return ""
+        if view is not None and found is not None and view.has_uid(uid_of(found)):
+            yield name, found
 
 
 def ensure_run(cluster: Cluster, run_id: str, *, name: str = "", level: str = "privileged", undoing: bool = False) -> str:

@@ -82,7 +82,7 @@ class HostAction(ABC):
     def undo(self, cluster: Cluster, args: Any, deadline: float) -> None:
         """Run the undo unless the check shows that there is nothing to undo. What may still act on the host is ended before."""
         run_id, programs = self._with().run_id, self.programs(args)
-        if own := namespaces.find_run(cluster, run_id):
+        for own in namespaces.find_all_of_run(cluster, run_id):
             injector.delete_injectors(cluster, namespace=own, node=args.name, run_id=run_id)
         current = self._check(cluster, args, deadline)
         if current == programs.expected.strip() or not programs.undo:

@@ -13,7 +13,7 @@ import pytest
 from chaos.cluster import namespaces
 from chaos.cluster.injector import HostResult, injector_pod, run_on_host
 from chaos.ledger.residue import Reason
-from chaos.ledger.undos.host import DeviceArgs, HostPersistence, Programs
+from chaos.ledger.undos.host import DeviceArgs, HostKubelet, HostPersistence, KubeletArgs, Means, Programs
 from chaos.ledger.undos.nodes import identity
 from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
@@ -161,3 +161,18 @@ def test_an_undo_program_that_fails_is_residue(cluster: Cluster, node: str, tmp_
     (left,) = replay(book, cluster, soon(4))
     assert left.reason is Reason.NOT_UNDONE
     assert "no-such-program" in left.message
+
+
+def test_an_undo_ends_programs_in_a_namespace_that_is_being_deleted(tmp_path: Path) -> None:
+    """The run that ended has asked for it already, and its pod is still bound to the node."""
+    with world(tmp_path) as (served, _):
+        own = namespaces.ensure_run(served, RUN)
+        late = injector_pod(name="late", node="gpu-1", image=IMAGE, argv=("true",), run_id=RUN)
+        late["spec"]["terminationGracePeriodSeconds"] = 30
+        assert served.create("pods", late, namespace=own).ok
+        assert served.delete("namespaces", own).ok
+        assert fetch(served, "pods", "late", own)["metadata"]["deletionTimestamp"]
+        args = KubeletArgs(name="gpu-1", uid="uid-gpu-1", machine="machine-gpu-1", pending=UNIT)
+        with pytest.raises(ApiTrouble, match="did not end in time"):  # nothing runs pods here
+            HostKubelet().by(Means(run_id=RUN, image=IMAGE)).undo(served, args, soon(0))
+        assert served.get("pods", "late", own).status == 404
