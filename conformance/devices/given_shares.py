@@ -21,8 +21,14 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.text.json_text import NotJson, decode
 from fixtures.text.sentences import listed
 
-_LONGEST = 32_768
-"""Characters of an annotation that are read. A record has about 200 for each device."""
+_LONGEST = 16_384
+"""Characters of JSON that are read of the annotations of a pod. A record has about 200 for each device."""
+
+_LEAST = 64
+"""What an annotation counts at least, however short it is."""
+
+_MOST_VALUES = 1_024
+"""Values in an annotation that are looked through. A record has about ten for each device."""
 
 
 def is_share(scope: Scope, name: str) -> bool:
@@ -60,7 +66,7 @@ def doubt_of_shares(scope: Scope, pod: Pod, node: Node, asked: Collection[str]) 
 def _given(scope: Scope, pod: Pod) -> dict[str, Fraction]:
     """What annotations of a pod say that it was given of the domains it asks of, by resource."""
     found: dict[str, Fraction] = {}
-    for _, name, amount in _written(scope, pod):
+    for _, name, amount in scope.once_for(pod, _written):
         found[name] = found.get(name, Fraction(0)) + amount
     return found
 
@@ -70,7 +76,7 @@ def _writing(scope: Scope) -> dict[str, str]:
     found: dict[str, str] = {}
     for pods in scope.snapshot.pods_by_node.values():
         for pod in pods:
-            for key, name, _ in _written(scope, pod):
+            for key, name, _ in scope.once_for(pod, _written):
                 found.setdefault(domain_of(name), key)
     return found
 
@@ -91,13 +97,11 @@ def _offered(node: Node, name: str) -> Fraction:
         return Fraction(0)
 
 
-def _written(scope: Scope, pod: Pod) -> Iterator[tuple[str, str, Fraction]]:
+def _written(scope: Scope, pod: Pod) -> list[tuple[str, str, Fraction]]:
     """Key, resource and amount of what annotations in a domain of the pod's own shares say, in JSON of any shape."""
     domains = {domain_of(name) for name, amount in scope.extended_amounts(pod).items() if amount and names_share(name)}
-    for key, text in pod.metadata.annotation.items() if domains else ():
-        own = own_domains(key, domains)
-        for part in mappings_in(text) or () if own else ():
-            yield from ((key, name, amount) for name, amount in amounts_in(part, own))
+    read = parts_in(pod.metadata.annotation, domains)
+    return [(key, name, amount) for key, own, parts in read for part in parts or () for name, amount in amounts_in(part, own)]
 
 
 def own_domains(key: str, domains: Iterable[str]) -> set[str]:
@@ -106,18 +110,33 @@ def own_domains(key: str, domains: Iterable[str]) -> set[str]:
     return {domain for domain in domains if own == domain or own.endswith(f".{domain}")}
 
 
-def mappings_in(text: str) -> list[Mapping[str, Any]] | None:
-    """Every mapping in a text of JSON, however deep; none in other text. None where it looks like JSON and cannot be read."""
-    if not text.lstrip().startswith(("{", "[")):
-        return []
-    if len(text) > _LONGEST:
-        return None
+def parts_in(annotations: Mapping[str, str], domains: Collection[str]) -> Iterator[tuple[str, set[str], list[Mapping[str, Any]] | None]]:
+    """Annotations in these domains, sorted: key, its domains, and every mapping in its text, however deep; none in text that is no JSON.
+
+    None, and nothing after it, for one that looks like JSON and cannot be read, or is more than is read of one pod: a tenant decides
+    how much he writes.
+    """
+    left = _LONGEST
+    for key in sorted(key for key in annotations if own_domains(key, domains)) if domains else ():
+        text = annotations[key]
+        parts: list[Mapping[str, Any]] | None = []
+        if text.lstrip().startswith(("{", "[")):
+            left -= max(len(text), _LEAST)
+            parts = _mappings_in(text) if left >= 0 else None
+        yield key, own_domains(key, domains), parts
+        if parts is None:
+            return
+
+
+def _mappings_in(text: str) -> list[Mapping[str, Any]] | None:
     try:
         rest = [decode(text)]
     except NotJson:
         return None
     for part in rest:  # grows while it is read
         rest += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        if len(rest) > _MOST_VALUES:
+            return None
     return [part for part in rest if isinstance(part, dict)]
 
 

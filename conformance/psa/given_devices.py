@@ -9,12 +9,12 @@ Facts: docs/facts/scheduler-amounts.md#shares-with-an-annotation.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from conformance.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, mappings_in, own_domains
+from conformance.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
 from conformance.devices.resource_words import names_share, of_amount
 from conformance.psa.environments import HARMLESS, VARIABLES
 from conformance.scope.scope import Scope, held_by
@@ -26,6 +26,9 @@ from fixtures.text.sentences import listed
 _FIELD = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
 _IDENTITY = re.compile(r"minor|index|idx|id|uuid|device", re.IGNORECASE)
 """Keys under which an entry says which device it is."""
+
+_MOST_DEVICES = 128
+"""Devices of a record that are looked at. No node has as many."""
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class GivenDevices:
 
     def __init__(self, scope: Scope, template: Template) -> None:
         self._scope, self._template, self._demand = scope, template, demand_of(scope, template)
-        self._records = _records(scope, template.annotations)
+        self._records = scope.once_for(template.pod, _records_of) if template.pod else _records(scope, template.annotations)
         self._taken = [taken for taken in _fields_taken(template) if self._value(*taken[2:]) not in HARMLESS]
         pod = template.pod
         amounts = scope.extended_amounts(pod) if pod else held_by(template.spec, lambda name: "/" in name or scope.is_device(name))
@@ -155,19 +158,22 @@ def _find_domains(scope: Scope) -> frozenset[str]:
     return frozenset(domain_of(name) for name in names if is_share(scope, name) and (of_amount(name) or not scope.is_device(name)))
 
 
+def _records_of(scope: Scope, pod: Pod) -> list[_Record]:
+    return _records(scope, pod.metadata.annotation)
+
+
 def _records(scope: Scope, annotations: Mapping[str, str]) -> list[_Record]:
     """The records of given devices in the annotations of a pod."""
-    domains = _domains(scope)
-    own = {key: own_domains(key, domains) for key in annotations} if domains else {}
-    return [record for key in sorted(own) if own[key] and (record := _record(key, annotations[key], own[key]))]
+    read = parts_in(annotations, _domains(scope))
+    return [record for key, own, parts in read if (record := _record(key, parts, own))]
 
 
-def _record(key: str, text: str, domains: Collection[str]) -> _Record | None:
+def _record(key: str, parts: Sequence[Mapping[str, Any]] | None, domains: Collection[str]) -> _Record | None:
     """A list of devices (``{"gpu": [{"minor": 0, ...}]}``), or amounts of shares without one; None for an annotation of other things."""
-    parts = mappings_in(text)
-    if parts is None:
+    lists = [(name, value) for part in parts or () for name, value in part.items() if isinstance(value, list)]
+    entries = [entry for name, value in lists if names_share(name) for entry in mappings(value)]
+    if parts is None or len(entries) > _MOST_DEVICES:
         return _Record(key, [], vague=True, readable=False)
-    entries = [entry for part in parts for name, value in part.items() if names_share(name) for entry in mappings(value)]
     if not entries:
         return _Record(key, [], vague=False) if any(any(amounts_in(part, domains)) for part in parts) else None
     devices = [frozenset(text_of(value) for name, value in entry.items() if _IDENTITY.fullmatch(name)) - {""} for entry in entries]
@@ -182,7 +188,7 @@ def _holders(scope: Scope) -> dict[tuple[str, str, str], list[tuple[str, bool]]]
     for node, pods in scope.snapshot.pods_by_node.items():
         for pod in pods:
             shares = any(amount and domain_of(name) in domains for name, amount in scope.extended_amounts(pod).items())
-            records = _records(scope, pod.metadata.annotation) if shares or scope.device_demand_of(pod).devices else ()
+            records = scope.once_for(pod, _records_of) if shares or scope.device_demand_of(pod).devices else ()
             for record in records:
                 for name in frozenset[str]().union(*record.devices):
                     found.setdefault((node, record.key, name), []).append((f"{pod.namespace}/{pod.name}", shares))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -185,6 +186,23 @@ def test_a_record_of_given_devices_is_right_on_a_pod_only_that_asks_for_them(
 ) -> None:
     taker = pod("taker", "team-x", "a10-0", container("main", asked), annotations=annotations)
     assert of(judged("koordinator", taker)["PSA-05"], "taker") == [verdict]
+
+
+MANY = ('{"gpu":[' + "{}," * 5_000 + "{}]}", "[" + '{"koordinator.sh/gpu-core":1},' * 500 + "{}]", "{}")
+
+
+@pytest.mark.parametrize("asked", [{}, {CORE: 1}], ids=["asks for none", "asks for a share"])
+@pytest.mark.parametrize("text", MANY, ids=["devices", "amounts", "annotations"])
+def test_what_tenants_write_into_annotations_costs_little(asked: dict[str, int], text: str) -> None:
+    """Annotations of a pod have 256 KiB together."""
+    keys = range(min(260_000 // len(text), 9_000))
+    annotations = {f"koordinator.sh/{key:04}": text for key in keys}
+    pods = [pod(f"taker-{number}", "team-x", "a10-0", container("main", asked), annotations=annotations) for number in range(10)]
+    built = CLUSTERS["koordinator"]()
+    snapshot = snapshot_as_served([*copy.deepcopy(built.objects), namespace("team-x"), *pods])
+    policy, before = policy_over(snapshot, built.policy), time.process_time()
+    assert judge(snapshot, policy, ("FENCE-02", "PSA-05"))["PSA-05"].verdict in (Verdict.INCONCLUSIVE, Verdict.FAILED)
+    assert time.process_time() - before < 5
 
 
 def test_a_record_opens_nothing_where_no_node_offers_shares() -> None:
