@@ -17,7 +17,7 @@ import msgspec
 from conformance.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
 from conformance.devices.resource_words import names_share, of_amount
 from conformance.psa.environments import HARMLESS, VARIABLES
-from conformance.scope.scope import Scope, held_by
+from conformance.scope.scope import Scope, held_by, matches
 from conformance.scope.template import Template, demand_of
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
@@ -51,12 +51,13 @@ class GivenDevices:
         amounts = scope.extended_amounts(pod) if pod else held_by(template.spec, lambda name: "/" in name or scope.is_device(name))
         self.shares = sorted(name for name, amount in amounts.items() if amount and is_share(scope, name))
         self._devices = sum(amount for name, amount in amounts.items() if scope.is_device(name))
+        self._unlisted = sorted(name for name, amount in amounts.items() if amount and self._may_be_device(name))
 
     def beyond_request(self) -> Iterator[str]:
         """Each record of devices that the pod does not ask for, in words."""
         for record in self._records if knows_nodes(self._scope) and not self._demand.unknown and not self._template.partial else ():
             count, asked = len(record.devices), self._devices
-            if self._asks_share(record.key) or not record.readable:
+            if self._asks_share(record.key) or self._unlisted or not record.readable:
                 continue
             if not self._demand.devices:
                 yield f"annotation {record.key} says that a scheduler gave it a device, and it asks for none"
@@ -74,7 +75,8 @@ class GivenDevices:
             if record.vague:
                 return f"annotation {record.key} does not say for every device which one it is and how much of it was given"
         if self._records and not self._asks():
-            why = self._demand.unknown or ("it asks by a claim" if self._demand.devices else "another part completes it")
+            unlisted = f"it asks for {listed(self._unlisted)}" if self._unlisted else ""
+            why = self._demand.unknown or unlisted or ("it asks by a claim" if self._demand.devices else "another part completes it")
             what = f"annotation {self._records[0].key} says that a scheduler gave it a device, and whether it asks for one is not known"
             return f"{what}: {why if knows_nodes(self._scope) else 'nodes were not read'}"
         pod = self._template.pod
@@ -112,7 +114,15 @@ class GivenDevices:
         return bool(own_domains(key, map(domain_of, self.shares)))
 
     def _asks(self) -> bool:
-        return self._devices > 0 or all(self._asks_share(record.key) for record in self._records)
+        return all(self._asks_share(record.key) or 0 < self._devices >= len(record.devices) for record in self._records)
+
+    def _may_be_device(self, name: str) -> bool:
+        """Whether a name that the policy does not call a device's may be one that a scheduler gives, and that nobody made up."""
+        scope = self._scope
+        if scope.is_device(name) or scope.is_rdma(name) or matches(name, scope.policy.accelerators.no_devices):
+            return False
+        offered = knows_nodes(scope) and name in scope.capacity_names
+        return names_share(name) and (offered or domain_of(name) in _domains(scope))
 
     def _may_be_given(self, key: str) -> bool:
         """Whether a scheduler may write an annotation with this key to a pod that asks for what this one does."""

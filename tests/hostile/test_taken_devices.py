@@ -188,6 +188,29 @@ def test_a_record_of_given_devices_is_right_on_a_pod_only_that_asks_for_them(
     assert of(judged("koordinator", taker)["PSA-05"], "taker") == [verdict]
 
 
+FPGA = {WRITTEN: '{"fpga":[{"minor":0,"resources":{"koordinator.sh/fpga":"100"}}]}'}
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "verdict"),
+    [
+        ("dcu.com/gpu", handed(0), Verdict.INCONCLUSIVE),  # Koordinator gives these as well
+        ("koordinator.sh/fpga", FPGA, Verdict.INCONCLUSIVE),
+        ("made-up.example.com/gpu", handed(0), Verdict.FAILED),
+    ],
+)
+def test_a_record_of_a_device_that_the_policy_does_not_list_is_undecided(name: str, annotations: dict[str, str], verdict: Verdict) -> None:
+    objects = copy.deepcopy(CLUSTERS["koordinator"]().objects)
+    for item in objects:
+        if item["kind"] == "Node":
+            for field in ("capacity", "allocatable"):
+                item["status"][field]["dcu.com/gpu"] = "4"
+    taker = pod("taker", "team-x", "a10-0", container("main", {name: 1}), annotations=annotations)
+    snapshot = snapshot_as_served([*objects, namespace("team-x"), taker])
+    found = judge(snapshot, policy_over(snapshot, CLUSTERS["koordinator"]().policy), ["PSA-05"])["PSA-05"]
+    assert of(found, "taker") == [verdict]
+
+
 MANY = ('{"gpu":[' + "{}," * 5_000 + "{}]}", "[" + '{"koordinator.sh/gpu-core":1},' * 500 + "{}]", "{}")
 
 
