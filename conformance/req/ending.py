@@ -15,7 +15,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import text_of
 from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import Finding, Outcome, advised, bad, not_judged, ok, undecided
 
 _SOURCE = "pod.metadata.deletionTimestamp, container statuses, events about the pod"
 _ENDS = "gone when its grace period is over"
@@ -28,14 +28,18 @@ def check_ending(scope: Scope, now: float) -> Iterator[Finding]:
         if not pod.spec.node_name:
             continue
         held = scope.held_demand_of(pod)
-        if not held.devices:
-            yield undecided(subject(pod), message=f"whether it holds a device is not known: {held.unknown}", source="pod spec and claims")
-        elif pod.metadata.deletion_timestamp:
-            yield _deleted(scope, pod, now, events)
+        if pod.metadata.deletion_timestamp:
+            finding = _deleted(scope, pod, now, events)
         elif loop := crash_loop(pod, events, now):
-            yield _looping(scope, pod, loop, now)
+            finding = _looping(scope, pod, loop, now)
         else:
-            yield ok(subject(pod), observed="holds devices and runs", expected="no crash loop, no deletion that hangs", source=_SOURCE)
+            observed = "holds devices and runs" if held.devices else "runs"
+            finding = ok(subject(pod), observed=observed, expected="no crash loop, no deletion that hangs", source=_SOURCE)
+        if not held.devices and finding.outcome not in (Outcome.OK, Outcome.NOT_JUDGED):
+            finding = undecided(
+                subject(pod), message=f"whether it holds a device is not known: {held.unknown}", source="pod spec and claims"
+            )
+        yield finding
 
 
 def _deleted(scope: Scope, pod: Pod, now: float, events: PodEvents) -> Finding:
