@@ -100,7 +100,13 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
     authors: dict[tuple[str, str], str] = {}
     untold = False
     proven = unread = False
+    asked = 0
     for one, pod in _samples(refusals):
+        if _maker(one) in authors:
+            continue
+        if asked == MOST_SAMPLES:
+            break
+        asked += 1
         found = records.of(pod)
         proven = proven or found.by is By.SCHEDULER
         unread = unread or found.by is By.UNREAD
@@ -119,13 +125,12 @@ def attributed(refusals: Sequence[Refusal], records: Records) -> tuple[list[Refu
 
 
 def _samples(refusals: Sequence[Refusal]) -> Iterator[tuple[Refusal, Pod]]:
-    """The newest refusal of each namespace, and then of each maker of pods."""
+    """The newest refusal of each namespace, then of each maker of pods, and then the others: the newest pod may be gone by now."""
     newest = sorted(refusals, key=lambda one: one.at or 0.0, reverse=True)
     spaces = {one.namespace: one for one in reversed(newest)}
     makers = {_maker(one): one for one in reversed(newest)}
-    chosen = {one.who: one for one in (*spaces.values(), *makers.values())}
-    found = [(one, one.pod) for one in chosen.values() if one.pod is not None]
-    yield from found[:MOST_SAMPLES]
+    chosen = {one.who: one for one in (*spaces.values(), *makers.values(), *newest)}
+    yield from ((one, one.pod) for one in chosen.values() if one.pod is not None)
 
 
 def _maker(one: Refusal) -> tuple[str, str]:

@@ -150,6 +150,19 @@ def test_pods_that_name_the_node_do_not_hide_one_that_a_scheduler_sent() -> None
     assert by_name(findings) == {PLACE: Outcome.BAD}
 
 
+@pytest.mark.parametrize("newest", ["another pod", []], ids=["is gone", "has lost its record"])
+def test_where_the_newest_pod_of_a_controller_tells_nothing_an_older_one_is_asked(newest: object) -> None:
+    pods = [created(refused(f"train-{number}"), 60.0 * (number + 1)) for number in range(20)]
+    findings, api = judged(*pods, default=SCHEDULED, fields={"team-a/train-0": newest})
+    assert by_name(findings) == {PLACE: Outcome.BAD}
+    assert len(api.asked) == 2
+
+
+def test_of_pods_that_tell_nothing_only_a_few_are_asked() -> None:
+    _, api = judged(*(refused(f"train-{number}") for number in range(20)), default=[])
+    assert len(api.asked) == MOST_SAMPLES
+
+
 @pytest.mark.parametrize(("owner", "expected"), [("Job/train", Outcome.BAD), ("", Outcome.UNDECIDED)])
 def test_in_a_snapshot_without_records_a_controllers_pod_convicts_the_node(owner: str, expected: Outcome) -> None:
     findings, api = judged(refused(owner=owner), default=None, offline=True, events=[], resourceslices=[])
