@@ -21,8 +21,9 @@ from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Inconclusive, bad, not_judged, ok, undecided
 
 _JOBS, _RAY_JOBS, _RAY_CLUSTERS = "batch/jobs", "ray.io/rayjobs", "ray.io/rayclusters"
+_TRAIN_JOBS, _JOB_SETS = "trainer.kubeflow.org/trainjobs", "jobset.x-k8s.io/jobsets"
 
-KINDS_OF_JOBS = (_JOBS, *(key for key, _ in OWNER_LABELS), "trainer.kubeflow.org/trainjobs", _RAY_JOBS)
+KINDS_OF_JOBS = (_JOBS, *(key for key, _ in OWNER_LABELS), _TRAIN_JOBS, _RAY_JOBS)
 """Kinds whose objects make pods at once unless they are suspended: those that own gangs, and those that make one of these."""
 
 _JOB_LABELS = frozenset({"batch.kubernetes.io/job-name", "job-name", *(label for _, label in OWNER_LABELS)})
@@ -34,6 +35,7 @@ _OWN_CONTROLLERS = frozenset(
         "jobset.sigs.k8s.io/jobset-controller",
         "trainer.kubeflow.org/trainjob-controller",
         "kubeflow.org/training-operator",
+        "kubeflow.org/mpi-operator",
         "ray.io/kuberay-operator",
     }
 )
@@ -54,6 +56,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     rooms = Rooms(scope, now)
     events = _events(scope)
     known_or_cluster = known | {_identity(obj) for obj in scope.snapshot.listing(_RAY_CLUSTERS).objects}
+    job_sets = {_identity(obj) for obj in scope.snapshot.listing(_JOB_SETS).objects}
     for key in KINDS_OF_JOBS:
         listing = scope.snapshot.listing(key)
         if listing.trouble:
@@ -64,6 +67,8 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
             if (identity[0], text_of(meta.get("uid"))) in known or identity in known or _over(obj) or meta.get("deletionTimestamp"):
                 continue
             if key == _RAY_JOBS and _has_cluster(obj, known_or_cluster):
+                continue
+            if key == _TRAIN_JOBS and identity in job_sets:  # it has made its JobSet, which is judged itself
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
@@ -105,7 +110,7 @@ def _has_cluster(job: Json, known: set[tuple[str, str]]) -> bool:
 def _over(obj: Json) -> bool:
     """Whether a job has ended, has had pods, or is being changed: then it is no job that waits for its first pod."""
     status = mapping(obj, "status")
-    if any(item.get("type") in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions"))):
+    if any(text_of(item.get("type")) in _ENDED and item.get("status") == "True" for item in mappings(status.get("conditions"))):
         return True
     phase = text_of(mapping(status, "state").get("phase"))
     parts = [status, *map(mapping, mapping(status, "replicaStatuses").values())]  # Kubeflow counts by role

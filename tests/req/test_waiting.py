@@ -524,6 +524,25 @@ def test_a_job_that_asks_for_no_pod_or_is_run_elsewhere_has_none() -> None:
     assert job_outcome(a_job(managedBy="kubernetes.io/job-controller")) == {"train": Outcome.BAD}, "that is run here"
 
 
+def test_an_mpi_job_that_its_own_operator_makes_waits_for_its_pods() -> None:
+    spec = {"mpiReplicaSpecs": {"Worker": a_role()}, "runPolicy": {"managedBy": "kubeflow.org/mpi-operator"}}
+    assert without_pods("kubeflow.org/mpijobs", a_job_of("MPIJob", spec)) == {"tune": Outcome.BAD}
+
+
+def test_a_train_job_is_judged_by_its_job_set_once_that_is_there() -> None:
+    """A JobSet that starts anew has no pod for a moment."""
+    spec = {"podTemplateOverrides": [a_role()["template"]], "managedBy": "trainer.kubeflow.org/trainjob-controller"}
+    job = a_job_of("TrainJob", spec)
+    key = "trainer.kubeflow.org/trainjobs"
+    assert without_pods(key, job) == {"tune": Outcome.BAD}
+    again = a_job_of("JobSet", {"replicatedJobs": [{"name": "node", "template": {"spec": a_role()}}]}, {"restarts": 1})
+    assert without_pods(key, job, jobsets=[again]) == {}
+
+
+def test_a_condition_without_a_name_ends_no_job() -> None:
+    assert job_outcome(a_job() | {"status": {"conditions": [{"type": {"odd": 1}, "status": "True"}]}}) == {"train": Outcome.BAD}
+
+
 def test_a_job_without_devices_is_not_judged() -> None:
     assert job_outcome(a_job(template={"spec": a_spec()})) == {}
 
