@@ -19,7 +19,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json, Node, Pod, Toleration
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.probes.watched_pods import WatchedPods
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, bad, ok, undecided
 
 MAX_OPEN = 12
@@ -113,17 +114,18 @@ def ask_fence(workspace: Workspace, scope: Scope, nodes: Sequence[tuple[int, Nod
         control, victim = pair(scope, node, index)
         names.append((workspace.start(control), workspace.start(victim)))
     took: dict[str, float] = {}
+    watched_pods = WatchedPods()
     with workspace.observe() as observation:
-        for pods in _states(observation, begun + probes.start_seconds):
+        for pods in _states(observation, watched_pods, begun + probes.start_seconds):
             took |= {name: time.monotonic() - begun for name, _ in names if name not in took and _placed(pods.get(name))}
             if len(took) == len(names):
                 break
         settled = time.monotonic()
         window = absence_seconds(scope, max(took.values(), default=0.0))
-        for pods in _states(observation, settled + window):
+        for pods in _states(observation, watched_pods, settled + window):
             if all((pod := pods.get(name)) is not None and pod.spec.node_name for _, name in names):
                 break
-        last = _decoded(observation.objects)
+        last = _by_name(watched_pods, observation.objects)
     watched = time.monotonic() - begun
     return [
         Attempt(
@@ -137,13 +139,13 @@ def _placed(pod: Pod | None) -> bool:
     return pod is not None and bool(pod.spec.node_name)
 
 
-def _states(observation: Observation, deadline: float) -> Iterator[Mapping[str, Pod]]:
+def _states(observation: Observation, pods: WatchedPods, deadline: float) -> Iterator[Mapping[str, Pod]]:
     for objects in observation.until(deadline):
-        yield _decoded(objects)
+        yield _by_name(pods, objects)
 
 
-def _decoded(objects: Mapping[str, Json]) -> dict[str, Pod]:
-    return {key.rpartition("/")[2]: decode_pod(obj) for key, obj in objects.items()}
+def _by_name(pods: WatchedPods, objects: Mapping[str, Json]) -> dict[str, Pod]:
+    return {key.rpartition("/")[2]: pod for key, pod in pods.among(objects, objects).items()}
 
 
 def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.probes import allreduce
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 
 NAME = "net-fabric"

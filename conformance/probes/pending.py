@@ -9,7 +9,8 @@ import msgspec
 
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
-from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
 FACTOR = 5.0

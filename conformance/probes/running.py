@@ -12,7 +12,8 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import ContainerStatus, Json, Node, Pod
 from fixtures.probes.pods import PodShape, probe_pod
-from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Subject
 
 MAX_LOG_BYTES = 1 << 20

@@ -14,7 +14,8 @@ from conformance.policy.model import Network
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.podsecurity import Level, evaluate
-from fixtures.probes.workspace import Workspace, decode_pod
+from fixtures.probes.watched_pods import decode_pod
+from fixtures.probes.workspace import Workspace
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome, ok
 from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.net.logs import run_of

@@ -1,0 +1,41 @@
+"""Pods of a watch: what did not change is not decoded again."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.cluster.trouble import ApiTrouble
+from fixtures.kubernetes.models import Json
+from fixtures.probes.watched_pods import WatchedPods
+
+
+def a_pod(name: str, node: str = "") -> Json:
+    return {"metadata": {"name": name, "namespace": "run"}, "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Pending"}}
+
+
+def test_only_a_pod_that_an_event_replaced_is_decoded_again() -> None:
+    objects = {f"run/{name}": a_pod(name) for name in ("first", "second")}
+    pods = WatchedPods()
+    before = pods.among(objects, objects)
+    objects["run/second"] = a_pod("second", node="gpu-1")
+    after = pods.among(objects, objects)
+    assert after["run/first"] is before["run/first"]
+    assert [pod.spec.node_name for pod in after.values()] == ["", "gpu-1"]
+
+
+def test_a_pod_that_is_gone_is_no_longer_shown_and_one_that_comes_back_is_new() -> None:
+    objects = {"run/first": a_pod("first", node="gpu-1")}
+    pods = WatchedPods()
+    pods.among(objects, ["run/first"])
+    assert pods.among({}, ["run/first"]) == {}
+    assert pods.among({"run/first": a_pod("first")}, ["run/first"])["run/first"].spec.node_name == ""
+
+
+def test_the_pods_come_in_the_order_of_the_names_and_others_are_left_out() -> None:
+    objects = {f"run/{name}": a_pod(name) for name in ("first", "second", "other")}
+    assert list(WatchedPods().among(objects, ["run/second", "run/third", "run/first"])) == ["run/second", "run/first"]
+
+
+def test_what_is_no_pod_is_trouble() -> None:
+    with pytest.raises(ApiTrouble, match="pod: "):
+        WatchedPods().among({"run/first": {"metadata": {"name": "first"}, "spec": "none"}}, ["run/first"])
