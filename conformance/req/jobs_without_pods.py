@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
+from conformance.req.queued_jobs import Queued, QueuedJobs
 from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import quoted
@@ -46,7 +47,7 @@ _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", 
 _PHASES_ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
 _PHASES_AT_WORK = frozenset({"Aborting", "Restarting", "Completing", "Terminating"})
 _QUOTA = re.compile(r"\bquota", re.IGNORECASE)
-_SOURCE = "owners and labels of pods, events of the job"
+_SOURCE = "owners and labels of pods, events of the job and of its PodGroup"
 _EXPECTED = "pods, or no devices free that fit"
 
 
@@ -55,6 +56,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
     events = _events(scope)
+    queued = QueuedJobs(scope)
     known_or_cluster = known | {_identity(obj) for obj in scope.snapshot.listing(_RAY_CLUSTERS).objects}
     job_sets = {_identity(obj) for obj in scope.snapshot.listing(_JOB_SETS).objects}
     for key in KINDS_OF_JOBS:
@@ -72,7 +74,8 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
-                yield _judge(scope, obj, wanting[0], events.get((KINDS[key].kind, *identity), []), now, rooms)
+                said = _said(obj, events.get((KINDS[key].kind, *identity), []))
+                yield _judge(scope, obj, wanting[0], said, queued.of(obj), now, rooms)
 
 
 def _events(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
@@ -126,15 +129,15 @@ def _wants_devices(scope: Scope, template: Template) -> bool:
     return scope.device_demand(template.spec, template.namespace, template.claims).devices
 
 
-def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now: float, rooms: Rooms) -> Finding:
+def _judge(scope: Scope, obj: Json, template: Template, said: str, queued: Queued | None, now: float, rooms: Rooms) -> Finding:
     place = template.subject
     spec = mapping(obj, "spec")
     if spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True:
         queue = mapping(obj, "metadata", "labels").get(KUEUE_QUEUE)
         return not_judged(place, message=f"it is suspended{f' and waits in queue {queue}' if queue else ''}", source="spec.suspend")
-    said = _said(obj, events)
-    if _QUOTA.search(said):
-        return not_judged(place, message=f"its quota or queue holds it back: {said}", source=_SOURCE)
+    words = (said, *(queued.said if queued is not None and queued.waits else ()))
+    if held := next((text for text in words if _QUOTA.search(text)), ""):
+        return not_judged(place, message=f"its quota or queue holds it back: {quoted(held)}", source=_SOURCE)
     wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
     if wishes.beyond:
         return not_judged(place, message=f"which claims of its pods can be met only a scheduler can weigh: {wishes.beyond}", source=_SOURCE)
@@ -151,7 +154,12 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], now
     if age < limit:
         judge = undecided if said else not_judged
         return judge(place, message=f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}", source=_SOURCE)
+    if queued is not None and queued.waits:
+        told = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
+        return undecided(place, message=f"{told}: only Volcano can weigh what that queue may still use", source=_SOURCE)
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
+    if queued is not None:
+        why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"
     message = f"it has had no pod for {duration(age)} although {room.node.name} has devices free that fit ({asked}): {why}"
     return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
 

@@ -508,6 +508,60 @@ def test_a_suspended_job_of_kubeflow_is_left_alone() -> None:
     assert without_pods("kubeflow.org/tfjobs", a_job_of("TFJob", spec)) == {"tune": Outcome.NOT_JUDGED}
 
 
+def a_pod_group(phase: str = "Pending", said: str = "", *, owner: str = "uid-tune", namespace: str = "team-a") -> Json:
+    meta = {"name": "podgroup-tune", "namespace": namespace, "ownerReferences": [{"kind": "TFJob", "name": "tune", "uid": owner}]}
+    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": said}
+    return {"metadata": meta, "spec": {"queue": "research"}, "status": {"phase": phase, "conditions": [condition] if said else []}}
+
+
+def a_word_of_volcano(message: str) -> Any:
+    event = an_event("Unschedulable", message, pod="podgroup-tune", reporter="volcano")
+    event.involved_object.kind = "PodGroup"
+    return event
+
+
+NOT_READY = "0/0 tasks in gang unschedulable: pod group is not ready, 1 minAvailable"
+
+
+def queued(group: Json, *words: str) -> list[Finding]:
+    job = a_job_of("TFJob", {"tfReplicaSpecs": {"Worker": a_role()}})
+    lists: dict[str, Any] = {"kubeflow_org__tfjobs": [job], "scheduling_volcano_sh__podgroups": [group]}
+    return list(check_jobs_without_pods(scope(events=[a_word_of_volcano(word) for word in words], **lists), NOW))
+
+
+def test_a_job_that_waits_in_a_full_queue_is_left_alone() -> None:
+    """volcano#4479: only the PodGroup's events say it, between others."""
+    findings = queued(a_pod_group(said=NOT_READY), NOT_READY, "queue resource quota insufficient")
+    assert by_name(findings) == {"tune": Outcome.NOT_JUDGED}
+    assert "queue resource quota insufficient" in messages(findings)
+
+
+def test_whether_a_queue_without_a_word_of_its_quota_has_room_is_not_guessed() -> None:
+    """volcano#3910, volcano#1094: the words are the same whatever keeps the group waiting."""
+    findings = queued(a_pod_group(said=NOT_READY))
+    assert by_name(findings) == {"tune": Outcome.UNDECIDED}
+    assert f"its PodGroup podgroup-tune waits in queue research, and Volcano says: {NOT_READY}" in messages(findings)
+
+
+@pytest.mark.parametrize(
+    ("group", "words", "told"),
+    [
+        (a_pod_group("Inqueue", NOT_READY), (NOT_READY,), "in queue research has the phase Inqueue"),
+        (a_pod_group("Inqueue"), ("queue resource quota insufficient",), "in queue research has the phase Inqueue"),
+        (a_pod_group(""), (), "in queue research has no phase"),
+        (a_pod_group("Pending"), (), "in queue research has the phase Pending"),
+        (a_pod_group(said="queue resource quota insufficient", owner="uid-other"), (), "does its controller run?"),
+        (a_pod_group(said="queue resource quota insufficient", namespace="team-x"), (), "does its controller run?"),
+    ],
+    ids=["let in", "let in since", "never seen", "never weighed", "another job's", "another namespace's"],
+)
+def test_a_job_that_its_queue_does_not_hold_back_is_named(group: Json, words: tuple[str, ...], told: str) -> None:
+    """trainer#1630: the group was let in, and its controller made no pod. volcano#1863: the scheduler never looked at the group."""
+    findings = queued(group, *words)
+    assert by_name(findings) == {"tune": Outcome.BAD}
+    assert told in messages(findings)
+
+
 def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
     spec = KINDS_WITH_PODS[-1][2]
     job = a_job_of("RayJob", spec, {"jobDeploymentStatus": "Initializing", "rayClusterName": "tune-x1"})
