@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.install.release import UnknownMinor, version_key
 from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.simulator.fidelity.allocation import compare_allocation
@@ -32,10 +33,11 @@ def main(count: int, first: int, minor: str | None = None) -> int:
     except (BinariesMissing, UnknownMinor) as error:
         print(error, file=sys.stderr)
         return 2
-    found = compare_servers(count, first, binaries)
-    add_binding(found, compare_binding(ALL.pods, first, binaries))
-    if version_key(binaries.version)[:2] >= WORDED_SINCE:
-        add_allocation(found, compare_allocation(ALL.drivers, first, binaries))
+    with ControlPlane.start(binaries=binaries) as plane:
+        found = compare_servers(plane, count, first)
+        add_binding(found, compare_binding(plane, ALL.pods, first))
+        if version_key(binaries.version)[:2] >= WORDED_SINCE:
+            add_allocation(found, compare_allocation(plane, ALL.drivers, first))
     OUT.mkdir(exist_ok=True)
     (OUT / "fidelity.json").write_bytes(msgspec.json.format(msgspec.json.encode(found.document()), indent=2) + b"\n")
     report(found)

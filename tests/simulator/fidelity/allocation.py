@@ -14,14 +14,14 @@ import msgspec
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.admission import chain
 from tests.served import served
-from tests.simulator.fidelity.binding import NAMESPACE, SECONDS, Outcome, made, node, outcome_of, prepare, scheduling
+from tests.simulator.fidelity.binding import SECONDS, Outcome, made, node, outcome_of, prepared, scheduling
 from tests.simulator.fidelity.comparing import View
 
 Json = dict[str, Any]
 
+NAMESPACE = "allocation"
 NODE = node("dra")
 CLAIMS = "resource.k8s.io/resourceclaims"
 PER_ROUND = 7
@@ -107,10 +107,9 @@ def _object(kind: str, name: str, **spec: Any) -> Json:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def compare_allocation(rounds: int, first: int = 1, binaries: Binaries | None = None) -> list[Allocated]:
+def compare_allocation(plane: ControlPlane, rounds: int, first: int = 1) -> list[Allocated]:
     """Ask both, round by round, each with a driver of its own."""
-    with ControlPlane.start(binaries=binaries) as plane:
-        real = allocations(Cluster.from_kubeconfig(plane.kubeconfig), rounds, first)
+    real = allocations(Cluster.from_kubeconfig(plane.kubeconfig), rounds, first)
     with (
         tempfile.TemporaryDirectory(prefix="gpu-conformance-allocation-") as folder,
         served(Path(folder), admissions=chain()) as (other, _),
@@ -120,18 +119,21 @@ def compare_allocation(rounds: int, first: int = 1, binaries: Binaries | None = 
 
 
 def allocations(cluster: Cluster, rounds: int, first: int, *, simulated: bool = False) -> list[tuple[Json, View]]:
-    """Every claim and what became of it."""
-    prepare(cluster, (NODE,))
+    """Every claim and what became of it. No pod is left: a scheduler would try those that wait again with each node to come."""
     asked: list[Json] = []
-    for number in range(rounds):
-        draw, driver = random.Random(first * 1000 + number), f"r{number}.example.com"
-        selector = [{"cel": {"expression": f"device.driver == '{driver}'"}}]
-        made(cluster.create("resource.k8s.io/deviceclasses", _object("DeviceClass", driver, selectors=selector)))
-        for item in slices(driver, draw):
-            made(cluster.create("resource.k8s.io/resourceslices", item))
-        asked += claims(driver, draw)
-    with scheduling(cluster.server, claims=True) if simulated else nullcontext():
-        return [(claim, _ask(cluster, claim)) for claim in asked]
+    with prepared(cluster, NAMESPACE, [NODE]):
+        for number in range(rounds):
+            draw, driver = random.Random(first * 1000 + number), f"r{number}.example.com"
+            selector = [{"cel": {"expression": f"device.driver == '{driver}'"}}]
+            made(cluster.create("resource.k8s.io/deviceclasses", _object("DeviceClass", driver, selectors=selector)))
+            for item in slices(driver, draw):
+                made(cluster.create("resource.k8s.io/resourceslices", item))
+            asked += claims(driver, draw)
+        with scheduling(cluster.server, claims=True) if simulated else nullcontext():
+            found = [(claim, _ask(cluster, claim)) for claim in asked]
+        for claim in asked:
+            cluster.delete("pods", claim["metadata"]["name"], NAMESPACE, grace_seconds=0)
+    return found
 
 
 def _ask(cluster: Cluster, claim: Json) -> View:

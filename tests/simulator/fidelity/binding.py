@@ -21,7 +21,6 @@ from conformance.outputs.unreadable import Unreadable
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.admission import chain
 from fixtures.simulator.api.client import ApiClient
 from fixtures.simulator.client.program import Surroundings
@@ -133,16 +132,26 @@ def pods(count: int, first: int = 1) -> list[Json]:
     return found
 
 
-def prepare(cluster: Cluster, nodes: Sequence[Json] = NODES) -> None:
-    """Make the namespace and the nodes, with taints as they are written: the server adds one to a node that is new."""
-    made(cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+@contextmanager
+def prepared(cluster: Cluster, namespace: str, nodes: Sequence[Json]) -> Iterator[None]:
+    """With a new namespace, and with these nodes as the only ones, until the end.
+
+    Their taints are as they are written: the server adds one to a node that is new.
+    """
+    made(cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    cluster.create("serviceaccounts", account, namespace=NAMESPACE)
-    for item in nodes:
-        name = item["metadata"]["name"]
-        made(cluster.create("nodes", item))
-        made(cluster.patch("nodes", name, {"status": item["status"]}, subresource="status"))
-        made(cluster.patch("nodes", name, {"spec": {"taints": item["spec"]["taints"]}}))
+    cluster.create("serviceaccounts", account, namespace=namespace)
+    assert [item["metadata"]["name"] for item in cluster.each("nodes")] == []
+    try:
+        for item in nodes:
+            name = item["metadata"]["name"]
+            made(cluster.create("nodes", item))
+            made(cluster.patch("nodes", name, {"status": item["status"]}, subresource="status"))
+            made(cluster.patch("nodes", name, {"spec": {"taints": item["spec"]["taints"]}}))
+        yield
+    finally:
+        for item in nodes:
+            cluster.delete("nodes", item["metadata"]["name"])
 
 
 def outcomes(cluster: Cluster, asked: list[Json]) -> list[Outcome]:
@@ -237,19 +246,21 @@ class Compared(msgspec.Struct, frozen=True):
     pinned: bool
 
 
-def compare_binding(count: int, first: int = 1, binaries: Binaries | None = None) -> list[Compared]:
+def compare_binding(plane: ControlPlane, count: int, first: int = 1) -> list[Compared]:
     """Ask both, then pin the pods that the real one bound to each node: the nodes that are feasible have to be the same."""
     asked = pods(count, first)
-    with ControlPlane.start(binaries=binaries) as plane:
-        real = Cluster.from_kubeconfig(plane.kubeconfig)
-        prepare(real)
+    real = Cluster.from_kubeconfig(plane.kubeconfig)
+    with prepared(real, NAMESPACE, NODES):
         said = outcomes(real, asked)
         more = pinned([body for body, outcome in zip(asked, said, strict=True) if outcome.node])
         said += outcomes(real, more)
-    with tempfile.TemporaryDirectory(prefix="gpu-conformance-binding-") as folder, served(Path(folder), admissions=chain()) as (other, _):
-        prepare(other)
-        with scheduling(other.server):
-            heard = outcomes(other, [*asked, *more])
+    with (
+        tempfile.TemporaryDirectory(prefix="gpu-conformance-binding-") as folder,
+        served(Path(folder), admissions=chain()) as (other, _),
+        prepared(other, NAMESPACE, NODES),
+        scheduling(other.server),
+    ):
+        heard = outcomes(other, [*asked, *more])
     together = zip([*asked, *more], said, heard, strict=True)
     return [Compared(body, one, two, number >= len(asked)) for number, (body, one, two) in enumerate(together)]
 

@@ -14,7 +14,6 @@ from fixtures.cluster.client import Answer, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from fixtures.localcluster.install.release import version_key
-from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.admission import chain
 from tests.served import served
 from tests.simulator.fidelity.allocation import Allocated
@@ -52,17 +51,19 @@ class Comparison(msgspec.Struct, kw_only=True):
         }
 
 
-def compare_servers(count: int, first: int = 1, binaries: Binaries | None = None) -> Comparison:
-    """Start a control plane and a simulated server and ask both. Raises what starting the control plane raises."""
-    with tempfile.TemporaryDirectory(prefix="gpu-conformance-fidelity-") as folder, ControlPlane.start(binaries=binaries) as plane:
-        real = Cluster.from_kubeconfig(plane.kubeconfig)
-        with served(Path(folder), admissions=chain(), native_gangs=True) as (simulated, _):
-            for cluster in (real, simulated):
-                prepare(cluster)
-            asked = [one for one in requests(count, first) if one.key == "pods" or version_key(plane.version)[:2] >= WORDED_SINCE]
-            found = compare(asked, real, simulated, plane.version)
-            add_discovery(found, real, simulated)
-            return found
+def compare_servers(plane: ControlPlane, count: int, first: int = 1) -> Comparison:
+    """Ask a control plane, which need not be new, and a simulated server."""
+    real = Cluster.from_kubeconfig(plane.kubeconfig)
+    with (
+        tempfile.TemporaryDirectory(prefix="gpu-conformance-fidelity-") as folder,
+        served(Path(folder), admissions=chain(), native_gangs=True) as (simulated, _),
+    ):
+        for cluster in (real, simulated):
+            prepare(cluster)
+        asked = [one for one in requests(count, first) if one.key == "pods" or version_key(plane.version)[:2] >= WORDED_SINCE]
+        found = compare(asked, real, simulated, plane.version)
+        add_discovery(found, real, simulated)
+        return found
 
 
 def compare(asked: Iterable[Request], real: Cluster, simulated: Cluster, version: str) -> Comparison:

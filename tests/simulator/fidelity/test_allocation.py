@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures.localcluster.install.search import BinariesMissing, find
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.simulator.fidelity.allocation import compare_allocation
 from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import difference
 
+pytestmark = pytest.mark.xdist_group("fidelity")
 
-def test_claims_get_the_same_devices_and_amounts() -> None:
-    try:
-        binaries = find("1.37")
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    compared = compare_allocation(TESTED.drivers, binaries=binaries)
+
+def test_claims_get_the_same_devices_and_amounts(newest_plane: ControlPlane) -> None:
+    compared = compare_allocation(newest_plane, TESTED.drivers)
     assert [(one.claim, one.real, one.simulated) for one in compared if difference(one.real, one.simulated)] == []
     given = [text for one in compared for text, _ in one.real.causes]
     assert any("shared=True" in text for text in given)

@@ -6,19 +6,17 @@ from collections import Counter
 
 import pytest
 
-from fixtures.localcluster.install.search import BinariesMissing, find
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.binding import Compared, Outcome, compare_binding
 from tests.simulator.fidelity.comparison import Comparison, add_binding
 
+pytestmark = pytest.mark.xdist_group("fidelity")
+
 
 @pytest.fixture(scope="module")
-def compared() -> list[Compared]:
-    try:
-        find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    return compare_binding(TESTED.pods)
+def compared(plane: ControlPlane) -> list[Compared]:
+    return compare_binding(plane, TESTED.pods)
 
 
 def test_the_same_pods_are_bound(compared: list[Compared]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.podsecurity import Level, denial, evaluate
-from fixtures.localcluster.install.search import BinariesMissing, find
+from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import View, apart, difference
 from tests.simulator.fidelity.comparison import Comparison, compare_servers
@@ -16,12 +16,8 @@ from tests.simulator.fidelity.parts import PARTS
 
 
 @pytest.fixture(scope="module")
-def compared() -> Comparison:
-    try:
-        find()
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    return compare_servers(TESTED.requests)
+def compared(plane: ControlPlane) -> Comparison:
+    return compare_servers(plane, TESTED.requests)
 
 
 def test_every_difference_in_what_binds_is_known(compared: Comparison) -> None:

@@ -10,9 +10,9 @@ import pytest
 from conformance.req.placements import By, Placement, placement
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.install.release import minors
-from fixtures.localcluster.install.search import BinariesMissing, find
 from tests.served import served
+
+pytestmark = pytest.mark.xdist_group("fidelity")
 
 SPACE = "default"
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
@@ -24,12 +24,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         with served(tmp_path_factory.mktemp("served")) as (simulated, _):
             yield simulated
         return
-    try:
-        binaries = find(minors()[0])
-    except BinariesMissing as error:
-        pytest.skip(str(error))
-    with ControlPlane.start(binaries=binaries) as plane:
-        yield Cluster.from_kubeconfig(plane.kubeconfig)
+    plane: ControlPlane = request.getfixturevalue("newest_plane")
+    real = Cluster.from_kubeconfig(plane.kubeconfig)
+    yield real
+    real.delete("nodes", "n")
 
 
 def failed(cluster: Cluster, name: str, *, bound: bool) -> Placement:
