@@ -65,48 +65,46 @@ def identities(running: Running) -> list[Identity]:
     ]
 
 
-@pytest.mark.parametrize("minor", minors())
-def test_a_control_plane_of_each_minor_answers_with_its_version(minor: str, running: Running, tmp_path: Path) -> None:
+def answers(plane: ControlPlane, binaries: Binaries) -> Cluster:
+    """Its client, once it has shown that it is a whole control plane of that version."""
+    cluster = Cluster.from_kubeconfig(plane.kubeconfig)
+    assert cluster.probe() == plane.version == binaries.version
+    assert plane.gang_api
+    assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}).status == 201
+    rejected = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "Tenant"}})
+    assert (rejected.status, rejected.reason) == (422, "Invalid")
+    assert cluster.get("serviceaccounts", "default", "default").status == 200
+    return cluster
+
+
+@pytest.mark.parametrize("minor", minors()[1:])
+def test_a_control_plane_of_an_older_minor_answers_with_its_version(minor: str, running: Running, tmp_path: Path) -> None:
     binaries = binaries_of(minor)
     with ControlPlane.start(minor, tmp_path / "run", binaries=binaries, running=running) as plane:
-        cluster = Cluster.from_kubeconfig(plane.kubeconfig)
-        assert cluster.probe() == plane.version == binaries.version
-        assert plane.gang_api
+        answers(plane, binaries)
         assert plane.folder.parent == tmp_path / "run"
-        answer = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}})
-        assert answer.status == 201
-        rejected = cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "Tenant"}})
-        assert (rejected.status, rejected.reason) == (422, "Invalid")
-        assert cluster.get("serviceaccounts", "default", "default").status == 200
     assert not plane.folder.exists()
 
 
-def test_starts_and_stops_in_a_row_leave_nothing(binaries: Binaries, running: Running) -> None:
-    for _ in range(STARTS):
-        plane = ControlPlane.start(binaries=binaries, running=running)
-        left = identities(running)
-        assert len(left) == 4
-        assert all(alive(identity) for identity in left)
-        plane.stop()
-        plane.stop()
-        assert not [identity for identity in left if alive(identity)]
-        assert not listens(plane.layout.port)
-        assert not plane.folder.exists()
-        assert list(running.folder.iterdir()) == []
-
-
-def test_two_at_once_do_not_meet(binaries: Binaries, running: Running) -> None:
+def test_two_of_the_newest_minor_at_once_answer_with_its_version_and_do_not_meet(
+    binaries: Binaries, running: Running, tmp_path: Path
+) -> None:
+    folders = tmp_path / "first", tmp_path / "second"
     with ThreadPoolExecutor(2) as pool:
-        starts = [pool.submit(ControlPlane.start, binaries=binaries, running=running) for _ in range(2)]
+        starts = [pool.submit(ControlPlane.start, binaries.minor, folder, binaries=binaries, running=running) for folder in folders]
         first, second = (start.result() for start in starts)
     with first, second:
         assert first.server != second.server
+        assert (first.folder.parent, second.folder.parent) == folders
+        here, there = (answers(plane, binaries) for plane in (first, second))
         name = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "only-here"}}
-        assert Cluster.from_kubeconfig(first.kubeconfig).create("namespaces", name).status == 201
-        assert Cluster.from_kubeconfig(second.kubeconfig).get("namespaces", "only-here").status == 404
+        assert here.create("namespaces", name).status == 201
+        assert there.get("namespaces", "only-here").status == 404
+    assert not first.folder.exists()
+    assert not second.folder.exists()
 
 
-def test_a_killed_run_leaves_nothing_after_the_next_start(binaries: Binaries, running: Running) -> None:
+def test_starts_and_stops_in_a_row_leave_nothing_nor_does_a_run_killed_before_them(binaries: Binaries, running: Running) -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", KILLED_RUN, binaries.minor, str(running.folder)],
         cwd=ROOT,
@@ -116,17 +114,25 @@ def test_a_killed_run_leaves_nothing_after_the_next_start(binaries: Binaries, ru
     )
     assert run.stdout is not None
     port, folder = run.stdout.readline().split()
-    left = identities(running)
+    killed = identities(running)
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    assert len(left) == 4
-    assert all(alive(identity) for identity in left), "the processes outlive the run that was killed"
+    assert len(killed) == 4
+    assert all(alive(identity) for identity in killed), "the processes outlive the run that was killed"
     assert listens(int(port))
-    with ControlPlane.start(binaries=binaries, running=running):
+    for _ in range(STARTS):
+        with ControlPlane.start(binaries=binaries, running=running) as plane:
+            assert not [identity for identity in killed if alive(identity)]
+            assert plane.layout.port == int(port) or not listens(int(port))
+            assert not Path(folder).exists()
+            left = identities(running)
+            assert len(left) == 4
+            assert all(alive(identity) for identity in left)
+            plane.stop()
         assert not [identity for identity in left if alive(identity)]
-        assert not listens(int(port))
-        assert not Path(folder).exists()
-    assert list(running.folder.iterdir()) == []
+        assert not listens(plane.layout.port)
+        assert not plane.folder.exists()
+        assert list(running.folder.iterdir()) == []
 
 
 def test_a_run_killed_while_it_starts_leaves_nothing(binaries: Binaries, running: Running) -> None:
