@@ -23,7 +23,7 @@ def binaries() -> Binaries:
 
 @pytest.fixture(scope="package")
 def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane without nodes, for tests of accounts: whoever uses it shares the group ``accounts``."""
+    """A control plane without nodes. Whoever uses it shares the group ``accounts``, and leaves no node."""
     with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
         yield plane
 

@@ -14,7 +14,6 @@ from fixtures.kubernetes.models import Json
 from fixtures.localcluster.control_plane.certificates import make_for_webhook
 from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError, free_port
 from fixtures.localcluster.control_plane.processes import alive
-from fixtures.localcluster.control_plane.running import Running
 from fixtures.localcluster.gangs.programs import (
     KUEUE,
     VOLCANO,
@@ -243,14 +242,12 @@ def test_a_local_cluster_runs_them_in_place_of_look_alikes_and_ends_them(binarie
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin"]
 
 
-def test_a_program_that_ends_at_once_is_named_with_its_last_words(binaries: Binaries, tmp_path: Path) -> None:
+@pytest.mark.xdist_group("accounts")
+def test_a_program_that_ends_at_once_is_named_with_its_last_words(plane: ControlPlane, tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "bin", "vc-scheduler", definitions=VOLCANO)
     stand_in(folder / "vc-controller-manager", broken="--broken")
     programs = find_gang_programs(["volcano"], folder, {})
-    with (
-        ControlPlane.start(folder=tmp_path, binaries=binaries, running=Running(tmp_path / "running")) as plane,
-        pytest.raises(LocalClusterError, match=r"(?s)vc-controller-manager ended with exit status 1.*no such flag"),
-    ):
+    with pytest.raises(LocalClusterError, match=r"(?s)vc-controller-manager ended with exit status 1.*no such flag"):
         GangRuns(plane, programs, []).start()
 
 

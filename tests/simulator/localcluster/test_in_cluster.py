@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from conformance.delivery.outcome import Outcome
 from deploy import workload
 from deploy.templates import resolved
 from fixtures.cluster.client import Cluster
-from fixtures.localcluster.control_plane.account import suite_kubeconfig
+from fixtures.cluster.watch import Observation
+from fixtures.localcluster.control_plane.account import ROLES, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
-from fixtures.localcluster.control_plane.running import Running
-from fixtures.localcluster.install.search import Binaries
 from tests.deploy.test_packages import CASES
+from tests.watching import PATIENCE
 
-pytestmark = pytest.mark.xdist_group("in-cluster")
+pytestmark = pytest.mark.xdist_group("accounts")
 
 KEYS = {
     "Namespace": "namespaces",
@@ -47,22 +48,30 @@ def objects(chosen: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane.start(binaries=binaries, running=Running(tmp_path_factory.mktemp("running"))) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="module")
-def admin(plane: ControlPlane) -> Cluster:
-    """An administrator who has installed the suite with node labels."""
-    cluster = Cluster.from_kubeconfig(plane.kubeconfig)
-    for item in (workload.namespace(), *objects(LABELLING)):
+def admin(plane: ControlPlane) -> Iterator[Cluster]:
+    """An administrator who has installed the suite with node labels, where nothing was left of what other tests had installed."""
+    cluster, installed, nodes = Cluster.from_kubeconfig(plane.kubeconfig), [workload.namespace(), *objects(LABELLING)], ("gpu-0", "gpu-1")
+    uninstall(cluster, [*(item for role in ROLES for item in shipped(role)), *installed])
+    for item in installed:
         answer = cluster.create(KEYS[item["kind"]], item, namespace=item["metadata"].get("namespace", ""))
         assert answer.ok, f"{item['kind']}: {answer.message}"
         assert answer.warnings == (), item["kind"]
-    for name in ("gpu-0", "gpu-1"):
+    for name in nodes:
         assert cluster.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}).ok
-    return cluster
+    yield cluster
+    uninstall(cluster, installed)
+    for name in nodes:
+        assert cluster.delete("nodes", name).ok
+
+
+def uninstall(cluster: Cluster, items: Iterable[dict[str, Any]]) -> None:
+    """Delete what is there, and wait until the namespace is gone with what is in it."""
+    for item in items:
+        if "namespace" not in item["metadata"]:
+            answer = cluster.delete(KEYS[item["kind"]], item["metadata"]["name"])
+            assert answer.ok or answer.status == 404, f"{item['kind']}: {answer.message}"
+    with Observation(cluster, "namespaces", fields="metadata.name=gpu-conformance") as seen:
+        assert seen.await_shown(time.monotonic() + PATIENCE, lambda objects: ", ".join(objects)) == ""
 
 
 @pytest.fixture(scope="module")
