@@ -22,7 +22,7 @@ from fixtures.simulator.config.scenario import ScenarioError, load_scenario
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.endtoend.runs import Finished, run_suite
 
-pytestmark = pytest.mark.xdist_group("healthy")
+ON_HEALTHY = pytest.mark.xdist_group("healthy")
 
 DIFFERENT = {
     "GANG-02": "the real scheduler has a gang API of its own, the embedded cluster of this scenario has no gang scheduler",
@@ -62,6 +62,7 @@ def test_the_record_says_that_the_nodes_are_simulated(runs: tuple[Finished, Fini
     assert "LOCAL CONTROL PLANE" in runs[1].output
 
 
+@ON_HEALTHY
 def test_every_pod_of_the_scenario_is_there_on_its_node(healthy: LocalCluster) -> None:
     built = [item for item in build(load_scenario("healthy")) if item["kind"] == "Pod"]
     real = pods_of(Cluster.from_kubeconfig(healthy.kubeconfig))
@@ -73,11 +74,13 @@ def test_every_pod_of_the_scenario_is_there_on_its_node(healthy: LocalCluster) -
     assert healthy.warnings == []
 
 
+@ON_HEALTHY
 def test_the_suite_is_no_administrator(healthy: LocalCluster) -> None:
     assert Cluster.from_kubeconfig(healthy.kubeconfig).request("GET", "/api/v1/secrets").status == 403
     assert Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/secrets").status == 200
 
 
+@ON_HEALTHY
 def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
     admin = Cluster.from_kubeconfig(healthy.admin_kubeconfig)
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "echo one; echo two; echo three; sleep 600"]}
@@ -87,8 +90,10 @@ def test_logs_come_through_the_nodes_kubelet(healthy: LocalCluster) -> None:
         assert any(seen["default/speaker"]["status"]["phase"] == "Running" for seen in pods.until(time.monotonic() + 60))
     answer = admin.request("GET", "/api/v1/namespaces/default/pods/speaker/log?tailLines=2&limitBytes=9")
     assert (answer.status, answer.body) == (200, b"two\nthree")
+    assert admin.delete("pods", "speaker", "default", grace_seconds=0).ok
 
 
+@ON_HEALTHY
 def test_probes_that_create_pods_side_by_side_do_not_refuse_each_other(healthy: LocalCluster) -> None:
     workspace = Workspace(Cluster.from_kubeconfig(healthy.kubeconfig), f"race-{time.time_ns()}", devices={"nvidia.com/gpu": 8})
     workspace.namespace()
@@ -110,6 +115,7 @@ def side_by_side(name: str) -> Json:
     return probe_pod(PodShape(name=name, image="registry.example/probe:1", script="true", resources={"nvidia.com/gpu": 0}))
 
 
+@ON_HEALTHY
 def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluster) -> None:
     nodes = Cluster.from_kubeconfig(healthy.admin_kubeconfig).request("GET", "/api/v1/nodes").json()["items"]
     addresses = {node["metadata"]["name"]: node["status"]["addresses"][0]["address"] for node in nodes}

@@ -75,8 +75,11 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
 
 
 @pytest.fixture(scope="module")
-def real(healthy: LocalCluster) -> Side:
-    return prepared(Side(healthy.admin_kubeconfig, None))
+def real(healthy: LocalCluster) -> Iterator[Side]:
+    side = prepared(Side(healthy.admin_kubeconfig, None))
+    yield side
+    for name in ("two", "unbound", "talker"):
+        side.cluster.delete("pods", name, "default", grace_seconds=0)
 
 
 @pytest.fixture(params=["embedded", "real"])

@@ -21,6 +21,7 @@ from deploy.rights import Right, read_rights
 from deploy.rights import rights as rights_of
 from fixtures.cluster.kinds import KINDS
 from fixtures.localcluster.control_plane.account import ROLES, shipped
+from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.simulator.config.scenario import load_scenario
 from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.findings import Inconclusive, NotApplicable
@@ -29,7 +30,7 @@ from tests.requirements_offline import scope_of
 from tests.simulator.localcluster.rights.proof import Case, Proof, Prover
 from tests.simulator.localcluster.rights.roles import key_of, objects_of_role, rights_of_role, text_of
 from tests.simulator.localcluster.rights.runs import node_ids
-from tests.simulator.localcluster.rights.targets import EXTRA, NOT_EMBEDDED, Asked, asked_in, embedded, local
+from tests.simulator.localcluster.rights.targets import EXTRA, NOT_EMBEDDED, Asked, asked_in, embedded, local, shared
 
 CATALOGUE = load_catalogue()
 READING = sorted(rights_of_role("read-only"))
@@ -177,9 +178,9 @@ def test_a_right_that_only_a_failure_needs_leaves_it_undecided(tmp_path: Path) -
 LOCAL = ("delete namespaces", "get pods/log")
 
 
-@pytest.mark.usefixtures("binaries")
-def test_rights_taken_away_on_real_kubernetes(tmp_path: Path) -> None:
-    proof = Prover(CATALOGUE, local, tmp_path, print, LOCAL).prove(["healthy"], ["full"])
+@pytest.mark.xdist_group("healthy")
+def test_rights_taken_away_on_real_kubernetes(healthy: LocalCluster, tmp_path: Path) -> None:
+    proof = Prover(CATALOGUE, lambda _, __: shared(healthy), tmp_path, print, LOCAL).prove([healthy.scenario], ["full"])
     holds(proof, LOCAL)
 
 

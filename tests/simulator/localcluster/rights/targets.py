@@ -99,6 +99,13 @@ class LocalTarget:
         self._read += len(complete)
         return [found for line in complete.splitlines() if (found := asked_in(line)) is not None]
 
+    def restore(self) -> None:
+        """Leave the cluster as it was."""
+        self.give("full", rights_of_role("full"))
+        admin = Cluster.from_kubeconfig(self._plane.kubeconfig)
+        for key in EXTRA:
+            _require(admin.delete(DEFINITIONS, _extra(key)["metadata"]["name"]).ok, key)
+
 
 class EmbeddedTarget:
     """A scenario on the embedded cluster, in a thread of this process. Its authorizer is the role itself."""
@@ -148,6 +155,16 @@ def local(scenario: str, folder: Path) -> Iterator[LocalTarget]:
     """A scenario on a local control plane. Raises BinariesMissing and what else keeps one from starting."""
     with LocalCluster.start(None, scenario, folder) as cluster:
         yield LocalTarget(cluster)
+
+
+@contextmanager
+def shared(cluster: LocalCluster) -> Iterator[LocalTarget]:
+    """A scenario on a local control plane that others look at too."""
+    target = LocalTarget(cluster)
+    try:
+        yield target
+    finally:
+        target.restore()
 
 
 @contextmanager
