@@ -43,7 +43,71 @@ CASES: dict[str, Callable[[Config], None]] = {
     "a context with a terminal's words": lambda config: config.update({"current-context": "\x1b[31m"}),
     "no user": lambda config: config["users"][0].update(user=5),
     "no contexts": lambda config: config.update(contexts=[None]),
+    "a user's entry without its user": lambda config: config["users"][0].update(user=None, token=SECRET),
+    "a context's entry without its context": lambda config: config["contexts"][0].update(context=None, token=SECRET),
+    "a provider that lacks a token": _user(**{"auth-provider": {"name": "oidc", "config": {"client-secret": SECRET}}}),
+    "a provider that lacks an issuer": _user(
+        **{"auth-provider": {"name": "oidc", "config": {"id-token": "eyJhIjoxfQ.eyJleHAiOjF9.x", "refresh-token": SECRET}}}
+    ),
+    "a user who is a list": lambda config: config["users"][0].update(user=[SECRET]),
 }
+
+
+PLUGIN: Config = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "interactiveMode": "Never"}
+NOBODY: dict[str, Config] = {
+    "a plugin without a command": {"exec": {**PLUGIN, "command": None}},
+    "a plugin without a version": {"exec": {key: value for key, value in PLUGIN.items() if key != "apiVersion"}},
+    "a plugin that is a text": {"exec": SECRET},
+    "a variable without a name": {"exec": {**PLUGIN, "env": [{"value": SECRET}]}},
+    "a provider that nobody knows": {"auth-provider": {"name": "another", "config": {"access-token": SECRET}}},
+    "a password without a name": {"password": SECRET},
+    "an empty token": {"token": ""},
+}
+
+
+@pytest.mark.parametrize("name", list(NOBODY))
+def test_credentials_that_come_to_nothing_are_told_and_nobody_is_asked(tmp_path: Path, name: str) -> None:
+    """The official client goes on without them, as nobody, and a cluster may let nobody see a part of it."""
+    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (_, asked):
+        path = tmp_path / "kubeconfig"
+        config = yaml.safe_load(path.read_text())
+        config["users"][0]["user"] = NOBODY[name]
+        path.write_text(json.dumps(config))
+        with pytest.raises(ClusterUnreachable) as caught:
+            Cluster.from_kubeconfig(path).probe()
+        assert "would act as nobody" in str(caught.value) or "exec plugin" in str(caught.value)
+        assert SECRET not in str(caught.value)
+        assert asked == []
+
+
+@pytest.mark.parametrize("part", ["context", "cluster", "user"])
+def test_two_entries_of_one_name_are_an_error_and_none_is_chosen(tmp_path: Path, part: str) -> None:
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    config = yaml.safe_load(path.read_text())
+    config[f"{part}s"].append(config[f"{part}s"][0])
+    path.write_text(json.dumps(config))
+    with pytest.raises(ClusterUnreachable, match=f"2 {part}s have the name"):
+        Cluster.from_kubeconfig(path)
+
+
+def test_a_user_who_is_not_there_is_not_nobody(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    config = yaml.safe_load(path.read_text())
+    config["users"][0]["name"] = "another"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ClusterUnreachable, match="no user"):
+        Cluster.from_kubeconfig(path)
+
+
+@pytest.mark.parametrize("value", ["false", "no", 0, []])
+def test_whether_a_server_is_verified_is_true_or_false(tmp_path: Path, value: object) -> None:
+    """The official client takes the text "false" for a yes, and sends the token to whoever answers."""
+    path = kubeconfig(tmp_path, "https://127.0.0.1:1")
+    config = yaml.safe_load(path.read_text())
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = value
+    path.write_text(json.dumps(config))
+    with pytest.raises(ClusterUnreachable, match="neither true nor false"):
+        Cluster.from_kubeconfig(path)
 
 
 @pytest.mark.parametrize("name", list(CASES))
