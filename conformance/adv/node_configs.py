@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.adv.plugin_config import PluginConfig, PluginConfigError, parse
+from conformance.adv.plugin_config import ConfigNotRead, PluginConfig, PluginConfigError, parse
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
@@ -140,7 +140,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
     reference = config_reference(scope)
     maps = candidates(scope, reference)
     unproven = "" if reference.namespace or _plugins(scope) else _unproven_plugins(scope)
-    read: dict[tuple[str, str], PluginConfig | PluginConfigError] = {}
+    read: dict[tuple[str, str], PluginConfig | PluginConfigError | ConfigNotRead] = {}
     for node in scope.accelerator_nodes:
         labels = node.metadata.label
         key = labels.get(LABEL, "") or reference.default
@@ -172,7 +172,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         if (place, key) not in read:
             try:
                 read[place, key] = parse((holder.data or {})[key])
-            except PluginConfigError as error:
+            except (PluginConfigError, ConfigNotRead) as error:
                 read[place, key] = error
         yield _applied(scope, node, key, read[place, key], place, flag)
 
@@ -191,8 +191,13 @@ def _missing(node: Node, key: str, reference: ConfigReference, maps: list[Config
     )
 
 
-def _applied(scope: Scope, node: Node, key: str, config: PluginConfig | PluginConfigError, place: str, flag: str) -> Finding:
+def _applied(
+    scope: Scope, node: Node, key: str, config: PluginConfig | PluginConfigError | ConfigNotRead, place: str, flag: str
+) -> Finding:
     source = f"ConfigMap {place}, node labels, node.status.capacity"
+    if isinstance(config, ConfigNotRead):
+        message = f"{place} {key!r} is not read ({config}), so it is not known what the plugin makes of it"
+        return undecided(subject(node), message=message, source=source)
     if isinstance(config, PluginConfigError):
         message = (
             f"{place} {key!r} is refused by the plugin ({config}): the next start of this node's plugin fails and takes its devices away"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fixtures.text import yaml_text
-from fixtures.text.yaml_text import NotYaml
+from fixtures.text.yaml_text import NotRead, NotYaml
 
 MAX_BYTES = 256 * 1024
 _PREFIX = "nvidia.com/"
@@ -34,6 +34,10 @@ class PluginConfigError(Exception):
     """The plugin does not start with this text; the message is one clause."""
 
 
+class ConfigNotRead(Exception):
+    """The plugin may start with this text, and it is not read here; the message is one clause."""
+
+
 class PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a configuration makes of devices. ``replicas`` by resource name; ``mig_strategy`` None: the file leaves it open."""
 
@@ -53,11 +57,11 @@ class PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> PluginConfig:
-    """Read a configuration. Raises :class:`PluginConfigError` where the plugin would not start."""
-    if len(text) > MAX_BYTES:
-        raise PluginConfigError(f"it is longer than {MAX_BYTES} bytes")
+    """Read a configuration. Raises :class:`PluginConfigError` where the plugin would not start, :class:`ConfigNotRead`."""
     try:
         document = yaml_text.load(text, most=MAX_BYTES)
+    except NotRead as error:
+        raise ConfigNotRead(str(error)) from error
     except NotYaml as error:
         raise PluginConfigError(f"malformed YAML: {error}") from error
     config = _of_any_case(_section(document, "the file"), *_KNOWN[""])

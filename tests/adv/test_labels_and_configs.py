@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from conformance.adv.gfd_labels import discovered, problems
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
-from conformance.adv.plugin_config import PluginConfigError, parse
+from conformance.adv.plugin_config import ConfigNotRead, PluginConfigError, parse
 from conformance.outputs.node_labels import advertisement
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Meta, Node
 from fixtures.verdict.findings import Outcome
@@ -108,12 +108,32 @@ def test_a_config_says_what_it_makes_of_devices() -> None:
         ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}, mps: {resources: [{name: gpu, replicas: 2}]}}", "exclude"),
         ("flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: mig-1g.5gb, replicas: 2}]}}", "MPS"),
         ("a: [", "malformed YAML"),
-        ("x" * 300_000, "longer"),
     ],
 )
 def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PluginConfigError, match=reason):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# {'x' * 300_000}\n{SHARED}",
+        f"{SHARED}\n---\nnotes: for people\n",
+        f"{SHARED}\nnotes: {'[' * 150}{']' * 150}\n",
+        f"{SHARED}\nlogo: !!binary QUJD\n",
+        f"{SHARED}\nsince: 2025-99-99\n",
+    ],
+    ids=["long", "two documents", "deep", "bytes", "no date"],
+)
+def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str) -> None:
+    """The plugin reads each of them, and passes over what it does not know."""
+    key = {"nvidia.com/device-plugin.config": "shared"}
+    node = a_node(gpus=32, labels={**LABELS, **key, "nvidia.com/gpu.replicas": "4"})
+    [finding] = check_configs(a_scope(nodes=[node], configmaps=[a_config_map({"shared": text})]))
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "is not read" in finding.message
+    assert judged(node, a_config_map({"shared": f"# {'x' * 200_000}\n{SHARED}"})) == "passed"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +165,7 @@ def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) 
 def test_wild_configs_are_read_or_refused(text: str) -> None:
     try:
         config = parse(text)
-    except PluginConfigError:
+    except (PluginConfigError, ConfigNotRead):
         return
     assert config.sharing in ("none", "time-slicing", "mps")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -15,9 +16,10 @@ from conformance.policy.model import Gang as GangSection
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
+from fixtures.probes.claims import BY_CLASS
 from fixtures.probes.workspace import Workspace
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
 from tests.builders import a_policy
 from tests.core.test_gang_jobs import a_job, of_job
 
@@ -125,11 +127,22 @@ def configured(text: str) -> Scope:
         ("waitForPodsReady: {}", 300.0),
         ("waitForPodsReady: {enable: false, timeout: 5m}", None),
         ("manageJobsWithoutQueueName: true", None),
-        ("waitForPodsReady: [", None),
     ],
 )
 def test_wait_for_pods_ready_is_read_from_kueues_configuration(text: str, seconds: float | None) -> None:
     assert pods_ready_timeout(configured(text)) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["waitForPodsReady: [", f"waitForPodsReady: {{}}\nx: {'[' * 150}{']' * 150}", "waitForPodsReady: {}\n---\na: b\n"]
+)
+def test_a_configuration_that_cannot_be_read_may_set_anything(text: str) -> None:
+    """It was said that Kueue has no waitForPodsReady, and that it counts no claims."""
+    asked: list[Callable[[Scope], object]] = [Kueue().guarantee, lambda scope: Kueue.counted_as(scope, f"{BY_CLASS}gpu.nvidia.com")]
+    for ask in asked:
+        with pytest.raises(Inconclusive, match="ConfigMap kueue-system/kueue-manager-config cannot be read") as caught:
+            ask(configured(text))
+        assert caught.value.code == "ConfigurationUnreadable"
 
 
 def test_a_duration_that_is_none_is_kueues_default() -> None:

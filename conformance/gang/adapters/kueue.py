@@ -232,15 +232,19 @@ def is_active(queue: Json) -> bool:
 
 
 def configurations(scope: Scope) -> Iterator[tuple[str, Json]]:
-    """Configurations of Kueue in ConfigMaps of the platform, each with the ConfigMap's name."""
+    """Configurations of Kueue in ConfigMaps of the platform, each with the ConfigMap's name.
+
+    Raises :class:`Inconclusive` for one that cannot be read: it may set anything.
+    """
     for config in scope.snapshot.configmaps if scope.snapshot.served("configmaps") else ():
         text = (config.data or {}).get(CONFIGURATION)
         if text is None or "kueue" not in text or not scope.platform_workloads.admits(config.namespace):
             continue
         try:
             document = yaml_text.load(text)
-        except NotYaml:
-            continue
+        except NotYaml as error:
+            message = f"the configuration of Kueue in ConfigMap {config.namespace}/{config.name} cannot be read: {error}"
+            raise Inconclusive("ConfigurationUnreadable", message) from error
         yield f"{config.namespace}/{config.name}", document if isinstance(document, dict) else {}
 
 
