@@ -15,11 +15,16 @@ from conformance.policy.allowlist import not_allowed
 from fixtures.verdict.record import TargetKind
 
 
+def _is_ours(given: GateInput) -> bool:
+    """Whether this run has started the cluster: a server that a kubeconfig names may call itself simulated, and that lifts nothing."""
+    return given.state.ours and given.plan.target_kind is not TargetKind.LIVE
+
+
 def _allowed(given: GateInput) -> str:
     plan, state = given.plan, given.state
     if not plan.cluster_uid or plan.cluster_uid != state.cluster_uid:
         return f"the plan is for cluster {plan.cluster_uid or '(unknown)'}, and this is {state.cluster_uid or '(unknown)'}"
-    if state.ours and plan.target_kind is not TargetKind.LIVE:
+    if _is_ours(given):
         return ""
     return not_allowed(state.cluster_uid, ", ".join(filter(None, state.cluster_names)), given.settings.allowed)
 
@@ -112,7 +117,7 @@ def _target_nodes(given: GateInput) -> str:
             return f"node {name} is gone"
         if node.control_plane and name not in given.settings.named_nodes:
             return f"node {name} belongs to the control plane; expected it to be named (--chaos-target {name})"
-        if given.request.level >= OPT_IN_LEVEL and given.plan.target_kind is TargetKind.LIVE and not node.opted_in:
+        if given.request.level >= OPT_IN_LEVEL and not _is_ours(given) and not node.opted_in:
             return f"node {name} has not opted in; expected its label {key}={value} for level {given.request.level.value}"
         if given.request.level < TYPED_LEVEL and node.cordoned:
             return f"node {name} is cordoned: somebody is at work on it; expected a schedulable one"

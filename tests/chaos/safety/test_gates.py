@@ -171,6 +171,15 @@ def test_one_of_one_is_no_share_of_many() -> None:
     assert closed(plan={"eligible": 1}, request={"scope": "control"}) == {}
 
 
+@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
+def test_what_a_server_says_of_itself_lifts_no_safety(kind: TargetKind) -> None:
+    """A kubeconfig's server may call itself simulated. Only a cluster that this run has started is."""
+    nodes = {"gpu-1": good_node(opted_in=False), "gpu-2": good_node()}
+    changes = {**level(2), "plan": {"target_kind": kind}}
+    assert "has not opted in" in closed(**changes, state={"nodes": nodes})["target nodes"]
+    assert closed(**changes, state={"nodes": nodes, "ours": True}) == {}
+
+
 def test_a_simulated_node_may_be_emptied_by_the_experiment_itself() -> None:
     changes = {**level(4, confirmed="prod"), "plan": {"target_kind": TargetKind.SIMULATED}}
     assert "destructive" in closed(**changes)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from chaos.model.levels import OPT_IN_LABEL
 from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.process.embedded import EmbeddedCluster
@@ -89,6 +90,9 @@ class Stage:
         policy = folder / "policy.yaml"
         policy.write_text(yaml.safe_dump(self.embedded.policy), encoding="utf-8")
         self.cluster = Cluster.from_kubeconfig(self.embedded.kubeconfig)
+        for node in self.cluster.each("nodes"):  # a kubeconfig's cluster says itself that it is simulated, which opts nothing in
+            key, value = OPT_IN_LABEL
+            self.cluster.patch("nodes", str(node["metadata"]["name"]), {"metadata": {"labels": {key: value}}})
         self.target = ["--kubeconfig", str(self.embedded.kubeconfig)]
         self.options = [*self.target, "--policy", str(policy), "--chaos-cluster", cluster_uid(self.cluster)]
 
