@@ -35,7 +35,7 @@ from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers
 from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
-from fixtures.ownership.read_proofs import read_folder, read_proofs
+from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.ownership.renewal import SURELY
 from fixtures.system import private_files
 from fixtures.text import typed
@@ -156,7 +156,7 @@ def recover(
         missing = [one for one in with_files(ledgers.missing, written, accept) if run_id in ("", one.run_id)]
         lost = [one for one in missing if one.is_open]
         found.unreadable += map(str, lost)
-        ended = [run for run in books.ended if run not in {one.run_id for one in lost}]
+        ended = [run for run in books.ended(run_id) if run not in {one.run_id for one in lost}]
         ended += [one.run_id for one in missing if one not in lost]
         seen = [*(copies.run_id for copies in ledgers_found), *(run.run_id for run in known), *ended, *books.named(run_id)]
         runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
@@ -231,7 +231,7 @@ def preview(
             lines += [f"close in the cluster's copy: {entry_words(opened.pop(seq))}" for seq in sorted(opened.keys() & book.closed)]
             opened |= {entry.seq: entry for entry in book.open_entries()}
         lines += [_would(entry, accept, _planned(terms, copies), books) for _, entry in sorted(opened.items(), reverse=True)]
-    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended, *books.named(run_id)])
+    runs = dict.fromkeys([*(copies.run_id for copies in ledgers_found), *books.ended(run_id), *books.named(run_id)])
     for run in filter(books.know, filter(lambda run: run_id in ("", run), runs)):
         left = find_leftovers(cluster, ledgers.proofs, run)
         lines += [f"delete {item}" for item in (*left.objects, *left.classes)]
@@ -263,7 +263,7 @@ def _shared_lines(cluster: Cluster) -> list[str]:
     if not namespaces.has_anchor(cluster):
         return []
     lease = read_lease(cluster)
-    if lease is not None and (lease.halted or lease.held() is not False):
+    if lease is not None and (lease.halted or lease.held()):
         return []
     return ["delete Lease and namespace that runs share, and their proof, unless a ledger in them has open entries"]
 
@@ -297,11 +297,11 @@ class _Proofs:
         self._listed = listed
         self._proofs: dict[str, Proof] = {}
 
-    @property
-    def ended(self) -> list[str]:
-        """Runs of chaos whose processes are known to have ended."""
-        known = [view for run_id, view in self._views.items() if view.has_class(CHAOS_PREFIX) and run_id != namespaces.SHARING]
-        return [view.run_id for view in known if view.alive() is False]
+    def ended(self, run_id: str) -> list[str]:
+        """Runs of chaos, or this one, that are known to have ended. Others are watched, where only that tells. Raises ApiTrouble."""
+        known = [view for one, view in self._views.items() if self.named(one) and one != namespaces.SHARING and run_id in ("", one)]
+        alive = living(self._cluster, known)
+        return [view.run_id for view in known if view.run_id not in alive]
 
     def named(self, run_id: str) -> list[str]:
         """The run, if the cluster knows it as one of chaos. One that judges is for ``cleanup``: no Lease says whether it lives."""

@@ -136,7 +136,7 @@ def test_another_machines_fresh_lease_is_respected(tmp_path: Path, age: float) -
 
 def test_a_long_expired_lease_is_taken_over(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", 3600)
+        held_by(cluster, "other-host/1/pid:[1]/run", 3600, seconds=1)
         with running(cluster):
             must_hold(cluster, RUN)
 
@@ -164,10 +164,12 @@ def test_a_clock_that_was_ahead_locks_nobody_out(tmp_path: Path, ahead: float) -
             must_hold(cluster, RUN)
 
 
-def test_a_run_that_lives_by_a_clock_ahead_is_respected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("behind", [-3600, 9, 70, 3600, 10 * 365 * 86_400])
+def test_a_run_that_lives_by_another_clock_is_respected(tmp_path: Path, behind: float) -> None:
+    """However far the two machines' clocks are apart: two runs would act at once otherwise."""
     with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", -3600, seconds=2)
-        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", -3600.3, 2))
+        held_by(cluster, "other-host/1/pid:[1]/run", behind, seconds=2)
+        beat = threading.Timer(0.3, held_by, args=(cluster, "other-host/1/pid:[1]/run", behind - 0.3, 2))
         beat.start()
         with pytest.raises(LeaseRefused, match="by another clock"):
             Run(cluster).lease.acquire()
