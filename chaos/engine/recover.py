@@ -322,6 +322,8 @@ class _Proofs:
 
     def unlisted(self, entry: Entry) -> str:
         """Why an entry is not carried out although a file holds it: whoever unpacks a report owns it, and anybody may have written it."""
+        if name := authentic.unreadable_class(self._views.get(entry.run_id)):
+            return f"PriorityClass {name} of its run cannot be read, and may list it or not"
         listed = self._listed.get(entry.run_id)
         if listed is None or digest(entry) in listed:
             return ""

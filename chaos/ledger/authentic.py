@@ -32,7 +32,7 @@ class AuthenticLedgers(msgspec.Struct, frozen=True, kw_only=True):
     """Ledgers in the cluster, sorted by what vouches for them.
 
     ``runs`` hold only entries that are vouched for. ``missing``: entries that a run's proof lists and whose words the cluster does not
-    hold (any more); a file of the run may. ``unreadable``: what is wrong with ledgers of runs that have such entries.
+    hold (any more); a file of the run may. ``unreadable``: what is wrong with ledgers of runs that have such entries, and with proofs.
     ``forged``: lines about what nothing vouches for, for people. ``unproven``: those of them in the namespace that only the suite and
     administrators can write to. Each may be true, and have lost its proof.
     """
@@ -68,7 +68,8 @@ def read_ledgers(
     Raises ApiTrouble when the API does not say.
     """
     proofs = dict(read_proofs(cluster))
-    listed = {run_id: proof.digests for run_id, proof in proofs.items() if proof.has_class(CHAOS_PREFIX) and proof.records}
+    listed = {run_id: proof.digests for run_id, proof in proofs.items() if proof.has_class(CHAOS_PREFIX)}
+    strange_proofs = [_unreadable_words(run_id, name) for run_id, proof in proofs.items() if (name := unreadable_class(proof))]
     for run_id, proof in (others or {}).items():
         proofs[run_id] = proofs[run_id].merged(proof) if run_id in proofs else proof
     space = namespaces.find_shared(cluster)
@@ -96,11 +97,22 @@ def read_ledgers(
         runs=tuple(runs),
         missing=tuple(missing),
         unproven=tuple(unproven),
-        unreadable=tuple(garbled.values()),
+        unreadable=(*strange_proofs, *garbled.values()),
         forged=_first(forged),
         proofs=proofs,
         listed=listed,
     )
+
+
+def unreadable_class(proof: ProofView | None) -> str:
+    """Name of a run's own class of chaos whose record cannot be read; empty where there is none."""
+    own = f"{CHAOS_PREFIX}-{proof.run_id}" if proof is not None else ""
+    return own if proof is not None and own in proof.unreadable else ""
+
+
+def _unreadable_words(run_id: str, name: str) -> str:
+    why = "another version of the suite may have written it, and the run may be alive"
+    return plain(f"PriorityClass {name}: this version of the suite cannot read the proof of run {run_id}: {why}; nothing of it is touched")
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
