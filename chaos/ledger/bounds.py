@@ -19,7 +19,7 @@ from chaos.ledger.registry import arguments
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.environment import EnvArgs
 from chaos.ledger.undos.host import HostAction, KubeletArgs, Means
-from chaos.ledger.undos.nodes import NodeArgs, ValueArgs
+from chaos.ledger.undos.nodes import NodeArgs, UnschedulableArgs, ValueArgs
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, PresentArgs
 from chaos.ledger.undos.slices import PublishedArgs
 from chaos.ledger.undos.taints import TaintArgs
@@ -80,7 +80,8 @@ _CREATES: Mapping[str, tuple[str, ...]] = {
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """One experiment's. ``words`` are labels and variables that its method names, ``created`` the kinds that it creates.
+    """One experiment's. ``words`` are labels and variables that its method names, ``sets`` the values that it gives them (None removes
+    one; not known where it does not say so), ``created`` the kinds that it creates.
 
     ``operands`` are the kinds of operands that it deletes, ``replicas`` the numbers to which it scales. ``nodes`` are those of its plan;
     None where the plan is not known.
@@ -88,6 +89,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     undo: frozenset[str]
     words: frozenset[str] = frozenset()
+    sets: Mapping[str, frozenset[str | None]] = {}
     created: frozenset[str] = frozenset()
     operands: frozenset[str] = frozenset()
     replicas: frozenset[int] = frozenset()
@@ -106,10 +108,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             undo=frozenset({*experiment.extension.undo, *prepared, *({"object.absent"} if created else ())}),
             words=frozenset(_words(experiment)) | (frozenset(OPT_OUT) if "opt_out" in functions else frozenset()),
+            sets=_sets(experiment) | ({key: frozenset({value}) for key, value in OPT_OUT.items()} if "opt_out" in functions else {}),
             created=frozenset(created),
             operands=frozenset(operands if target.get("select") == "operand" else ()),
             replicas=frozenset(_replicas(experiment)),
         )
+
+    def never(self, key: str, value: str | None) -> bool:
+        """Whether the method gives a label or a variable other values than this one: then nothing of the experiment is to be put back."""
+        return key in self.sets and value not in self.sets[key]
 
     def on(self, nodes: Iterable[str]) -> Bounds:
         """The same, of a plan on these nodes."""
@@ -184,6 +191,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             yield f"node {node}, which is not in its plan"
         if isinstance(args, ValueArgs):
             yield from (f"{key} of a node" for key in sorted({*args.prior, *args.ours} - bounds.words))
+            never = [(key, value) for key, value in sorted(args.ours.items()) if bounds.never(key, value)]
+            yield from (f"{key} of a node: it never makes it {value!r}"[:300] for key, value in never)
+        elif isinstance(args, UnschedulableArgs):
+            if not args.ours:
+                yield "a node in service: it only cordons"
         elif isinstance(args, TaintArgs):
             yield from (f"taint {key} of a node" for key in sorted({taint.key for taint in (*args.prior, *args.ours)} - bounds.words))
         elif isinstance(args, ReplicasArgs):
@@ -192,6 +204,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         elif isinstance(args, EnvArgs):
             if args.variable not in bounds.words:
                 yield f"the variable {args.variable}"
+            elif bounds.never(args.variable, args.ours):
+                yield f"the variable {args.variable}: it never makes it {args.ours[:80]!r}"
         elif isinstance(args, AbsentArgs):
             yield from _absent(entry, args, bounds)
         elif isinstance(args, PresentArgs):
@@ -226,6 +240,25 @@ def _replicas(experiment: Experiment) -> Iterator[int]:
         given = activity["provider"].get("arguments") or {}
         if isinstance(given.get("replicas"), int):
             yield given["replicas"]
+
+
+def _sets(experiment: Experiment) -> dict[str, frozenset[str | None]]:
+    """Values that the method gives to labels and variables, by key. Where one is filled in later, nothing is known of that key."""
+    found: dict[str, set[str | None]] = {}
+    for activity in experiment.document["method"]:
+        function, given = activity["provider"].get("func"), activity["provider"].get("arguments") or {}
+        pairs: list[tuple[str, str | None]]
+        if function == "remove_labels":
+            pairs = [(str(key), None) for key in given.get("keys") or ()]
+        elif function == "set_labels":
+            pairs = [(str(key), str(value)) for key, value in (given.get("values") or {}).items()]
+        elif function == "configure_plugin":
+            pairs = [(str(given.get("variable")), str(given.get("value")))]
+        else:
+            continue
+        for key, value in pairs:
+            found.setdefault(key, set()).add(value)
+    return {key: frozenset(values) for key, values in found.items() if not any("${" in (value or "") for value in values)}
 
 
 def _words(experiment: Experiment) -> Iterator[str]:

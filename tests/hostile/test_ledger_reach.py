@@ -19,6 +19,7 @@ from chaos.engine.recover import RecoveryResult
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.node_object import NodeExists
+from chaos.ledger.undos.nodes import identity
 from chaos.ledger.undos.objects import ObjectPresent
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.plan import Target
@@ -153,7 +154,7 @@ def replicas(where: str, prior: int, ours: int) -> Json:
                 "container": "c",
                 "variable": "DP_ENABLE_HEALTHCHECKS",
                 "prior": "evil",
-                "ours": "",
+                "ours": "43",
             },
         ),
         ("A5", "object.present", service("team-a")),
@@ -326,3 +327,39 @@ def test_a_run_deletes_the_nodes_of_its_plan(tmp_path: Path) -> None:
         assert TERMS.of_plan(plan(experiment="N9")).outside(draft) == ""
         other = Target(kind="nodes", name="gpu-1", uid="uid-of-another", node="gpu-1")
         assert "node gpu-1, which is no target of its plan" in TERMS.of_plan(plan(other, experiment="N9")).outside(draft)
+
+
+PRODUCT, DEPLOY, LAYOUT = "nvidia.com/gpu.product", "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/mig.config"
+SENTINEL = "k8saas.nvidia.com/ManagedByNVSentinel"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "undo", "values", "says"),
+    [
+        ("A9", "node.labels", {"prior": {PRODUCT: "mine"}, "ours": {PRODUCT: "H100"}}, "it never makes it 'H100'"),
+        ("A13", "node.labels", {"prior": {LAYOUT: "all-disabled"}, "ours": {LAYOUT: "all-balanced"}}, "it never makes it 'all-balanced'"),
+        ("A2", "node.labels", {"prior": {DEPLOY: "false"}, "ours": {DEPLOY: "true"}}, "it never makes it 'true'"),
+        ("D1", "node.labels", {"prior": {SENTINEL: "false"}, "ours": {SENTINEL: None}}, "it never makes it None"),
+        ("D18", "node.unschedulable", {"prior": True, "ours": False}, "it only cordons"),
+    ],
+    ids=["product", "layout", "agent", "remediation", "cordon"],
+)
+def test_an_edited_report_changes_no_node_that_does_not_show_the_fault(
+    tmp_path: Path, experiment: str, undo: str, values: Json, says: str
+) -> None:
+    """It named what the node shows as the fault, and a layout or a product of its author's as what was there before."""
+    with operated(tmp_path) as cluster:
+        assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {LAYOUT: "all-balanced", DEPLOY: "true"}}}).ok
+        before = fetch(cluster, "nodes", "gpu-1")
+        done = recovered(cluster, written(tmp_path, experiment, undo, {**identity(before), **values}))
+        assert says in why(done)
+        assert fetch(cluster, "nodes", "gpu-1") == before
+
+
+def test_a_fault_that_the_node_shows_is_put_back_by_the_run_s_folder_alone(tmp_path: Path) -> None:
+    with operated(tmp_path) as cluster:
+        assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {DEPLOY: "false"}}}).ok
+        values = {"prior": {DEPLOY: "true"}, "ours": {DEPLOY: "false"}}
+        args = {**identity(fetch(cluster, "nodes", "gpu-1")), **values}
+        assert recovered(cluster, written(tmp_path, "A2", "node.labels", args)).clean
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][DEPLOY] == "true"
