@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from conformance.devices.claim_fit import wishes_of
 from conformance.devices.fitting import Rooms
-from conformance.req.queued_jobs import Queued, QueuedJobs
+from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota
 from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
 from conformance.scope.pod_events import quoted
@@ -46,7 +45,6 @@ _RAY_JOB_BEGINS = frozenset({"", "Initializing", "Suspended"})
 _ENDED = frozenset({"Complete", "Completed", "Failed", "Succeeded", "Finished", "FailureTarget", "SuccessCriteriaMet"})
 _PHASES_ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
 _PHASES_AT_WORK = frozenset({"Aborting", "Restarting", "Completing", "Terminating"})
-_QUOTA = re.compile(r"\bquota", re.IGNORECASE)
 _SOURCE = "owners and labels of pods, events of the job and of its PodGroup"
 _EXPECTED = "pods, or no devices free that fit"
 
@@ -74,8 +72,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
                 continue
             wanting = [template for template in templates_in(key, obj) if not template.trouble and _wants_devices(scope, template)]
             if wanting:
-                said = _said(obj, events.get((KINDS[key].kind, *identity), []))
-                yield _judge(scope, obj, wanting[0], said, queued.of(obj), now, rooms)
+                yield _judge(scope, obj, wanting[0], events.get((KINDS[key].kind, *identity), []), queued.of(obj), now, rooms)
 
 
 def _events(scope: Scope) -> dict[tuple[str, str, str], list[Event]]:
@@ -129,14 +126,15 @@ def _wants_devices(scope: Scope, template: Template) -> bool:
     return scope.device_demand(template.spec, template.namespace, template.claims).devices
 
 
-def _judge(scope: Scope, obj: Json, template: Template, said: str, queued: Queued | None, now: float, rooms: Rooms) -> Finding:
+def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], queued: Queued | None, now: float, rooms: Rooms) -> Finding:
     place = template.subject
     spec = mapping(obj, "spec")
     if spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True:
         queue = mapping(obj, "metadata", "labels").get(KUEUE_QUEUE)
         return not_judged(place, message=f"it is suspended{f' and waits in queue {queue}' if queue else ''}", source="spec.suspend")
+    said = _said(obj, events)
     words = (said, *(queued.said if queued is not None and queued.waits else ()))
-    if held := next((text for text in words if _QUOTA.search(text)), ""):
+    if held := next((text for text in words if names_quota(text)), ""):
         return not_judged(place, message=f"its quota or queue holds it back: {quoted(held)}", source=_SOURCE)
     wishes = wishes_of(scope, template.spec, template.namespace, template.claims)
     if wishes.beyond:
@@ -147,12 +145,12 @@ def _judge(scope: Scope, obj: Json, template: Template, said: str, queued: Queue
     room = rooms.place(template.spec, wishes)
     if room is None:
         return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
-    created = unix(text_of(mapping(obj, "metadata").get("creationTimestamp")))
-    if created is None:
-        return undecided(place, message="it has no pod, and nothing says since when", source=_SOURCE)
-    age, limit = now - created, scope.policy.requests.pending_minutes * 60
+    since = _due_since(obj, queued)
+    if since is None:
+        return undecided(place, message="it has no pod, and nothing says since when it could have one", source=_SOURCE)
+    age, limit = now - since, scope.policy.requests.pending_minutes * 60
     if age < limit:
-        judge = undecided if said else not_judged
+        judge = undecided if _warnings(events) else not_judged
         return judge(place, message=f"it has no pod yet, and devices that fit are free: it has waited {so_far(age, limit)}", source=_SOURCE)
     if queued is not None and queued.waits:
         told = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
@@ -164,9 +162,29 @@ def _judge(scope: Scope, obj: Json, template: Template, said: str, queued: Queue
     return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
 
 
+def _due_since(obj: Json, queued: Queued | None) -> float | None:
+    """Since when its controller could make its pods: it was created, is no longer suspended, and its queue lets it in.
+
+    None where that is not known. Facts: docs/facts/gangs.md#jobs-that-are-resumed.
+    """
+    changes = [item for item in mappings(mapping(obj, "status").get("conditions")) if text_of(item.get("type")).endswith("Suspended")]
+    if any(item.get("status") == "True" for item in changes):
+        return None  # its controller has not seen yet that it is resumed
+    times = [unix(text_of(item.get("lastTransitionTime"))) for item in changes]
+    created = unix(text_of(mapping(obj, "metadata").get("creationTimestamp")))
+    if created is None or None in times:
+        return None
+    held_at = queued.held_at if queued is not None else None
+    return max(at for at in (created, held_at, *times) if at is not None)
+
+
+def _warnings(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.type != "Normal"]
+
+
 def _said(obj: Json, events: list[Event]) -> str:
-    """The newest warning about a job, else the message of its newest condition that is not True."""
-    if events:
-        return quoted(max(events, key=lambda event: unix(event.last) or 0.0).text)
+    """The newest warning about a job, else its newest event, else the message of its newest condition that has one."""
+    if told := _warnings(events) or events:
+        return quoted(max(told, key=lambda event: unix(event.last) or 0.0).text)
     open_ones = [item for item in mappings(mapping(obj, "status").get("conditions")) if text_of(item.get("message"))]
     return quoted(text_of(open_ones[-1].get("message"))) if open_ones else ""

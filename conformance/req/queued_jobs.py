@@ -5,6 +5,7 @@ Facts: docs/facts/gangs.md#jobs-that-wait-in-a-volcano-queue.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -17,15 +18,20 @@ from fixtures.kubernetes.untyped import mapping, mappings, text_of
 _GROUPS = "scheduling.volcano.sh/podgroups"
 _WAITING = "Pending"
 _DEFAULT_QUEUE = "default"
+_QUOTA = re.compile(r"\bquota", re.IGNORECASE)
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
-    """The PodGroup of a job: its queue, its phase (empty before a scheduler saw it), and what was said of it, newest first."""
+    """The PodGroup of a job: its queue, its phase (empty before a scheduler saw it), and what was said of it, newest first.
+
+    ``held_at``: when its queue was last said to be full, Unix seconds.
+    """
 
     name: str
     queue: str
     phase: str
     said: tuple[str, ...]
+    held_at: float | None = None
 
     @property
     def waits(self) -> bool:
@@ -54,6 +60,11 @@ class QueuedJobs:
         return self._by_owner.get((text_of(meta.get("namespace")), text_of(meta.get("uid"))))
 
 
+def names_quota(text: str) -> bool:
+    """Whether a text speaks of a quota."""
+    return bool(_QUOTA.search(text))
+
+
 def _events(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
     """Events about PodGroups by namespace and name. Volcano repeats its word as long as a group waits, so they are there."""
     found: dict[tuple[str, str], list[Event]] = {}
@@ -68,10 +79,13 @@ def _queued(group: Json, events: dict[tuple[str, str], list[Event]]) -> Queued:
     name = text_of(meta.get("name"))
     about = events.get((text_of(meta.get("namespace")), name), [])
     newest = sorted(about, key=lambda event: unix(event.last) or 0.0, reverse=True)
-    conditions = [text_of(item.get("message")) for item in mappings(status.get("conditions"))]
+    conditions = [(text_of(item.get("message")), text_of(item.get("lastTransitionTime"))) for item in mappings(status.get("conditions"))]
+    told = [*((event.text, event.last) for event in newest), *conditions[::-1]]
+    held = [at for text, when in told if names_quota(text) and (at := unix(when)) is not None]
     return Queued(
         name=name,
         queue=text_of(mapping(group, "spec").get("queue")) or _DEFAULT_QUEUE,
         phase=text_of(status.get("phase")),
-        said=tuple(text for text in (*(event.text for event in newest), *conditions[::-1]) if text),
+        said=tuple(text for text, _ in told if text),
+        held_at=max(held, default=None),
     )

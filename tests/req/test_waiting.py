@@ -514,8 +514,8 @@ def a_pod_group(phase: str = "Pending", said: str = "", *, owner: str = "uid-tun
     return {"metadata": meta, "spec": {"queue": "research"}, "status": {"phase": phase, "conditions": [condition] if said else []}}
 
 
-def a_word_of_volcano(message: str) -> Any:
-    event = an_event("Unschedulable", message, pod="podgroup-tune", reporter="volcano")
+def a_word_of_volcano(message: str, age: float = 2 * HOUR) -> Any:
+    event = an_event("Unschedulable", message, pod="podgroup-tune", reporter="volcano", age=age)
     event.involved_object.kind = "PodGroup"
     return event
 
@@ -523,10 +523,10 @@ def a_word_of_volcano(message: str) -> Any:
 NOT_READY = "0/0 tasks in gang unschedulable: pod group is not ready, 1 minAvailable"
 
 
-def queued(group: Json, *words: str) -> list[Finding]:
+def queued(group: Json, *words: str, age: float = 2 * HOUR) -> list[Finding]:
     job = a_job_of("TFJob", {"tfReplicaSpecs": {"Worker": a_role()}})
     lists: dict[str, Any] = {"kubeflow_org__tfjobs": [job], "scheduling_volcano_sh__podgroups": [group]}
-    return list(check_jobs_without_pods(scope(events=[a_word_of_volcano(word) for word in words], **lists), NOW))
+    return list(check_jobs_without_pods(scope(events=[a_word_of_volcano(word, age) for word in words], **lists), NOW))
 
 
 def test_a_job_that_waits_in_a_full_queue_is_left_alone() -> None:
@@ -560,6 +560,38 @@ def test_a_job_that_its_queue_does_not_hold_back_is_named(group: Json, words: tu
     findings = queued(group, *words)
     assert by_name(findings) == {"tune": Outcome.BAD}
     assert told in messages(findings)
+
+
+def test_a_job_that_its_queue_held_until_now_waits_since_now() -> None:
+    findings = queued(a_pod_group("Inqueue"), "queue resource quota insufficient", age=10)
+    assert by_name(findings) == {"tune": Outcome.NOT_JUDGED}
+    assert "it has waited for 10 s" in messages(findings)
+
+
+def resumed(kind: str = "Suspended", *, status: str = "False", age: float = 2) -> Json:
+    times = {"lastTransitionTime": ago(age)}
+    return {"conditions": [{"type": kind, "status": status, "reason": "JobResumed", "message": "Job resumed", **times}]}
+
+
+def test_a_job_that_was_suspended_waits_since_it_is_resumed() -> None:
+    """Kueue lets a job in after hours, and its controller makes the pods a moment later."""
+    assert job_outcome(a_job(suspend=False, status=resumed())) == {"train": Outcome.NOT_JUDGED}
+    assert job_outcome(a_job(suspend=False, status=resumed(age=4 * HOUR))) == {"train": Outcome.BAD}
+    cluster = a_job_of("RayCluster", KINDS_WITH_PODS[-1][2]["rayClusterSpec"], resumed("RayClusterSuspended"))
+    assert without_pods("ray.io/rayclusters", cluster) == {"tune": Outcome.NOT_JUDGED}
+
+
+def test_since_when_a_job_is_resumed_that_its_controller_calls_suspended_is_not_known() -> None:
+    assert job_outcome(a_job(suspend=False, status=resumed(status="True"))) == {"train": Outcome.UNDECIDED}
+
+
+def test_a_young_job_is_not_doubted_for_what_is_no_warning() -> None:
+    """Kueue and the controllers of Kubeflow's jobs say of every job that they have seen it."""
+    event = a_refusal("Admitted by clusterQueue research")
+    event.type = "Normal"
+    assert job_outcome(a_job(age=MINUTE), events=[event]) == {"train": Outcome.NOT_JUDGED}
+    made = {"conditions": [{"type": "Created", "status": "True", "message": "TFJob tune is created."}]}
+    assert job_outcome(a_job(age=MINUTE, status=made)) == {"train": Outcome.NOT_JUDGED}
 
 
 def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
