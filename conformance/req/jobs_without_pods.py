@@ -9,7 +9,7 @@ from conformance.devices.fitting import Rooms
 from conformance.req.queued_jobs import Queued, QueuedJobs, names_quota
 from conformance.scope.gang_marks import KUEUE_QUEUE, OWNER_LABELS
 from conformance.scope.node_affinity import too_long
-from conformance.scope.pod_events import quoted
+from conformance.scope.pod_events import quoted, unread_events
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope
 from conformance.scope.template import Template
@@ -155,6 +155,9 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     if queued is not None and queued.waits:
         told = f"its PodGroup {queued.name} waits in queue {queued.queue}, and Volcano says: {quoted(queued.said[0])}"
         return undecided(place, message=f"{told}: only Volcano can weigh what that queue may still use", source=_SOURCE)
+    if unread := unread_events(scope.snapshot):
+        told = f"it has had no pod for {duration(age)} although devices that fit are free"
+        return undecided(place, message=f"{told}, and what may say why was not read: {unread}", source=_SOURCE)
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
     if queued is not None:
         why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"

@@ -14,7 +14,7 @@ from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.pending_groups import Group, pending_groups
 from conformance.scope.node_affinity import too_long
-from conformance.scope.pod_events import PodEvents, quoted
+from conformance.scope.pod_events import PodEvents, quoted, unread_events
 from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
@@ -70,6 +70,9 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
     if free_since is not None and now - free_since < limit:
         message = f"{places[0].node.name} has had room for it {so_far(now - free_since, limit)}"
         return undecided(group.subject, message=message, source="ends of pods, conditions of nodes")
+    if not said and (unread := unread_events(scope.snapshot)):
+        message = f"devices that fit it are free, and what its scheduler may say of it was not read: {unread}"
+        return undecided(group.subject, message=message, source="events")
     nodes = list(dict.fromkeys(room.node.name for room in places))
     if still and (changed := still(group.pods, nodes)):
         return ok(group.subject, observed=f"{asked}: {changed}", expected=_EXPECTED, source="the cluster, asked again")

@@ -54,6 +54,14 @@ class PodEvents:
                 yield from events
 
 
+def unread_events(snapshot: Snapshot) -> str:
+    """Why events are not known, as a clause; empty where they were read. What nobody says then may have been said."""
+    listing = snapshot.listing("events")
+    if listing.trouble:
+        return f"events could not be listed: {listing.message}"
+    return "" if listing.collected else "the snapshot holds no events"
+
+
 def quoted(text: str, limit: int = MAX_QUOTED) -> str:
     """A cluster's text on one line, cut to what a message can carry."""
     line = " ".join(text[: 4 * limit].split())

@@ -594,6 +594,20 @@ def test_a_young_job_is_not_doubted_for_what_is_no_warning() -> None:
     assert job_outcome(a_job(age=MINUTE, status=made)) == {"train": Outcome.NOT_JUDGED}
 
 
+@pytest.mark.parametrize("left_out", [{"trouble": {"events": "Forbidden"}}, {"offline": True}], ids=["refused", "not saved"])
+def test_what_events_may_explain_is_not_blamed_where_they_were_not_read(left_out: dict[str, Any]) -> None:
+    """Only events say that a quota refuses a job's pods, or why a scheduler binds none."""
+    findings = [
+        *check_jobs_without_pods(scope(batch__jobs=[a_job()], **left_out), NOW),
+        *check_waiting(scope(a_waiting_pod(), **left_out), NOW),
+    ]
+    assert by_name(findings) == {"train": Outcome.UNDECIDED, "train-0": Outcome.UNDECIDED}
+    assert "events" in messages(findings)
+    made = {"conditions": [{"type": "Created", "status": "True", "message": "the job is created"}]}
+    assert by_name(check_jobs_without_pods(scope(batch__jobs=[a_job(status=made)], **left_out), NOW)) == {"train": Outcome.UNDECIDED}
+    assert by_name(check_waiting(scope(a_waiting_pod(said=FULL), **left_out), NOW)) == {"train-0": Outcome.BAD}
+
+
 def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
     spec = KINDS_WITH_PODS[-1][2]
     job = a_job_of("RayJob", spec, {"jobDeploymentStatus": "Initializing", "rayClusterName": "tune-x1"})
