@@ -11,6 +11,8 @@ from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.cli.snapshot_command import snapshot_command
+from conformance.requirement import Requirement
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access
 
 
@@ -52,9 +54,17 @@ def main(argv: Sequence[str]) -> int:
         show(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
     show("reads: " + (", ".join(requirement.lists) or "nothing"))
     show("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
-    ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
-    show(f"run it alone:\n  pytest conformance --kubeconfig FILE --only {requirement.id} {ceiling}")
+    show(_how_to_run(requirement))
     show("references:")
     for reference in requirement.references:
         show(f"  {reference}")
     return 0
+
+
+def _how_to_run(requirement: Requirement) -> str:
+    """The command that judges just this requirement. The comparison of two runs is about all others, and is nothing alone."""
+    judge = "pytest conformance --kubeconfig FILE"
+    if requirement.id == COMPARISON:
+        return f"run it with the others, which it compares with an earlier run's:\n  {judge} --baseline REPORT"
+    ceiling = "--read-only" if requirement.access is Access.READ else f"--access {requirement.access}"
+    return f"run it alone:\n  {judge} --only {requirement.id} {ceiling}"

@@ -13,7 +13,8 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
-from fixtures.verdict.record import Cause, Level
+from fixtures.verdict.findings import COMPARISON
+from fixtures.verdict.record import Cause, Level, Verdict
 from tests.endtoend.runs import ROOT, Finished, environment, run_for_record
 
 CATALOGUE = load_catalogue().by_id
@@ -142,6 +143,19 @@ def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: 
     done = run_for_record(tmp_path, *HEALTHY, *words[4:])
     assert ids(done) == [id_]
     assert done.code == 0, done.output
+
+
+def test_explain_prints_the_command_that_judges_the_comparison_with_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Alone, it would have nothing to compare: the run would be inconclusive, or worse than its baseline in all that it left out."""
+    assert main(["explain", COMPARISON]) == 0
+    words = shlex.split(next(line for line in capsys.readouterr().out.splitlines() if line.startswith("  pytest conformance")))
+    assert words[4:] == ["--baseline", "REPORT"]
+    for name in ("earlier", "later"):
+        (tmp_path / name).mkdir()
+    earlier = run_for_record(tmp_path / "earlier", *HEALTHY, "--read-only")
+    assert earlier.code == 0, earlier.output
+    done = run_for_record(tmp_path / "later", *HEALTHY, "--read-only", "--baseline", str(tmp_path / "earlier" / "report"))
+    assert (done.code, done.result(COMPARISON).verdict) == (0, Verdict.PASSED), done.output
 
 
 def collected(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
