@@ -309,6 +309,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if error is not None and not isinstance(error, Exception):
         return report
     evidence = item.stash.get(EVIDENCE, None) or state.evidence(requirement)
+    if error is None and not evidence.asked:  # no requirement ends so: a plugin ended its test before
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, "a plugin of pytest ended its test before it asked anything")
+        return report
     result = conclude(requirement, evidence, error, item.stash.get(SECONDS, call.duration), state)
     result.line = (item.location[1] or 0) + 1  # pytest counts from 0
     setattr(report, RESULT_ATTRIBUTE, msgspec.json.encode(result).decode())

@@ -41,6 +41,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return done
 
 
+class Instead:
+    """Takes the place of a test's function, as plugins do that only show what would be run."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        return True if "FENCE-01" in pyfuncitem.keywords else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if "instead" in MEDDLING:
+        session.config.pluginmanager.register(Instead())  # the last one to come is the first to be called
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """As pytest-rerunfailures tries a test again that failed."""

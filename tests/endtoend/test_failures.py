@@ -39,6 +39,16 @@ def test_an_undecided_should_alone_gates_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_a_test_that_a_plugin_took_the_place_of_says_nothing_of_the_cluster(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    done = run(tmp_path, "instead", "--only", "FENCE-01,FENCE-02", *workers)
+    assert done.code == 10, done.output
+    assert done.report is not None
+    assert [result.id for result in done.report.results] == ["FENCE-02"]
+    assert done.report.scope is not None
+    assert {one.id: one.cause for one in done.report.scope.not_judged}["FENCE-01"] is Cause.CUT_SHORT
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_requirements_of_a_module_that_cannot_be_imported_were_not_left_out_by_anybody(tmp_path: Path, workers: tuple[str, ...]) -> None:
     done = run(tmp_path, "undecided,import", "--only", "FENCE,REQ-06", "--continue-on-collection-errors", *workers)
     assert done.code == 3, done.output
