@@ -12,6 +12,7 @@ import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.coverage import DECIDED, is_judged
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.floor import Floor, missed
 from fixtures.verdict.record import Report, Verdict
 from reports import chaos_phrases, phrases
@@ -79,7 +80,7 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
     worse = [sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
     worse += _required(after, floor, failing=True)
     unknown = [*_incomplete("earlier", before), *_incomplete("later", after), *_required(after, floor, failing=False)]
-    unknown += missed(after.results, floor)
+    unknown += [*missed(after.results, floor), *_nothing_in_common(before, after)]
     code = GateCode.OPEN
     for found, meaning in ((residue, GateCode.RESIDUE), (worse, GateCode.WORSE), (unknown, GateCode.NOT_KNOWN)):
         if found:
@@ -117,6 +118,13 @@ def _incomplete(which: str, report: Report) -> list[str]:
     if why := cut_short(report):
         return [f"the {which} run was cut short ({why})"]
     return [f"the {which} run did not judge what it had to: {text}" for text in phrases.shortfalls(report)]
+
+
+def _nothing_in_common(before: Report, after: Report) -> list[str]:
+    """That no requirement was judged in both runs. A run about experiments alone has no scope, and is not compared by requirements."""
+    runs_of_requirements = all(report.scope is not None or report.results for report in (before, after))
+    first, second = ({one.id for one in report.results if is_judged(one) and one.id != COMPARISON} for report in (before, after))
+    return ["no requirement was judged in both runs"] if runs_of_requirements and not first & second else []
 
 
 def _required(after: Report, floor: Floor, *, failing: bool) -> Iterator[str]:

@@ -60,6 +60,15 @@ def test_the_gate_is_open_when_nothing_is_worse_even_if_something_still_fails() 
     assert text.endswith("GATE OPEN: nothing is worse than before; exit code 0\n")
 
 
+def test_two_runs_that_judged_nothing_in_common_open_no_gate() -> None:
+    """As ``--only GANG`` on a cluster without gangs, twice: nothing is worse, because nothing was judged."""
+    silent = report([result("GANG-01", Verdict.NOT_APPLICABLE, [])])
+    silent.results[0].judged, silent.exit_code = 0, 10
+    for before, after in ((silent, silent), (silent, a_run({"a": OK}))):
+        decision = decided(before, after)
+        assert (decision.code, decision.reasons) == (GateCode.NOT_KNOWN, ["no requirement was judged in both runs"])
+
+
 def test_a_new_failure_closes_the_gate() -> None:
     decision = decided(a_run({"a": OK, "b": OK}), a_run({"a": OK, "b": BAD}))
     assert decision.code is GateCode.WORSE
