@@ -47,6 +47,24 @@ def test_the_same_object_in_two_files_counts_once(tmp_path: Path) -> None:
     assert len(load_files(tmp_path).nodes) == 1
 
 
+@pytest.mark.parametrize("indent", [None, 4], ids=["a line each", "as kubectl writes"])
+def test_json_that_several_commands_wrote_into_one_file_is_read_whole(tmp_path: Path, indent: int | None) -> None:
+    odd = {**NODE, "metadata": {"name": "gpu-1", "annotations": {"note": "}\n{", "other": "]\r\n ["}}}
+    lists = [{"apiVersion": "v1", "kind": "List", "items": items} for items in ([NODE, odd], [POD], [])]
+    snapshot = load_files(write(tmp_path / "dump.json", "\n".join(json.dumps(one, indent=indent) for one in lists)))
+    assert [node.name for node in snapshot.nodes] == ["gpu-0", "gpu-1"]
+    assert [pod.name for pod in snapshot.pods] == ["p"]
+
+
+@pytest.mark.parametrize(
+    "broken", ["Error from server (Forbidden): pods is forbidden\n", '{"apiVersion": "v1", "kind": "List", "items": [\n']
+)
+def test_json_of_several_commands_with_something_else_between_is_not_read_in_part(tmp_path: Path, broken: str) -> None:
+    path = write(tmp_path / "dump.json", f"{json.dumps(NODE, indent=4)}\n{broken}{json.dumps(POD, indent=4)}\n")
+    with pytest.raises(SnapshotError, match="neither JSON nor YAML"):
+        load_files(path)
+
+
 def test_a_terminal_prompt_before_the_yaml_is_no_trouble(tmp_path: Path) -> None:
     path = write(tmp_path / "n.yaml", "$ kubectl get node gpu-0 -o yaml\napiVersion: v1\nkind: Node\nmetadata: {name: gpu-0}\n")
     assert load_files(path).nodes[0].name == "gpu-0"
