@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -297,8 +298,8 @@ def _count(flag: str, text: str | None, unit: str = "requirements") -> int | Non
     """A whole number; None where the option was not given. Raises :class:`pytest.UsageError`."""
     if text is None:
         return None
-    if not (text.strip().isascii() and text.strip().isdigit()):
-        raise pytest.UsageError(f"{flag} {text}: expected a whole number of {unit}")
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        raise pytest.UsageError(f"{flag} {text[:40]}: expected a whole number of {unit}")
     return int(text)
 
 

@@ -57,6 +57,7 @@ CASES = {
     "requirement of the policy that is none": ([*SIMULATED, "--policy", "{needed}"], "required: unknown requirement 'FENCE-99'"),
     "floor that is no number": ([*SIMULATED, "--min-judged", "many"], "--min-judged many: expected a whole number of requirements"),
     "floor below zero": ([*SIMULATED, "--min-judged=-1"], "--min-judged -1: expected a whole number of requirements"),
+    "floor of thousands of digits": ([*SIMULATED, "--min-judged", "9" * 5000], f"--min-judged {'9' * 40}: expected a whole number"),
     "empty baseline": ([*SIMULATED, "--baseline", ""], "--baseline was given an empty value"),
     "baseline that is not there": ([*SIMULATED, "--baseline", "{absent}"], "cannot read the report: No such file"),
     "baseline that is no report": ([*SIMULATED, "--baseline", "{other}"], "not a report.json"),
