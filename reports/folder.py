@@ -110,7 +110,7 @@ def withdraw(folder: Path) -> None:
 
 def load(folder_or_file: Path) -> Report:
     """Read ``report.json``, given itself or its folder. Raises ``ReportError`` with one line."""
-    path = folder_or_file / JSON_NAME if folder_or_file.is_dir() else folder_or_file
+    path = _inside(folder_or_file, JSON_NAME) if folder_or_file.is_dir() else folder_or_file
     try:
         data = _read(path)
     except OSError as error:
@@ -129,7 +129,7 @@ def load(folder_or_file: Path) -> Report:
 
 def load_chaos(folder: Path) -> ChaosReport | None:
     """Read ``chaos.json`` of a report folder; None when there is none. Raises ``ReportError`` when it is not one."""
-    path = folder / CHAOS_NAME
+    path = _inside(folder, CHAOS_NAME)
     try:
         data = _read(path)
         version = typed.decode(data, _Version).schema_version
@@ -140,6 +140,13 @@ def load_chaos(folder: Path) -> ChaosReport | None:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ReportError(f"{path}: not a chaos.json: {one_line(str(error), 300)}") from error
     raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({CHAOS_SCHEMA_VERSION})")
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A file of a folder, which somebody else may have packed. Raises ``ReportError`` for a pipe in its place: it may never end."""
+    if (folder / name).is_fifo():
+        raise ReportError(f"{folder / name}: a pipe, expected a file")
+    return folder / name
 
 
 def _read(path: Path) -> bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from functools import partial
 from pathlib import Path
@@ -112,6 +113,15 @@ def test_what_is_not_a_report_is_refused_in_one_line(tmp_path: Path, content: by
         load(tmp_path)
     assert "\n" not in str(caught.value)
     assert "report.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [folder.JSON_NAME, folder.CHAOS_NAME])
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    write_all(sample_report(), tmp_path)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ReportError, match=f"{name}: a pipe, expected a file"):
+        folder.load_run(tmp_path)
 
 
 def test_a_record_larger_than_any_is_refused_before_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
