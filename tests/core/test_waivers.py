@@ -94,7 +94,7 @@ def test_a_file_names_requirement_subjects_reason_owner_and_last_day(tmp_path: P
         ("they leave in January", '" "', "reason"),
         ('["Node gpu-*"]', "[]", "subjects"),
         ('["Node gpu-*"]', "Node gpu-0", "subjects"),
-        ("2027-01-31", "2027-02-31", "a value that cannot be read|not YAML"),
+        ("2027-01-31", "2027-02-31", "expires"),
         ("2027-01-31", "next year", "expires"),
         ("2027-01-31", "2027-01-31T00:00:00Z", "expires"),
         ("waivers:", "waiver:", "waiver"),
