@@ -17,7 +17,7 @@ from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.failures import Failures
 from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
-from conformance.plugin.options import add_options, read_options, refuse_unread
+from conformance.plugin.options import add_options, judges, read_options, refuse_unread
 from conformance.plugin.recording import chaos_record, finish, prepare_folder
 from conformance.plugin.residue import created_keys
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
@@ -124,7 +124,7 @@ def _state(config: pytest.Config) -> State | None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the target; under xdist also read it, because workers get the snapshot from here."""
     state = _state(session.config)
-    if state is None or state.worker or session.config.option.collectonly:
+    if state is None or state.worker or not judges(session.config):
         return
     waivers = read_waivers(state.options, state.catalogue, state.started)
     state.opened = open_target(state.options, state.run_id)

@@ -257,8 +257,14 @@ def read_options(config: pytest.Config, catalogue: Catalogue) -> Options:
     return options
 
 
+def judges(config: pytest.Config) -> bool:
+    """Whether pytest runs the tests, and does not only list them or their fixtures."""
+    option = config.option
+    return not (option.collectonly or option.showfixtures or option.show_fixtures_per_test)
+
+
 def _check_target(config: pytest.Config) -> None:
-    """One target is named, or none where tests are only collected."""
+    """One target is named, or none where tests are not run."""
     option = config.option
     targets = [
         name
@@ -277,7 +283,7 @@ def _check_target(config: pytest.Config) -> None:
         raise pytest.UsageError("--context needs --kubeconfig: no kubeconfig is taken from the environment")
     if option.local_bin and not option.local:
         raise pytest.UsageError("--local-bin needs --local")
-    if not targets and not option.collectonly:
+    if not targets and judges(config):
         raise pytest.UsageError(f"no target is named: expected one of {TARGETS} (none is taken from the environment)")
 
 

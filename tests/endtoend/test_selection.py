@@ -163,6 +163,17 @@ def collected(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([*command, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test"])
+@pytest.mark.parametrize("target", [(), ("--simulate", "healthy")], ids=["no target", "a target"])
+def test_a_list_of_fixtures_is_no_run(tmp_path: Path, option: str, target: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance/fence"), option, *target]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "workspace" in done.stdout
+    assert "exit code" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_collecting_knows_the_names_too(tmp_path: Path) -> None:
     done = collected(tmp_path, "-m", "GANG-01")
     assert done.returncode == 0
