@@ -219,6 +219,30 @@ def test_a_run_that_died_before_it_made_one_is_not_awaited_for_ever(tmp_path: Pa
         assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != f"{namespaces.SHARED}-shared-1"
 
 
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["nobody else", "another run begins"])
+def test_a_proof_that_the_server_only_says_to_change_is_left_and_one_that_another_run_needs_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """It answers each change as if it had done it: the class stays, and nothing that it lists is there."""
+    with world(tmp_path) as (cluster, _):
+        name = namespaces.ensure_shared(cluster)
+        other = Cluster.from_kubeconfig(tmp_path / "kubeconfig")
+        begun = not meanwhile
+
+        def request(method: str, path: str, **options: Any) -> Answer:
+            nonlocal begun
+            if method != "PATCH" or namespaces.ANCHOR not in path:
+                return Cluster.request(cluster, method, path, **options)
+            if not begun:
+                begun = bool(namespaces.ensure_shared(other))
+            return Cluster.request(cluster, method, path, **{**options, "query": {**(options.get("query") or {}), "dryRun": "All"}})
+
+        monkeypatch.setattr(cluster, "request", request)
+        left = namespaces.remove_shared(cluster)
+        assert [namespaces.ANCHOR in line for line in left] == ([] if meanwhile else [True])
+        assert cluster.get("namespaces", name).status == (200 if meanwhile else 404)
+
+
 def tenants(cluster: Cluster, annotations: dict[str, str]) -> str:
     """A namespace of the usual name with the token that a run had put on its own; its UID."""
     meta = {"name": namespaces.SHARED, "labels": {owned.MANAGED_BY: owned.SUITE}, "annotations": annotations}
