@@ -122,9 +122,8 @@ def test_what_the_plugin_refuses_is_refused(text: str, reason: str) -> None:
         f"{SHARED}\n---\nnotes: for people\n",
         f"{SHARED}\nnotes: {'[' * 150}{']' * 150}\n",
         f"{SHARED}\nlogo: !!binary QUJD\n",
-        f"{SHARED}\nsince: 2025-99-99\n",
     ],
-    ids=["long", "two documents", "deep", "bytes", "no date"],
+    ids=["long", "two documents", "deep", "bytes"],
 )
 def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str) -> None:
     """The plugin reads each of them, and passes over what it does not know."""
@@ -149,6 +148,8 @@ def test_what_is_not_read_here_is_not_said_to_be_refused_by_the_plugin(text: str
         ),
         ("flags: {migStrategy: none, renameByDefault: true, deviceListStrategy: envvar}", ["renameByDefault in flags"]),
         ("flags: {mps: {resources: [{name: gpu, replicas: 4}]}}", ["mps in flags"]),
+        (f"{SHARED}\nsince: 2025-99-99\n", ["since"]),
+        (f"{SHARED}\nsince: 2025-09-09T10:00:00Z\n", ["since"]),
     ],
 )
 def test_keys_that_the_plugin_passes_over_are_named(text: str, keys: list[str]) -> None:
