@@ -20,8 +20,26 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tena
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
 
 
-def test_the_read_only_role_lists_and_changes_nothing(plane: ControlPlane) -> None:
+def until(cluster: Cluster, path: str, status: int) -> bool:
+    """Whether a request comes to be answered so: the authorizer learns of a role a moment after it is written."""
+    deadline = time.monotonic() + PATIENCE
+    while cluster.request("GET", path).status != status:
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+def read_only(plane: ControlPlane) -> Cluster:
+    """The account with the read-only role alone: other tests give it the full one too."""
     cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only"))
+    unbind(plane, "full")
+    unbind(plane, "full")
+    assert until(cluster, "/api/v1/services", 403), "which only the full role may list"
+    return cluster
+
+
+def test_the_read_only_role_lists_and_changes_nothing(plane: ControlPlane) -> None:
+    cluster = read_only(plane)
     assert cluster.page(cluster.path("nodes"), "").status == 200
     assert cluster.page(cluster.path("secrets"), "").status == 403
     refused = cluster.create("namespaces", NAMESPACE, dry_run=True)
@@ -36,20 +54,8 @@ def test_the_full_role_creates_what_probes_need_and_no_more(plane: ControlPlane)
     assert cluster.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, dry_run=True).status == 403
 
 
-def until(cluster: Cluster, path: str, status: int) -> bool:
-    """Whether a request comes to be answered so: the authorizer learns of a role a moment after it is written."""
-    deadline = time.monotonic() + PATIENCE
-    while cluster.request("GET", path).status != status:
-        if time.monotonic() > deadline:
-            return False
-    return True
-
-
 def test_a_role_that_is_there_gets_other_rules_and_can_be_taken_away(plane: ControlPlane) -> None:
-    cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "read-only"))
-    unbind(plane, "full")
-    unbind(plane, "full")
-    assert until(cluster, "/api/v1/services", 403), "which only the full role may list"
+    cluster = read_only(plane)
     less = copy.deepcopy(shipped("read-only"))
     role = next(item for item in less if item["kind"] == "ClusterRole")
     for rule in role["rules"]:
