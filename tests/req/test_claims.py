@@ -13,8 +13,8 @@ from conformance.req.claim_probe import claim_cases, judge_claims
 from conformance.scope.scope import Scope
 from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
-from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template, claim_spec
 
 EITHER = "true || device.attributes['gpu.nvidia.com'].type == 'gpu' && device.driver == 'x'"
@@ -63,6 +63,32 @@ def test_a_pending_claim_can_be_met(template: Json, outcome: str, word: str) -> 
     found = pending({"resourceClaimTemplateName": "t"}, resourceclaimtemplates=[template])
     assert found[0] == outcome
     assert word in found[1]
+
+
+def mixed(count: int, **items: Any) -> list[Finding]:
+    """Findings about a pod that asks for ``nvidia.com/gpu``: a plugin offers 8 of it on a node, a DeviceClass 2 on another one."""
+    nodes = [a_node("plugin-0", gpus=8), a_cpu_node("gpu-0")]
+    pods = [a_pod("waits", devices=count, **items.pop("pod", {}))]
+    more = {"resourceslices": [a_slice("gpu-0", devices=2)], "deviceclasses": [a_class(extended="nvidia.com/gpu")]}
+    return list(check_can_be_offered(a_scope(nodes=nodes, pods=pods, **{**more, **items})))
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(2, "ok"), (8, "ok"), (9, "bad")])
+def test_a_name_of_a_plugin_and_a_class_can_be_met_by_either(count: int, outcome: str) -> None:
+    """Both may serve one name in a cluster: each node by one of them."""
+    assert [str(finding.outcome) for finding in mixed(count)] == [outcome]
+
+
+@pytest.mark.parametrize(("count", "node", "outcome"), [(2, "gpu-0", "ok"), (3, "gpu-0", "bad"), (3, "plugin-0", "ok")])
+def test_the_nodes_that_a_pod_admits_must_have_what_it_asks_for(count: int, node: str, outcome: str) -> None:
+    [finding] = mixed(count, pod={"nodeSelector": {"kubernetes.io/hostname": node}})
+    assert finding.outcome == outcome
+
+
+def test_slices_that_were_not_read_may_have_more() -> None:
+    [finding] = mixed(9, trouble={"resource.k8s.io/resourceslices": "forbidden"}, resourceslices=[])
+    assert finding.outcome is Outcome.UNDECIDED
+    assert "resourceslices could not be listed" in finding.message
 
 
 def test_one_way_that_can_be_met_is_enough() -> None:
