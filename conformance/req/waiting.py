@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.devices.claim_fit import Wishes, changed_at, wishes_of
+from conformance.devices.claim_fit import Wishes, changed_at, chosen, free_on, wishes_of
 from conformance.devices.fitting import Room, Rooms, beyond
+from conformance.dynamic_resources.claims import Request
+from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
 from conformance.req.pending_groups import Group, pending_groups
-from conformance.scope.node_affinity import too_long
+from conformance.scope.node_affinity import Choice, too_long
 from conformance.scope.pod_events import PodEvents, quoted, unread_events
 from conformance.scope.reserved_devices import fraction_of
 from conformance.scope.scope import Scope
@@ -51,6 +53,8 @@ def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEven
         return undecided(group.subject, message=long, source="required node affinity of the pending pods")
     asked = _amounts(scope, group, wishes)
     places = rooms.place_all([(pod.spec, own) for pod, own in zip(group.pods, wishes, strict=True)])
+    if not places and (other := _free_by_class(scope, group, wishes)):
+        return not_judged(group.subject, message=other, source=f"{CLASSES}, {SLICES}")
     if not places:
         return ok(group.subject, observed=f"{asked}: no free devices fit it", expected=_EXPECTED, source=_SOURCE)
     said = _said(group, events)
@@ -111,6 +115,19 @@ def _left_out(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
 def _own_amounts(scope: Scope, pod: Pod, wishes: Wishes) -> dict[str, int]:
     """Devices that a pod asks for of what nodes have themselves."""
     return {name: count for name, count in scope.devices_of(pod.spec).items() if name not in wishes.resources}
+
+
+def _free_by_class(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
+    """That a DeviceClass serves what a group asks for of nodes' own devices, and has as many free where a pod may run; or empty."""
+    for pod, own in zip(group.pods, wishes, strict=True):
+        choice = Choice(pod.spec)
+        nodes = [node for node in scope.snapshot.nodes if node.name in scope.dra_inventory and choice.admits(node)]
+        for name, count in _own_amounts(scope, pod, own).items():
+            device_class = scope.claims.class_behind(name)
+            request = Request(name=name, device_class=device_class, count=count, expressions=(), admin=False)
+            if device_class in scope.claims.classes and any(chosen(scope, free_on(scope, node), [request]) for node in nodes):
+                return f"DeviceClass {device_class} serves {name} as well as a device plugin: which of both it can have is not weighed"
+    return ""
 
 
 def _explained(group: Group, wishes: Sequence[Wishes], said: str) -> str:

@@ -667,3 +667,13 @@ def test_a_pod_that_waits_for_one_that_is_being_deleted_waits_rightly() -> None:
     """volcano#2107: the job that is being deleted still holds the node's devices."""
     leaving = created(holders(8), DAY, deleted=HOUR)
     assert outcome(a_waiting_pod(said=FULL), leaving) is Outcome.OK
+
+
+@pytest.mark.parametrize(("asked", "slices", "wanted"), [(1, 2, Outcome.NOT_JUDGED), (4, 2, Outcome.OK), (1, 0, Outcome.OK)])
+def test_no_pod_passes_beside_free_devices_of_a_class_that_serves_its_resource_too(asked: int, slices: int, wanted: Outcome) -> None:
+    """Which nodes serve a name by a plugin and which by a DeviceClass is for the scheduler to weigh."""
+    more = {"resourceslices": [a_slice("dra-0", devices=slices)], "deviceclasses": [a_class(extended="nvidia.com/gpu")]}
+    nodes = [aged(a_node()), aged(a_cpu_node("dra-0"))]
+    assert outcome(a_waiting_pod(devices=asked), holders(8), nodes=nodes, **more) is wanted
+    elsewhere = a_waiting_pod(devices=asked, nodeSelector={"kubernetes.io/hostname": "gpu-0"})
+    assert outcome(elsewhere, holders(8), nodes=nodes, **more) is Outcome.OK
