@@ -150,7 +150,7 @@ def test_what_a_title_names_is_read_or_the_requirement_does_not_pass(id_: str, k
 
 
 def test_five_kinds_of_a_cluster_with_operator_and_gangs_claim_neither_away() -> None:
-    cluster, _ = saved("showcase")
+    cluster, _ = saved("kueue-inference")
     results = cluster.judged(without=set(KINDS) - set(FEW))
     said = " ".join(text for result in results.values() for text in texts(result))
     assert "is in the cluster" not in said

@@ -18,10 +18,6 @@ DEFECTS = {name: load_defect(name) for name in defect_names()}
 HEALTHY = [name for name in scenario_names() if load_scenario(name).fleet is None]
 
 
-AREA_NOT_IN_SHOWCASE = "DRA"
-"""NVIDIA's operator serves a cluster by its device plugin or by its DRA driver, so one cluster cannot be asked all requirements."""
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return Runner(tmp_path_factory.mktemp("matrix"))
@@ -39,8 +35,7 @@ def test_healthy_scenarios_are_green_and_judge_every_requirement() -> None:
     assert matrix.never_judged == []
     assert len(HEALTHY) >= 8
     (showcase,) = [row for row in matrix.scenarios if row.name == "showcase"]
-    by_claim = {one.id for one in load_catalogue().by_id.values() if one.area == AREA_NOT_IN_SHOWCASE}
-    assert set(load_catalogue().by_id) - set(showcase.judged) == by_claim | {COMPARISON}
+    assert set(load_catalogue().by_id) - set(showcase.judged) == {COMPARISON}
     (compared,) = [row for row in matrix.scenarios if row.name == COMPARED]
     assert COMPARISON in compared.judged
 

@@ -38,9 +38,9 @@ def of_kind(name: str, kind: str) -> list[Json]:
     return [item for item in objects(name) if item["kind"] == kind]
 
 
-def by_claim(name: str) -> bool:
-    """Whether the scenario offers its devices through a DRA driver."""
-    return "dra" in load_scenario(name).addons
+def by_claim(name: str) -> set[str]:
+    """The nodes that offer their devices through a DRA driver."""
+    return {node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.dra}
 
 
 def tenant_pods(name: str) -> list[Json]:
@@ -204,9 +204,10 @@ def test_device_resources_are_what_the_hardware_gives(name: str) -> None:
 
 @every_scenario
 def test_labels_and_capacity_of_gpu_nodes_agree_by_the_plugin_s_arithmetic(name: str) -> None:
+    claimed = by_claim(name)
     for node in of_kind(name, "Node"):
         labels, status = node["metadata"]["labels"], node["status"]
-        if by_claim(name):  # no plugin: what the labels count is in the node's slice and not in its capacity
+        if node["metadata"]["name"] in claimed:  # no plugin: what the labels count is in the node's slice and not in its capacity
             count = labels.get("nvidia.com/gpu.count", "0")
             specs = [item["spec"] for item in of_kind(name, "ResourceSlice")]
             slices = [spec for spec in specs if (spec["driver"], spec["nodeName"]) == (DRIVER, node["metadata"]["name"])]
@@ -281,12 +282,15 @@ def test_every_accelerator_node_has_every_agent(name: str) -> None:
         "nvidia": ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),
         "amd": ("default-device-plugin", "default-node-labeller", "default-metrics-exporter"),
     }[vendor]
-    if by_claim(name):
-        agents = ("nvidia-dra-driver-gpu-kubelet-plugin", *agents[1:])
     nodes = [node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.gpus]
+    claimed = by_claim(name)
     assert nodes
     for node in nodes:
-        for agent in (*agents, "kube-proxy", "cilium"):
+        own, other = agents[0], "nvidia-dra-driver-gpu-kubelet-plugin"
+        if node in claimed:
+            own, other = other, own
+        assert (other, node) not in pods
+        for agent in (own, *agents[1:], "kube-proxy", "cilium"):
             assert (agent, node) in pods, (agent, node)
 
 
@@ -452,12 +456,11 @@ def test_names_of_pods_never_collide_in_a_large_fleet() -> None:
 @pytest.mark.parametrize(
     ("pools", "workload", "words"),
     [
-        ([{"dra": False}], {}, "serves every NVIDIA pool"),
         ([{"dra": True, "sharing": Sharing(strategy="time-slicing", replicas=2)}], {}, "shares devices by draShares"),
         ([{"dra": True}], {"kind": "Deployment"}, "what claims devices is a Job or StatefulSet or Pod"),
         ([{"dra": True}], {"claims": 9}, "claims more devices"),
     ],
-    ids=["a pool of a plugin", "sharing", "a Deployment", "too many devices"],
+    ids=["sharing", "a Deployment", "too many devices"],
 )
 def test_what_is_not_modelled_of_claims_is_refused(pools: list[dict[str, Any]], workload: dict[str, Any], words: str) -> None:
     known = load_scenario("dra")
