@@ -10,6 +10,7 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
 from conformance.devices.plugin_pods import why_none_allocatable
 from conformance.devices.routes import same_devices, why_none_offered
+from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import shared_pools
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
 from conformance.outputs.node_labels import NodeAdvertisement, expectations
@@ -60,6 +61,8 @@ def _advertised(scope: Scope, node: Node) -> Finding:
             message=f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile",
             source=CAPACITY,
         )
+    if not offered and (other := unlisted_offers(scope, node)):
+        return undecided(subject(node), message=f"{other}: whether pods get its devices by them is not known", source=CAPACITY)
     if not offered:
         zero = amounts(scope.device_capacity(node))
         message = f"it has accelerators and advertises none: {_why_none(scope, node)}, so {_consequence(scope, node)}"
@@ -169,6 +172,9 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
         )
         return
     terms = terms_of(node, view, capacity, sources)
+    if terms and (other := unlisted_offers(scope, node)):
+        yield undecided(subject(node), message=f"{other}: how much of them its devices give is not known", source=CAPACITY)
+        return
     disagreement = _disagreement(node, sources)
     if disagreement is not None:
         yield disagreement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.devices.claimable import claimable
+from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.scope.scope import UNSCHEDULABLE, Scope
 from fixtures.kubernetes.models import Node, Toleration
 
@@ -63,6 +64,8 @@ def without_devices(scope: Scope, node: Node) -> str:
         return f"it offers no device ({drivers}, of which none can be claimed)"
     if reason := withheld(scope, node):
         return f"it offers no device ({reason})"
+    if offers := unlisted_offers(scope, node):
+        return offers
     had = [f"{name} {count} in capacity" for name, count in sorted(scope.device_capacity(node).items()) if count]
     marks = [source for source, yes in scope.sources.get(node.name, {}).items() if yes and source != "capacity"]
     known = ", ".join([*had, *marks, *scope.marks.get(node.name, ())][:5])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.availability import withheld
+from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import shared_pools, vendor_of_label, vendors_of
 from conformance.scope.node_marks import is_faint
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 ADVERTISED = "advertised"
 """Capacity keys or ResourceSlices: a node offers its devices through one or the other, never both (ADV-05)."""
@@ -67,16 +68,8 @@ def _knows(source: str, node: Node | None, scope: Scope) -> bool:
 def check_agreement(scope: Scope) -> Iterator[Finding]:
     """One finding per node that any source names, and one for the number of nodes where the policy states it."""
     table = rows(scope)
-    everywhere = "labels, capacity, ResourceSlices and policy"
     if not table and scope.policy.accelerators.expected_count != 0:
-        nodes = len(scope.snapshot.nodes)
-        yield bad(
-            Subject("Cluster", "accelerator nodes"),
-            observed=f"0 of {nodes} nodes",
-            expected="at least one",
-            source=everywhere,
-            message="no source calls any node an accelerator node, so nothing about devices can be judged",
-        )
+        yield _none(scope)
     for name, row in sorted(table.items()):
         yield _judge(scope, name, row)
     expected = scope.policy.accelerators.expected_count
@@ -101,6 +94,18 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
             )
 
 
+def _none(scope: Scope) -> Finding:
+    """No source calls any node an accelerator node. Resources that the policy does not list may be accelerators all the same."""
+    place, source = Subject("Cluster", "accelerator nodes"), "labels, capacity, ResourceSlices and policy"
+    message = "no source calls any node an accelerator node, so nothing about devices can be judged"
+    offering = {node.name: offers for node in scope.snapshot.nodes if (offers := unlisted_offers(scope, node))}
+    if offering:
+        first = min(offering)
+        return undecided(place, message=f"{message}, but {first} may be one: {offering[first]}", source=source)
+    observed = f"0 of {len(scope.snapshot.nodes)} nodes"
+    return bad(place, observed=observed, expected="at least one", source=source, message=message)
+
+
 def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     subject = Subject("Node", name)
     node = scope.snapshot.node_by_name.get(name)
@@ -120,6 +125,9 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     )  # a label is no excuse for what the owner expects
     if not row[ADVERTISED] and not owned and (reason := withheld(scope, node)):
         return not_judged(subject, message=reason, source="node labels")
+    if not row[ADVERTISED] and (offers := unlisted_offers(scope, node)):
+        message = f"{offers}: whether these are its devices is not known"
+        return undecided(subject, message=message, source="node labels and status.capacity")
     if not any(row.values()):
         return _marked(subject, scope.marks[name], _consequence(scope, node))
     if len(row) < 2:

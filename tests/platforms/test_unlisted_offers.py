@@ -1,0 +1,76 @@
+"""Nodes whose accelerators have names that the policy lacks: nothing untrue is said of them, and they never pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from conformance.policy.model import Policy
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.record import Result, Verdict
+from tests.judging import judge
+from tests.platforms.clusters import H100, NFD, PRESENT, gfd
+from tests.platforms.judged import snapshot_as_served
+from tests.platforms.objects import base, node
+from tests.requirements_offline import policy_over
+
+FENCE = ["nvidia.com/gpu:NoSchedule"]
+DEVICES = ("INV-01", "INV-02", "ADV-01", "ADV-03")
+VOLCANO = {"volcano.sh/vgpu-number": 20, "volcano.sh/vgpu-memory": 163118, "volcano.sh/vgpu-cores": 200}
+CGPU = {"aliyun.com/gpu-mem": 15, "aliyun.com/gpu-count": 1}
+
+
+def judged(*nodes: Json, policy: Mapping[str, object] | None = None) -> dict[str, Result]:
+    snapshot = snapshot_as_served([*base(), *nodes])
+    return judge(snapshot, policy_over(snapshot, dict(policy)) if policy is not None else Policy(), DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("devices", "labels"),
+    [
+        (VOLCANO, gfd(H100, 2)),
+        (CGPU, {NFD: "true"}),
+        ({"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 60}, {NFD: "true"}),
+        ({"tke.cloud.tencent.com/qgpu-core": 100, "tke.cloud.tencent.com/qgpu-memory": 48}, {NFD: "true"}),
+        ({"koordinator.sh/gpu": 800}, gfd(H100, 8)),
+        ({"metax-tech.com/sgpu": 16}, {"kubernetes.azure.com/accelerator": "other"}),
+        ({"acme.example.com/npu": 8}, {NFD: "true"}),
+    ],
+)
+def test_accelerators_under_a_name_that_the_policy_lacks_are_undecided(devices: dict[str, int], labels: dict[str, str]) -> None:
+    found = judged(node("gpu-0", devices, labels, FENCE))
+    name = next(iter(devices))
+    assert {id_: one.verdict for id_, one in found.items() if id_ != "ADV-03"} == dict.fromkeys(DEVICES[:3], Verdict.INCONCLUSIVE)
+    assert found["ADV-03"].verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE)
+    assert all(name in found[id_].message and "accelerators.resources" in found[id_].message for id_ in DEVICES[:3])
+
+
+def test_a_cluster_that_only_has_accelerators_which_the_policy_lacks_is_undecided() -> None:
+    assert judged(node("npu-0", {"huawei.com/Ascend910": 8}))["INV-01"].verdict is Verdict.INCONCLUSIVE
+    assert judged(node("cpu-1"))["INV-01"].verdict is Verdict.FAILED
+
+
+def test_it_passes_where_the_policy_lists_them() -> None:
+    policy = {"accelerators": {"resources": ["volcano.sh/vgpu-number"]}}
+    labels = {NFD: "true", PRESENT: "true"}
+    found = judged(node("gpu-0", VOLCANO, labels, FENCE), policy=policy)
+    assert {id_: found[id_].verdict for id_ in DEVICES[:3]} == dict.fromkeys(DEVICES[:3], Verdict.PASSED)
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        {"nvidia.com/gpu": 0, "koordinator.sh/gpu": 800},  # the kubelet knew the plugin that went
+        {"xilinx.com/fpga-u250": 2},  # a card beside the GPUs
+        {"huawei.com/Ascend910": 8},
+        {"koordinator.sh/gpu": 0},
+        {"vpc.amazonaws.com/efa": 32},
+        {"acme.example.com/gpu-nic": 8},
+    ],
+)
+def test_what_is_certainly_no_device_of_the_node_excuses_nothing(devices: dict[str, int]) -> None:
+    found = judged(node("gpu-0", devices, gfd(H100, 8), FENCE))
+    assert {id_: found[id_].verdict for id_ in ("INV-01", "ADV-01", "ADV-03")} == dict.fromkeys(
+        ("INV-01", "ADV-01", "ADV-03"), Verdict.FAILED
+    )
