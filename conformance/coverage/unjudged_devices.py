@@ -74,6 +74,8 @@ def accelerators(scope: Scope, results: Iterable[Result]) -> Iterator[str]:
         if not may_name_others(scope, offer) or (devices is not None and not devices.intersection(names.values())):
             lacks = "(accelerators.resources of the policy lacks it)"
             yield f"no requirement judged {offer}, which {listed(sorted(names))} offers {lacks}"
+    for resource, places in sorted(_lost(scope).items()):
+        yield f"no requirement judged {resource}, which is 0 on {listed(places)} (accelerators.resources of the policy lacks it)"
     for driver, pool in scope.slices.of_no_node():
         yield f"no requirement judged the devices of {driver} in pool {pool}, which are no single node's"
 
@@ -139,6 +141,18 @@ def _by_unlisted_resource(scope: Scope) -> Offers:
         for name, amount in node.status.capacity.items():
             if whole(amount) > 0 and is_unlisted_accelerator(scope, name):
                 found.setdefault(name, {})[node.name] = node.name
+    return found
+
+
+def _lost(scope: Scope) -> dict[str, list[str]]:
+    """Such resources at 0, with the nodes that offer no accelerator at all: the kubelet keeps the resource of a plugin that went."""
+    found: dict[str, list[str]] = {}
+    for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
+        amounts = {name: whole(amount) for name, amount in node.status.capacity.items()}
+        unlisted = [name for name in sorted(amounts) if is_unlisted_accelerator(scope, name)]
+        offers = any(scope.device_capacity(node).values()) or node.name in scope.dra_inventory or any(amounts[name] for name in unlisted)
+        for name in () if offers else unlisted:
+            found.setdefault(name, []).append(node.name)
     return found
 
 

@@ -9,6 +9,7 @@ from conformance.devices.given_shares import doubt_of_shares, is_share
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
 from conformance.devices.scheduler_amounts import USUAL, of_owner
+from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
 from conformance.scope.node_affinity import Choice, selects, too_long
@@ -50,6 +51,9 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
     observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
     if not hard and scope.unfenced_box:
         return not_judged(subject(node), message=scope.unfenced_box, source="node.spec.taints")
+    if not hard and any(taint.effect in HARD for taint in node.spec.taints) and (offers := unlisted_offers(scope, node)):
+        message = f"{offers}: whether its taints ({observed}) are their fence is not known"
+        return undecided(subject(node), message=message, source="node.spec.taints, node.status.capacity")
     if not hard:
         soft = [str(taint) for taint in scope.fence_taints(node)]
         if soft:

@@ -84,6 +84,7 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "gpu.intel.com/device-id.*=true",
         "habana.ai/device*=?*",
         "cloud.google.com/gke-accelerator=?*",
+        "cloud.google.com/gke-gpu=true",
         "cloud.google.com/gke-tpu-accelerator=?*",
         "gke-no-default-nvidia-gpu-device-plugin=true",
         "kubernetes.azure.com/accelerator=?*",
@@ -91,6 +92,15 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "eks.amazonaws.com/instance-accelerator-name=?*",
         "karpenter.k8s.aws/instance-gpu-name=?*",
         "karpenter.k8s.aws/instance-accelerator-name=?*",
+        # docs/facts/vendors-and-clouds.md#labels-of-clouds
+        "doks.digitalocean.com/gpu-brand=?*",
+        "aliyun.accelerator/nvidia_name=?*",
+        "nvidia-device-enable=enable",
+        "qgpu-device-enable=enable",
+        "accelerator=nvidia*",
+        "accelerator=huawei-Ascend*",
+        "accelerator/huawei-npu=ascend-*",
+        "metax-tech.com/gpu.installed=true",
         # docs/facts/vendors-and-clouds.md#machines-with-accelerators
         "node.kubernetes.io/instance-type=inf[0-9]*.*",
         "node.kubernetes.io/instance-type=trn[0-9]*.*",
@@ -107,6 +117,9 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "node.kubernetes.io/instance-type=a4x-*",
         "node.kubernetes.io/instance-type=g[24]-standard-*",
         "node.kubernetes.io/instance-type=*.GPU*.*",
+        "node.kubernetes.io/instance-type=gpu-*x[0-9]*-*gb",
+        "node.kubernetes.io/instance-type=g[0-9]-gpu-*",
+        "node.kubernetes.io/instance-type=ecs.*gn[0-9]*.*",
         "k8s.amazonaws.com/accelerator=?*",
     )
     """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node."""

@@ -1,0 +1,114 @@
+"""Nodes that lost all their devices and of which only a cloud's or vendor's own mark is left, beside nodes that are well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from conformance.catalogue import load_catalogue
+from conformance.coverage.run import coverage_of_run
+from conformance.policy.model import Policy
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.verdict.floor import Floor
+from fixtures.verdict.record import Access, Result, Verdict
+from tests.judging import judge
+from tests.platforms.clusters import CLUSTERS
+from tests.platforms.judged import snapshot_as_served
+from tests.platforms.objects import node
+from tests.requirements_offline import policy_over
+
+TYPE = "node.kubernetes.io/instance-type"
+LABELS = (
+    {"cloud.google.com/gke-gpu": "true"},
+    {"doks.digitalocean.com/gpu-brand": "nvidia"},
+    {"aliyun.accelerator/nvidia_name": "Tesla-V100"},
+    {"nvidia-device-enable": "enable"},
+    {"qgpu-device-enable": "enable"},
+    {"accelerator": "nvidia-t4"},
+    {"accelerator": "huawei-Ascend910"},
+    {"accelerator/huawei-npu": "ascend-1980"},
+    {"metax-tech.com/gpu.installed": "true"},
+    {TYPE: "gpu-h100x1-80gb"},
+    {TYPE: "gpu-mi300x8-1536gb"},
+    {TYPE: "g2-gpu-rtx4000a1-s"},
+    {TYPE: "ecs.gn7i-c8g1.2xlarge"},
+    {TYPE: "ecs.ebmgn7e-c128g1.32xlarge"},
+)
+NONE = (
+    {"accelerator": "none"},
+    {"metax-tech.com/gpu.installed": "false"},
+    {"nvidia-device-enable": "disable"},
+    {TYPE: "g6-standard-4"},
+    {TYPE: "s-4vcpu-8gb"},
+    {TYPE: "ecs.g7.2xlarge"},
+    {TYPE: "ecs.gn"},
+    {TYPE: "gpu-less"},
+)
+
+
+def judged(
+    *more: Json, policy: Mapping[str, object] | None = None, ids: tuple[str, ...] = ("INV-01", "INV-02", "ADV-01")
+) -> dict[str, Result]:
+    snapshot = snapshot_as_served([*CLUSTERS["eks-p5"]().objects, *more])
+    return judge(snapshot, policy_over(snapshot, dict(policy or {})), ids)
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_node_that_its_cloud_calls_an_accelerator_node_and_that_offers_nothing_is_named(labels: dict[str, str]) -> None:
+    found = judged(node("lost-0", None, labels))
+    assert {id_: one.verdict for id_, one in found.items()} == {
+        "INV-01": Verdict.FAILED,
+        "INV-02": Verdict.INCONCLUSIVE,
+        "ADV-01": Verdict.FAILED,
+    }
+    assert all("lost-0" in one.message for one in found.values())
+
+
+@pytest.mark.parametrize("labels", NONE)
+def test_a_node_without_accelerators_is_left_alone(labels: dict[str, str]) -> None:
+    assert {one.verdict for one in judged(node("cpu-1", None, labels)).values()} == {Verdict.PASSED}
+
+
+def test_a_lost_node_of_devices_that_the_owner_listed_is_named() -> None:
+    """Ascend's plugin went on one of two nodes: before, a policy that lists the devices was no help."""
+    policy = {"accelerators": {"resources": ["+huawei.com/Ascend*"]}}
+    label = {"accelerator": "huawei-Ascend910"}
+    well = node("npu-0", {"huawei.com/Ascend910": 8}, label, ["huawei.com/Ascend910:NoSchedule"])
+    assert {one.verdict for one in judged(well, policy=policy).values()} == {Verdict.PASSED}
+    assert "npu-1" in judged(well, node("npu-1", None, label), policy=policy)["INV-01"].message
+
+
+def test_a_healthy_node_of_devices_that_nobody_listed_fails_nothing() -> None:
+    well = node("npu-0", {"huawei.com/Ascend910": 8}, {"accelerator": "huawei-Ascend910"}, ["huawei.com/Ascend910:NoSchedule"])
+    found = judged(well, ids=tuple(id_ for id_, one in load_catalogue().by_id.items() if one.access is Access.READ))
+    assert [id_ for id_, one in found.items() if one.verdict is Verdict.FAILED] == []
+    assert {id_ for id_, one in found.items() if one.verdict is Verdict.INCONCLUSIVE} == {"INV-01", "INV-02", "FENCE-01", "ADV-01"}
+    bare = node("npu-0", {"huawei.com/Ascend910": 8}, {"accelerator": "huawei-Ascend910"})
+    assert judged(bare, ids=("FENCE-01",))["FENCE-01"].verdict is Verdict.FAILED
+
+
+def shortfalls(*more: Json) -> list[str]:
+    catalogue = load_catalogue()
+    snapshot = snapshot_as_served([*CLUSTERS["eks-p5"]().objects, *more])
+    results = list(judge(snapshot, Policy(), catalogue.by_id).values())
+    scope = Scope(snapshot, Policy())
+    return coverage_of_run(catalogue, results, {}, access=Access.READ, floor=Floor(), scope=scope).shortfalls
+
+
+def test_a_resource_that_nobody_listed_and_that_fell_to_0_is_a_shortfall() -> None:
+    said = "no requirement judged huawei.com/Ascend910, which is 0 on npu-0 (accelerators.resources of the policy lacks it)"
+    assert shortfalls(node("npu-0", {"huawei.com/Ascend910": 0})) == [said]
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        {"vpc.amazonaws.com/efa": 0},
+        {"example.com/disk": 0},
+        {"nvidia.com/gpu": 8, "volcano.sh/vgpu-number": 0},  # the owner went back to NVIDIA's plugin
+    ],
+)
+def test_what_stays_at_0_beside_devices_or_is_none_is_no_shortfall(devices: dict[str, int]) -> None:
+    assert shortfalls(node("other-0", devices)) == []
