@@ -123,7 +123,12 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "k8s.amazonaws.com/accelerator=?*",
     )
     """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node."""
-    virtual_nodes: tuple[str, ...] = ("type=virtual-kubelet", "liqo.io/type=virtual-node")
+    virtual_nodes: tuple[str, ...] = (
+        "type=virtual-kubelet",
+        "*/type=virtual-kubelet",
+        "liqo.io/type=virtual-node",
+        "node.kubernetes.io/instance-type=eklet",
+    )
     """Labels (globs over ``key=value``) of nodes that are no machine: their pods run in another cluster or service, which this run cannot
     judge. They are set aside, and INV-02 names them."""
     expected_nodes: tuple[str, ...] = ()

@@ -320,7 +320,15 @@ def test_a_node_that_has_just_become_not_ready_is_undecided(age: float, wanted: 
     assert only(nodes=[node]).outcome is wanted
 
 
-@pytest.mark.parametrize("label", [{"type": "virtual-kubelet"}, {"liqo.io/type": "virtual-node"}])
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"type": "virtual-kubelet"},
+        {"liqo.io/type": "virtual-node"},
+        {"virtual-node.interlink/type": "virtual-kubelet"},
+        {"node.kubernetes.io/instance-type": "eklet"},
+    ],
+)
 def test_a_virtual_node_is_set_aside_and_named(label: dict[str, str]) -> None:
     """It stands for another cluster: no agent labels it, and its own taint keeps pods away."""
     taints = ["virtual-kubelet.io/provider=liqo:NoSchedule"]
