@@ -17,7 +17,8 @@ from chaos.ledger.undos.objects import AbsentArgs
 from chaos.model.ledger_lines import PREPARATION
 from chaos.model.plan import Target
 from chaos.model.plan_facts import PlanFacts, canary_namespace
-from chaos.observe.view import full_name, namespace_of, phase_of, requested_devices
+from chaos.observe.device_requests import requested_devices
+from chaos.observe.view import full_name, namespace_of, phase_of
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json

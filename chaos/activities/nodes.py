@@ -16,7 +16,8 @@ from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.remediation import cleared_args
 from chaos.model.ledger_lines import PREPARATION
 from chaos.model.plan_facts import OPT_OUT, canary_namespace
-from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of, requested_devices
+from chaos.observe.device_requests import requested_devices
+from chaos.observe.view import dig, full_name, items_of, name_of, namespace_of, phase_of
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
 

@@ -264,14 +264,3 @@ def is_ready(obj: Json) -> bool:
 def restarts_of(pod: Json) -> int:
     """Restarts of all containers together."""
     return sum(number_of(status.get("restartCount")) for status in items_of(dig(pod, "status").get("containerStatuses")))
-
-
-def requested_devices(pod: Json, is_device: Any) -> dict[str, int]:
-    """Devices that a pod's containers ask for: ``{resource: count}``. ``is_device(name) -> bool``."""
-    total: dict[str, int] = {}
-    for container in items_of(dig(pod, "spec").get("containers")):
-        resources = dig(container, "resources")
-        for name, value in {**dig(resources, "requests"), **dig(resources, "limits")}.items():
-            if is_device(str(name)) and number_of(value):
-                total[str(name)] = total.get(str(name), 0) + number_of(value)
-    return total

@@ -14,6 +14,7 @@ from chaos.model.errors import LedgerError
 from chaos.model.levels import OPT_IN_LABEL
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import InstalledComponent, canary_namespace
+from chaos.observe.device_requests import requested_devices
 from chaos.safety.gate_input import ClusterState, NodeState
 from chaos.safety.gpu_reset import reset_obstacles
 from chaos.safety.lease import read_lease
@@ -107,9 +108,8 @@ def _is_device(name: str, devices: Sequence[str]) -> bool:
 def _holds(pod: Json, devices: Sequence[str]) -> bool:
     if field(pod, "status", "phase") in ("Succeeded", "Failed"):
         return False
-    spec = pod.get("spec") or {}
-    limits = [field(container, "resources", "limits") or {} for container in spec.get("containers") or ()]
-    return bool(spec.get("resourceClaims")) or any(_is_device(name, devices) for limit in limits for name in limit)
+    claims = field(pod, "spec", "resourceClaims")
+    return bool(claims) or bool(requested_devices(pod, lambda name: _is_device(name, devices)))
 
 
 def _spent_budgets(cluster: Cluster, plan: Plan, pods: Sequence[Json], agents: Sequence[InstalledComponent]) -> tuple[str, ...]:

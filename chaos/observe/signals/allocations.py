@@ -12,6 +12,7 @@ import msgspec
 from chaos.model.allocations import Allocations, PodDevices
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import CANARY_LABEL, PlanFacts
+from chaos.observe.device_requests import running_devices
 from chaos.observe.dra_inventory import CLAIMS, RESOURCE, PublishedDevice, allocated_devices, claims_of, published_devices, requested_count
 from chaos.observe.sample import Reading
 from chaos.observe.signals.podresources import Listing, identity, ids_by_resource, listings
@@ -27,7 +28,6 @@ from chaos.observe.view import (
     node_of,
     number_of,
     phase_of,
-    requested_devices,
     uid_of,
 )
 from fixtures.kubernetes.models import Json
@@ -61,7 +61,7 @@ def _listed(reading: Reading, listed: dict[str, Listing]) -> Allocations:
             namespace=namespace_of(pod),
             name=name_of(pod),
             node=node_of(pod),
-            requested=requested_devices(pod, facts.is_device),
+            requested=running_devices(pod, facts.is_device),
             ids=given(pod),
             seen=_seen(view, pod),
         )

@@ -7,6 +7,7 @@ import time
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import CANARY_LABEL, PlanFacts, canary_namespace
+from chaos.observe.device_requests import requested_devices
 from chaos.observe.sample import Reading
 from chaos.observe.view import (
     View,
@@ -19,7 +20,6 @@ from chaos.observe.view import (
     node_of,
     number_of,
     phase_of,
-    requested_devices,
     restarts_of,
     text_of,
     uid_of,

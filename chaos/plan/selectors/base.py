@@ -11,8 +11,9 @@ from chaos.cluster.cordons import cordoned_by_program, is_cordoned
 from chaos.model.plan import Target
 from chaos.model.plan_facts import Device, PlanFacts
 from chaos.observe.components import Components
+from chaos.observe.device_requests import requested_devices
 from chaos.observe.signals.nodes import REMEDIATION_LABELS, faults_of
-from chaos.observe.view import View, condition, dig, labels_of, name_of, node_of, number_of, phase_of, requested_devices, uid_of
+from chaos.observe.view import View, condition, dig, labels_of, name_of, node_of, number_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json
 
 

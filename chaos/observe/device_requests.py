@@ -1,0 +1,53 @@
+"""Devices that a pod asks for by resource, in containers of every kind.
+
+A sidecar is an init container that runs as long as its pod. Its devices are held like those of any other container.
+
+Facts: docs/facts/admission.md#extended-resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chaos.observe.view import dig, items_of
+from conformance.scope import pod_amounts
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import Json
+
+IsDevice = Callable[[str], bool]
+
+
+def requested_devices(pod: Json, is_device: IsDevice) -> dict[str, int]:
+    """Devices that the scheduler counts for a pod: ``{resource: count}``. Those of an init container stay the pod's until it ends."""
+    init = [(_of(container, is_device), _is_sidecar(container)) for container in _containers(pod, "initContainers")]
+    return pod_amounts.together(init, [_of(container, is_device) for container in _containers(pod, "containers")])
+
+
+def running_devices(pod: Json, is_device: IsDevice) -> dict[str, int]:
+    """Devices of the containers that run once a pod runs. A kubelet lists no others (docs/facts/device-plugin.md#pod-resources)."""
+    sidecars = filter(_is_sidecar, _containers(pod, "initContainers"))
+    return pod_amounts.together((), [_of(container, is_device) for container in (*sidecars, *_containers(pod, "containers"))])
+
+
+def _containers(pod: Json, kind: str) -> list[Json]:
+    return items_of(dig(pod, "spec").get(kind))
+
+
+def _is_sidecar(container: Json) -> bool:
+    return container.get("restartPolicy") == pod_amounts.SIDECAR
+
+
+def _of(container: Json, is_device: IsDevice) -> dict[str, int]:
+    """What one container asks for, amounts above zero."""
+    resources = dig(container, "resources")
+    asked = {**dig(resources, "requests"), **dig(resources, "limits")}
+    return {name: count for name, value in asked.items() if is_device(name) and (count := _count(value)) > 0}
+
+
+def _count(value: Any) -> int:
+    """A whole amount. One that cannot be read is not none: it counts as one."""
+    try:
+        return 0 if value is None else quantity.as_int(value)
+    except quantity.QuantityError:
+        return 1

@@ -1,0 +1,120 @@
+"""Whoever holds a device in a sidecar or an init container holds it: no node is idle because of where a pod asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from chaos.activities.base import must_be_alone
+from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
+from chaos.observe.device_requests import requested_devices, running_devices
+from chaos.plan.selectors import PlanRefused
+from chaos.safety.gate_reading import node_states
+from fixtures.kubernetes.models import Json
+from tests.chaos.ledger.simulated_cluster import acting, ledger
+from tests.chaos.ledger.simulated_cluster import world as cluster_of
+from tests.chaos.observe.made_up_cluster import Read, World, canary, node, pod
+from tests.chaos.observe.made_up_cluster import plan as an_experiment
+from tests.chaos.observe.test_signals import HEALTHY, known_for_long, kubelet, listing, reader, value
+from tests.chaos.plan.test_planning import choose, field
+
+GPU = "nvidia.com/gpu"
+
+
+def asking(amount: Any, **more: Any) -> Json:
+    return {"name": f"c{amount}", "resources": {"limits": {GPU: amount}, "requests": {GPU: amount}}, **more}
+
+
+def of(*containers: Json, init: tuple[Json, ...] = (), on: str = "a") -> Json:
+    """A tenant's pod whose containers are these."""
+    found = pod("x", on, gpus=0)
+    found["spec"] |= {"containers": list(containers) or [{"name": "main"}], "initContainers": list(init)}
+    return found
+
+
+def is_gpu(name: str) -> bool:
+    return name == GPU
+
+
+HOLDERS = {
+    "a sidecar": of(init=(asking("1", restartPolicy="Always"),)),
+    "an init container": of(init=(asking("1"),)),
+    "an amount in another form": of(asking("2e0")),
+    "an amount that nobody can read": of(asking("one")),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_a_node_with_such_a_pod_is_not_idle(holder: Json) -> None:
+    world = World(nodes=[node("a"), node("b")], pods=[holder, pod("y", "b")])
+    with pytest.raises(PlanRefused, match="a has pods that hold devices"):
+        choose(field(world, idle=True))
+    assert node_states([node("a")], [holder], (GPU,))["a"].busy == ("team/x",)
+
+
+def test_devices_of_sidecars_are_not_free() -> None:
+    holder = of(asking("2"), init=(asking("3", restartPolicy="Always"),))
+    world = World(nodes=[node("a"), node("b", ready="False")], pods=[holder])
+    with pytest.raises(PlanRefused, match="a has 3 free devices, 4 are needed"):
+        choose(field(world, free=4))
+    assert choose(field(world, free=3)).nodes == ("a",)
+
+
+def test_nobody_acts_beside_such_a_pod(tmp_path: Path) -> None:
+    holder = {**HOLDERS["a sidecar"], "apiVersion": "v1", "kind": "Pod"}
+    holder["spec"] = {**holder["spec"], "nodeName": "gpu-1"}
+    with cluster_of(tmp_path, extra=[holder]) as (cluster, _), acting(tmp_path, cluster, ledger(tmp_path)).as_current():
+        must_be_alone("gpu-2")
+        with pytest.raises(ActivityFailed, match="team/x on gpu-1 holds devices"):
+            must_be_alone("gpu-1")
+
+
+@pytest.mark.parametrize("amount", ["0", 0, None], ids=repr)
+def test_a_pod_that_asks_for_none_keeps_no_node_from_being_idle(amount: Any) -> None:
+    """Charts write the amount whether a device is wanted or not."""
+    asker = of(asking(amount), init=(asking(amount, restartPolicy="Always"),))
+    assert choose(field(World(nodes=[node("a"), node("b")], pods=[asker, pod("y", "b")]), idle=True)).nodes == ("a",)
+    assert node_states([node("a")], [asker], (GPU,))["a"].busy == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "counted", "running"),
+    [
+        (of(asking("2"), asking("1")), 3, 3),
+        (of(asking("2"), init=(asking("1", restartPolicy="Always"),)), 3, 3),
+        (of(asking("1"), init=(asking("4"),)), 4, 1),
+        (of(asking("1"), init=(asking("1", restartPolicy="Always"), asking("4"))), 5, 2),
+        (of(init=(asking("4"),)), 4, 0),
+    ],
+    ids=["containers", "with a sidecar", "a larger init container", "an init container beside a sidecar", "an init container alone"],
+)
+def test_devices_are_counted_as_scheduler_and_kubelet_count_them(spec: Json, counted: int, running: int) -> None:
+    assert requested_devices(spec, is_gpu).get(GPU, 0) == counted
+    assert running_devices(spec, is_gpu).get(GPU, 0) == running
+
+
+@pytest.mark.parametrize(
+    ("holder", "listed", "broken"),
+    [
+        (of(init=(asking("1", restartPolicy="Always"),)), ["GPU-1"], []),
+        (of(init=(asking("1", restartPolicy="Always"),)), [], ["complete", "seen"]),
+        (of(asking("1"), init=(asking("4"),)), ["GPU-1"], []),
+    ],
+    ids=["a sidecar", "a sidecar that has lost it", "an init container that has ended"],
+)
+def test_what_the_kubelet_lists_is_held_against_the_containers_that_run(holder: Json, listed: list[str], broken: list[str]) -> None:
+    worker = canary("w", "a", gpus=0)
+    worker["spec"] = {**holder["spec"], "nodeName": "a"}
+    there = kubelet(listing({"w": listed}, HEALTHY), reader(), worker)
+    there.lists["pods"] = [worker, reader()]
+    read = Read(there, an_experiment())
+    value("allocations", there, read)
+    known_for_long(read)
+    told = msgspec.convert(value("allocations", there, read.again(there)), Allocations)
+    assert list(told.pods) == ["uid-w"]
+    found = check_invariants([AllocationSnapshot(t=0.0, phase="before", allocations=told)])
+    assert [one.invariant for one in found if one.breaches] == broken
