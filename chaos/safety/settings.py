@@ -6,7 +6,7 @@ import difflib
 
 import msgspec
 
-from chaos.model.levels import Level
+from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
 from chaos.observe.components import NAMES
 from conformance.policy.model import Chaos, Policy
 
@@ -40,11 +40,10 @@ def settings_of(
 ) -> Settings:
     """Lay the options over the policy. Raises :class:`SettingsError`.
 
-    Options add clusters, and lower the ceiling freely; a policy that names a ceiling is not exceeded by an option. The policy's
-    default is no word of its owner, so an option may exceed that one.
+    Options add clusters, and lower the ceiling freely; a policy that names a ceiling is not exceeded by an option.
     """
     chaos = policy.chaos
-    ceiling = chaos.max_level if max_level is None else max_level
+    ceiling = next(level for level in (max_level, chaos.max_level, DEFAULT_MAX_LEVEL) if level is not None)
     if ceiling not in set(Level):
         raise SettingsError(
             f"--chaos-max-level {ceiling}: expected one of {', '.join(f'{level.value} ({level.words})' for level in Level)}"
@@ -56,8 +55,7 @@ def settings_of(
             raise SettingsError(f"policy chaos.components: unknown component {name!r}; {hint}")
         if len([part for part in workload.split("/") if part]) != 2:
             raise SettingsError(f"policy chaos.components.{name}: expected 'namespace/name' of its workload, not {workload!r}")
-    stated = chaos.max_level != Chaos().max_level
-    if stated and ceiling > chaos.max_level:
+    if chaos.max_level is not None and ceiling > chaos.max_level:
         raise SettingsError(f"--chaos-max-level {ceiling}: the policy allows level {chaos.max_level} at most (chaos.maxLevel)")
     return Settings(
         policy=chaos,

@@ -437,8 +437,9 @@ class Chaos(Section, frozen=True, kw_only=True):
     """Clusters that experiments, ``recover``, ``halt`` and ``cleanup`` may change, each by the UID of its namespace kube-system."""
     namespace_uid: str = ""
     """UID of the namespace gpu-conformance-chaos if an administrator has created it for Lease and ledgers; any other is not trusted."""
-    max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] = 1
-    """Highest level of experiments: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node, 4 destructive."""
+    max_level: Annotated[int, msgspec.Meta(ge=0, le=4)] | None = None
+    """Highest level of experiments, which no option exceeds: 0 no real machine, 1 self-healing agents, 2 telemetry, 3 one node,
+    4 destructive. Without it, it is 1, and ``--chaos-max-level`` may raise it."""
     max_targets: Annotated[int, msgspec.Meta(ge=1)] = 1
     """How many objects one experiment may touch at most, whatever the experiment itself allows."""
     max_percent: Annotated[float, msgspec.Meta(gt=0, le=100)] = 50

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.model.levels import Level
+from chaos.model.levels import DEFAULT_MAX_LEVEL, Level
 from chaos.model.plan import Target
 from chaos.safety.gate_input import ClusterState, GateInput, NodeState, RequestedFault
 from chaos.safety.gates import GATES, closed_gates
 from chaos.safety.remediators import Remediator
 from chaos.safety.settings import Settings, SettingsError, settings_of
 from conformance.policy.model import Chaos, Policy
+from conformance.policy.policy_file import build_policy
 from fixtures.verdict.record import TargetKind
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, plan
 
@@ -212,10 +213,21 @@ def test_a_reset_on_hardware_takes_a_node_that_an_administrator_gave_for_it(node
     assert list(closed(**RESET, state={"nodes": {"gpu-1": given, "gpu-2": good_node()}})) == ([gate] if gate else [])
 
 
+@pytest.mark.parametrize("level", Level)
+def test_a_ceiling_that_the_policy_states_is_exceeded_by_no_option(level: Level) -> None:
+    """The level that a policy has if it states none is one like any other, once it is stated."""
+    stated = build_policy({"chaos": {"maxLevel": level.value}})
+    assert settings_of(stated, max_level=level).max_level == settings_of(stated).max_level == level
+    for higher in range(level + 1, max(Level) + 1):
+        with pytest.raises(SettingsError, match=f"the policy allows level {level.value} at most"):
+            settings_of(stated, max_level=higher)
+
+
 def test_options_lower_the_policys_ceiling_and_do_not_raise_it() -> None:
     stated = Policy(chaos=Chaos(max_level=3))
     assert settings_of(stated).max_level == 3
     assert settings_of(stated, max_level=2).max_level == 2
+    assert settings_of(Policy()).max_level == DEFAULT_MAX_LEVEL
     assert settings_of(Policy(), max_level=4).max_level == 4
     with pytest.raises(SettingsError, match="the policy allows level 3 at most"):
         settings_of(stated, max_level=4)
