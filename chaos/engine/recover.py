@@ -38,6 +38,7 @@ from fixtures.ownership.proof_record import CHAOS_PREFIX, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.ownership.renewal import SURELY
 from fixtures.system import private_files
+from fixtures.system.file_search import find_files
 from fixtures.text import typed
 from fixtures.text.sentences import plain
 
@@ -119,7 +120,7 @@ def recover(
     here = cluster_uid(cluster)
     files, found = _files(folder, here)
     proofs, wrong = read_folder(folder) if folder else ({}, [])
-    found.unreadable += wrong
+    found.unreadable += (line for line in wrong if line not in found.unreadable)
     lease = LeaseKeeper(cluster, f"recover-{run_id or owned.new_run_id()}", lambda reason: None, administrators=terms.administrators)
     perhaps = f"perhaps Lease and namespace {namespaces.SHARED}"
     try:
@@ -246,7 +247,7 @@ def preview(
         torn=tuple(found.torn),
         unmade=_unmade(missing),
         elsewhere=tuple(found.elsewhere),
-        unreadable=(*found.unreadable, *wrong, *ledgers.unreadable, *(str(one) for one in missing if one.is_open)),
+        unreadable=(*dict.fromkeys((*found.unreadable, *wrong)), *ledgers.unreadable, *(str(one) for one in missing if one.is_open)),
         forged=ledgers.forged,
     )
 
@@ -358,8 +359,9 @@ class _Found(msgspec.Struct):
 def _files(folder: Path | None, here: str) -> tuple[dict[tuple[str, str], Path], _Found]:
     """Ledgers under a folder by run and experiment. Those of other clusters are left alone; empty ones say nothing."""
     files: dict[tuple[str, str], Path] = {}
-    found = _Found()
-    for path in sorted(folder.rglob(LEDGER_NAME)) if folder else ():
+    paths, unread = find_files(folder, LEDGER_NAME) if folder else ([], [])
+    found = _Found(unreadable=unread)
+    for path in paths:
         try:
             ledger = Ledger.open(path)
         except LedgerError as error:
