@@ -10,6 +10,7 @@ import msgspec
 from chaos.ledger.bounds import Terms
 from chaos.observe.components import is_openshift, operators_in
 from chaos.observe.view import NoData, View
+from conformance.scope.platform_namespaces import OPERATORS, Operator
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 
@@ -24,7 +25,10 @@ def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unprove
     reach = msgspec.structs.replace(terms.reach, vouched=vouched)
     if unproven:
         view, openshift = View.of(cluster), False
-        operators = operators_in(view)
+        operators: list[Operator] = []
+        for key in OPERATORS:
+            with contextlib.suppress(NoData):
+                operators += operators_in(view, (key,))
         with contextlib.suppress(NoData):
             openshift = is_openshift(view)
         reach = msgspec.structs.replace(

@@ -12,7 +12,7 @@ Facts: docs/facts/gpu-operator.md#agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -123,7 +123,7 @@ NAMES = frozenset(component.name for component in KNOWN)
 
 
 class Components(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and why the rest was not. ``unclear``: which workload is meant, or whether one is, cannot be told."""
+    """What was found, and why the rest was not. ``unclear``: which workload is meant, or whether there is one, cannot be told."""
 
     found: dict[str, InstalledComponent] = {}
     absent: dict[str, str] = {}
@@ -144,24 +144,18 @@ class Components(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentUnclear(Exception):
-    """Several workloads could be the component, or no owner proves those that look like it."""
+    """Several workloads could be the component, no owner proves those that look like it, or it is not the one that the policy names."""
 
 
 def standing_of(view: View, tenants: Tenants) -> PlatformWorkloads:
-    """What tells the platform's workloads from those that look like them. What cannot be read proves nothing. Raises :class:`NoData`."""
+    """What tells the platform's workloads from those that look like them. Raises :class:`NoData`."""
     operators = operators_in(view)
     return PlatformWorkloads(PlatformNamespaces(tenants, proven_by_operators(operators), openshift=is_openshift(view)), operators)
 
 
-def operators_in(view: View) -> list[Operator]:
-    """Operators of device stacks, by their own cluster-scoped resources. What cannot be read names none."""
-    resources = []
-    for key in OPERATORS:
-        try:
-            resources += [(KINDS[key].kind, item) for item in view.select(key)]
-        except NoData:
-            continue
-    return operators_of(resources)
+def operators_in(view: View, keys: Iterable[str] = OPERATORS) -> list[Operator]:
+    """Operators of device stacks, by their own cluster-scoped resources. Raises :class:`NoData`."""
+    return operators_of((KINDS[key].kind, item) for key in filter(view.serves, keys) for item in view.select(key))
 
 
 def is_openshift(view: View) -> bool:
@@ -170,9 +164,10 @@ def is_openshift(view: View) -> bool:
 
 
 def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[str, str] | None = None) -> Components:
-    """Look for every known component. A list that is refused makes a component absent with that reason: it cannot be judged.
+    """Look for every known component. Where a list cannot be read, it is unclear whether a component of that kind is installed.
 
-    ``overrides`` maps a component to ``namespace/name`` of its workload; one that is not there is absent.
+    ``overrides`` maps a component to ``namespace/name`` of its workload. If that is not there, the component is absent, unless another
+    workload looks like it.
     """
     overrides = overrides or {}
     found: dict[str, InstalledComponent] = {}
@@ -182,7 +177,9 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
         try:
             named = overrides.get(component.name)
             if named:
-                workload = _named(view, component, named)
+                workload = _named(view, component, standing, named)
+            elif component.name == compute_domains.COMPONENT and "dra-plugin" in unclear:
+                raise ComponentUnclear(unclear["dra-plugin"])
             elif component.name == compute_domains.COMPONENT:
                 workload = _of_domain(view, component, found.get("dra-plugin"))
             else:
@@ -191,7 +188,7 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
             unclear[component.name] = str(error)
             continue
         except NoData as error:
-            absent[component.name] = f"whether {component.name} is installed cannot be told: {error}"
+            unclear[component.name] = f"whether {component.name} is installed cannot be told: {error}"
             continue
         if workload is None:
             where = f" at {overrides[component.name]}, where the policy says it is" if component.name in overrides else ""
@@ -238,21 +235,38 @@ def _ended(pod: Json) -> bool:
     return text_of(dig(pod, "status").get("phase")) in ("Succeeded", "Failed")
 
 
-def _named(view: View, component: Component, name: str) -> InstalledComponent | None:
+def _named(view: View, component: Component, standing: PlatformWorkloads, name: str) -> InstalledComponent | None:
+    """The workload that the policy names; None where nothing is the component.
+
+    Raises :class:`ComponentUnclear` when it is not there, and another one looks like it: in a namespace of the platform, or in the one
+    that the policy names.
+    """
     for key in (component.key, DAEMON_SETS, DEPLOYMENTS):
         for item in view.select(key):
             if full_name(item) == name:
                 return _found(component, key, item)
+    found = [_candidate(component.key, item) for items in _look_alikes(view, component) for item in items]
+    others = [one for one in found if standing.admits(one.namespace) or one.namespace == name.partition("/")[0]]
+    if others:
+        names = workload_names(others)
+        raise ComponentUnclear(
+            f"the policy's chaos.components says that {component.name} is {name}, which is not there: {names} looks like it"
+        )
     return None
+
+
+def _look_alikes(view: View, component: Component) -> tuple[list[Json], list[Json]]:
+    """Workloads that look like a component: by labels, and by image. Raises :class:`NoData`."""
+    workloads = [item for item in view.select(component.key) if _runs(component.key, item)]
+    labelled = [item for item in workloads if _labelled(component, item)]
+    return labelled, [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
 
 
 def _proven(view: View, component: Component, standing: PlatformWorkloads) -> InstalledComponent | None:
     """The workload that is the component: of those that look like it by labels, else by image. Raises :class:`ComponentUnclear`."""
-    if component.serves and not _served(view, component.serves):
+    if component.serves and not view.serves(component.serves):
         return None
-    workloads = [item for item in view.select(component.key) if _runs(component.key, item)]
-    labelled = [item for item in workloads if _labelled(component, item)]
-    by_image = [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
+    labelled, by_image = _look_alikes(view, component)
     for looking in (labelled, by_image):
         proven = standing.resolve(looking, partial(_candidate, component.key))
         if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
@@ -287,7 +301,7 @@ def _of_domain(view: View, component: Component, driver: InstalledComponent | No
 
     Domains are tenants', and so is their status: nothing of theirs decides which of several is taken. Raises :class:`ComponentUnclear`.
     """
-    if driver is None or not _served(view, component.serves):
+    if driver is None or not view.serves(component.serves):
         return None
     daemon_sets = compute_domains.daemon_sets(view, driver.namespace)
     if len(daemon_sets) > 1 and len({uid_of(domain) for _, domain in daemon_sets}) == 1:
@@ -309,14 +323,6 @@ def _candidate(key: str, item: Json) -> Workload:
     owners = tuple(text_of(owner.get("uid")) for owner in items_of(meta.get("ownerReferences")))
     kind = KINDS[key].kind
     return Workload(kind=kind, namespace=namespace_of(item), name=name_of(item), owners=owners, release=release_of(meta))
-
-
-def _served(view: View, key: str) -> bool:
-    try:
-        view.select(key)
-    except NoData:
-        return False
-    return True
 
 
 def _runs(key: str, item: Json) -> bool:

@@ -60,7 +60,7 @@ def make_plan(
     ``components`` those already found; ``overrides`` which workload is which component, instead of what the policy says.
 
     Raises :class:`NotApplicable` when the experiment has no object on this cluster, :class:`PlanRefused` when what it has may not be
-    touched now (unhealthy, no other healthy GPU node, too few free devices, or the cluster could not be read).
+    touched now (unhealthy, no other healthy GPU node, too few free devices), :class:`TargetUnclear` when the cluster could not be read.
     """
     extension = experiment.extension
     if target_kind not in extension.fidelity:
@@ -83,7 +83,7 @@ def make_plan(
         choice = SELECTORS[wanted.select](planning)
         untouched = _untouched(planning, choice)
     except NoData as error:
-        raise PlanRefused("NotReadable", str(error)) from error
+        raise TargetUnclear("NotReadable", str(error)) from error
     if not choice.targets:
         raise PlanRefused("NoTarget", f"{extension.id} chose nothing, and an experiment without a target is an error")
     seconds = extension.durations(target_kind)

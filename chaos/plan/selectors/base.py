@@ -36,7 +36,7 @@ class PlanRefused(Exception):
 
 
 class TargetUnclear(PlanRefused):
-    """It is unclear which object the experiment would touch, so nothing is judged and nothing is touched."""
+    """It is unclear which object the experiment would touch, or what the cluster has, so nothing is judged and nothing is touched."""
 
 
 class TargetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

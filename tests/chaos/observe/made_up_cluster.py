@@ -15,7 +15,7 @@ from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.cluster.answer import Expected, Form
-from fixtures.cluster.kinds import KINDS, path
+from fixtures.cluster.kinds import BUILT_IN, KINDS, path
 from fixtures.cluster.server_clock import ServerClock
 from fixtures.cluster.versions_seen import VersionsSeen
 from fixtures.kubernetes.models import Json
@@ -88,7 +88,7 @@ class World:
         return path(key, KINDS[key].versions[0] if key in KINDS else "v1", namespace, name, subresource)
 
     def serves(self, key: str) -> bool:
-        return key in self.lists or not key.endswith("/devicetaintrules")
+        return key in self.lists or key in BUILT_IN
 
     def fetch(self, path: str) -> bytes:
         for part, text in self.texts.items():

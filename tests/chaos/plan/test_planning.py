@@ -242,5 +242,20 @@ def test_the_policy_says_which_workload_is_which() -> None:
     )
 
 
-def test_a_list_that_is_refused_is_told_as_such() -> None:
-    assert "cannot be told" in find_components(World().view(), standing()).absent["device-plugin"]
+def test_a_workload_that_the_policy_names_and_that_is_called_otherwise_by_now_is_not_absent() -> None:
+    plugin = {"app": "nvidia-device-plugin-daemonset"}
+    world = World(apps__daemonsets=[_workload("renamed", plugin)], apps__deployments=[])
+    found = find_components(world.view(), standing(), {"device-plugin": "gpu/old"})
+    says = "chaos.components says that device-plugin is gpu/old, which is not there: DaemonSet gpu/renamed looks like it"
+    assert says in found.unclear["device-plugin"]
+    assert not {*found.found, *found.absent} & {"device-plugin"}
+    assert find_components(world.view(), standing("other"), {"device-plugin": "gpu/old"}).unclear  # in the namespace that it names
+    assert find_components(world.view(), standing("other"), {"device-plugin": "other/old"}).absent["device-plugin"]  # a tenant's copy
+
+
+def test_a_list_that_is_refused_says_nothing_of_what_is_installed() -> None:
+    found = find_components(World(apps__daemonsets=[]).view(), standing())
+    assert "cannot be told" in found.unclear["nfd-master"]
+    assert found.missing(("nfd-master",)) == ""
+    assert found.absent["device-plugin"] == "device-plugin is not installed"
+    assert found.absent["kueue"] == "kueue is not installed"  # its kind is not served, so nobody asks for Deployments
