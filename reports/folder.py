@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from fixtures.system import private_files
+from fixtures.system.file_search import folder_problem
 from fixtures.text import typed
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
@@ -110,7 +111,7 @@ def withdraw(folder: Path) -> None:
 
 def load(folder_or_file: Path) -> Report:
     """Read ``report.json``, given itself or its folder. Raises ``ReportError`` with one line."""
-    path = _inside(folder_or_file, JSON_NAME) if folder_or_file.is_dir() else folder_or_file
+    path = folder_or_file if folder_problem(folder_or_file) else _inside(folder_or_file, JSON_NAME)
     try:
         data = _read(path)
     except OSError as error:
@@ -144,7 +145,11 @@ def load_chaos(folder: Path) -> ChaosReport | None:
 
 def _inside(folder: Path, name: str) -> Path:
     """A file of a folder, which somebody else may have packed. Raises ``ReportError`` for a pipe in its place: it may never end."""
-    if (folder / name).is_fifo():
+    try:
+        pipe = (folder / name).is_fifo()
+    except OSError:
+        pipe = False  # whoever opens it is told why
+    if pipe:
         raise ReportError(f"{folder / name}: a pipe, expected a file")
     return folder / name
 
@@ -161,7 +166,7 @@ def _read(path: Path) -> bytes:
 def load_run(folder_or_file: Path) -> tuple[Report, ChaosReport | None]:
     """Both records of a run, given ``report.json`` or its folder. Raises ``ReportError``, also when they are of two runs."""
     report = load(folder_or_file)
-    folder = folder_or_file if folder_or_file.is_dir() else folder_or_file.parent
+    folder = folder_or_file.parent if folder_problem(folder_or_file) else folder_or_file
     chaos = load_chaos(folder)
     if chaos is not None and chaos.run.id != report.run.id:
         of, other = one_line(chaos.run.id, 80), one_line(report.run.id, 80)

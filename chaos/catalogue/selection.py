@@ -15,6 +15,7 @@ from chaos.model.levels import Level
 from chaos.observe.components import NAMES
 from chaos.observe.signals.registry import SIGNALS
 from chaos.plan.selectors import SELECTORS
+from fixtures.system.file_search import folder_problem
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 CATALOGUES = FOLDER.parents[1] / "conformance"
@@ -41,8 +42,8 @@ def load_all(folder: Path = FOLDER, names: KnownNames | None = None) -> list[Exp
     names = names or known_names()
     found: dict[str, Experiment] = {}
     problems = []
-    if not folder.is_dir():
-        raise SelectionError(f"--chaos-folder {folder}: no such folder")
+    if why := folder_problem(folder):
+        raise SelectionError(f"--chaos-folder {folder}: {why}")
     for path in sorted(folder.glob("*.yaml")):
         try:
             experiment = load_experiment(path, names)

@@ -36,6 +36,7 @@ from fixtures.cluster.discovery import look
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.localcluster.interface import DEFAULT_MINOR
 from fixtures.ownership import owned
+from fixtures.system.file_search import folder_problem
 from fixtures.verdict.record import Verdict
 
 PROGRAM = "gpu-conformance chaos"
@@ -275,8 +276,8 @@ def _recover(arguments: argparse.Namespace) -> int:
     if arguments.seconds < 1:
         return complain(PROGRAM, f"--seconds {arguments.seconds}: at least 1")
     folder = Path(arguments.folder) if arguments.folder else None
-    if folder is not None and not folder.is_dir():
-        return complain(PROGRAM, f"--folder {folder}: no such folder")
+    if folder is not None and (why := folder_problem(folder)):
+        return complain(PROGRAM, f"--folder {folder}: {why}")
     try:
         terms = Terms.of(load_all(Path(arguments.chaos_folder) if arguments.chaos_folder else FOLDER), _policy(arguments))
         consent = confirming.consent_of(arguments)
@@ -298,8 +299,8 @@ def _recover(arguments: argparse.Namespace) -> int:
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    if not arguments.folder.is_dir():
-        return complain(PROGRAM, f"{arguments.folder}: no such folder")
+    if why := folder_problem(arguments.folder):
+        return complain(PROGRAM, f"{arguments.folder}: {why}")
     found = judge(arguments.folder)
     if arguments.json:
         show_json(found)

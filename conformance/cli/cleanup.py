@@ -28,6 +28,7 @@ from fixtures.ownership.leftovers import LeftoversByRun, find_leftovers, remove
 from fixtures.ownership.proof_record import ALIVE_SECONDS, ProofView
 from fixtures.ownership.read_proofs import living, read_folder, read_proofs
 from fixtures.ownership.renewal import SURELY
+from fixtures.system.file_search import folder_problem
 from fixtures.text.sentences import few
 
 PROGRAM = "gpu-conformance cleanup"
@@ -61,8 +62,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.run and not owned.is_run_id(arguments.run):
         return complain(parser.prog, f"--run {arguments.run!r}: not a run id")
     folder = Path(arguments.folder) if arguments.folder else None
-    if folder is not None and not folder.is_dir():
-        return complain(parser.prog, f"--folder {folder}: no such folder")
+    if folder is not None and (why := folder_problem(folder)):
+        return complain(parser.prog, f"--folder {folder}: {why}")
     try:
         wanted = _Wanted(run_id=arguments.run, folder=folder, dry_run=arguments.dry_run, consent=consent_of(arguments))
         cluster = target.open_cluster(arguments)

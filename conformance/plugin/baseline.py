@@ -12,6 +12,7 @@ from conformance.plugin.options import Options
 from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
 from conformance.policy.waivers import RequirementWaivers, WaiverFile
+from fixtures.system.file_search import folder_problem
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON, Finding, Outcome, Subject
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
@@ -30,7 +31,7 @@ def read_baseline(options: Options) -> Baseline | None:
     if not options.baseline:
         return None
     path = Path(options.baseline).expanduser()
-    folder = path if path.is_dir() else path.parent
+    folder = path.parent if folder_problem(path) else path
     if options.report_dir and folder.resolve() == Path(options.report_dir).expanduser().resolve():
         raise pytest.UsageError(f"--baseline {path} is in the folder of --report-dir, where this run writes its own report")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def read(arguments: Iterable[str]) -> Read:
     found = Read([], [])
     for argument in arguments:
         name, path = "", Path(argument)
-        if not path.exists() and "=" in argument:
+        if not os.path.exists(path) and "=" in argument:
             name, _, rest = argument.partition("=")
             path = Path(rest)
         try:

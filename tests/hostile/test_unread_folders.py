@@ -11,7 +11,11 @@ import pytest
 
 from chaos.ledger.undos.nodes import NodeLabels
 from chaos.surface.cli import main
+from conformance.cli.main import main as any_command
+from conformance.plugin.baseline import read_baseline
+from conformance.plugin.options import Options
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.ownership.read_proofs import read_folder
 from fixtures.snapshot.files import SnapshotError, load_files
 from tests.chaos.ledger.simulated_cluster import KUBE_SYSTEM, RUN, fetch, ledger, world
@@ -104,3 +108,56 @@ def test_a_snapshot_on_a_volume_of_its_own_is_read(snapshot: Path, shut: Shut) -
     (snapshot / LOST_AND_FOUND).mkdir()
     shut(snapshot / LOST_AND_FOUND)
     assert [pod.name for pod in load_files(snapshot).pods] == ["p"]
+
+
+@pytest.fixture
+def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path below a folder that nobody may enter, as below another user's home."""
+    home = tmp_path / "home"
+    stat = os.stat
+
+    def guarded(path: Any, **options: Any) -> os.stat_result:
+        if isinstance(path, str | Path) and home in Path(path).parents:
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr("os.stat", guarded)
+    return home / "out"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gate", "{}", "{}"),
+        ("diff", "{}", "{}"),
+        ("merge", "{}"),
+        ("cncf", "{}"),
+        ("cleanup", "--kubeconfig", "k", "--folder", "{}"),
+        ("publish", "{}", "--kubeconfig", "{}"),
+        ("chaos", "recover", "--kubeconfig", "k", "--folder", "{}"),
+        ("chaos", "status", "--kubeconfig", "{}"),
+        ("chaos", "verdict", "{}"),
+        ("chaos", "list", "--chaos-folder", "{}"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_may_not_be_looked_at_is_a_wrong_argument(
+    hidden: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A traceback would end the gate with 1, which says that something is worse."""
+    assert any_command([word.format(hidden) for word in words]) == 4
+    assert str(hidden) in capsys.readouterr().err
+
+
+def test_a_run_does_not_end_in_a_traceback_by_such_a_path(hidden: Path) -> None:
+    with pytest.raises(ClusterUnreachable, match="cannot be used"):
+        Cluster.from_kubeconfig(hidden)
+    with pytest.raises(SnapshotError, match="Permission denied"):
+        load_files(hidden)
+    with pytest.raises(pytest.UsageError, match="--baseline"):
+        read_baseline(Options(baseline=str(hidden)))
+
+
+def test_a_report_in_a_folder_that_may_not_be_entered_is_a_wrong_argument(hidden: Path) -> None:
+    hidden.parent.mkdir()
+    assert any_command(["gate", str(hidden.parent), str(hidden.parent)]) == 4
