@@ -176,6 +176,25 @@ def test_an_exec_plugin_that_gives_no_credentials_is_one_line_that_says_so(
     assert SECRET not in said
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"expirationTimestamp": "0001-01-01T00:00:00Z"}, {"ttl": 3600, "issuer": {"name": "x"}, "scopes": ["a"]}],
+    ids=["the time that Go writes for none", "fields of its own"],
+)
+def test_an_exec_plugin_that_kubectl_understands_opens_the_cluster(tmp_path: Path, more: Config) -> None:
+    with lying(tmp_path, lambda _: said({"gitVersion": "v1.36.0"})) as (served, asked):
+        cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, served.server, _echo({"token": SECRET, **more})))
+        assert cluster.probe() == "v1.36.0"
+        assert len(asked) == 1
+
+
+def test_an_end_that_cannot_be_reckoned_with_is_trouble_and_no_crash(tmp_path: Path) -> None:
+    script = _echo({"token": SECRET, "expirationTimestamp": "0001-01-01T00:00:01Z"})
+    cluster = Cluster.from_kubeconfig(_with_plugin(tmp_path, "http://127.0.0.1:1", script))
+    with pytest.raises(ApiTrouble, match=r"could not be renewed \(OverflowError\)"):
+        cluster.get("namespaces", "default")
+
+
 def test_an_exec_plugin_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnreachable, match="the exec plugin 'aws': No such file"):
         Cluster.from_kubeconfig(_with_plugin(tmp_path, "http://127.0.0.1:1", "", command="/no/such/aws"))
