@@ -1,0 +1,76 @@
+"""Fields that writers of objects own: a tenant may fill them, nobody reads what they name, and they cost no more than their text."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.snapshot.collect import collect
+from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
+from tests.hostile.test_answers import SERVED, announced
+
+Json = dict[str, Any]
+ENTRIES = 100_000
+FILLED = json.dumps([{"manager": "m", "operation": "Update", "time": "2026-11-01T00:00:00Z", "fieldsV1": "FIELDS"}]).replace(
+    '"FIELDS"', "{" + ", ".join(f'"f:{number}": {{}}' for number in range(ENTRIES)) + "}"
+)
+DEPLOYMENTS, CLAIMS = "apps/deployments", "resource.k8s.io/resourceclaims"
+
+
+def read(folder: Path, key: str, body: str) -> tuple[Any, int]:
+    """The listing of a key that a server answers with this list, and the bytes that reading it needed at most."""
+
+    def answers(asked: Asked) -> Said:
+        return said(announced([*SERVED, CLAIMS], root=asked.path)) if asked.path in ("/api", "/apis") else Said(body.encode())
+
+    with lying(folder, answers) as (cluster, _):
+        collect(cluster, [], version="")
+        tracemalloc.start()
+        try:
+            listing = collect(cluster, [key], version="").listing(key)
+            return listing, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def of(kind: str, api_version: str, fields: str, **more: Any) -> str:
+    """A list of one object with these owners of its fields."""
+    body = json.dumps(a_list(kind, an_object(kind, "a", api_version, **more), api_version=api_version))
+    return body.replace('"uid":', f'"managedFields": {fields}, "uid":', 1)
+
+
+def test_an_object_is_read_without_them_and_costs_little_more_than_its_text(tmp_path: Path) -> None:
+    body = of("Deployment", "apps/v1", FILLED, spec={"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}})
+    listing, peak = read(tmp_path, DEPLOYMENTS, body)
+    [found] = listing.items
+    assert found["spec"] == {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    assert found["metadata"] == {"name": "a", "namespace": "default", "uid": "uid-of-a", "resourceVersion": "7"}
+    assert peak < 8 * len(body)
+
+
+def test_of_claims_it_is_kept_who_wrote_when(tmp_path: Path) -> None:
+    body = of("ResourceClaim", "resource.k8s.io/v1", FILLED, spec={"devices": {}})
+    listing, peak = read(tmp_path, CLAIMS, body)
+    [found] = listing.items
+    assert found["metadata"]["managedFields"] == [{"manager": "m", "time": "2026-11-01T00:00:00Z"}]
+    assert peak < 8 * len(body)
+
+
+@pytest.mark.parametrize("fields", ["null", "7", '"x"', "[7]", '[{"manager": 7}]', "{}", "[null]"])
+@pytest.mark.parametrize(
+    ("key", "kind", "version"), [(DEPLOYMENTS, "Deployment", "apps/v1"), (CLAIMS, "ResourceClaim", "resource.k8s.io/v1")]
+)
+def test_whatever_they_are_hides_no_object(tmp_path: Path, key: str, kind: str, version: str, fields: str) -> None:
+    listing, _ = read(tmp_path, key, of(kind, version, fields))
+    assert [item["metadata"]["name"] for item in listing.items] == ["a"]
+
+
+@pytest.mark.parametrize("metadata", ["null", "7", "[]", '"x"'])
+def test_metadata_that_are_none_are_trouble_of_the_kind(tmp_path: Path, metadata: str) -> None:
+    body = json.dumps({**a_list("Deployment", {"spec": {}, "metadata": "PLACE"}, api_version="apps/v1")}).replace('"PLACE"', metadata)
+    listing, _ = read(tmp_path, DEPLOYMENTS, body)
+    assert (listing.trouble, listing.message) == ("Unreadable", "/apis/apps/v1/deployments: a list that holds an object without metadata")
