@@ -2,8 +2,8 @@
 
 Labels and images only say what looks like a component: everybody can copy them. Which workload it is, is decided by its namespace and
 its owner (:class:`conformance.scope.components.PlatformWorkloads`); where that leaves several, or none, no experiment touches
-any of them. A policy may say which workload is which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because
-charts are renamed and forked.
+any of them. A default name of a namespace does not decide while a look-alike runs in another one. A policy may say which workload is
+which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
 
 Names of components are the words that experiments use in ``needs``.
 
@@ -33,6 +33,7 @@ from conformance.scope.platform_namespaces import (
 )
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
+from fixtures.text.sentences import listed
 
 DAEMON_SETS = "apps/daemonsets"
 DEPLOYMENTS = "apps/deployments"
@@ -120,6 +121,8 @@ DETECTORS = ("device-plugin", "host-engine")
 """Who remembers what NVML once said."""
 
 NAMES = frozenset(component.name for component in KNOWN)
+
+_MEANT = "name the one that is meant in the policy's chaos.components"
 
 
 class Components(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,20 +270,39 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
     if component.serves and not view.serves(component.serves):
         return None
     labelled, by_image = _look_alikes(view, component)
-    for looking in (labelled, by_image):
-        proven = standing.resolve(looking, partial(_candidate, component.key))
-        if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
-            return apart
-        if len(proven) > 1:
-            names = workload_names(_candidate(component.key, item) for item in proven)
-            raise ComponentUnclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
-        if proven:
-            return _found(component, component.key, proven[0])
-    if labelled or by_image:
-        names = workload_names(_candidate(component.key, item) for item in (*labelled, *by_image))
+    about = partial(_candidate, component.key)
+    proven = standing.resolve(labelled, about) or standing.resolve(by_image, about)
+    alike = [*labelled, *(item for item in by_image if item not in labelled)]
+    if len({namespace_of(item) for item in alike}) > 1 and any(standing.unproven(about(item)) for item in proven):
+        proven = _without_default_names(component, alike, standing)
+    if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
+        return apart
+    if len(proven) > 1:
+        raise ComponentUnclear(f"{workload_names(map(about, proven))} could all be {component.name}: {_MEANT}")
+    if proven:
+        return _found(component, component.key, proven[0])
+    if alike:
         how = "expected it in a namespace of the platform, or named by the policy (chaos.components, tenants.moreInfrastructure)"
-        raise ComponentUnclear(f"{names} looks like {component.name}, and nothing proves it: {how}")
+        raise ComponentUnclear(f"{workload_names(map(about, alike))} looks like {component.name}, and nothing proves it: {how}")
     return None
+
+
+def _without_default_names(component: Component, alike: Sequence[Json], standing: PlatformWorkloads) -> list[Json]:
+    """Of workloads of several namespaces that look alike, those that an owner or the policy proves to be the component.
+
+    Whoever may create namespaces can take a default name that is free, and the true component may run where nothing is known of it.
+    Raises :class:`ComponentUnclear` if nothing but default names decides.
+    """
+    about = partial(_candidate, component.key)
+    proven = standing.resolve(alike, about)
+    unproven = sorted({namespace_of(item) for item in proven if standing.unproven(about(item))})
+    if not unproven:
+        return proven
+    rest = [item for item in alike if not standing.unproven(about(item))]
+    if any(standing.named(about(item)) for item in rest):
+        return standing.resolve([item for item in rest if _labelled(component, item)], about) or standing.resolve(rest, about)
+    names, why = workload_names(map(about, alike)), f"only a default name makes {listed(unproven)} the platform's"
+    raise ComponentUnclear(f"{names} could all be {component.name}, and {why}: {_MEANT}, or its namespace in tenants.moreInfrastructure")
 
 
 def _on_nodes_of_their_own(view: View, component: Component, items: Sequence[Json]) -> InstalledComponent | None:
@@ -309,7 +331,7 @@ def _of_domain(view: View, component: Component, driver: InstalledComponent | No
         raise ComponentUnclear(f"{same} are both labelled as the daemons of one ComputeDomain")
     if len(daemon_sets) > 1:
         names = " and ".join(f"DaemonSet {full_name(item)} of ComputeDomain {full_name(domain)}" for item, domain in daemon_sets)
-        raise ComponentUnclear(f"{names} could all be {component.name}: name the one that is meant in the policy's chaos.components")
+        raise ComponentUnclear(f"{names} could all be {component.name}: {_MEANT}")
     return _found(component, component.key, daemon_sets[0][0]) if daemon_sets else None
 
 

@@ -55,6 +55,15 @@ class PlatformWorkloads:
                 return proven
         return admitted
 
+    def unproven(self, workload: Workload) -> bool:
+        """Whether only a default name of its namespace speaks for a workload: a tenant may have created both."""
+        by_name_alone = self.platform.is_default_name(workload.namespace)
+        return by_name_alone and not self._owned(workload) and not self._at_home(workload)
+
+    def named(self, workload: Workload) -> bool:
+        """Whether the policy's owner has named its namespace as the platform's."""
+        return self.platform.is_of_owner(workload.namespace)
+
     def _owned(self, workload: Workload) -> bool:
         """Whether an operator's resource owns it, where that operator runs."""
         return any(uid in self._owners and self._owners[uid] in ("", workload.namespace) for uid in workload.owners if uid)

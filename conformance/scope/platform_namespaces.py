@@ -62,9 +62,10 @@ class PlatformNamespaces:
 
     def __init__(self, tenants: Tenants, proven: Mapping[str, str] | None = None, *, openshift: bool = False) -> None:
         self._named = (*tenants.infrastructure, *tenants.more_infrastructure)
-        self._more = tenants.more_infrastructure
         usual = Tenants().infrastructure
-        self._defaults = frozenset(usual if tenants.infrastructure[: len(usual)] == usual else ())
+        by_default = usual if tenants.infrastructure[: len(usual)] == usual else ()
+        self._defaults = frozenset(by_default)
+        self._of_owner = (*tenants.infrastructure[len(by_default) :], *tenants.more_infrastructure)
         self._proven = dict(proven or {})
         self.openshift = openshift
         self._reserved = _RESERVED_BY_OPENSHIFT if openshift else ()
@@ -92,8 +93,13 @@ class PlatformNamespaces:
             namespace in self._defaults
             and namespace not in _OF_KUBERNETES
             and namespace not in self._proven
-            and not _matches(namespace, (*self._reserved, *self._more))
+            and not _matches(namespace, self._reserved)
+            and not self.is_of_owner(namespace)
         )
+
+    def is_of_owner(self, namespace: str) -> bool:
+        """Whether the policy's owner has named a namespace as the platform's: the default names are nobody's word."""
+        return _matches(namespace, self._of_owner)
 
     def advice(self, namespace: str) -> str:
         """What to do about a namespace whose name sounds like the platform's and that nothing proves to be; else empty.

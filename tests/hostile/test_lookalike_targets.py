@@ -109,8 +109,8 @@ def test_look_alikes_of_tenants_alone_are_named_and_not_touched() -> None:
 
 def test_an_image_is_copied_as_easily_as_a_label() -> None:
     image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
-    copy, true = agent("gfd", "aaa", image=image), agent("gfd", "monitoring", owner="", image=image)
-    assert looking(copy, true).found["exporter"].namespace == "monitoring"
+    copy, true = agent("gfd", "aaa", image=image), agent("gfd", "kube-system", owner="", image=image)
+    assert looking(copy, true).found["exporter"].namespace == "kube-system"
     by_label, by_image = agent("exporter", "aaa"), agent("gfd", "gpu-operator", image=image)
     assert looking(by_label, by_image).found["exporter"].namespace == "gpu-operator"
 
@@ -121,6 +121,105 @@ def test_an_operator_in_a_namespace_of_any_name_is_found_by_what_it_says() -> No
     assert looking(agent("gfd", "accelerators"), agent("gfd", "aaa"), **lists).found["gfd"].namespace == "accelerators"
     more = Tenants(more_infrastructure=("my-gpus",))
     assert looking(agent("gfd", "my-gpus", owner=""), tenants=more).found["gfd"].namespace == "my-gpus"
+
+
+# -- a namespace that only a default name makes the platform's
+
+NO_OPERATOR: dict[str, Any] = {"nvidia_com__clusterpolicies": []}
+COPY = agent("exporter", "monitoring", name="exporter-a")
+"""With the true release and owner. Whoever may create namespaces can take the name where no monitoring is installed."""
+
+
+@pytest.mark.parametrize("lists", [{}, NO_OPERATOR], ids=["operator", "no operator"])
+@pytest.mark.parametrize("namespace", ["gpu-metrics", "kube-system", "gpu-resources"])
+def test_a_copy_where_only_a_default_name_speaks_for_it_is_not_taken(namespace: str, lists: dict[str, Any]) -> None:
+    true = agent("exporter", namespace, owner="")
+    true["metadata"]["annotations"] = {}
+    found = looking(true, COPY, **lists)
+    assert "exporter" not in {*found.found, *found.absent}
+    words = found.unclear["exporter"]
+    assert f"DaemonSet {namespace}/exporter" in words
+    assert "DaemonSet monitoring/exporter-a" in words
+    assert "chaos.components, or its namespace in tenants.moreInfrastructure" in words
+    assert looking(true, COPY, overrides={"exporter": f"{namespace}/exporter"}, **lists).found["exporter"].namespace == namespace
+    named = looking(true, COPY, tenants=Tenants(more_infrastructure=(namespace,)), **lists)
+    assert named.found["exporter"].namespace == namespace
+    assert named.unclear == {}
+
+
+def test_a_copy_by_label_is_not_taken_for_a_true_agent_that_only_its_image_shows() -> None:
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
+    forked = agent("gfd", "gpu-metrics", owner="", image=image)
+    assert "gpu-metrics/gfd and DaemonSet monitoring/exporter-a" in looking(forked, COPY).unclear["exporter"]
+    owned = agent("gfd", "gpu-operator", image=image)
+    assert looking(owned, COPY).found["exporter"].namespace == "gpu-operator"
+
+
+def test_every_look_alike_is_named_and_every_default_name() -> None:
+    others = agent("exporter", "gpu-metrics"), agent("exporter", "kubeflow")
+    words = looking(COPY, *others, **NO_OPERATOR).unclear["exporter"]
+    assert all(name in words for name in ("gpu-metrics/exporter", "kubeflow/exporter", "monitoring/exporter-a"))
+    assert "only a default name makes kubeflow, monitoring the platform's" in words
+
+
+def test_an_owner_who_names_the_default_name_has_said_so() -> None:
+    true, copy = agent("exporter", "monitoring", owner=""), agent("exporter", "aaa")
+    assert "aaa/exporter and DaemonSet monitoring/exporter" in looking(true, copy, **NO_OPERATOR).unclear["exporter"]
+    usual = Tenants().infrastructure
+    for tenants in (
+        Tenants(more_infrastructure=("monitoring",)),
+        Tenants(infrastructure=("kube-system", "monitoring")),
+        Tenants(infrastructure=(*usual, "monitor*")),
+    ):
+        found = looking(true, copy, tenants=tenants, **NO_OPERATOR)
+        assert (found.found["exporter"].namespace, found.unclear) == ("monitoring", {})
+
+
+def test_an_owner_who_names_the_copy_s_rival_means_its_labels_first() -> None:
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4"
+    true, beside = agent("exporter", "gpu-metrics", owner=""), agent("gfd", "gpu-metrics", owner="", image=image)
+    found = looking(true, beside, COPY, tenants=Tenants(more_infrastructure=("gpu-metrics",)))
+    assert found.found["exporter"].name == "exporter"
+
+
+@pytest.mark.parametrize("copies", [(), (COPY,)], ids=["alone", "beside a copy"])
+def test_a_copy_does_not_decide_between_two_candidates_of_the_platform(copies: tuple[Json, ...]) -> None:
+    two = agent("exporter", "gpu-metrics", owner=""), agent("exporter", "kube-system", owner="")
+    found = looking(*two, *copies, tenants=Tenants(more_infrastructure=("gpu-metrics",)), **NO_OPERATOR)
+    assert "gpu-metrics/exporter and DaemonSet kube-system/exporter could all be exporter" in found.unclear["exporter"]
+
+
+@pytest.mark.parametrize("component", LABELS)
+@pytest.mark.parametrize("namespace", ["monitoring", "gpu-operator", "nvidia-device-plugin", "gpu-resources", "gke-managed-system"])
+def test_a_lone_agent_in_a_default_namespace_is_found(component: str, namespace: str) -> None:
+    found = looking(agent(component, namespace, owner=""), **NO_OPERATOR)
+    assert (found.found[component].namespace, found.unclear) == (namespace, {})
+
+
+def test_an_operator_s_agent_is_found_beside_a_second_exporter_of_the_platform() -> None:
+    true, second = agent("exporter", "gpu-operator"), agent("exporter", "monitoring", owner="")
+    found = looking(true, second, agent("exporter", "team-a"))
+    assert (found.found["exporter"].namespace, found.unclear) == ("gpu-operator", {})
+
+
+def test_an_owner_by_uid_decides_where_its_operator_does_not_say_where_it_runs() -> None:
+    nic: Json = {"metadata": {"name": "nic-cluster-policy", "uid": "uid-nic"}, "status": {"state": "ready"}}
+    true = agent("exporter", "network-operator", owner="uid-nic")
+    lists: dict[str, Any] = {**NO_OPERATOR, "mellanox.com/nicclusterpolicies": [nic]}
+    assert looking(true, agent("exporter", "monitoring", owner=""), **lists).found["exporter"].namespace == "network-operator"
+
+
+def test_what_a_cloud_installs_in_kube_system_is_found_beside_a_tenant_s_copy() -> None:
+    plugin = agent("device-plugin", "kube-system", owner="")
+    found = looking(plugin, agent("device-plugin", "aaa"), **NO_OPERATOR)
+    assert (found.found["device-plugin"].namespace, found.unclear) == ("kube-system", {})
+
+
+def test_the_exporter_of_nodes_is_no_look_alike_of_the_exporter_of_devices() -> None:
+    nodes = agent("exporter", "monitoring", owner="", image="quay.io/prometheus/node-exporter:v1.8.2", name="node-exporter")
+    nodes["spec"]["template"]["metadata"]["labels"] = {"app.kubernetes.io/name": "node-exporter"}
+    found = looking(agent("exporter", "gpu-operator", owner=""), nodes, **NO_OPERATOR)
+    assert (found.found["exporter"].namespace, found.unclear) == ("gpu-operator", {})
 
 
 # -- planning
@@ -220,6 +319,22 @@ def test_daemonsets_that_nothing_keeps_apart_are_two_candidates(pods: list[tuple
         planned(*variants, pods=[pod_of(*one) for one in pods])
 
 
+def test_two_pools_in_a_default_namespace_are_one_component_until_there_is_a_copy() -> None:
+    pools = [agent("gfd", "gpu-resources", owner="", name=name) for name in ("large", "small")]
+    pods = [pod_of("small", "a", "gpu-resources"), pod_of("large", "b", "gpu-resources")]
+    assert [target.namespace for target in planned(*pools, pods=pods).targets] == ["gpu-resources"]
+    with pytest.raises(TargetUnclear, match=r"aaa/gfd and .*gpu-resources/large and .*gpu-resources/small could all be gfd"):
+        planned(*pools, agent("gfd", "aaa"), pods=pods)
+
+
+def test_a_plan_names_no_copy_in_a_namespace_that_a_tenant_may_have_created() -> None:
+    true = agent("exporter", "gpu-metrics", owner="", name="dcgm-exporter")
+    pods = agent_pods("monitoring", "exporter")
+    with pytest.raises(TargetUnclear, match="gpu-metrics/dcgm-exporter and DaemonSet monitoring/exporter could all be exporter"):
+        planned(true, agent("exporter", "monitoring"), pods=pods, id_="A6")
+    assert planned(agent("exporter", "monitoring"), pods=pods, id_="A6").targets[0].namespace == "monitoring"
+
+
 def test_daemonsets_of_two_namespaces_are_two_candidates_whatever_their_nodes() -> None:
     two = agent("gfd", "kube-system", owner="", name="small"), agent("gfd", "monitoring", owner="", name="large")
     with pytest.raises(TargetUnclear, match="could all be gfd"):
@@ -302,22 +417,22 @@ def test_the_state_is_that_of_the_cluster_policy_that_counts() -> None:
 # -- the experiments themselves
 
 
-def plant(cluster: Cluster) -> dict[str, str]:
-    """Copy the agents into the namespace ``aaa``, and wait for their pods; the pods' UIDs by name."""
+def plant(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """Copy the agents into a new namespace, and wait for their pods; the pods' UIDs by name."""
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-    cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "aaa", "labels": labels}})
+    cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
     apps = {labels["app"] for labels in LABELS.values()}
     items = cluster.request("GET", cluster.path("apps/daemonsets", "gpu-operator")).json()["items"]
     copied = [item for item in items if item["spec"]["template"]["metadata"]["labels"].get("app") in apps]
     assert len(copied) == len(LABELS)
     for item in copied:
         meta = {key: item["metadata"].get(key) for key in ("name", "labels", "annotations", "ownerReferences")}
-        account = {"name": item["spec"]["template"]["spec"]["serviceAccountName"], "namespace": "aaa"}
-        cluster.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, namespace="aaa")
-        body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {**meta, "namespace": "aaa"}, "spec": item["spec"]}
-        assert cluster.create("apps/daemonsets", body, namespace="aaa").ok
+        account = {"name": item["spec"]["template"]["spec"]["serviceAccountName"], "namespace": namespace}
+        cluster.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, namespace=namespace)
+        body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {**meta, "namespace": namespace}, "spec": item["spec"]}
+        assert cluster.create("apps/daemonsets", body, namespace=namespace).ok
     wanted = sum(item["status"]["desiredNumberScheduled"] for item in copied)
-    with Observation(cluster, "pods", "aaa") as observation:
+    with Observation(cluster, "pods", namespace) as observation:
         for objects in observation.until(time.monotonic() + PATIENCE):
             if len(objects) == wanted and all(item["spec"].get("nodeName") for item in objects.values()):
                 return {name: item["metadata"]["uid"] for name, item in objects.items()}
@@ -327,10 +442,12 @@ def plant(cluster: Cluster) -> dict[str, str]:
 def test_experiments_kill_the_true_agents_and_leave_planted_copies_alone(tmp_path: Path) -> None:
     with campaign_on("resilience", tmp_path) as campaign:
         cluster = campaign._setup.cluster
-        before = plant(cluster)
+        before = {namespace: plant(cluster, namespace) for namespace in ("aaa", "monitoring")}
         results = [campaign.carry_out(EXPERIMENTS[id_]) for id_ in ("A1", "A6", "A8")]
         assert [(result.id, result.verdict, result.message) for result in results if result.verdict is not Verdict.PASSED] == []
         assert {target.partition("/")[0].rpartition(" ")[2] for result in results for target in result.targets} == {"gpu-operator"}
-        with Observation(cluster, "pods", "aaa") as observation:
-            now = next(iter(observation.until(time.monotonic() + 10)))
-        assert {name: item["metadata"]["uid"] for name, item in now.items() if "deletionTimestamp" not in item["metadata"]} == before
+        for namespace, planted in before.items():
+            with Observation(cluster, "pods", namespace) as observation:
+                now = next(iter(observation.until(time.monotonic() + 10)))
+            living = {name: item["metadata"]["uid"] for name, item in now.items() if "deletionTimestamp" not in item["metadata"]}
+            assert living == planted
