@@ -2,7 +2,8 @@
 
 A component is looked for in the platform's namespaces and its operator's only. If several candidates remain, the owner decides (an
 operator's own resource, by UID), then the operator's namespace, then its Helm release. If several still remain, a person has to
-decide. Why: docs/decisions/components-by-namespace-and-owner.md.
+decide. A release is an annotation: where only a default name makes a namespace the platform's, a tenant may have written it, and it
+does not decide. Why: docs/decisions/components-by-namespace-and-owner.md.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class PlatformWorkloads:
     def resolve(self, candidates: Sequence[T], about: Callable[[T], Workload]) -> list[T]:
         """Those candidates for one component that remain: none, the one, or several that nothing tells apart."""
         admitted = [item for item in candidates if self.admits(about(item).namespace)]
-        for proves in (self._owned, self._at_home, self._released):
+        for proves in (self._owned, self._at_home):
             if proven := [item for item in admitted if proves(about(item))]:
                 return proven
-        return admitted
+        released = [item for item in admitted if self._released(about(item))]
+        return admitted if any(self.unproven(about(item)) for item in released) else released or admitted
 
     def unproven(self, workload: Workload) -> bool:
         """Whether only a default name of its namespace speaks for a workload: a tenant may have created both."""

@@ -233,3 +233,20 @@ def test_the_owner_decides_then_the_operator_s_namespace_then_its_release() -> N
     assert decided(other, released) == ["DaemonSet kube-system/x"]
     assert decided(plain, other) == ["DaemonSet kube-system/x", "DaemonSet monitoring/x"]
     assert decided(workload("aaa", owner="uid-cluster-policy", release=("gpu-operator", "gpu-operator"))) == []
+
+
+def test_a_release_decides_nothing_where_a_tenant_may_have_written_it() -> None:
+    release = ("gpu-operator", "gpu-operator")
+    plain, forged = workload("kube-system"), workload("monitoring", release=release)
+    both = ["DaemonSet kube-system/x", "DaemonSet monitoring/x"]
+    assert decided(plain, forged) == both
+    assert decided(workload("kube-system", release=release), forged) == both
+    assert decided(forged) == ["DaemonSet monitoring/x"]  # nothing else looks like it
+    assert decided(workload("kube-system", release=release), workload("monitoring")) == ["DaemonSet kube-system/x"]
+
+
+def test_a_copy_with_the_release_of_the_operator_sets_no_mig_strategy() -> None:
+    mixed, single = ([a_container(env=[{"name": "MIG_STRATEGY", "value": value}])] for value in ("mixed", "single"))
+    plugin, copy = true_one(namespace="kube-system", owner="", containers=single), copied("monitoring", containers=mixed)
+    with pytest.raises(Inconclusive, match=f"kube-system/{PLUGIN} and DaemonSet monitoring/{PLUGIN}"):
+        strategy_flag(a_scope(nodes=[a_node()], daemonsets=[copy, plugin], clusterpolicies=[CLUSTER_POLICY]))
