@@ -15,6 +15,17 @@ from fixtures.kubernetes.models import Json
 STATE_LABELS = ("dgxc.nvidia.com/nvsentinel-state",)
 """Labels by which remediation systems say how far they are with a node (docs/facts/device-health.md#nvsentinel)."""
 
+STATES = (
+    "quarantined",
+    "draining",
+    "drain-succeeded",
+    "drain-failed",
+    "remediating",
+    "remediation-succeeded",
+    "remediation-failed",
+)
+"""What those labels say (docs/facts/device-health.md#health-labels). A node without a fault has none."""
+
 NOTES = ("dgxc.nvidia.com/", "nvsentinel.dgxc.nvidia.com/", "quarantineHealthEvent")
 """What the names of annotations begin with in which a remediation system keeps what it did to a node."""
 
@@ -33,6 +44,11 @@ _AUTOSCALERS = (
 """Taints of nodes that an autoscaler is about to remove (docs/facts/nodes.md#taints-of-autoscalers)."""
 _MERGED = "ancient-changes"
 """The manager that the API server puts in place of those that it kept too many of (docs/facts/nodes.md#field-managers)."""
+
+
+def is_note(name: str) -> bool:
+    """Whether an annotation of this name is one of remediation's."""
+    return name.startswith(NOTES)
 
 
 def is_cordoned(node: Json) -> bool:
@@ -72,13 +88,13 @@ def cordoned_by_program(node: Json) -> str:
 
 def _traces(node: Json) -> bool:
     labels, annotations = (field(node, "metadata", name) or {} for name in ("labels", "annotations"))
-    return any(labels.get(key) for key in STATE_LABELS) or any(key.startswith(NOTES) for key in annotations)
+    return any(labels.get(key) for key in STATE_LABELS) or any(map(is_note, annotations))
 
 
 def _trace(path: tuple[str, ...]) -> bool:
     """Whether a field is one in which remediation systems keep what they do."""
     name = path[-1].removeprefix("f:")
-    return ("f:labels" in path and name in STATE_LABELS) or ("f:annotations" in path and name.startswith(NOTES))
+    return ("f:labels" in path and name in STATE_LABELS) or ("f:annotations" in path and is_note(name))
 
 
 def _owned(node: Json) -> Iterator[tuple[str, set[tuple[str, ...]]]]:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from chaos.cluster import namespaces
+from chaos.cluster.cordons import STATE_LABELS, STATES, is_note
 from chaos.ledger.reach import Reach
 from chaos.ledger.registry import arguments
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.environment import EnvArgs
-from chaos.ledger.undos.host import HostAction, KubeletArgs, Means
+from chaos.ledger.undos.host import DeviceArgs, KubeletArgs, Means, MockArgs
+from chaos.ledger.undos.node_object import NodeExistsArgs
 from chaos.ledger.undos.nodes import NodeArgs, UnschedulableArgs, ValueArgs
 from chaos.ledger.undos.objects import OPERAND_KINDS, AbsentArgs, PresentArgs
+from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.ledger.undos.slices import PublishedArgs
 from chaos.ledger.undos.taints import TaintArgs
-from chaos.ledger.undos.workloads import ReplicasArgs
+from chaos.ledger.undos.workloads import ReplacedArgs, ReplicasArgs
 from chaos.model.errors import LedgerError
 from chaos.model.experiment import Experiment
 from chaos.model.ledger_lines import Entry
@@ -173,10 +176,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
             return str(error)
         if undo.name not in bounds.undo:
             return f"{undo.name} is not an undo of experiment {entry.experiment}; it has {', '.join(sorted(bounds.undo)) or 'none'}"
-        wrong = [*self._wrong(entry, isinstance(undo, HostAction), args), *self.reach.wrong(entry, args)]
+        if type(args) not in CHECKS:
+            return f"{undo.name}: nothing bounds what it may touch"
+        wrong = [*self._wrong(entry, args), *self.reach.wrong(entry, args)]
         return f"{entry.experiment} may not touch {wrong[0]}" if wrong else ""
 
-    def _wrong(self, entry: Entry, on_host: bool, args: Any) -> Iterator[str]:
+    def _wrong(self, entry: Entry, args: Any) -> Iterator[str]:
         """What an entry names that its experiment may not touch."""
         bounds = self.bounds[entry.experiment]
         for key in _NAMED:
@@ -189,38 +194,62 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         node = args.name if isinstance(args, NodeArgs) else args.node if isinstance(args, RestartedArgs | PublishedArgs) else ""
         if node and bounds.nodes is not None and node not in bounds.nodes:
             yield f"node {node}, which is not in its plan"
-        if isinstance(args, ValueArgs):
-            yield from (f"{key} of a node" for key in sorted({*args.prior, *args.ours} - bounds.words))
-            never = [(key, value) for key, value in sorted(args.ours.items()) if bounds.never(key, value)]
-            yield from (f"{key} of a node: it never makes it {value!r}"[:300] for key, value in never)
-        elif isinstance(args, UnschedulableArgs):
-            if not args.ours:
-                yield "a node in service: it only cordons"
-        elif isinstance(args, TaintArgs):
-            yield from (f"taint {key} of a node" for key in sorted({taint.key for taint in (*args.prior, *args.ours)} - bounds.words))
-        elif isinstance(args, ReplicasArgs):
-            if args.ours not in bounds.replicas:
-                yield f"the replicas of {args.namespace}/{args.name}: it never scales to {args.ours}"
-        elif isinstance(args, EnvArgs):
-            if args.variable not in bounds.words:
-                yield f"the variable {args.variable}"
-            elif bounds.never(args.variable, args.ours):
-                yield f"the variable {args.variable}: it never makes it {args.ours[:80]!r}"
-        elif isinstance(args, AbsentArgs):
-            yield from _absent(entry, args, bounds)
-        elif isinstance(args, PresentArgs):
-            if args.key not in bounds.operands:
-                yield f"{args.key}: it deletes none"
-            meta = args.saved.get("metadata")
-            if not isinstance(meta, dict) or (meta.get("name"), meta.get("namespace") or "") != (args.name, args.namespace):
-                yield f"another object than {args.key} {args.namespace}/{args.name}"
-        elif isinstance(args, RestartedArgs):
-            if not args.selector or not args.owner_uid:
-                yield f"all pods of {args.namespace}"
-        elif on_host and isinstance(args, KubeletArgs):
-            own = f"gpu-conformance-{entry.run_id}-{entry.experiment.lower()}-"
-            units = filter(None, (args.pending, args.returning))
-            yield from (f"unit {unit}, which is not its run's" for unit in units if not unit.startswith(own))
+        yield from CHECKS[type(args)](entry, args, bounds)
+
+
+def _values(_entry: Entry, args: ValueArgs, bounds: Bounds) -> Iterator[str]:
+    yield from (f"{key} of a node" for key in sorted({*args.prior, *args.ours} - bounds.words))
+    never = [(key, value) for key, value in sorted(args.ours.items()) if bounds.never(key, value)]
+    yield from (f"{key} of a node: it never makes it {value!r}"[:300] for key, value in never)
+
+
+def _cordon(_entry: Entry, args: UnschedulableArgs, _bounds: Bounds) -> Iterator[str]:
+    if not args.ours:
+        yield "a node in service: it only cordons"
+
+
+def _taints(_entry: Entry, args: TaintArgs, bounds: Bounds) -> Iterator[str]:
+    yield from (f"taint {key} of a node" for key in sorted({taint.key for taint in (*args.prior, *args.ours)} - bounds.words))
+
+
+def _cleared(_entry: Entry, args: ClearedArgs, _bounds: Bounds) -> Iterator[str]:
+    """Only what remediation writes on a node is put back, whatever else the entry names."""
+    if set(args.labels) != set(STATE_LABELS):
+        yield f"labels {', '.join(sorted(args.labels)) or '(none)'} of a node: expected {', '.join(STATE_LABELS)}"[:300]
+    states = [(key, value) for key, value in sorted(args.labels.items()) if value is not None and value not in STATES]
+    yield from (f"{key} of a node: {value!r} is no state of remediation"[:300] for key, value in states)
+    yield from (f"annotation {key} of a node: remediation keeps none of this name"[:300] for key in sorted(args.notes) if not is_note(key))
+
+
+def _replicas_of(_entry: Entry, args: ReplicasArgs, bounds: Bounds) -> Iterator[str]:
+    if args.ours not in bounds.replicas:
+        yield f"the replicas of {args.namespace}/{args.name}: it never scales to {args.ours}"
+
+
+def _variable(_entry: Entry, args: EnvArgs, bounds: Bounds) -> Iterator[str]:
+    if args.variable not in bounds.words:
+        yield f"the variable {args.variable}"
+    elif bounds.never(args.variable, args.ours):
+        yield f"the variable {args.variable}: it never makes it {args.ours[:80]!r}"
+
+
+def _present(_entry: Entry, args: PresentArgs, bounds: Bounds) -> Iterator[str]:
+    if args.key not in bounds.operands:
+        yield f"{args.key}: it deletes none"
+    meta = args.saved.get("metadata")
+    if not isinstance(meta, dict) or (meta.get("name"), meta.get("namespace") or "") != (args.name, args.namespace):
+        yield f"another object than {args.key} {args.namespace}/{args.name}"
+
+
+def _restarted(_entry: Entry, args: RestartedArgs | PublishedArgs, _bounds: Bounds) -> Iterator[str]:
+    if not args.selector or not args.owner_uid:
+        yield f"all pods of {args.namespace}"
+
+
+def _kubelet(entry: Entry, args: KubeletArgs, _bounds: Bounds) -> Iterator[str]:
+    own = f"gpu-conformance-{entry.run_id}-{entry.experiment.lower()}-"
+    units = filter(None, (args.pending, args.returning))
+    yield from (f"unit {unit}, which is not its run's" for unit in units if not unit.startswith(own))
 
 
 def _absent(entry: Entry, args: AbsentArgs, bounds: Bounds) -> Iterator[str]:
@@ -232,6 +261,31 @@ def _absent(entry: Entry, args: AbsentArgs, bounds: Bounds) -> Iterator[str]:
         yield f"objects of run {args.run_id}"
     if args.key not in bounds.created:
         yield f"{args.key}: it creates none"
+
+
+def _place_alone(_entry: Entry, _args: Any, _bounds: Bounds) -> Iterator[str]:
+    """Nothing beside the names, the node and the namespace, which are checked for all arguments."""
+    yield from ()
+
+
+CHECKS: Mapping[type[Any], Callable[[Entry, Any, Bounds], Iterator[str]]] = {
+    ValueArgs: _values,
+    UnschedulableArgs: _cordon,
+    TaintArgs: _taints,
+    ClearedArgs: _cleared,
+    ReplicasArgs: _replicas_of,
+    EnvArgs: _variable,
+    AbsentArgs: _absent,
+    PresentArgs: _present,
+    RestartedArgs: _restarted,
+    PublishedArgs: _restarted,
+    KubeletArgs: _kubelet,
+    NodeExistsArgs: _place_alone,  # what the node gets back is for chaos.ledger.reach
+    ReplacedArgs: _place_alone,  # nothing is undone
+    MockArgs: _place_alone,  # overrides are taken away, none is set
+    DeviceArgs: _place_alone,  # of a form that is a UUID
+}
+"""The bound of each undo's arguments. An undo whose arguments have none here is never carried out."""
 
 
 def _replicas(experiment: Experiment) -> Iterator[int]:

@@ -16,6 +16,7 @@ from chaos.cluster import namespaces
 from chaos.cluster.requests import field
 from chaos.ledger.undos.node_object import NodeExistsArgs
 from chaos.ledger.undos.objects import PresentArgs
+from chaos.ledger.undos.remediation import ClearedArgs
 from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import PlanFacts
@@ -81,6 +82,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"the existence of node {args.name}, which is no target of its plan"
             else:
                 yield f"labels and taints of node {args.name}: {_UNLISTED}, and nothing else shows what the node had; see the ledger"
+        elif isinstance(args, ClearedArgs) and self.within is None and (kept := _kept(args)):
+            yield f"{', '.join(kept)} of node {args.name}: {_UNLISTED}, and nothing else shows that the node had it; see the ledger"[:300]
 
     @property
     def _unknown(self) -> str:
@@ -101,6 +104,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{what}, which no ClusterPolicy of this cluster owns, and {_UNLISTED}"
         elif args.key == "services" and _faces_outside(args.saved):
             yield f"{what}, which can be reached from outside of the cluster, and {_UNLISTED}"
+
+
+def _kept(args: ClearedArgs) -> list[str]:
+    """State labels and annotations that remediation had written before the fault: they would be set again."""
+    return sorted({key for key, value in args.labels.items() if value is not None} | args.notes.keys())
 
 
 def _faces_outside(saved: Json) -> bool:

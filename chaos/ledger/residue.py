@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from chaos.ledger.registry import arguments
+from chaos.ledger.undos.remediation import NodeCleared
 from chaos.model.errors import LedgerError
 from chaos.model.ledger_lines import Entry
 from fixtures.text.sentences import plain
@@ -24,6 +25,9 @@ _VALUE = 120
 _KEY = re.compile(r"[A-Za-z0-9./_-]{1,120}")
 _FIRST = ("spec", "data", "binaryData", "taints", "unschedulable")
 """Parts that are shown first: what they say acts, what comes after only describes."""
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_CLEARED = {"unschedulable": "unschedulable", "labels": "labels", "notes": "annotations", "conditions": "conditions"}
+"""Arguments of ``node.cleared`` that say what the node is to show, in the words of a node."""
 
 
 class Reason(StrEnum):
@@ -84,13 +88,24 @@ def entry_words(entry: Entry) -> str:
     """An open entry for people: what it is about, what would be created or set, and the command that puts it back."""
     found = residue_of(entry, Reason.NOT_UNDONE, "open")
     text = f"{found.what} ({entry.undo}, entry {entry.run_id}/{entry.experiment}/{entry.seq})"
+    words = _put_back_words(entry)
+    return f"{text}{f', with {words}' if words else ''}; by hand: {found.command or '-'}"
+
+
+def _put_back_words(entry: Entry) -> str:
+    """What the undo creates or sets and its command does not say; empty when there is no more to say."""
     saved = entry.args.get("saved")
-    return f"{text}{f', with {_saved_words(saved)}' if isinstance(saved, dict) else ''}; by hand: {found.command or '-'}"
+    if isinstance(saved, dict):
+        return _words((path, value) for path, value in _leaves(saved) if value not in _EMPTY)
+    if entry.undo != NodeCleared.name:
+        return ""
+    named = {word: entry.args.get(key) for key, word in _CLEARED.items()}
+    return _words(_leaves({**named, "devices": entry.args.get("names") or "any"}))
 
 
-def _saved_words(saved: dict[str, Any]) -> str:
-    """What was saved of an object: one ``path: value`` after the other, in plain text and with a bound."""
-    text = ", ".join(f"{path}: {_clipped(value)}" for path, value in _leaves(saved) if value not in (None, "", [], {}))
+def _words(found: Iterable[tuple[str, Any]]) -> str:
+    """One ``path: value`` after the other, in plain text and with a bound."""
+    text = ", ".join(f"{path}: {'none' if value in _EMPTY else _clipped(value)}" for path, value in found)
     return text if len(text) <= _SAVED else f"{text[:_SAVED]}… ({len(text) - _SAVED} more characters in the ledger)"
 
 

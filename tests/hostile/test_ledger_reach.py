@@ -15,12 +15,13 @@ import pytest
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext
-from chaos.engine.recover import RecoveryResult
+from chaos.engine.recover import RecoveryResult, preview
 from chaos.ledger.bounds import Terms
 from chaos.ledger.undos.agents import RestartedArgs
 from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import identity
 from chaos.ledger.undos.objects import ObjectPresent
+from chaos.ledger.undos.remediation import cleared_args
 from chaos.ledger.undos.workloads import WorkloadReplicas
 from chaos.model.plan import Target
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
@@ -363,3 +364,70 @@ def test_a_fault_that_the_node_shows_is_put_back_by_the_run_s_folder_alone(tmp_p
         args = {**identity(fetch(cluster, "nodes", "gpu-1")), **values}
         assert recovered(cluster, written(tmp_path, "A2", "node.labels", args)).clean
         assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"][DEPLOY] == "true"
+
+
+STATE, NOTE = "dgxc.nvidia.com/nvsentinel-state", "quarantineHealthEvent"
+
+
+def noted(cluster: Cluster, state: str | None, note: str | None) -> None:
+    metadata = {"labels": {STATE: state}, "annotations": {NOTE: note, "owner": "me"}}
+    assert cluster.patch("nodes", "gpu-1", {"metadata": metadata, "spec": {"unschedulable": bool(state) or None}}).ok
+
+
+def of_remediation(cluster: Cluster) -> tuple[str | None, str | None, bool]:
+    found = fetch(cluster, "nodes", "gpu-1")
+    labels, notes = found["metadata"]["labels"], found["metadata"].get("annotations") or {}
+    return labels.get(STATE), notes.get(NOTE), bool(found["spec"].get("unschedulable"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"notes": {NOTE: "[]"}}, f"{NOTE} of node gpu-1: no proof in the cluster lists the entry"),
+        ({"labels": {STATE: "quarantined"}}, f"{STATE} of node gpu-1: no proof in the cluster lists the entry"),
+        ({"notes": {"evil.example/x": "1"}}, "annotation evil.example/x of a node"),
+        ({"labels": {"evil.example/x": "1"}}, "labels evil.example/x of a node"),
+    ],
+)
+def test_an_edited_report_writes_nothing_of_remediation_on_a_node(tmp_path: Path, given: Json, said: str) -> None:
+    with world(tmp_path) as (cluster, _):
+        before = fetch(cluster, "nodes", "gpu-1")
+        args = {**identity(before), "unschedulable": False, "labels": {STATE: None}, "conditions": {}, **given}
+        folder = written(tmp_path, "D9", "node.cleared", args)
+        (line,) = preview(cluster, folder, terms=TERMS)[0]
+        assert line.startswith("leave, and tell")
+        assert said in why(recovered(cluster, folder))
+        assert fetch(cluster, "nodes", "gpu-1") == before
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_remediation_did_since_is_taken_away_and_the_plan_says_what_the_node_is_to_show(tmp_path: Path, listed: bool) -> None:
+    with world(tmp_path) as (cluster, _):
+        args = msgspec.to_builtins(cleared_args(cluster, "gpu-1", ("GPU-1",)))
+        folder = written(tmp_path, "D9", "node.cleared", args, cluster if listed else None)
+        noted(cluster, "quarantined", "[]")
+        (line,) = preview(cluster, folder, terms=TERMS)[0][:1]
+        shown = f'unschedulable: false, annotations: none, conditions: none, devices[0]: "GPU-1", labels.{STATE}: none'
+        assert f"put back: node gpu-1 (node.cleared, entry {RUN}/D9/1), with {shown}; by hand: " in line
+        assert recovered(cluster, folder).clean
+        assert of_remediation(cluster) == (None, None, False)
+        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["annotations"] == {"owner": "me"}
+
+
+def test_what_remediation_had_written_before_the_fault_comes_back_where_the_proof_lists_it(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        noted(cluster, "remediation-succeeded", "[1]")
+        folder = written(tmp_path, "D9", "node.cleared", msgspec.to_builtins(cleared_args(cluster, "gpu-1")), cluster)
+        noted(cluster, "draining", "[2]")
+        (line,) = preview(cluster, folder, terms=TERMS)[0][:1]
+        assert f'with unschedulable: true, annotations.{NOTE}: "[1]", conditions: none' in line
+        assert f'labels.{STATE}: "remediation-succeeded"; by hand: ' in line
+        assert recovered(cluster, folder).clean
+        assert of_remediation(cluster) == ("remediation-succeeded", "[1]", True)
+
+
+def test_a_run_arms_the_undo_of_what_it_found_on_its_node(tmp_path: Path) -> None:
+    with world(tmp_path) as (cluster, _):
+        noted(cluster, "remediation-succeeded", "[1]")
+        draft = ledger(tmp_path, cluster, experiment="D9").draft("node.cleared", cleared_args(cluster, "gpu-1"))
+        assert TERMS.of_plan(plan(experiment="D9")).outside(draft) == ""

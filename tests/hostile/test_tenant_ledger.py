@@ -16,9 +16,10 @@ from chaos.cluster import namespaces
 from chaos.engine import recover as recovering
 from chaos.engine.recover import RecoveryResult, status
 from chaos.ledger import authentic, config_maps
-from chaos.ledger.bounds import Bounds, Terms
+from chaos.ledger.bounds import CHECKS, Bounds, Terms
 from chaos.ledger.file import Ledger
-from chaos.ledger.undos.nodes import NodeLabels
+from chaos.ledger.registry import REGISTRY
+from chaos.ledger.undos.nodes import NodeLabels, ValueArgs
 from chaos.model.ledger_lines import Entry, Line, State, digest, encode, now
 from chaos.model.plan import Target
 from chaos.safety.abort_flag import AbortFlag
@@ -397,56 +398,75 @@ BUDGET = {
 TAINT = {"key": "evil", "value": "x", "effect": "NoExecute"}
 
 
+STATE = "dgxc.nvidia.com/nvsentinel-state"
+CLEARED = {**NODE, "unschedulable": False, "labels": {STATE: None}, "conditions": {}}
+SLICES = {"namespace": "gpu-operator", "node": "gpu-1", **OWNER}
+REPLACED = {"owner_kind": "DaemonSet", "owner_name": "plugin", "owner_uid": "uid-plugin", "killed": [], "ready": 0}
+
+OUTSIDE: list[tuple[str, str, dict[str, Any], str]] = [
+    ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is not an undo of experiment A1"),
+    ("N2", "host.command", PRIVILEGED, "no undo is called 'host.command'"),
+    ("N2", "host.kubelet", {**NODE, "pending": UNIT, "image": "evil:1"}, "unknown field `image`"),
+    ("N2", "host.kubelet", {**NODE, "pending": f"{UNIT}; reboot"}, "no unit of a run"),
+    ("N2", "host.kubelet", {**NODE, "pending": "../../etc/systemd/system/sshd"}, "no unit of a run"),
+    ("N2", "host.kubelet", {**NODE, "pending": UNIT.replace(RUN, ANOTHER)}, "which is not its run's"),
+    ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "not a name of an object"),
+    ("D18", "host.reset", {**NODE, "uuid": "GPU-1 -i GPU-2"}, "no UUID of a device"),
+    ("D18", "host.persistence", {**NODE, "uuid": "$(reboot)"}, "no UUID of a device"),
+    ("D1", "host.nvml-mock", {**NODE, "prior": '"mode": "ok"\nrm -rf /'}, "no state of the mock"),
+    ("A9", "node.labels", {**NODE, "prior": {"node-role.kubernetes.io/control-plane": ""}, "ours": {}}, "of a node"),
+    ("A5", "object.present", {"key": "secrets", "name": "x", "uid": "u", "saved": {}}, "none of the kinds"),
+    (
+        "A5",
+        "object.present",
+        {"key": "configmaps", "namespace": "gpu-operator", "name": "operand", "uid": "u", "saved": {"metadata": {"name": "coredns"}}},
+        "another object",
+    ),
+    (
+        "A5",
+        "object.present",
+        {"key": "services", "namespace": "default", "name": "kubernetes", "uid": "u", "saved": {"metadata": {}}},
+        "which is protected",
+    ),
+    ("W3", "object.absent", {"key": "namespaces", "name": "kube-system", "run_id": RUN}, "which is not its run's"),
+    ("W3", "object.absent", {"key": "pods", "namespace": "team-a", "name": "train", "run_id": RUN}, "which is not its run's"),
+    ("W3", "object.absent", {"key": "configmaps", "namespace": OWN, "name": "x", "run_id": RUN}, "it creates none"),
+    ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "not a name of an"),
+    ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
+    ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
+    ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
+    ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
+    ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
+    ("A4", "workload.replicas", {**OPERATOR, "prior": 0, "ours": 3}, "it never scales to 3"),
+    ("A4", "workload.replicas", {**OPERATOR, "prior": 9, "ours": 1}, "it never scales to 1"),
+    ("A5", "object.present", BUDGET, "'policy/poddisruptionbudgets' is none of the kinds that are saved and put back"),
+    ("Z1", "node.taints", {**NODE, "prior": [TAINT], "ours": []}, "taint evil of a node"),
+    ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
+    ("D9", "node.cleared", {**CLEARED, "labels": {STATE: "evil"}}, "'evil' is no state of remediation"),
+    ("D9", "node.cleared", {**CLEARED, "labels": {}}, "labels (none) of a node"),
+    ("D9", "node.cleared", {**CLEARED, "labels": {STATE: None, "evil.example/x": "1"}}, "labels dgxc.nvidia.com/nvsentinel-state, evil"),
+    ("D1", "node.cleared", {**CLEARED, "notes": {"evil.example/x": "1"}}, "annotation evil.example/x of a node"),
+    ("D13", "node.cleared", {**CLEARED, "notes": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}}, "annotation cluster-"),
+    ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], **SLICES, "namespace": "kube-public"}, "which is protected"),
+    ("A14c", "slices.published", {"driver": "d", "devices": ["p/d"], **SLICES, "selector": ""}, "expected a driver"),
+    ("A1", "pods.replaced", {**REPLACED, "namespace": "kube-public"}, "which is protected"),
+    ("N9", "node.exists", {**NODE, "name": "../pods", "saved": {}, "ready": True, "wait_seconds": 0}, "not a name of an object"),
+    ("D19", "host.device", {**NODE, "uuid": "GPU-1; reboot"}, "no UUID of a device"),
+    ("D18", "host.reset", {**NODE, "name": "..", "uuid": "GPU-1"}, "not a name of an object"),
+    ("D18", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "it only cordons"),
+    ("Z1", "node.annotations", {**NODE, "prior": {"evil.example/x": "1"}, "ours": {}}, "evil.example/x of a node"),
+]
+"""Experiment, undo, arguments, and why they are refused."""
+
+
 @pytest.fixture(scope="module")
 def terms() -> Terms:
-    """Those of the suite's own experiments under the default policy, and of one that takes taints of nodes back."""
+    """Those of the suite's own experiments under the default policy, and of one that takes taints and annotations of nodes back."""
     known = Terms.of(list(EXPERIMENTS.values()), Policy())
-    return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.taints"}))})
+    return msgspec.structs.replace(known, bounds={**known.bounds, "Z1": Bounds(undo=frozenset({"node.taints", "node.annotations"}))})
 
 
-@pytest.mark.parametrize(
-    ("experiment", "undo", "args", "why"),
-    [
-        ("A1", "node.unschedulable", {**NODE, "prior": True, "ours": False}, "is not an undo of experiment A1"),
-        ("N2", "host.command", PRIVILEGED, "no undo is called 'host.command'"),
-        ("N2", "host.kubelet", {**NODE, "pending": UNIT, "image": "evil:1"}, "unknown field `image`"),
-        ("N2", "host.kubelet", {**NODE, "pending": f"{UNIT}; reboot"}, "no unit of a run"),
-        ("N2", "host.kubelet", {**NODE, "pending": "../../etc/systemd/system/sshd"}, "no unit of a run"),
-        ("N2", "host.kubelet", {**NODE, "pending": UNIT.replace(RUN, ANOTHER)}, "which is not its run's"),
-        ("N2", "host.kubelet", {**NODE, "name": "../../namespaces/kube-system", "pending": UNIT}, "not a name of an object"),
-        ("D18", "host.reset", {**NODE, "uuid": "GPU-1 -i GPU-2"}, "no UUID of a device"),
-        ("D18", "host.persistence", {**NODE, "uuid": "$(reboot)"}, "no UUID of a device"),
-        ("D1", "host.nvml-mock", {**NODE, "prior": '"mode": "ok"\nrm -rf /'}, "no state of the mock"),
-        ("A9", "node.labels", {**NODE, "prior": {"node-role.kubernetes.io/control-plane": ""}, "ours": {}}, "of a node"),
-        ("A5", "object.present", {"key": "secrets", "name": "x", "uid": "u", "saved": {}}, "none of the kinds"),
-        (
-            "A5",
-            "object.present",
-            {"key": "configmaps", "namespace": "gpu-operator", "name": "operand", "uid": "u", "saved": {"metadata": {"name": "coredns"}}},
-            "another object",
-        ),
-        (
-            "A5",
-            "object.present",
-            {"key": "services", "namespace": "default", "name": "kubernetes", "uid": "u", "saved": {"metadata": {}}},
-            "which is protected",
-        ),
-        ("W3", "object.absent", {"key": "namespaces", "name": "kube-system", "run_id": RUN}, "which is not its run's"),
-        ("W3", "object.absent", {"key": "pods", "namespace": "team-a", "name": "train", "run_id": RUN}, "which is not its run's"),
-        ("W3", "object.absent", {"key": "configmaps", "namespace": OWN, "name": "x", "run_id": RUN}, "it creates none"),
-        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "../../../nodes/gpu-1", "run_id": RUN}, "not a name of an"),
-        ("W3", "object.absent", {"key": "pods", "namespace": OWN, "name": "x", "run_id": ANOTHER}, f"objects of run {ANOTHER}"),
-        ("D1", "agent.restarted", {**PLUGIN, "selector": ""}, "all pods of gpu-operator"),
-        ("D1", "agent.restarted", {**PLUGIN, "owner_uid": ""}, "all pods of gpu-operator"),
-        ("D1", "agent.restarted", {**PLUGIN, "namespace": "kube-public"}, "which is protected"),
-        ("D3", "workload.env", ENV, "the variable LD_PRELOAD"),
-        ("A4", "workload.replicas", {**OPERATOR, "prior": 0, "ours": 3}, "it never scales to 3"),
-        ("A4", "workload.replicas", {**OPERATOR, "prior": 9, "ours": 1}, "it never scales to 1"),
-        ("A5", "object.present", BUDGET, "'policy/poddisruptionbudgets' is none of the kinds that are saved and put back"),
-        ("Z1", "node.taints", {**NODE, "prior": [TAINT], "ours": []}, "taint evil of a node"),
-        ("X9", "node.labels", {**NODE, "prior": {}, "ours": {}}, "no experiment 'X9' is known here"),
-    ],
-)
+@pytest.mark.parametrize(("experiment", "undo", "args", "why"), OUTSIDE)
 def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for(
     cluster: Cluster, terms: Terms, experiment: str, undo: str, args: dict[str, Any], why: str
 ) -> None:
@@ -460,6 +480,34 @@ def test_what_an_experiment_may_not_touch_is_refused_even_when_it_is_vouched_for
     assert why in left.message, left.message
     writes = [key for key in cluster.requests().by_verb_and_resource if not key.startswith(("get", "list", "watch"))]
     assert not any("nodes" in key or "pods" in key for key in writes), writes
+
+
+def test_no_undo_is_without_a_bound() -> None:
+    """Whoever adds an undo says what bounds its arguments, and shows arguments that are refused."""
+    assert {name for name, undo in REGISTRY.items() if undo.Args not in CHECKS} == set()
+    assert REGISTRY.keys() - {undo for _, undo, _, _ in OUTSIDE} == set()
+
+
+def test_an_undo_that_nothing_bounds_is_not_carried_out(
+    cluster: Cluster, tmp_path: Path, terms: Terms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OwnArgs(ValueArgs, frozen=True, kw_only=True):
+        """New arguments, which no bound knows."""
+
+    class Own(NodeLabels):
+        Args = OwnArgs
+
+    args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None})
+    book = ledger(tmp_path, cluster, experiment="A9")
+    book.arm("node.labels", args)
+    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: None}}}).ok
+    with monkeypatch.context() as patched:
+        patched.setitem(REGISTRY, "node.labels", Own())
+        (left,) = recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).residue
+        assert "node.labels: nothing bounds what it may touch" in left.message
+        assert product(cluster) == "None"
+    assert recover(cluster, tmp_path, seconds=PATIENCE, terms=terms).clean
+    assert product(cluster) == "H100"
 
 
 def test_the_nodes_of_the_plan_bound_what_the_runs_own_folder_says(cluster: Cluster, tmp_path: Path, terms: Terms) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from chaos.cluster.cordons import NOTES, SOMEBODY, STATE_LABELS, SUITE, cordoned_by_others, cordoner, is_cordoned
+from chaos.cluster.cordons import SOMEBODY, STATE_LABELS, SUITE, cordoned_by_others, cordoner, is_cordoned, is_note
 from chaos.cluster.gpu_names import names_another
 from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
 from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
@@ -136,7 +136,7 @@ def _labels(node: Json) -> dict[str, str | None]:
 
 
 def _notes(node: Json) -> dict[str, str]:
-    return {key: str(value) for key, value in (field(node, "metadata", "annotations") or {}).items() if key.startswith(NOTES)}
+    return {key: str(value) for key, value in (field(node, "metadata", "annotations") or {}).items() if is_note(key)}
 
 
 def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
