@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from chaos.surface import options
 from chaos.surface.open_cluster import campaign_setup
 from chaos.surface.options import ChaosOptions
 from chaos.verdict.chaos_result import result_of_error, result_without_run
+from conformance.cli.confirming import Consent, NotConfirmed, confirm
 from conformance.plugin import selecting, waiting
 from conformance.plugin.session import STATE, State
 from fixtures.cluster.trouble import ApiTrouble
@@ -70,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     try:
         setup = campaign_setup(state.opened, chaos.options, chaos.experiments, state.run_id, folder.resolve())
         if chaos.options.recover:
-            _recover(chaos, state, setup)
+            _recover(session.config, chaos, setup)
         chaos.campaign = Campaign(setup)
         chaos.campaign.__enter__()
         chaos.notes += chaos.campaign.forged
@@ -78,21 +80,43 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
-def _recover(chaos: Session, state: State, setup: CampaignSetup) -> None:
+def _recover(config: pytest.Config, chaos: Session, setup: CampaignSetup) -> None:
+    """Show the plan, have it confirmed where the cluster is not this run's own, and carry it out. Raises :class:`Refused`."""
     try:
         terms = Terms.of(chaos.known, setup.policy)
         plan, done = preview(setup.cluster, terms=terms)
-        chaos.notes += [f"recovering: {line}" for line in plan]
         if plan:
+            if setup.ours:
+                chaos.notes += [f"recovering: {line}" for line in plan]
+            else:
+                _confirm(config, setup, plan)
             done = recover(setup.cluster, terms=terms)
     except (LeaseRefused, LedgerError) as error:
         raise Refused(str(error)) from None
+    except NotConfirmed as error:
+        raise Refused(f"--chaos-recover: {error}") from None
     except ApiTrouble as trouble:
         raise Refused(f"--chaos-recover: {trouble.message}") from None
     chaos.notes.append(f"recovered {done.restored} changes of {len(done.runs)} earlier runs")
     if not done.clean:
         lines = [*map(str, done.residue), *done.leftovers, *done.unreadable]
         pytest.exit("gpu-conformance: not recovered: " + "; ".join(lines), returncode=RESIDUE_EXIT)
+
+
+def _confirm(config: pytest.Config, setup: CampaignSetup, plan: list[str]) -> None:
+    """Ask as ``gpu-conformance chaos recover`` does. A name that ``--chaos-confirm`` gave was compared when the cluster was opened."""
+    name = setup.cluster.context or setup.target.cluster_uid
+    consent = Consent(allowed=setup.settings.allowed, yes=bool(setup.settings.confirmed), option=f"--chaos-confirm {shlex.quote(name)}")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend_global_capture(in_=True)  # whoever is asked can answer
+    try:
+        with waiting.quiet(config):
+            confirm(setup.cluster, plan, consent)
+    finally:
+        if capture is not None:
+            capture.resume_global_capture()
+            capture.suspend_global_capture()  # before the first test, pytest captures what is typed and not what is printed
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -50,9 +50,9 @@ def add_options(parser: OptionParser) -> None:
         help="run only these; default: all up to the level",
     )
     group.addoption("--chaos-target", metavar="NODE", help="the node to act on; default: the plan chooses")
-    group.addoption("--chaos-confirm", metavar="NAME", help="the cluster's name, typed, for level 4")
+    group.addoption("--chaos-confirm", metavar="NAME", help="the cluster's name, typed, for level 4 and to confirm --chaos-recover")
     group.addoption("--chaos-folder", metavar="DIR", help="folder with your own experiments; default: the suite's")
-    group.addoption("--chaos-recover", action="store_true", help="first undo what an earlier run has left")
+    group.addoption("--chaos-recover", action="store_true", help="first undo what an earlier run has left, once you confirm the plan")
 
 
 def read_options(config: pytest.Config) -> ChaosOptions | None:

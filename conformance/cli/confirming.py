@@ -24,10 +24,14 @@ class NotConfirmed(Exception):
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said beforehand. ``allowed`` are UIDs of clusters; ``yes`` confirms where nobody is there to be asked."""
+    """What was said beforehand. ``allowed`` are UIDs of clusters; ``yes`` confirms where nobody is there to be asked.
+
+    ``option`` is what says yes beforehand, as whoever lacks it is to type it.
+    """
 
     allowed: tuple[str, ...] = ()
     yes: bool = False
+    option: str = "--yes"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +65,7 @@ def confirm(cluster: Cluster, plan: Sequence[str], consent: Consent, *, ask: Cal
     ask = ask or _asker()
     names = tuple(dict.fromkeys(name for name in (cluster.context, uid) if name))
     if ask is None:
-        raise NotConfirmed("there is no terminal to confirm it at: expected --yes")
+        raise NotConfirmed(f"there is no terminal to confirm it at: expected {plain(consent.option)}")
     if ask(f"type {plain(names[0])} to carry this out: ").strip() not in names:
         raise NotConfirmed("not confirmed, and nothing was touched")
 

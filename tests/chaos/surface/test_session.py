@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -17,12 +18,16 @@ import jsonschema
 import pytest
 import yaml
 
+from chaos.ledger.undos.nodes import NodeLabels
+from chaos.surface import chaos_run
+from chaos.surface.options import ChaosOptions
 from conformance.matrix.forked_runs import Finished, run_pytest
 from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.watch import Observation
 from reports.schema import CHAOS_SCHEMA_FILE
 from tests.chaos.catalogue.documents import LABEL
 from tests.chaos.engine.stage import Stage, stage
+from tests.chaos.ledger.simulated_cluster import ledger
 from tests.endtoend.runs import environment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,8 +134,9 @@ def test_a_cluster_that_nobody_allowed_is_not_touched(on: Stage, tmp_path: Path,
 
 
 def test_a_run_leaves_a_record_and_nothing_else(on: Stage, tmp_path: Path) -> None:
-    done = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r"))
+    done = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r", "--chaos-recover"))  # nothing is left, so nobody is asked
     assert done.code == 0, done.output
+    assert "recovered 0 changes of 0 earlier runs" in done.output
     record = json.loads((tmp_path / "r" / "chaos.json").read_text())
     jsonschema.validate(record, json.loads(CHAOS_SCHEMA_FILE.read_text()))
     assert [(one["id"], one["verdict"], one["fidelity"]) for one in record["experiments"]] == [("X1", "passed", "simulated")]
@@ -234,9 +240,59 @@ def test_a_run_that_is_killed_with_its_child_is_refused_until_it_is_recovered(on
     assert second.code == 4
     assert "gpu-conformance chaos recover" in second.output
     assert on.labelled()
-    again = run(tmp_path, *chaos(on, FOLDER, tmp_path / "t", "--chaos-recover"))
+    again = run(tmp_path, *chaos(on, FOLDER, tmp_path / "t", "--chaos-recover", "--chaos-confirm", str(on.cluster.context)))
     assert again.code == 0, again.output
+    assert again.output.index("put back: node ") < again.output.index("CHAOS: 1 experiments change this cluster")
     assert "recovered 1 changes of 1 earlier runs" in again.output
+    assert on.labelled() == []
+
+
+def answered(on: Stage, report: Path, typed: str) -> Finished:
+    """A run with ``--chaos-recover`` at a terminal, where somebody types a line."""
+    person, terminal = pty.openpty()
+    try:
+        os.write(person, f"{typed}\n".encode())
+        command = [sys.executable, "-m", "pytest", *chaos(on, FOLDER, report, "--chaos-recover")]
+        done = subprocess.run(command, cwd=ROOT, stdin=terminal, capture_output=True, text=True, timeout=300)
+    finally:
+        os.close(person)
+        os.close(terminal)
+    return Finished(code=done.returncode, output=done.stdout + done.stderr)
+
+
+def test_what_a_run_has_left_is_put_back_once_its_plan_was_shown_and_confirmed(on: Stage, tmp_path: Path) -> None:
+    node = on.cluster.request("GET", on.cluster.path("nodes")).json()["items"][0]
+    name = node["metadata"]["name"]
+    ledger(tmp_path / "old", on.cluster, experiment="X1").arm("node.labels", NodeLabels().args(node, {LABEL: "on"}))
+    assert on.cluster.patch("nodes", name, {"metadata": {"labels": {LABEL: "on"}}}).ok
+    alone = run(tmp_path, *chaos(on, FOLDER, tmp_path / "r", "--chaos-recover"))
+    mistyped = answered(on, tmp_path / "s", "yes")
+    for refused, why in (
+        (alone, f"there is no terminal to confirm it at: expected --chaos-confirm {on.cluster.context}"),
+        (mistyped, "--chaos-recover: not confirmed, and nothing was touched"),
+    ):
+        assert refused.code == 4, refused.output
+        assert f"on cluster {cluster_uid(on.cluster)} ({on.cluster.context})" in refused.output
+        assert f"put back: node {name} (node.labels" in refused.output
+        assert why in refused.output
+        assert on.labelled() == [name]
+    done = answered(on, tmp_path / "t", str(on.cluster.context))
+    assert done.code == 0, done.output
+    assert f"type {on.cluster.context} to carry this out: " in done.output
+    assert done.output.index("put back: node ") < done.output.index("recovered 1 changes of 1 earlier runs")
+    assert on.labelled() == []
+
+
+def test_a_cluster_that_the_run_has_started_is_recovered_without_a_question(
+    on: Stage, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = on.cluster.request("GET", on.cluster.path("nodes")).json()["items"][0]
+    ledger(tmp_path, on.cluster, experiment="X1").arm("node.labels", NodeLabels().args(node, {LABEL: "on"}))
+    assert on.cluster.patch("nodes", node["metadata"]["name"], {"metadata": {"labels": {LABEL: "on"}}}).ok
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("somebody was asked"))
+    session = chaos_run.Session(ChaosOptions(folder=str(FOLDER), recover=True))
+    chaos_run._recover(pytestconfig, session, on.where(tmp_path))
+    assert any("put back: node " in line for line in session.notes)
     assert on.labelled() == []
 
 
