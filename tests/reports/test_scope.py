@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Level, Report, Verdict, decode_report, encode_report
-from reports.formats import allure, ctrf, html, junit, markdown, openmetrics
+from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
 from reports.terminal import summary
 from tests.reports.sample_report import report, result, sample_report, subject
 from tests.reports.test_html import Document
@@ -152,6 +152,14 @@ def test_allure_says_it(tmp_path: Path) -> None:
     allure.write(selected(), tmp_path)
     environment = next(tmp_path.glob("environment.properties")).read_text()
     assert f"scope={WITHIN}\n" in environment
+
+
+@pytest.mark.parametrize("made", [whole(), selected(), lacking(), short()], ids=["whole", "selected", "lacking", "short"])
+def test_sarif_says_it(made: Report) -> None:
+    """A reader of SARIF alone must not take a run that judged a part for one that judged all."""
+    assert made.scope is not None
+    (run,) = json.loads(sarif.render(made))["runs"]
+    assert run["properties"]["scope"] == made.scope.sentence
 
 
 def test_a_record_of_schema_1_0_tells_of_its_results_alone() -> None:
