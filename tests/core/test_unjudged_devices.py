@@ -8,9 +8,11 @@ import pytest
 
 from conformance.catalogue import load_catalogue
 from conformance.coverage import unjudged_devices, unmatched_patterns
+from conformance.coverage.run import coverage_of_run
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
 from fixtures.verdict.coverage import Asked, measure
+from fixtures.verdict.floor import Floor
 from fixtures.verdict.record import Access, Coverage, Level, Result, Verdict
 from tests.builders import a_cpu_node, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_slice
@@ -268,6 +270,22 @@ def test_probes_that_judged_some_nodes_are_not_said_to_have_judged_none() -> Non
 def test_a_vendor_whose_devices_cannot_be_listed_is_said_by_the_cause_alone() -> None:
     aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoListingForVendor", message="amd.com/gpu only") for id_ in BY_PROBE]
     assert about_probes(covered(*aside)) == []
+
+
+def test_a_run_falls_short_where_no_probe_judged_a_device_and_not_where_one_did() -> None:
+    """Otherwise a cluster whose GPU nodes are all cordoned would be called conformant by requirements that look at no device."""
+
+    def shortfalls(results: list[Result], ceiling: Access = Access.WORKLOAD, left_out: dict[str, str] | None = None) -> list[str]:
+        scope = a_scope(nodes=[a_node()])
+        return coverage_of_run(CATALOGUE, results, left_out or {}, access=ceiling, floor=Floor(), scope=scope).shortfalls
+
+    said = "no pod that holds a device could be judged: no Ready node"
+    aside = [result(id_, Verdict.NOT_APPLICABLE, reason_code="NoUsableDevice", message="no Ready node") for id_ in BY_PROBE]
+    assert said in shortfalls(aside)
+    assert said not in shortfalls(aside, Access.READ)
+    assert said not in shortfalls(aside, left_out={"INV-01": "-k ISO"})
+    judged = [one_per_node(id_, "gpu-0", judged=1, total=1) for id_ in BY_PROBE]
+    assert not [line for line in shortfalls(judged) if line.startswith("no pod that holds a device")]
 
 
 # -- selection ---------------------------------------------------------------------------------------------
