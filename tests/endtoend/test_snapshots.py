@@ -80,6 +80,14 @@ def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_pa
 
 
 @needs_kubectl
+def test_what_the_command_saves_tells_since_when_a_node_is_as_it_is(saved: Saved) -> None:
+    """kubectl leaves out the times at which fields were written, unless it is told not to. Nothing else dates a cordon or a taint."""
+    snapshot = load_files(saved.folder)
+    assert snapshot.managed_fields.keys() == {node.name for node in snapshot.nodes}
+    assert all(entry.get("time") for entries in snapshot.managed_fields.values() for entry in entries)
+
+
+@needs_kubectl
 def test_a_kind_that_was_not_saved_is_listed(saved: Saved, tmp_path: Path) -> None:
     folder = tmp_path / "less"
     shutil.copytree(saved.folder, folder)
@@ -135,6 +143,7 @@ def test_the_command_asks_for_every_kind_that_read_requirements_read(capsys: pyt
     for key in wanted:
         kind = KINDS[key]
         assert (f"{kind.plural}.{kind.group}" if kind.group else kind.plural) in words
+    assert "--show-managed-fields" in words
     assert "secrets" not in COMMAND
 
 
