@@ -74,6 +74,24 @@ def test_what_was_left_out_names_the_option_that_did(tmp_path: Path, workers: li
     assert "REQ-02" not in left_out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-m", "FENCE-01"], "-m FENCE-01"),
+        (["-k", "FENCE-01", "-m", "FENCE or PSA"], "-k FENCE-01 -m 'FENCE or PSA'"),
+    ],
+    ids=["-m", "-k and -m"],
+)
+def test_a_mark_that_left_something_out_is_not_called_a_keyword(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """Whoever looks for the option to take away must find it in his command."""
+    done, shown = run(tmp_path, "--only", "FENCE,PSA-01", "--read-only", *arguments)
+    assert shown["left_out"]["FENCE-02"] == shown["left_out"]["PSA-01"] == said
+    assert shown["left_out"]["GANG-01"] == "--only FENCE,PSA-01"
+    assert done.report is not None
+    assert done.report.scope is not None
+    assert f"left out by {said}" in {one.because for one in done.report.scope.not_judged}
+
+
 def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
     report = tmp_path / "report"
     path = str(ROOT / "conformance" / "fence")
