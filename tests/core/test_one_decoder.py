@@ -1,0 +1,127 @@
+"""What strangers wrote is read in two files that bound it, json_text and yaml_text: others read what the suite wrote itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("conformance", "chaos", "fixtures", "reports", "deploy")
+ADVICE = (
+    "what a cluster, a user or a program wrote is read by fixtures/text/json_text.py or fixtures/text/yaml_text.py, which bound its depth "
+    "and size (docs/hostile-clusters.md); if the suite itself wrote the text, name the file in READERS, with the reason"
+)
+
+WORLDS = ("fixtures/simulator/", "fixtures/localcluster/")
+"""They are the cluster, and judge nothing."""
+
+DECODES_WITHIN_BOUNDS = "gives json_text.decode_with its decoder"
+READERS = {
+    "chaos/engine/activity_wrapper.py": ("msgspec.json.decode", "the output of an activity, which it has just encoded"),
+    "chaos/engine/child.py": ("msgspec.json.decode typed.decode", "plan and experiment that the parent wrote; the journal of this process"),
+    "chaos/engine/handover.py": ("typed.decode", "orders that the parent wrote"),
+    "chaos/engine/recover.py": ("typed.decode", "the plan in a run's folder of this account"),
+    "chaos/ledger/undos/objects.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
+    "chaos/model/ledger_lines.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "chaos/observe/await_sample.py": ("typed.decode", "samples that the parent wrote"),
+    "chaos/observe/sampler.py": ("msgspec.json.decode", "a value that it has just encoded, of bounded size"),
+    "chaos/observe/view.py": ("msgspec.json.decode typed.decoder", "objects of a list that json_text has read"),
+    "chaos/surface/local_runs.py": ("msgspec.json.decode typed.decode", "outcomes kept in the repository; a copy of values"),
+    "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
+    "conformance/catalogue.py": ("yaml.CSafeLoader yaml.load", "the catalogue in the package"),
+    "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
+    "conformance/policy/platforms.py": ("yaml.CSafeLoader yaml.load", "presets in the package"),
+    "conformance/policy/policy_text.py": ("msgspec.json.decode", "a copy of values that it has just encoded"),
+    "deploy/image/oci.py": ("json.load", "the layout that the build wrote"),
+    "deploy/sbom.py": ("json.loads", "the list that the build wrote"),
+    "fixtures/cluster/watch.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/ownership/proof_record.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/snapshot/collect.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/snapshot/custom_kinds.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/snapshot/shared_parts.py": ("typed.decoder", "parts of a page that json_text has read"),
+    "fixtures/snapshot/state.py": ("typed.decode", "the snapshot that the first process of the run saved for its workers"),
+    "fixtures/text/json_text.py": ("typed.decoder", "bounds what strangers wrote in JSON"),
+    "fixtures/text/typed.py": ("msgspec.json.Decoder", "makes the decoders of all others"),
+    "fixtures/text/yaml_text.py": ("yaml.CSafeLoader yaml.load_all", "bounds what strangers wrote in YAML"),
+    "fixtures/verdict/chaos_record.py": ("typed.decode", "chaos.json of a run"),
+    "fixtures/verdict/record.py": ("typed.decode", "report.json of a run"),
+    "reports/folder.py": ("typed.decode", "the schema version of a run's record"),
+}
+"""Files that may make values of a text: by which names, and whose text it is."""
+
+_READS = re.compile(
+    r"json\.(loads?|JSONDecoder|decoder\b.*)|yaml\.\w*([Ll]oad|parse|scan|compose|construct)\w*|msgspec\.\w+\.(decode|Decoder)"
+    r"|typed\.decoder?|(pickle|marshal|tomllib)\.\w+"
+)
+_MENTIONED = re.compile(r"\b(json|yaml|typed|pickle|marshal|tomllib)\b")
+_LAST = re.compile(r"loads?|.*(Decoder|decoder?|Loader|load|parse|scan|compose|construct).*")
+_MODULES = ("json", "yaml", "msgspec", "msgspec.json", "msgspec.yaml", "fixtures.text.typed", "pickle", "marshal", "tomllib")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_whoever_makes_values_of_a_text_is_known(folder: str) -> None:
+    found: dict[str, set[str]] = {}
+    strange = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for line, read in () if name.startswith(WORLDS) else readings(path.read_text(encoding="utf-8")):
+            found.setdefault(name, set()).add(read)
+            if read not in READERS.get(name, ("", ""))[0].split():
+                strange.append(f"{name}:{line}: {read}: {ADVICE}")
+    assert strange == []
+    known = {name: set(names.split()) for name, (names, _) in READERS.items() if name.startswith(f"{folder}/")}
+    assert known == found, "READERS names what is no longer there"
+
+
+@pytest.mark.parametrize(
+    ("code", "read"),
+    [
+        ("yaml.safe_load(a)", ["yaml.safe_load"]),
+        ("yaml.load(a, Loader=yaml.CSafeLoader)", ["yaml.load", "yaml.CSafeLoader"]),
+        ("list(map(json.loads, a))", ["json.loads"]),
+        ("msgspec.json.decode(a)", ["msgspec.json.decode"]),
+        ("msgspec.json.Decoder(B)", ["msgspec.json.Decoder"]),
+        ("msgspec.yaml.decode(a)", ["msgspec.yaml.decode"]),
+        ("typed.decoder(B).decode(a)", ["typed.decoder"]),
+        ("from json import loads", ["json.loads"]),
+        ("from yaml import safe_load as read", ["yaml.safe_load"]),
+        ("from msgspec.json import decode", ["msgspec.json.decode"]),
+        ("from msgspec import json", ["msgspec.json"]),
+        ("from fixtures.text.typed import decode", ["typed.decode"]),
+        ("import yaml as y", ["yaml"]),
+        ("import pickle\npickle.loads(a)", ["pickle.loads"]),
+        ("json.dumps(a).encode()\nyaml.safe_dump(b)", []),
+        ("msgspec.json.encode(a).decode()", []),
+        ("def f() -> msgspec.json.Decoder[B]: ...", []),
+        ("json_text.decode(a)\nyaml_text.load(b)\nanswer.json()", []),
+        ("from msgspec.structs import replace\nimport json\nimport yaml", []),
+    ],
+)
+def test_what_makes_values_of_a_text_is_found(code: str, read: list[str]) -> None:
+    assert sorted(name for _, name in readings(code)) == sorted(read)
+
+
+def readings(code: str) -> Iterator[tuple[int, str]]:
+    """The lines at which values are made of a text, and the name of what does it. An alias of a module that can is named by itself."""
+    if not _MENTIONED.search(code):
+        return
+    tree = ast.parse(code)
+    types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}  # Decoder[Pod] is a type
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and _LAST.fullmatch(node.attr)
+            and id(node) not in types
+            and _READS.fullmatch(name := ast.unparse(node))
+        ):
+            yield node.lineno, name
+        elif isinstance(node, ast.ImportFrom) and node.module in _MODULES:
+            module = node.module.removeprefix("fixtures.text.")
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            yield from ((node.lineno, name) for name in names if _READS.fullmatch(name) or name in _MODULES)
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.asname and alias.name in _MODULES)
