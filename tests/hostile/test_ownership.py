@@ -166,6 +166,21 @@ def test_a_class_stays_while_something_that_it_vouches_for_does(tmp_path: Path) 
         assert remove(cluster, find_leftovers(cluster, views), views) == []
 
 
+@pytest.mark.parametrize("finalizers", [[], ["kueue.x-k8s.io/managed"]], ids=["free", "held"])
+def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_is_told(tmp_path: Path, finalizers: list[str]) -> None:
+    """Discovery may be silent about Kueue where there is none: a list of its Workloads is then an error, not an empty one."""
+    pod = {"metadata": {"name": "p", "finalizers": finalizers}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    with a_workspace(tmp_path, Trouble("list", "kueue.x-k8s.io/workloads", 503, 99)) as (workspace, cluster):
+        workspace.namespace()
+        assert cluster.create("pods", {"apiVersion": "v1", "kind": "Pod", **pod}, namespace=NAMESPACE).ok
+        found = find_leftovers(cluster, read_proofs(cluster), RUN, keys=("namespaces",)).objects
+        assert [item.name for item in owned.remove(cluster, list(found), seconds=1.0)] == [NAMESPACE] * len(finalizers)
+        if finalizers:
+            assert cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace=NAMESPACE).ok
+        workspace.close()
+        assert workspace.residue == []
+
+
 @pytest.mark.parametrize("key", ["namespaces", CLASSES])
 def test_a_kind_that_every_cluster_serves_is_never_nothing(tmp_path: Path, key: str) -> None:
     """A gateway that answers 404 says nothing of what is left."""
