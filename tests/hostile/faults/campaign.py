@@ -18,6 +18,7 @@ from fixtures.ownership import owned
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Level, Report, Verdict
 from tests.endtoend.runs import Finished, run_suite
+from tests.hostile.faults import small_bodies
 from tests.hostile.faults.plans import Ordeal
 from tests.hostile.faults.proxy import through
 from tests.hostile.faults.requests import Asked
@@ -137,7 +138,7 @@ def left_behind(cluster: Cluster) -> list[str]:
 def _judged(folder: Path, kubeconfig: Path) -> Finished:
     policy = folder / "policy.yaml"
     policy.write_text(POLICY, encoding="utf-8")
-    return run_suite(folder, "--kubeconfig", str(kubeconfig), "--policy", str(policy))
+    return run_suite(folder, "-p", small_bodies.__name__, "--kubeconfig", str(kubeconfig), "--policy", str(policy))
 
 
 def _verdicts(report: Report) -> Mapping[str, Verdict]:

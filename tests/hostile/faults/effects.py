@@ -16,6 +16,7 @@ from aiohttp import web
 SIGN_IN = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action='/login' method='post'></form></body></html>"
 JSON = "application/json"
 TRICKLE_SECONDS = 0.5
+_SPACES = b" " * (1 << 20)
 DEPTH = 1_500
 
 
@@ -170,6 +171,15 @@ async def late(request: web.Request, forward: Forward) -> web.StreamResponse:
     return answer(whole.status, whole.body)
 
 
+async def same_token(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A list that is never at its end: its first page again and again, with the same continue token."""
+    whole = await forward(**{"continue": ""})
+    document = _decoded(whole.body)
+    if "items" in document:
+        document.setdefault("metadata", {})["continue"] = "bm90IGF0IGl0cyBlbmQ"
+    return answer(whole.status, json.dumps(document).encode())
+
+
 async def trickle(request: web.Request, forward: Forward) -> web.StreamResponse:
     """The right answer, a byte at a time, for as long as anybody listens."""
     whole = await forward()
@@ -180,6 +190,27 @@ async def trickle(request: web.Request, forward: Forward) -> web.StreamResponse:
             await response.write(bytes([byte]))
             await asyncio.sleep(TRICKLE_SECONDS)
     return response
+
+
+async def endless(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """A body that begins and never ends."""
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        await response.write(b"{")
+        while True:
+            await response.write(_SPACES)
+    return response
+
+
+def headed(**heads: str) -> Effect:
+    """The right answer below heads of the proxy's own; ``Retry_After`` is the head ``Retry-After``."""
+
+    async def effect(request: web.Request, forward: Forward) -> web.StreamResponse:
+        whole = await forward()
+        return answer(whole.status, whole.body, headers={name.replace("_", "-"): value for name, value in heads.items()})
+
+    return effect
 
 
 async def ends_at_once(request: web.Request, forward: Forward) -> web.StreamResponse:
@@ -307,12 +338,61 @@ def not_allowed(body: bytes) -> bytes:
     return json.dumps(document).encode()
 
 
-def same_token(body: bytes) -> bytes:
-    """A list that is never at its end."""
+# -- discovery -------------------------------------------------------------------------------------------
+
+
+async def in_part(request: web.Request, forward: Forward) -> web.StreamResponse:
+    """Discovery as servers before Kubernetes 1.26 tell it, a document for each group; those of the operators are not to be had."""
+    group = request.path.split("/")[2] if request.path.startswith("/apis/") else ""
+    if _of_an_operator(group):
+        return await refused(503, "ServiceUnavailable")(request, forward)
+    whole = await forward()
+    document = _decoded(whole.body)
+    if document.get("kind") != "APIGroupDiscoveryList":
+        return answer(whole.status, whole.body)
+    announced = [(_group(item), [version["version"] for version in item["versions"]]) for item in document["items"]]
+    if request.path == "/api":
+        plain: dict[str, Any] = {"kind": "APIVersions", "versions": [version for _, versions in announced for version in versions]}
+    else:
+        groups = [
+            {"name": name, "versions": [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]}
+            for name, versions in announced
+        ]
+        plain = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    return answer(whole.status, json.dumps(plain).encode())
+
+
+def stale(body: bytes) -> bytes:
+    """Groups of operators whose servers did not answer the API server."""
+    return _with_versions(body, lambda version: {**version, "freshness": "Stale", "resources": []})
+
+
+def malformed(body: bytes) -> bytes:
+    """Groups of operators whose versions are no versions."""
+    return _with_versions(body, lambda version: version.get("version"))
+
+
+def partial(body: bytes) -> bytes:
+    """Neither the groups of operators nor one that every Kubernetes has."""
     document = _decoded(body)
-    if "items" in document:
-        document.setdefault("metadata", {})["continue"] = "bm90IGF0IGl0cyBlbmQ"
+    kept = [item for item in document.get("items") or () if _group(item) != "apps" and not _of_an_operator(_group(item))]
+    return json.dumps({**document, "items": kept}).encode()
+
+
+def _with_versions(body: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    document = _decoded(body)
+    for item in document.get("items") or ():
+        if _of_an_operator(_group(item)):
+            item["versions"] = [change(version) for version in item["versions"]]
     return json.dumps(document).encode()
+
+
+def _group(item: dict[str, Any]) -> str:
+    return str((item.get("metadata") or {}).get("name") or "")
+
+
+def _of_an_operator(group: str) -> bool:
+    return "." in group and not group.endswith(".k8s.io")
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

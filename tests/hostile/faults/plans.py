@@ -47,6 +47,12 @@ _CHANGED: dict[str, Effect] = {
     "another namespace": effects.rewritten(effects.elsewhere),
     "protobuf": effects.replaced(200, b"k8s\x00\n\x0c\n\x02v1", "application/vnd.kubernetes.protobuf"),
 }
+ODD_HEADERS = effects.headed(Warning=f'299 - "{"²" * 4_000}"', Location="//²", Content_Type="²", Date="²", Retry_After="soon")
+_UNWANTED: dict[str, Effect] = {
+    "endless body": effects.endless,
+    "odd headers": ODD_HEADERS,
+    "odd coding": effects.headed(Content_Encoding="²"),
+}
 _LIES: dict[str, Effect] = {
     "sign-in page": effects.replaced(200, SIGN_IN, "text/html"),
     "sign-in page said to be JSON": effects.replaced(200, SIGN_IN),
@@ -69,7 +75,7 @@ _GET_LIES: dict[str, Effect] = {
 _LIST_LIES: dict[str, Effect] = {
     "not found": effects.refused(404, "NotFound"),
     "the first answer again": effects.kept,
-    "same continue token": effects.rewritten(effects.same_token),
+    "same continue token": effects.same_token,
     "trickle": effects.trickle,
 }
 _WRITE_LIES: dict[str, Effect] = {
@@ -93,11 +99,17 @@ _WATCH_LIES: dict[str, Effect] = {
     "bookmarks alone": effects.bookmarks,
     "all is deleted": effects.gone_before,
 }
+DISCOVERY_LIES: dict[str, Effect] = {
+    "503 in part": effects.in_part,
+    "stale discovery": effects.rewritten(effects.stale),
+    "malformed discovery": effects.rewritten(effects.malformed),
+    "partial discovery": effects.rewritten(effects.partial),
+}
 _BY_VERB: dict[str, tuple[dict[str, Effect], ...]] = {
-    "version": (_REFUSALS, _LIES, _CHANGED),
-    "discovery": (_REFUSALS, _LIES, _CHANGED),
-    "list": (_REFUSALS, _LIES, _CHANGED, _LIST_LIES),
-    "get": (_REFUSALS, _LIES, _CHANGED, _GET_LIES),
+    "version": (_REFUSALS, _LIES, _CHANGED, _UNWANTED),
+    "discovery": (_REFUSALS, _LIES, _CHANGED, _UNWANTED, DISCOVERY_LIES),
+    "list": (_REFUSALS, _LIES, _CHANGED, _UNWANTED, _LIST_LIES),
+    "get": (_REFUSALS, _LIES, _CHANGED, _UNWANTED, _GET_LIES),
     "watch": (_WATCH_LIES,),
     "create": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),
     "patch": (_REFUSALS, _LIES, _CHANGED, _WRITE_LIES),

@@ -1,0 +1,121 @@
+"""Whole runs on a cluster that answers one question badly: each ends, passes nothing that it could not read, says why, leaves nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Verdict
+from tests.endtoend.runs import Finished, run_for_record
+from tests.hostile import hurried
+from tests.hostile.faults import effects
+from tests.hostile.faults.campaign import INCONCLUSIVE, POLICY, left_behind
+from tests.hostile.faults.effects import SIGN_IN, Effect
+from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS
+from tests.hostile.faults.proxy import Fault, through
+
+SCENARIO = "time-slicing"
+SELECTED = ("FENCE-01", "REQ-01", "OPS-01", "ADV-06")
+"""Nodes; a namespace of the run's own and dry-runs in it; the operator's kinds; these and ConfigMaps."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What is answered badly, and what it costs: the requirements that read it, and words that tell the reason."""
+
+    effect: Effect
+    said: str
+    verb: str = "list"
+    resource: str = "configmaps"
+    costs: tuple[str, ...] = ("ADV-06",)
+    selected: tuple[str, ...] = SELECTED
+    options: tuple[str, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster.start(SCENARIO, tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+def bracketed(body: bytes) -> bytes:
+    """ConfigMaps whose texts are YAML of 50,000 brackets."""
+    document = json.loads(body)
+    for item in document["items"]:
+        item["data"] = dict.fromkeys(item.get("data") or (), "[" * 50_000)
+    return json.dumps(document).encode()
+
+
+def of_discovery(name: str, said: str) -> Case:
+    return Case(effect=DISCOVERY_LIES[name], verb="discovery", resource="*", said=said, costs=("OPS-01", "ADV-06"))
+
+
+CASES = {
+    "JSON 1,500 levels deep": Case(effect=effects.rewritten(effects.deep), said="nested deeper than 128 levels"),
+    "YAML of 50,000 brackets": Case(effect=effects.rewritten(bracketed), said="nested deeper than 100 levels"),
+    "the same continue token for ever": Case(effect=effects.same_token, said="holds an object twice"),
+    "a body without end": Case(effect=effects.endless, said="larger than 128 MiB"),
+    "a byte every half second": Case(
+        effect=effects.trickle, said=f"no complete answer within {hurried.SECONDS:g} s", options=("-p", hurried.__name__)
+    ),
+    "watches that end at once": Case(
+        effect=effects.ends_at_once,
+        verb="watch",
+        resource="pods",
+        said="watches in a row ended as soon as they were open",
+        costs=("ISO-01",),
+        selected=("FENCE-01", "ISO-01"),
+    ),
+    "a coding that nobody knows": Case(effect=effects.headed(Content_Encoding="²"), said="the body is compressed"),
+    "a wait that is no number": Case(effect=effects.refused(429, "TooManyRequests", {"Retry-After": "soon"}), said="429 by the proxy"),
+    "a sign-in page": Case(effect=effects.replaced(200, SIGN_IN, "text/html"), said="Sign in"),
+    "cut JSON": Case(effect=effects.rewritten(effects.cut), said="/api/v1/configmaps: "),
+    "an empty body": Case(effect=effects.replaced(200, b""), said="/api/v1/configmaps: "),
+    "404 for what was announced": Case(effect=effects.refused(404, "NotFound"), said="404"),
+    "503 in part of discovery": of_discovery("503 in part", "GET /apis/nvidia.com/v1: 503 by the proxy"),
+    "stale discovery": of_discovery("stale discovery", "discovery of nvidia.com is Stale"),
+    "malformed discovery": of_discovery("malformed discovery", "discovery /apis, nvidia.com: versions that are not objects"),
+    "partial discovery": of_discovery("partial discovery", "discovery is partial: it does not announce apps/"),
+}
+
+
+def run(cluster: EmbeddedCluster, folder: Path, selected: tuple[str, ...], fault: Fault, *options: str) -> Finished:
+    policy = folder / "policy.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    with through(cluster.kubeconfig, folder / "proxied", [fault]):
+        return run_for_record(
+            folder, "--kubeconfig", str(folder / "proxied"), "--policy", str(policy), "--only", ",".join(selected), *options
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_answered_badly_costs_those_who_read_it_their_verdict(cluster: EmbeddedCluster, tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    fault = Fault(name=name, verb=case.verb, resource=case.resource, effect=case.effect, times=ALWAYS)
+    done = run(cluster, tmp_path, case.selected, fault, *case.options)
+    assert done.report is not None, done.output
+    assert fault.befell
+    assert "Traceback" not in done.output
+    assert {one.id: one.verdict for one in done.report.results} == {
+        id_: Verdict.INCONCLUSIVE if id_ in case.costs else Verdict.PASSED for id_ in case.selected
+    }, done.output
+    for id_ in case.costs:
+        told = done.result(id_)
+        assert case.said in " ".join([told.message, *(found.message for found in told.subjects)])
+    assert (done.code, done.report.exit_code, done.report.residue) == (INCONCLUSIVE, INCONCLUSIVE, [])
+    assert left_behind(Cluster.from_kubeconfig(cluster.kubeconfig)) == []
+
+
+def test_odd_headers_of_right_answers_cost_nothing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    fault = Fault(name="odd headers", verb="[!w]*", effect=ODD_HEADERS, times=ALWAYS)
+    done = run(cluster, tmp_path, SELECTED, fault)
+    assert done.report is not None, done.output
+    assert fault.befell > len(SELECTED)
+    assert {one.id: one.verdict for one in done.report.results} == dict.fromkeys(SELECTED, Verdict.PASSED), done.output
+    assert (done.code, done.report.residue) == (0, [])
+    assert left_behind(Cluster.from_kubeconfig(cluster.kubeconfig)) == []
