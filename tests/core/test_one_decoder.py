@@ -42,6 +42,7 @@ READERS = {
     "fixtures/ownership/proof_record.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/collect.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
     "fixtures/snapshot/custom_kinds.py": ("typed.decoder", DECODES_WITHIN_BOUNDS),
+    "fixtures/snapshot/plain_objects.py": ("typed.decoder", "parts of a page that json_text has read"),
     "fixtures/snapshot/shared_parts.py": ("typed.decoder", "parts of a page that json_text has read"),
     "fixtures/snapshot/state.py": ("typed.decode", "the snapshot that the first process of the run saved for its workers"),
     "fixtures/text/json_text.py": ("typed.decoder", "bounds what strangers wrote in JSON"),

@@ -21,11 +21,15 @@ FILLED = json.dumps([{"manager": "m", "operation": "Update", "time": "2026-11-01
 DEPLOYMENTS, CLAIMS = "apps/deployments", "resource.k8s.io/resourceclaims"
 
 
-def read(folder: Path, key: str, body: str) -> tuple[Any, int]:
+def read(folder: Path, key: str, body: str | bytes) -> tuple[Any, int]:
     """The listing of a key that a server answers with this list, and the bytes that reading it needed at most."""
 
     def answers(asked: Asked) -> Said:
-        return said(announced([*SERVED, CLAIMS], root=asked.path)) if asked.path in ("/api", "/apis") else Said(body.encode())
+        return (
+            said(announced([*SERVED, CLAIMS], root=asked.path))
+            if asked.path in ("/api", "/apis")
+            else Said(body if isinstance(body, bytes) else body.encode())
+        )
 
     with lying(folder, answers) as (cluster, _):
         collect(cluster, [], version="")
@@ -74,3 +78,13 @@ def test_metadata_that_are_none_are_trouble_of_the_kind(tmp_path: Path, metadata
     body = json.dumps({**a_list("Deployment", {"spec": {}, "metadata": "PLACE"}, api_version="apps/v1")}).replace('"PLACE"', metadata)
     listing, _ = read(tmp_path, DEPLOYMENTS, body)
     assert (listing.trouble, listing.message) == ("Unreadable", "/apis/apps/v1/deployments: a list that holds an object without metadata")
+
+
+@pytest.mark.parametrize("text", [b'{"replicas": 1e999}', b'{"name": "\xff"}'], ids=["number", "bytes"])
+@pytest.mark.parametrize(
+    ("kind", "version", "key"), [("Deployment", "apps/v1", DEPLOYMENTS), ("ResourceClaim", "resource.k8s.io/v1", CLAIMS)]
+)
+def test_a_value_that_cannot_be_read_leaves_its_kind_unread(tmp_path: Path, kind: str, version: str, key: str, text: bytes) -> None:
+    body = of(kind, version, "[]", spec="SPEC").encode().replace(b'"SPEC"', text)
+    listing, _ = read(tmp_path, key, body)
+    assert (listing.items, listing.trouble) == ([], "Unreadable")
