@@ -145,13 +145,16 @@ def _by_unlisted_resource(scope: Scope) -> Offers:
 
 
 def _lost(scope: Scope) -> dict[str, list[str]]:
-    """Such resources at 0, with the nodes that offer no accelerator at all: the kubelet keeps the resource of a plugin that went."""
+    """Resources of accelerators that the policy does not name and that fell to 0, with the nodes that offer no accelerator at all.
+
+    The kubelet keeps the resource of a plugin that went.
+    """
     found: dict[str, list[str]] = {}
     for node in sorted(scope.snapshot.nodes, key=lambda node: node.name):
         amounts = {name: whole(amount) for name, amount in node.status.capacity.items()}
         unlisted = [name for name in sorted(amounts) if is_unlisted_accelerator(scope, name)]
         offers = any(scope.device_capacity(node).values()) or node.name in scope.dra_inventory or any(amounts[name] for name in unlisted)
-        for name in () if offers else unlisted:
+        for name in () if offers else (name for name in unlisted if not may_name_others(scope, name)):
             found.setdefault(name, []).append(node.name)
     return found
 

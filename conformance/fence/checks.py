@@ -25,6 +25,9 @@ from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_
 HARD = ("NoSchedule", "NoExecute")
 """Effects that keep pods away. PreferNoSchedule is a wish."""
 
+_OF_KUBERNETES = "node.kubernetes.io/"
+"""Taints that Kubernetes sets for a state of the node: they go with it."""
+
 
 def hard_taints(scope: Scope, node: Node) -> list[Taint]:
     """Fence taints of a node that really keep pods away."""
@@ -51,7 +54,8 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
     observed = ", ".join(str(taint) for taint in node.spec.taints) or "no taints"
     if not hard and scope.unfenced_box:
         return not_judged(subject(node), message=scope.unfenced_box, source="node.spec.taints")
-    if not hard and any(taint.effect in HARD for taint in node.spec.taints) and (offers := unlisted_offers(scope, node)):
+    unknown = [taint for taint in node.spec.taints if taint.effect in HARD and not taint.key.startswith(_OF_KUBERNETES)]
+    if not hard and unknown and (offers := unlisted_offers(scope, node)):
         message = f"{offers}: whether its taints ({observed}) are their fence is not known"
         return undecided(subject(node), message=message, source="node.spec.taints, node.status.capacity")
     if not hard:

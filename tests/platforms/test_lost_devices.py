@@ -108,6 +108,11 @@ def test_a_resource_that_nobody_listed_and_that_fell_to_0_is_a_shortfall() -> No
         {"vpc.amazonaws.com/efa": 0},
         {"example.com/disk": 0},
         {"nvidia.com/gpu": 8, "volcano.sh/vgpu-number": 0},  # the owner went back to NVIDIA's plugin
+        {"example.com/gpu-license": 0},
+        {"intel.com/gpu-monitoring": 0},
+        {"squat.ai/gpu": 0},
+        {"xilinx.com/fpga-u250": 0},
+        {"koordinator.sh/gpu": 0},
     ],
 )
 def test_what_stays_at_0_beside_devices_or_is_none_is_no_shortfall(devices: dict[str, int]) -> None:

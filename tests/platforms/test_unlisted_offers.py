@@ -67,6 +67,7 @@ def test_it_passes_where_the_policy_lists_them() -> None:
         {"koordinator.sh/gpu": 0},
         {"vpc.amazonaws.com/efa": 32},
         {"acme.example.com/gpu-nic": 8},
+        {"example.com/gpu-license": 8},
     ],
 )
 def test_what_is_certainly_no_device_of_the_node_excuses_nothing(devices: dict[str, int]) -> None:
@@ -74,3 +75,23 @@ def test_what_is_certainly_no_device_of_the_node_excuses_nothing(devices: dict[s
     assert {id_: found[id_].verdict for id_ in ("INV-01", "ADV-01", "ADV-03")} == dict.fromkeys(
         ("INV-01", "ADV-01", "ADV-03"), Verdict.FAILED
     )
+
+
+def test_the_vendor_s_own_labels_tell_whose_devices_a_node_has() -> None:
+    """Without NFD's: a card beside the GPUs excuses nothing."""
+    labels = {name: value for name, value in gfd(H100, 8).items() if name.startswith("nvidia.com/")}
+    found = judged(node("gpu-0", {"xilinx.com/fpga-u250": 2}, labels, FENCE))
+    assert {found[id_].verdict for id_ in ("INV-01", "ADV-01")} == {Verdict.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("taint", "verdict"),
+    [
+        ("acme.example.com/npu:NoSchedule", Verdict.INCONCLUSIVE),
+        ("node.kubernetes.io/unschedulable:NoSchedule", Verdict.FAILED),
+        ("node.kubernetes.io/not-ready:NoExecute", Verdict.FAILED),
+    ],
+)
+def test_a_taint_that_goes_with_the_state_of_the_node_is_no_fence(taint: str, verdict: Verdict) -> None:
+    snapshot = snapshot_as_served([*base(), node("npu-0", {"acme.example.com/npu": 8}, {NFD: "true"}, [taint])])
+    assert judge(snapshot, Policy(), ("FENCE-01",))["FENCE-01"].verdict is verdict
