@@ -148,16 +148,18 @@ def _held(pod: Pod, count: int) -> str:
 def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
     """One finding per pending pod that asks for extended resources or claims devices: some node could offer all it asks for together."""
     yield from check_claims_can_be_met(scope)
-    distinct = {tuple(sorted(_offer(scope, node).items())) for node in scope.snapshot.nodes}
+    distinct = {tuple(sorted(scope.once_for(node, _offer).items())) for node in scope.snapshot.nodes}
     offers = [dict(offer) for offer in sorted(distinct)]  # a thousand equal nodes are one offer
     by_claim = mapped_to_dra(scope) - scope.capacity_names
     for pod in scope.snapshot.pods:
         if pod.finished or pod.spec.node_name or pod.metadata.deletion_timestamp:
             continue
         wanted = {name: count for name, count in held(pod.spec).items() if count and name not in by_claim and not counted(scope, name)}
-        unclear = {name: words for name in sorted(wanted) if (words := doubted(scope, name) or _half_read(scope, name))}
+        unclear = {name: words for name in sorted(wanted) if (words := doubted(scope, name))}
         rest = {name: count for name, count in wanted.items() if name not in unclear}
         finding = _offered(scope, pod, rest, offers) if rest else None
+        if finding is not None and finding.outcome is Outcome.BAD and (why := next(filter(None, map(partial(_unread, scope), rest)), "")):
+            finding = undecided(subject(pod), message=why, source=SLICES)
         if unclear and (finding is None or finding.outcome is Outcome.OK):
             source = "requests of the pending pod, annotations and status.capacity of nodes"
             yield undecided(subject(pod), message=next(iter(unclear.values())), source=source)
@@ -172,7 +174,7 @@ def _offer(scope: Scope, node: Node) -> dict[str, int]:
     return own | {name: count for name, count in by_class.items() if count}
 
 
-def _half_read(scope: Scope, name: str) -> str:
+def _unread(scope: Scope, name: str) -> str:
     """Why not all that offer a resource are known, as a clause; empty where no DeviceClass serves it, or all slices were read."""
     why = scope.claims.unread(SLICES) if scope.claims.class_behind(name) else ""
     return f"what DeviceClass {scope.claims.class_behind(name)} offers of {name} is not known: {why}" if why else ""
@@ -222,7 +224,9 @@ def _offered(scope: Scope, pod: Pod, wanted: dict[str, int], offers: list[dict[s
 
 def _excluded(scope: Scope, pod: Pod, wanted: dict[str, int]) -> list[str]:
     """Nodes that have what a pod wants and that its selector does not admit; none if it admits one of them."""
-    able = [node for node in scope.snapshot.nodes if all(_offer(scope, node).get(name, 0) >= count for name, count in wanted.items())]
+    able = [
+        node for node in scope.snapshot.nodes if all(scope.once_for(node, _offer).get(name, 0) >= count for name, count in wanted.items())
+    ]
     choice = Choice(pod.spec)
     return [] if any(choice.admits(node) for node in able) else [node.name for node in able]
 

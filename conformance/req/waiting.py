@@ -120,12 +120,13 @@ def _own_amounts(scope: Scope, pod: Pod, wishes: Wishes) -> dict[str, int]:
 def _free_by_class(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
     """That a DeviceClass serves what a group asks for of nodes' own devices, and has as many free where a pod may run; or empty."""
     for pod, own in zip(group.pods, wishes, strict=True):
+        amounts = {name: count for name, count in _own_amounts(scope, pod, own).items() if scope.claims.class_behind(name)}
         choice = Choice(pod.spec)
-        nodes = [node for node in scope.snapshot.nodes if node.name in scope.dra_inventory and choice.admits(node)]
-        for name, count in _own_amounts(scope, pod, own).items():
+        nodes = [node for node in scope.snapshot.nodes if amounts and node.name in scope.dra_inventory and choice.admits(node)]
+        for name, count in amounts.items():
             device_class = scope.claims.class_behind(name)
             request = Request(name=name, device_class=device_class, count=count, expressions=(), admin=False)
-            if device_class in scope.claims.classes and any(chosen(scope, free_on(scope, node), [request]) for node in nodes):
+            if device_class in scope.claims.classes and any(chosen(scope, scope.once_for(node, free_on), [request]) for node in nodes):
                 return f"DeviceClass {device_class} serves {name} as well as a device plugin: which of both it can have is not weighed"
     return ""
 

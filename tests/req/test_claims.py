@@ -86,9 +86,11 @@ def test_the_nodes_that_a_pod_admits_must_have_what_it_asks_for(count: int, node
 
 
 def test_slices_that_were_not_read_may_have_more() -> None:
-    [finding] = mixed(9, trouble={"resource.k8s.io/resourceslices": "forbidden"}, resourceslices=[])
+    unread: dict[str, Any] = {"trouble": {"resource.k8s.io/resourceslices": "forbidden"}, "resourceslices": []}
+    [finding] = mixed(9, **unread)
     assert finding.outcome is Outcome.UNDECIDED
     assert "resourceslices could not be listed" in finding.message
+    assert [finding.outcome for finding in mixed(8, **unread)] == [Outcome.OK]
 
 
 def test_one_way_that_can_be_met_is_enough() -> None:
