@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from chaos.surface.cli import main
-from fixtures.cluster.answer import UNSAID
+from fixtures.cluster.answer import REDACTED
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
@@ -71,7 +71,7 @@ def test_no_message_repeats_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with lying(tmp_path, answers) as (served, _):
         found = list(texts(Cluster.from_kubeconfig(with_token(tmp_path, served.server, token))))
     assert not [text for text in found if token[:10] in text]
-    assert any(UNSAID[:9] in text for text in found)
+    assert any(REDACTED[:9] in text for text in found)
 
 
 @pytest.mark.parametrize("name", ["a refusal", "the request as JSON"])
@@ -84,7 +84,7 @@ def test_no_command_prints_them(tmp_path: Path, capfd: pytest.CaptureFixture[str
     with lying(tmp_path, answers) as (served, _):
         assert main(["chaos", "status", "--kubeconfig", str(with_token(tmp_path, served.server, token))]) == 10
     printed = "".join(capfd.readouterr())
-    assert UNSAID in printed
+    assert REDACTED in printed
     assert token not in printed
 
 
@@ -93,7 +93,7 @@ def test_no_warning_repeats_them(tmp_path: Path) -> None:
     warned = said(an_object("Pod", "a"), Warning=f'299 - "{token} is deprecated"')
     with lying(tmp_path, lambda _: warned) as (served, _):
         answer = Cluster.from_kubeconfig(with_token(tmp_path, served.server, token)).get("pods", "a", "default")
-    assert answer.warnings == (f"{UNSAID} is deprecated",)
+    assert answer.warnings == (f"{REDACTED} is deprecated",)
 
 
 def test_an_object_stays_as_it_is(tmp_path: Path) -> None:
