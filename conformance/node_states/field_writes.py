@@ -1,6 +1,6 @@
 """When a field of a node was last written, and by which program (docs/facts/nodes.md#field-managers).
 
-Lists are kept without ``metadata.managedFields``. A saved snapshot may hold it; a live cluster is asked for single nodes.
+Lists of nodes are kept without ``metadata.managedFields``. A saved snapshot may hold it; a live cluster is asked for single nodes.
 """
 
 from __future__ import annotations
