@@ -181,7 +181,7 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
             named = overrides.get(component.name)
             if named:
                 workload = _named(view, component, standing, named)
-            elif component.name == compute_domains.COMPONENT and "dra-plugin" in unclear:
+            elif component.name == compute_domains.COMPONENT and "dra-plugin" in unclear and view.serves(component.serves):
                 raise ComponentUnclear(unclear["dra-plugin"])
             elif component.name == compute_domains.COMPONENT:
                 workload = _of_domain(view, component, found.get("dra-plugin"))

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from chaos.engine.campaign import plan_now
+from chaos.observe.components import find_components, standing_of
+from chaos.observe.compute_domains import COMPONENT
+from chaos.observe.view import View
 from chaos.plan.planning import NotApplicable
 from chaos.plan.selectors import TargetUnclear
+from conformance.policy.model import Tenants
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.verdict.record import Verdict
@@ -74,3 +78,12 @@ def test_a_list_harms_who_needs_it_and_nobody_else(on: Stage, silent: set[str], 
 def test_what_is_not_installed_is_not_applicable(on: Stage, tmp_path: Path) -> None:
     with pytest.raises(NotApplicable, match="dra-plugin is not installed"):
         plan_now(on.where(tmp_path), EXPERIMENTS["A14"])
+
+
+def test_what_is_not_served_is_absent_whatever_is_known_of_its_driver(on: Stage, silent: set[str]) -> None:
+    view = View.of(on.cluster)
+    standing = standing_of(view, Tenants())
+    silent.add("daemonsets")
+    found = find_components(View.of(on.cluster), standing)
+    assert "dra-plugin" in found.unclear
+    assert COMPONENT in found.absent
