@@ -96,6 +96,13 @@ def test_no_warning_repeats_them(tmp_path: Path) -> None:
     assert answer.warnings == (f"{REDACTED} is deprecated",)
 
 
+def test_a_refused_watch_keeps_none_that_it_does_not_repeat(tmp_path: Path) -> None:
+    with lying(tmp_path, lambda _: status(403, "Forbidden", "nobody may watch")) as (served, _):
+        cluster = Cluster.from_kubeconfig(with_token(tmp_path, served.server, TOKENS["a word"]))
+        refused = cluster.refusal(cluster.stream("/api/v1/pods", {"watch": "true"}, 5), "watch pods")
+    assert (refused.status, refused.credentials) == (403, "")
+
+
 def test_an_object_stays_as_it_is(tmp_path: Path) -> None:
     """An experiment puts back what it has read."""
     token = TOKENS["a word"]
