@@ -18,7 +18,7 @@ WAITING = (
     "upg/test_local_upgrade.py",
     "simulator/localcluster/test_chaos_local.py",
     "endtoend/test_readme.py",
-    "chaos/safety/test_real_api.py",
+    "hostile/test_real_api.py",
     "hostile/test_faults.py",
     "chaos/engine/test_api_lost.py",
     "chaos/selfcheck",

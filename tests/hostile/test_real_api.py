@@ -1,4 +1,4 @@
-"""Ledger, Lease and undos against a real API server: what it checks, and in which words it refuses."""
+"""What a tenant writes against a real API server, and ledger, Lease and undos there: what it checks, and in which words it refuses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from fixtures.text import limits
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 from tests.watching import PATIENCE
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"
 
 
