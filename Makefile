@@ -6,6 +6,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Tests wait as much as they compute: on two cores, eight workers leave none idle and six leave a fifth (some run a control plane each).
 JOBS ?= 8
+# Workers are more than processors. In batch mode who wakes up waits for who computes, and caches stay warm: a twentieth less to compute.
+BATCH := $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 ARGS ?=
 # The target that `make conformance` judges; one that ARGS names takes its place.
 TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --local%,$(ARGS)),,--simulate showcase)
@@ -37,7 +39,7 @@ conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (m
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) --simulate healthy $(ARGS)
 
 test: $(STAMP) ## run the project's own tests
-	@$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BATCH) $(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## prove one requirement while you work on it: lint of what changed, unit tests, its rows of the matrix (REQ=FENCE-01)
 	@$(BIN)/python -m tests.development.check $(REQ)
