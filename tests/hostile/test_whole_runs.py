@@ -20,7 +20,9 @@ from tests.hostile.faults.effects import SIGN_IN, Effect
 from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS
 from tests.hostile.faults.proxy import Fault, through
 
-SCENARIO = "time-slicing"
+SCENARIO = "time-slicing:podStart=20"
+"""Its pods start long after watches that end at once have cost their verdict: one that had ended by the first list would be judged."""
+
 SELECTED = ("FENCE-01", "REQ-01", "OPS-01", "ADV-06")
 """Nodes; a namespace of the run's own and dry-runs in it; the operator's kinds; these and ConfigMaps."""
 
