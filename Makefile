@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Tests wait as much as they compute: on two cores, eight workers leave none idle and six leave a fifth (some run a control plane each).
 JOBS ?= 8
-# Workers are more than processors. In batch mode who wakes up waits for who computes, and caches stay warm: a twentieth less to compute.
+# There are more workers than processors. In batch mode a process that wakes up does not interrupt the one that computes: a twentieth less processor time.
 BATCH := $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 ARGS ?=
 # The target that `make conformance` judges; one that ARGS names takes its place.
