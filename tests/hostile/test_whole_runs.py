@@ -21,7 +21,7 @@ from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS
 from tests.hostile.faults.proxy import Fault, through
 
 SCENARIO = "time-slicing:podStart=20"
-"""Its pods start long after watches that end at once have cost their verdict: one that had ended by the first list would be judged."""
+"""Its pods take 20 s to start, and its watches fail before. A pod that the first list shows as ended would be judged without a watch."""
 
 SELECTED = ("FENCE-01", "REQ-01", "OPS-01", "ADV-06")
 """Nodes; a namespace of the run's own and dry-runs in it; the operator's kinds; these and ConfigMaps."""
