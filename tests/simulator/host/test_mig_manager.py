@@ -17,11 +17,16 @@ STATE = "nvidia.com/mig.config.state"
 PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 
 
-async def _seen(at: Scene, done: str, seconds: float = PATIENCE) -> list[tuple[str, str]]:
-    """State and the plugin's deploy label, each pair as it came, until the state is ``done`` and the label restored."""
+async def _seen(at: Scene, done: str, begun: asyncio.Event | None = None, seconds: float = PATIENCE) -> list[tuple[str, str]]:
+    """State and the plugin's deploy label, each pair as it came, until the state is ``done`` and the label restored.
+
+    ``begun`` is set once they are watched.
+    """
     seen: list[tuple[str, str]] = []
 
     def take(obj: dict[str, Any]) -> bool:
+        if begun is not None:
+            begun.set()
         labels = obj["metadata"]["labels"]
         pair = (labels[STATE], labels[PLUGIN])
         if not seen or seen[-1] != pair:
@@ -35,8 +40,9 @@ async def _seen(at: Scene, done: str, seconds: float = PATIENCE) -> list[tuple[s
 def test_a_new_layout_is_applied_with_the_agents_away_and_is_advertised_and_labelled() -> None:
     async def scenario() -> None:
         async with scene() as at:
-            watching = asyncio.create_task(_seen(at, "success"))
-            await asyncio.sleep(0.2)
+            begun = asyncio.Event()
+            watching = asyncio.create_task(_seen(at, "success", begun))
+            await asyncio.wait_for(begun.wait(), PATIENCE)
             await at.set_labels(NODE, {CONFIG: "all-1g.10gb"})
             assert await watching == [("success", "true"), ("pending", "paused-for-mig-change"), ("success", "true")]
             assert [len(gpu.instances) for gpu in at.hosts[NODE].hardware.gpus] == [7, 7]

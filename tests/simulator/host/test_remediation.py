@@ -47,11 +47,12 @@ def test_the_defect_believes_foreign_records() -> None:
     assert sum(believe(line, GPUS) is not None for line in FOREIGN) >= 6
 
 
-async def _states(at: Scene, node: str = NODE, seconds: float = PATIENCE) -> list[str]:
-    """The states a node goes through until it is back in service."""
+async def _states(at: Scene, begun: asyncio.Event, node: str = NODE, seconds: float = PATIENCE) -> list[str]:
+    """The states a node goes through until it is back in service; ``begun`` is set once they are watched."""
     seen: list[str] = []
 
     def take(obj: dict[str, Any]) -> bool:
+        begun.set()
         state = obj["metadata"]["labels"].get(STATE, "")
         if state and (not seen or seen[-1] != state):
             seen.append(state)
@@ -78,8 +79,9 @@ def test_a_fault_goes_round_the_whole_loop(how: str, monkeypatch: pytest.MonkeyP
 
             monkeypatch.setattr(host, "heal", reset)
             node = await at.client.get(f"{NODES}/{NODE}")
-            watching = asyncio.create_task(_states(at))
-            await asyncio.sleep(0.1)
+            begun = asyncio.Event()
+            watching = asyncio.create_task(_states(at, begun))
+            await asyncio.wait_for(begun.wait(), PATIENCE)
             if how == "log":
                 script = "nsenter --target 1 --mount -- sh -c 'echo \"" + LINE.replace("'", "") + "\" > /dev/kmsg'"
                 await at.client.create("/api/v1/namespaces/kube-system/pods", injector("i", script, NODE))
@@ -179,8 +181,9 @@ def test_the_breaker_stops_cordons_at_half_of_the_nodes() -> None:
 def test_a_killed_controller_goes_on_where_it_was() -> None:
     async def scenario() -> None:
         async with scene() as at:
-            watching = asyncio.create_task(_states(at))
-            await asyncio.sleep(0.1)
+            begun = asyncio.Event()
+            watching = asyncio.create_task(_states(at, begun))
+            await asyncio.wait_for(begun.wait(), PATIENCE)
             at.hosts[NODE].log(LINE)
             await at.node(NODE, lambda labels: labels.get(STATE) == "draining")
             for app in ("node-drainer", "fault-quarantine"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 PODS = "/api/v1/namespaces/default/pods"
 RDMA = "rdma/rdma_shared_device_a"
+UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)")
 
 
 def hardware(name: str, count: int = 8, **more: Any) -> Hardware:
@@ -139,6 +141,14 @@ class SmallCluster:
         """The log of a pod that ended."""
         await self.phase(name, "Succeeded", "Failed", seconds=seconds)
         return await self.log(name)
+
+    async def devices_seen(self, name: str) -> list[str]:
+        """The UUIDs that a pod has named, once it has: that it runs does not say that it has written."""
+        await self.phase(name, "Running")
+        async with asyncio.timeout(PATIENCE):
+            while not (found := UUID.findall(await self.log(name))):
+                await asyncio.sleep(0.02)
+        return found
 
     async def gone(self, path: str, seconds: float = PATIENCE) -> None:
         """Wait until an object is gone."""

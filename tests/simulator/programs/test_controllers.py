@@ -95,12 +95,10 @@ def test_a_deployment_replaces_lost_pods_and_follows_its_template() -> None:
         await cluster.client.delete(f"{PODS}/{pods[0]['metadata']['name']}")
         await cluster.gone(f"{PODS}/{pods[0]['metadata']['name']}")
         await cluster.until(path, lambda obj: obj["status"].get("availableReplicas") == 2)
-        for _ in range(200):
-            pods, _ = await cluster.client.list(PODS)
-            if len(pods) == 2 and len({p["metadata"]["uid"] for p in pods} & before) == 1:
-                break
-            await asyncio.sleep(0.01)
-        assert len({p["metadata"]["uid"] for p in pods} & before) == 1
+        async with asyncio.timeout(PATIENCE):
+            while len(pods) != 2 or len({p["metadata"]["uid"] for p in pods} & before) != 1:
+                await asyncio.sleep(0.01)
+                pods, _ = await cluster.client.list(PODS)
         change = {"spec": {"template": {"metadata": {"annotations": {"round": "2"}}}}}
         await cluster.client.patch(path, change)
         await cluster.until(path, lambda obj: obj["status"].get("observedGeneration") == 2 and obj["status"].get("readyReplicas") == 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,14 +77,6 @@ async def published(cluster: SmallCluster) -> Json:
     raise AssertionError("the watch ended")
 
 
-async def devices_seen(cluster: SmallCluster, name: str) -> list[str]:
-    await cluster.phase(name, "Running")
-    async with asyncio.timeout(PATIENCE):
-        while not (found := re.findall(r"\(UUID: (GPU-[0-9a-f-]+)\)", await cluster.log(name))):
-            await asyncio.sleep(0.02)
-    return found
-
-
 async def claim_of(cluster: SmallCluster, name: str) -> Json:
     told = await cluster.until(f"{PODS}/{name}", lambda obj: obj["status"].get("resourceClaimStatuses"))
     return await cluster.client.get(f"{OWN_CLAIMS}/{told['status']['resourceClaimStatuses'][0]['resourceClaimName']}")
@@ -119,7 +110,7 @@ def test_the_driver_publishes_what_the_machine_has() -> None:
 def test_a_pod_gets_exactly_the_device_of_its_claim_and_gives_it_back() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(claiming("p"))
-        seen = await devices_seen(cluster, "p")
+        seen = await cluster.devices_seen("p")
         claim = await claim_of(cluster, "p")
         gpus = cluster.hosts["a"].hardware.gpus
         (result,) = claim["status"]["allocation"]["devices"]["results"]
@@ -153,7 +144,7 @@ def test_a_claim_that_somebody_wrote_is_shared_and_outlives_its_pods() -> None:
         claim = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": {"name": "ours"}, "spec": request()}
         await cluster.client.create(OWN_CLAIMS, claim)
         await cluster.start(claiming("p", resourceClaimName="ours"), claiming("q", resourceClaimName="ours"))
-        assert await devices_seen(cluster, "p") == await devices_seen(cluster, "q")
+        assert await cluster.devices_seen("p") == await cluster.devices_seen("q")
         for name in ("p", "q"):
             await cluster.client.delete(f"{PODS}/{name}")
         free = await cluster.until(f"{OWN_CLAIMS}/ours", lambda obj: not obj["metadata"].get("finalizers"))
@@ -165,7 +156,7 @@ def test_a_claim_that_somebody_wrote_is_shared_and_outlives_its_pods() -> None:
 def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(claiming("p"), claiming("q"))
-        first, second = await devices_seen(cluster, "p"), await devices_seen(cluster, "q")
+        first, second = await cluster.devices_seen("p"), await cluster.devices_seen("q")
         assert sorted(first + second) == sorted(gpu.uuid for gpu in cluster.hosts["a"].hardware.gpus)
         await cluster.start(claiming("late"))
         waits = await cluster.until(f"{PODS}/late", lambda obj: obj["status"].get("conditions"))
@@ -174,7 +165,7 @@ def test_too_many_claims_wait_in_the_schedulers_words_until_one_is_free() -> Non
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
         await cluster.client.delete(f"{PODS}/p")
-        assert await devices_seen(cluster, "late") == first
+        assert await cluster.devices_seen("late") == first
 
     run(body)
 
@@ -208,7 +199,7 @@ def test_selectors_of_a_request_choose_by_attribute() -> None:
         expression = f"device.attributes['gpu.nvidia.com'].uuid == '{wanted}'"
         await cluster.client.create(TEMPLATES, template("that", request(selectors=[{"cel": {"expression": expression}}])))
         await cluster.start(claiming("p", "that"))
-        assert await devices_seen(cluster, "p") == [wanted]
+        assert await cluster.devices_seen("p") == [wanted]
 
     run(body)
 
@@ -227,7 +218,7 @@ def test_without_its_template_a_pod_has_no_claim_and_is_not_tried() -> None:
 def test_while_the_plugin_is_away_pods_keep_devices_and_new_ones_wait() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(claiming("p"))
-        before = await devices_seen(cluster, "p")
+        before = await cluster.devices_seen("p")
         slice_before = await published(cluster)
         await cluster.client.delete(f"{SYSTEM}/plugin")
         await cluster.gone(f"{SYSTEM}/plugin")
@@ -240,7 +231,7 @@ def test_while_the_plugin_is_away_pods_keep_devices_and_new_ones_wait() -> None:
         assert waits["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
         assert (await cluster.client.get(f"{PODS}/p"))["status"]["phase"] == "Running"
         await cluster.client.create(SYSTEM, driver_pod("plugin-2", runs=False))
-        after = await devices_seen(cluster, "late")
+        after = await cluster.devices_seen("late")
         assert after
         assert after != before
         assert (await published(cluster))["metadata"]["uid"] == slice_before["metadata"]["uid"]
@@ -257,7 +248,7 @@ def test_slices_of_a_plugin_that_stays_away_go_and_come_back_with_it() -> None:
         assert "1 cannot allocate all claims" in await told(cluster, "late", "FailedScheduling")
         await cluster.client.create(SYSTEM, driver_pod("plugin-2", runs=False))
         await published(cluster)
-        assert await devices_seen(cluster, "late")
+        assert await cluster.devices_seen("late")
 
     run(body, tempo=WIPING)
 
@@ -291,12 +282,12 @@ def test_a_pod_bound_past_the_scheduler_may_not_use_a_claim() -> None:
 def test_a_forgetful_driver_hands_out_a_held_device_after_its_restart(forgets: bool) -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(claiming("p"))
-        held = await devices_seen(cluster, "p")
+        held = await cluster.devices_seen("p")
         await cluster.client.delete(f"{SYSTEM}/plugin")
         await cluster.gone(f"{SYSTEM}/plugin")
         await cluster.client.create(SYSTEM, driver_pod("plugin-2", runs=False))
         await cluster.start(claiming("late"))
-        seen = await devices_seen(cluster, "late")
+        seen = await cluster.devices_seen("late")
         (result,) = (await claim_of(cluster, "late"))["status"]["allocation"]["devices"]["results"]
         allocated = cluster.hosts["a"].hardware.gpus[int(result["device"].removeprefix("gpu-"))].uuid
         assert allocated not in held  # the books are right either way
@@ -328,7 +319,7 @@ def test_the_scheduler_claims_what_a_pod_asks_for_as_an_extended_resource(resour
     async def body(cluster: SmallCluster) -> None:
         await cluster.client.patch(f"{CLASSES}/gpu.nvidia.com", {"spec": {"extendedResourceName": "nvidia.com/gpu"}})
         await cluster.start(asking("p", resource, 2))
-        seen = await devices_seen(cluster, "p")
+        seen = await cluster.devices_seen("p")
         assert sorted(seen) == sorted(gpu.uuid for gpu in cluster.hosts["a"].hardware.gpus)
         told = (await cluster.client.get(f"{PODS}/p"))["status"]["extendedResourceClaimStatus"]
         (mapping,) = told["requestMappings"]
@@ -343,7 +334,7 @@ def test_the_scheduler_claims_what_a_pod_asks_for_as_an_extended_resource(resour
         assert "cannot allocate all claims" in waits["status"]["conditions"][0]["message"]
         await cluster.client.delete(f"{PODS}/p")
         await cluster.gone(f"{OWN_CLAIMS}/{told['resourceClaimName']}")
-        assert len(await devices_seen(cluster, "q")) == 1
+        assert len(await cluster.devices_seen("q")) == 1
 
     run(body)
 

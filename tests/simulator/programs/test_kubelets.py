@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import msgspec
@@ -11,11 +10,10 @@ from fixtures.simulator.api.errors import ApiError
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.config.hardware import Sharing
-from tests.simulator.programs.small_cluster import PODS, RDMA, SmallCluster, hardware, pod, small_cluster
+from tests.simulator.programs.small_cluster import PODS, RDMA, UUID, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
 GPU = "nvidia.com/gpu"
-UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)")
 
 
 def run(machines: Any, body: Any, behaviour: Behaviour | None = None, **more: Any) -> None:
@@ -96,10 +94,7 @@ def test_pods_in_exclusive_mode_hold_other_devices_and_the_repeating_plugin_show
         async def body(cluster: SmallCluster, repeats: bool = repeats) -> None:
             names = ("p", "q")
             await cluster.start(*(pod(name, "nvidia-smi -L; sleep infinity", {GPU: 1}) for name in names))
-            for name in names:
-                await cluster.phase(name, "Running")
-            await asyncio.sleep(0.05)
-            seen = [UUID.findall(await cluster.log(name)) for name in names]
+            seen = [await cluster.devices_seen(name) for name in names]
             assert (seen[0] == seen[1]) is repeats
 
         run([hardware("a", 2)], body, Behaviour(plugin_repeats_device=repeats))
