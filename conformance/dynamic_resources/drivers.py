@@ -27,7 +27,7 @@ _OTHER_WORDS = _words(
 )
 _OTHER_NAMES = ("compute-domain.",)
 _ACCELERATOR_WORDS = _words(
-    "gpu gpus amdgpu vgpu mig vfio npu tpu xpu fpga gaudi hpu neuron neuroncore accelerator accelerators accel dcu mlu ipu gcu"
+    "gpu gpus amdgpu vgpu mig vfio npu tpu xpu fpga gaudi hpu neuron neuroncore accelerator accelerators accel dcu mlu ipu gcu directx"
 )
 _OTHER_TYPES = _words("channel daemon nic vf pf net network rdma cpu memory storage disk ethernet infiniband")
 _OTHER_ATTRIBUTES = _words(

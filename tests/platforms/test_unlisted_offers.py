@@ -36,6 +36,9 @@ def judged(*nodes: Json, policy: Mapping[str, object] | None = None) -> dict[str
         ({"koordinator.sh/gpu": 800}, gfd(H100, 8)),
         ({"metax-tech.com/sgpu": 16}, {"kubernetes.azure.com/accelerator": "other"}),
         ({"acme.example.com/npu": 8}, {NFD: "true"}),
+        ({"microsoft.com/directx": 1}, {"kubernetes.azure.com/accelerator": "nvidia"}),
+        ({"microsoft.com.directx/gpu": 1}, {"kubernetes.azure.com/accelerator": "nvidia"}),
+        ({"directx.microsoft.com/display": 1}, {NFD: "true"}),
     ],
 )
 def test_accelerators_under_a_name_that_the_policy_lacks_are_undecided(devices: dict[str, int], labels: dict[str, str]) -> None:
