@@ -15,6 +15,7 @@ from tests.watching import PATIENCE
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 JOBS = "/apis/batch/v1/namespaces/team-assistant/jobs"
+SCHEDULER = "/apis/apps/v1/namespaces/volcano-system/deployments/volcano-scheduler"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-assistant/workloads"
 
 SLOWLY = 0.3
@@ -56,29 +57,38 @@ async def until_bound(at: Scene, prefix: str, wanted: int, seconds: float = PATI
     await asyncio.wait_for(wait(), seconds)
 
 
-async def half_placed(at: Scene, size: int = 8) -> Json:
-    """A gang whose scheduler was killed between two bindings; the killed pod."""
+async def begun(at: Scene, size: int) -> None:
+    """A gang of which one pod is bound."""
     await at.client.create(GROUPS, group("g", size))
     for number in range(size):
         await at.client.create(PODS, member(f"g-{number}", "g"))
     await until_bound(at, "g-", 1)
+
+
+async def half_placed(at: Scene, size: int = 8) -> Json:
+    """A gang whose scheduler was killed between two bindings; the killed pod."""
+    await begun(at, size)
     killed = await at.kill("volcano-scheduler", namespace="volcano-system")
     assert 0 < await bound(at, "g-") < size
     return killed
 
 
+async def scale(at: Scene, replicas: int) -> None:
+    """Have so many pods of the gang scheduler, none or one."""
+    await at.client.patch(SCHEDULER, {"spec": {"replicas": replicas}})
+    await at.until(SCHEDULER, lambda obj: (obj["status"].get("readyReplicas") or 0) == replicas)
+
+
 def test_nobody_schedules_gangs_while_the_scheduler_is_away() -> None:
     async def scenario() -> None:
         async with scene() as at:
-            deployment = "/apis/apps/v1/namespaces/volcano-system/deployments/volcano-scheduler"
-            await at.client.patch(deployment, {"spec": {"replicas": 0}})
-            await at.until(deployment, lambda obj: not obj["status"].get("readyReplicas"))
+            await scale(at, 0)
             await at.client.create(GROUPS, group("g", 2))
             for name in ("g-0", "g-1"):
                 await at.client.create(PODS, member(name, "g"))
             with pytest.raises(TimeoutError):
                 await until_bound(at, "g-", 1, 2)
-            await at.client.patch(deployment, {"spec": {"replicas": 1}})
+            await scale(at, 1)
             await until_bound(at, "g-", 2)
 
     asyncio.run(scenario())
@@ -101,12 +111,15 @@ def test_a_successor_completes_a_half_placed_gang(broken: bool) -> None:
 
 def test_a_successor_releases_a_half_placed_gang_that_has_no_room_any_more() -> None:
     async def scenario() -> None:
-        async with scene(gang_binding=SLOWLY) as at:
-            await half_placed(at, 16)
+        async with scene(gang_binding=1.0) as at:
+            await begun(at, 16)
+            await scale(at, 0)  # no successor may come before another pod has taken the room
+            assert 0 < await bound(at, "g-") < 16
             await at.client.create(
                 PODS, {**member("big", "big", 8), "spec": {**member("big", "big", 8)["spec"], "schedulerName": "default-scheduler"}}
             )
             await at.until(f"{PODS}/big", lambda obj: obj["spec"].get("nodeName"))
+            await scale(at, 1)
             await until_bound(at, "g-", 0)
 
     asyncio.run(scenario())
