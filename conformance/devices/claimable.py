@@ -70,8 +70,8 @@ def free_devices(scope: Scope, item: DriverInventory) -> list[InventoryDevice]:
 
 def _unheld(scope: Scope, item: DriverInventory) -> list[InventoryDevice]:
     held = scope.claims.holders
-    sets = {counter for device in item.devices if device.id in held for counter in _counters(device)}
-    return [device for device in item.devices if device.id not in held and not sets & set(_counters(device))]
+    sets = {counter for device in item.devices if device.id in held for counter in counter_sets(device)}
+    return [device for device in item.devices if device.id not in held and not sets & set(counter_sets(device))]
 
 
 def could_choose(scope: Scope, drivers: Iterable[DriverInventory], request: Request) -> int:
@@ -130,5 +130,6 @@ def _by_class(scope: Scope, item: DriverInventory) -> Iterator[tuple[str, list[I
     yield from sorted(owner.items())
 
 
-def _counters(device: InventoryDevice) -> list[str]:
+def counter_sets(device: InventoryDevice) -> list[str]:
+    """The sets of counters that a device draws on, each with its pool."""
     return [f"{device.id[1]}/{name}" for name in device.body.counters]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from conformance.gang.kueue_checks import CHECKS, checks_of, sent_away
 from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, said
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, PodSpec
@@ -16,9 +17,7 @@ from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
-CHECKS = "kueue.x-k8s.io/admissionchecks"
 WORKERS = "kueue.x-k8s.io/multikueueclusters"
-_MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 _STOPS = ("Hold", "HoldAndDrain")
 _ROUNDS = 3
 """Evictions after which a workload goes round: once or twice may be a slow image or a lost node."""
@@ -124,7 +123,7 @@ def _trouble(scope: Scope, queue: Json) -> str:
     if scope.snapshot.served(FLAVORS) and (missing := sorted(flavors - known)):
         return f"it names ResourceFlavor {missing[0]}, and there is none of that name"
     checks = {name_of(item): item for item in objects_of(scope, CHECKS)}
-    for name in _checks_of(queue):
+    for name in checks_of(queue):
         if name not in checks:
             if scope.snapshot.served(CHECKS) and active.get("status") != "True":
                 return f"it names AdmissionCheck {name}, and there is none of that name"
@@ -133,14 +132,6 @@ def _trouble(scope: Scope, queue: Json) -> str:
         if state.get("status") == "False":
             return f"AdmissionCheck {name} is not Active: {said(state)}"
     return f"it is not Active: {said(active)}" if active.get("status") == "False" else ""
-
-
-def _checks_of(queue: Json) -> list[str]:
-    """Names of the admission checks of a queue, in the newer and the older form."""
-    spec = mapping(queue, "spec")
-    older = spec.get("admissionChecks")
-    named = [str(item.get("name")) for item in mappings(mapping(spec, "admissionChecksStrategy").get("admissionChecks"))]
-    return named + [str(name) for name in (older if isinstance(older, list) else ())]
 
 
 def _stopped(scope: Scope, place: Subject, trouble: str, queue: Json, work: list[_Work], now: float) -> Iterator[Finding]:
@@ -168,8 +159,7 @@ def _stopped(scope: Scope, place: Subject, trouble: str, queue: Json, work: list
 
 def _lost_workers(scope: Scope, queues: list[Json], work: list[_Work], now: float) -> Iterator[Finding]:
     """Worker clusters of MultiKueue that the manager does not reach, where work of devices may go or is."""
-    checks = {name_of(item) for item in objects_of(scope, CHECKS) if mapping(item, "spec").get("controllerName") == _MULTIKUEUE}
-    asked = any(checks & set(_checks_of(queue)) for queue in queues)
+    asked = bool(sent_away(scope, queues))
     running = {str(mapping(one.item, "status").get("clusterName")) for one in work}
     limit, source = scope.policy.requests.pending_minutes * 60, "multikueuecluster.status.conditions[Active]"
     for cluster in objects_of(scope, WORKERS):

@@ -67,6 +67,26 @@ def added_by_cohorts(scope: Scope, queues: Sequence[Json]) -> Iterator[tuple[str
                 yield name, key[1], amount
 
 
+def lent_by(scope: Scope, queues: Sequence[Json], others: Sequence[Json]) -> dict[Place, set[str]]:
+    """Names of other queues whose quota these may borrow, by flavor and resource. Raises :class:`Inconclusive` for a refused list."""
+    if not any(_cohort_of(other) for other in others):
+        return {}
+    cohorts = {name_of(item): item for item in objects_of(scope, COHORTS)}
+    borrowed = {
+        (_root(_cohort_of(queue), cohorts), quota.flavor, quota.resource)
+        for queue in queues
+        for quota in quotas_of(queue)
+        if quota.borrowing != 0
+    }
+    found: dict[Place, set[str]] = {}
+    for other in others:
+        if root := _root(_cohort_of(other), cohorts):
+            for quota in quotas_of(other):
+                if quota.nominal and (root, quota.flavor, quota.resource) in borrowed:
+                    found.setdefault((quota.flavor, quota.resource), set()).add(name_of(other))
+    return found
+
+
 def _cohort_of(queue: Json) -> str:
     """The Cohort that a queue is in: ``cohortName``, which was ``cohort`` before v1beta2."""
     spec = mapping(queue, "spec")

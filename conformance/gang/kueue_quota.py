@@ -2,66 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from conformance.devices.claimable import units_of
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
-from conformance.gang.kueue_cohorts import Place, added_by_cohorts, quotas_of
+from conformance.gang.kueue_checks import sent_away
+from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, devices_of_claims, reach_further
+from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quotas_of
 from conformance.gang.kueue_objects import name_of, objects_of
-from conformance.scope.scope import Scope, matches
-from fixtures.kubernetes.models import Json
+from conformance.scope.scope import Scope, matches, whole
+from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
+_SOURCE = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable, ResourceSlices"
+
+
+class _Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """Units that the nodes of a flavor can allocate, cordoned nodes included. ``most`` is None where nothing bounds it."""
+
+    nodes: int
+    least: int
+    most: int | None
+
+    def __str__(self) -> str:
+        return str(self.least) if self.least == self.most else f"{self.least} or more"
+
 
 def judge_quota(scope: Scope) -> Iterator[Finding]:
-    """One finding per flavor and device resource."""
-    nominal = _nominal(scope)
+    """One finding per flavor and device resource, and one per queue whose work other clusters run."""
+    every = objects_of(scope, CLUSTER_QUEUES)
+    asked = {quota.resource for queue in every for quota in quotas_of(queue)}
+    counted = claim_quotas(scope) if any(map(_may_count_claims, asked)) else {}
+    devices = {resource for resource in asked if resource in counted or scope.names_device(resource)}
+    away = sent_away(scope, every)
+    for queue in every:
+        if (check := away.get(name_of(queue))) and any(quota.resource in devices for quota in quotas_of(queue)):
+            message = f"MultiKueue sends its work to other clusters (AdmissionCheck {check}): its quota should be what those have"
+            source = "clusterqueue.spec.admissionChecks, admissioncheck.spec.controllerName"
+            yield not_judged(Subject("ClusterQueue", name_of(queue)), message=message, source=source)
+    queues = [queue for queue in every if name_of(queue) not in away]
+    nominal = _nominal(scope, queues, devices)
     if not nominal:
         return
     guarantee, why = Kueue().guarantee(scope)
     flavors = {name_of(item): item for item in objects_of(scope, FLAVORS)}
-    for (flavor, resource), queues in sorted(nominal.items()):
-        place, total = Subject("ResourceFlavor", f"{flavor} {resource}"), sum(queues.values())
-        observed = f"{total} in {listed(sorted(queues))}"
-        source = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable"
+    lenders = lent_by(scope, queues, [queue for queue in every if name_of(queue) in away])
+    for (flavor, resource), amounts in sorted(nominal.items()):
+        place, total = Subject("ResourceFlavor", f"{flavor} {resource}"), sum(amounts.values())
+        observed, claims = f"{total} in {listed(sorted(amounts))}", counted.get(resource)
         if flavor not in flavors:
-            message = f"{listed(sorted(queues))} name it and there is no such ResourceFlavor: the queue admits nothing"
-            yield bad(place, observed=observed, expected="a ResourceFlavor of that name", source=source, message=message)
+            message = f"{listed(sorted(amounts))} name it and there is no such ResourceFlavor: the queue admits nothing"
+            yield bad(place, observed=observed, expected="a ResourceFlavor of that name", source=_SOURCE, message=message)
             continue
-        has, nodes = _offered(scope, flavors[flavor], resource)
-        expected = f"at most what its {nodes} nodes can allocate: {has}"
-        if total <= has:
-            yield ok(place, observed=observed, expected=expected, source=source)
+        if claims and claims.doubt:
+            yield not_judged(place, message=f"{observed}: {claims.doubt}", source=_SOURCE)
+            continue
+        has = _offered(scope, flavors[flavor], resource, claims)
+        expected = f"at most what its {has.nodes} nodes can allocate: {has}"
+        if total <= has.least and (lending := lenders.get((flavor, resource))):
+            message = (
+                f"{observed}, {has} on its nodes; {listed(sorted(lending))} of the same cohort may lend more, and other clusters have that"
+            )
+            yield not_judged(place, message=message, source=_SOURCE)
+        elif total <= has.least:
+            yield ok(place, observed=observed, expected=expected, source=_SOURCE)
+        elif has.most is None or total <= has.most:
+            message = f"{observed}; claims can get {has.least} on its {has.nodes} nodes at a time, and how many more is not known"
+            yield not_judged(place, message=message, source=_SOURCE)
         elif guarantee is not Guarantee.QUOTA:
-            yield not_judged(place, message=f"{observed}, {has} on its nodes: {why}", source=source)
+            yield not_judged(place, message=f"{observed}, {has} on its nodes: {why}", source=_SOURCE)
         elif matches(resource, scope.policy.requests.autoscaled):
             yield not_judged(
-                place, message=f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)", source=source
+                place, message=f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)", source=_SOURCE
             )
         else:
-            message = f"{observed}, and its {nodes} nodes can allocate {has}: it may admit a gang of which only some pods find devices"
-            yield bad(place, observed=observed, expected=expected, source=source, message=message)
+            message = (
+                f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
+            )
+            yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
 
 
-def _nominal(scope: Scope) -> dict[Place, dict[str, int]]:
-    """Nominal quota of device resources by flavor and resource, and by the ClusterQueue or Cohort that has it."""
+def _may_count_claims(resource: str) -> bool:
+    """Whether a mapping may give claims this name. A configuration that cannot be read matters to no other."""
+    return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith("hugepages-")
+
+
+def _nominal(scope: Scope, queues: Sequence[Json], devices: set[str]) -> dict[Place, dict[str, int]]:
+    """Nominal quota of devices by flavor and resource, and by the ClusterQueue or Cohort that has it."""
     found: dict[Place, dict[str, int]] = {}
-    queues = objects_of(scope, CLUSTER_QUEUES)
     for queue in queues:
         for quota in quotas_of(queue):
-            if scope.names_device(quota.resource) and quota.nominal:
+            if quota.nominal and quota.resource in devices:
                 found.setdefault((quota.flavor, quota.resource), {})[name_of(queue)] = quota.nominal
     for cohort, place, amount in added_by_cohorts(scope, queues):
-        if scope.names_device(place[1]):
+        if place[1] in devices:  # no queue takes of a Cohort what it does not name itself
             found.setdefault(place, {})[f"Cohort {cohort}"] = amount
     return found
 
 
-def _offered(scope: Scope, flavor: Json, resource: str) -> tuple[int, int]:
-    """Allocatable units on the nodes that a flavor selects, cordoned ones included, and how many nodes those are."""
+def _offered(scope: Scope, flavor: Json, resource: str, claims: ClaimQuota | None) -> _Offer:
     wanted = {str(key): str(value) for key, value in mapping(flavor, "spec", "nodeLabels").items()}
     nodes = [node for node in scope.accelerator_nodes if wanted.items() <= node.metadata.label.items()]
-    return sum(units_of(scope, node, resource) for node in nodes), len(nodes)
+    bounds = [_units(scope, node, resource, claims) for node in nodes]
+    upper = [most for _, most in bounds if most is not None]
+    bounded = len(upper) == len(bounds) and not (claims and reach_further(scope, claims.classes))
+    return _Offer(nodes=len(nodes), least=sum(least for least, _ in bounds), most=sum(upper) if bounded else None)
+
+
+def _units(scope: Scope, node: Node, resource: str, claims: ClaimQuota | None) -> tuple[int, int | None]:
+    """Units of a node at least and at most: by its plugin or by claims, the larger where one name counts both."""
+    own = units_of(scope, node, resource)
+    if claims is None:
+        return own, own
+    least, most = devices_of_claims(scope, node, claims.classes)
+    return max(whole(node.status.allocatable.get(resource)), least), None if most is None else max(own, most)

@@ -7,7 +7,9 @@ import pytest
 from conformance.gang.checks import check_quota_exists
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
-from tests.builders import a_node, a_policy, a_scope
+from tests.builders import a_cpu_node, a_node, a_policy, a_scope
+from tests.dra import a_class, a_device, a_slice
+from tests.gang.test_adapters import kueue_s
 
 GPU = "nvidia.com/gpu"
 
@@ -130,3 +132,165 @@ def test_wild_cohorts_break_nothing() -> None:
     ]
     (finding,) = with_cohorts([a_queue("a", 8, cohortName="all")], *wild)
     assert finding.outcome.value == "ok"
+
+
+# -- MultiKueue --
+
+
+def a_check(name: str, controller: str = "kueue.x-k8s.io/multikueue") -> Json:
+    return {"metadata": {"name": name}, "spec": {"controllerName": controller}}
+
+
+@pytest.mark.parametrize("form", [{"admissionChecksStrategy": {"admissionChecks": [{"name": "mk"}]}}, {"admissionChecks": ["mk"]}])
+def test_a_queue_whose_work_other_clusters_run_is_not_held_against_nodes_here(form: Json) -> None:
+    """Kueue asks for it: the manager's quota is the sum of what its workers have."""
+    (away,) = findings(a_queue("a", 640, **form), admissionchecks=[a_check("mk")])
+    assert (away.outcome.value, str(away.subject)) == ("not_judged", "ClusterQueue a")
+    assert "AdmissionCheck mk" in away.message
+    both = findings(a_queue("a", 640, **form), a_queue("own", 24), admissionchecks=[a_check("mk")])
+    assert [(finding.outcome.value, finding.observed) for finding in both] == [("not_judged", ""), ("bad", "24 in own")]
+
+
+def test_any_other_check_sends_no_work_away() -> None:
+    asks = a_queue("a", 640, admissionChecks=["prov"])
+    assert outcomes(asks, admissionchecks=[a_check("prov", "kueue.x-k8s.io/provisioning-request"), a_check("mk")]) == ["bad"]
+    assert outcomes(asks) == ["bad"]
+
+
+def test_a_queue_that_sends_its_work_away_takes_nothing_of_its_cohort_here() -> None:
+    queues = [a_queue("a", 0, cohortName="all", admissionChecks=["mk"]), a_queue("own", 8)]
+    more: Json = {"kueue_x-k8s_io__cohorts": [a_cohort("all", 640)], "admissionchecks": [a_check("mk")]}
+    assert [finding.outcome.value for finding in findings(*queues, **more)] == ["not_judged", "ok"]
+
+
+def lent(**own: Any) -> list[Finding]:
+    """A queue that sends its work away, and one of the same cohort that does not."""
+    away = a_queue("away", 640, cohortName="all", admissionChecks=["mk"])
+    return findings(away, a_queue("own", 8, **{"cohortName": "all", **own}), admissionchecks=[a_check("mk")])[1:]
+
+
+def test_a_queue_that_may_borrow_the_quota_of_other_clusters_does_not_pass() -> None:
+    (finding,) = lent()
+    assert (finding.outcome.value, "away of the same cohort may lend" in finding.message) == ("not_judged", True)
+    for own in ({"cohortName": "other"}, {"cohortName": ""}, {"resourceGroups": quotas(8, borrowingLimit="0")}):
+        assert [finding.outcome.value for finding in lent(**own)] == ["ok"]
+    assert [finding.outcome.value for finding in lent(resourceGroups=quotas(24))] == ["bad"]
+
+
+# -- claims --
+
+
+def counting(quota: int, name: str = "whole-gpus", classes: str = "[gpu.nvidia.com]", more: str = "", **world: Any) -> list[Finding]:
+    """A queue over two nodes with four claimable devices each, and a configuration that maps DeviceClasses to its quota."""
+    config = f"kind: Configuration # kueue\nresources:\n  deviceClassMappings:\n  - name: {name}\n    deviceClassNames: {classes}\n{more}"
+    known = {
+        "nodes": [a_cpu_node("gpu-0"), a_cpu_node("gpu-1")],
+        "deviceclasses": [a_class()],
+        "resourceslices": [a_slice("gpu-0", devices=4), a_slice("gpu-1", devices=4)],
+        "configmaps": [kueue_s(config)],
+        **world,
+    }
+    return findings(a_queue("a", quota, resource=name), **known)
+
+
+@pytest.mark.parametrize(("quota", "outcome"), [(8, "ok"), (9, "bad")])
+@pytest.mark.parametrize("name", ["whole-gpus", "example.com/gpu", "nvidia.com/gpu"])
+def test_a_quota_that_counts_claims_is_held_against_what_claims_can_get(quota: int, outcome: str, name: str) -> None:
+    (finding,) = counting(quota, name)
+    assert (finding.outcome.value, str(finding.subject)) == (outcome, f"ResourceFlavor h100 {name}")
+    assert finding.expected.endswith("2 nodes can allocate: 8")
+
+
+def test_a_device_that_two_classes_choose_counts_once() -> None:
+    (finding,) = counting(9, classes="[gpu.nvidia.com, again, gone]", deviceclasses=[a_class(), a_class("again")])
+    assert finding.outcome.value == "bad"
+
+
+def test_a_node_with_a_plugin_counts_by_that() -> None:
+    nodes = [a_node("gpu-0"), a_cpu_node("gpu-1")]
+    slices = [a_slice("gpu-1", devices=4)]
+    assert counting(12, "nvidia.com/gpu", nodes=nodes, resourceslices=slices)[0].outcome.value == "ok"
+    assert counting(13, "nvidia.com/gpu", nodes=nodes, resourceslices=slices)[0].outcome.value == "bad"
+
+
+def test_a_mapping_that_counts_something_else_is_not_judged() -> None:
+    (finding,) = counting(9000, more="    sources: [{type: Counter, counter: {name: memory}}]\n")
+    assert (finding.outcome.value, "its mapping has sources" in finding.message) == ("not_judged", True)
+    assert counting(8, more="    sources: []\n")[0].outcome.value == "ok"
+
+
+@pytest.mark.parametrize(
+    ("driver", "why"), [("dra.acme.example", "nothing shows whether the driver"), ("dra.net", "DeviceClass other is for other devices")]
+)
+def test_a_mapping_with_a_class_of_which_nothing_shows_that_it_is_for_accelerators_is_not_judged(driver: str, why: str) -> None:
+    (finding,) = counting(12, classes="[gpu.nvidia.com, other]", deviceclasses=[a_class(), a_class("other", driver)])
+    assert (finding.outcome.value, why in finding.message) == ("not_judged", True)
+
+
+def test_a_class_that_names_no_driver_is_not_understood() -> None:
+    anything: Json = {"metadata": {"name": "any"}, "spec": {}}
+    for name in ("whole-gpus", "nvidia.com/gpu"):
+        (finding,) = counting(800, name, "[any]", deviceclasses=[anything])
+        assert (finding.outcome.value, "names no driver" in finding.message) == ("not_judged", True)
+
+
+def parts(count: int) -> list[Json]:
+    """Parts of one device, which draw on its counters."""
+    return [a_device(f"part-{number}", kind="mig", consumesCounters=[{"counterSet": "gpu-0", "counters": {}}]) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("devices", "quota", "outcome"),
+    [
+        (parts(20), 1, "ok"),
+        (parts(20), 20, "not_judged"),  # how many fit at a time is not known
+        (parts(20), 21, "bad"),
+        ([a_device("a", allowMultipleAllocations=True)], 40, "not_judged"),
+        ([a_device("a"), a_device("b", kind="vfio")], 2, "not_judged"),
+        ([a_device("a"), a_device("b", taints=[{"key": "k", "effect": "NoSchedule"}])], 2, "not_judged"),
+    ],
+)
+def test_what_claims_may_get_beside_what_they_certainly_get_decides_nothing(devices: list[Json], quota: int, outcome: str) -> None:
+    (finding,) = counting(quota, resourceslices=[a_slice("gpu-0", devices=devices)])
+    assert finding.outcome.value == outcome
+
+
+def test_a_selector_that_is_not_understood_decides_nothing() -> None:
+    unclear = a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['x'].y.lowerAscii().matches('^.*a100.*$')")
+    (finding,) = counting(8, deviceclasses=[unclear])
+    assert finding.outcome.value == "not_judged"
+
+
+def test_devices_that_several_nodes_reach_count_for_none() -> None:
+    everywhere = a_slice("gpu-0", devices=8)
+    everywhere["spec"]["allNodes"] = True
+    del everywhere["spec"]["nodeName"]
+    (finding,) = counting(8, resourceslices=[everywhere])
+    assert finding.outcome.value == "not_judged"
+
+
+def test_two_configurations_that_differ_are_two_candidates() -> None:
+    text = "# kueue\nresources:\n  deviceClassMappings: [{name: whole-gpus, deviceClassNames: [%s]}]\n"
+    known: Json = {"deviceclasses": [a_class()], "resourceslices": [a_slice("gpu-0", devices=4)], "nodes": [a_cpu_node("gpu-0")]}
+    first, other = kueue_s(text % "gpu.nvidia.com"), kueue_s(text % "gone")
+    other.metadata.name = "kueue-other"
+    queue = a_queue("a", 4, resource="whole-gpus")
+    assert [finding.outcome.value for finding in findings(queue, configmaps=[first, first], **known)] == ["ok"]
+    for configs in ([first, other], [other, first]):
+        with pytest.raises(Inconclusive, match="quota whole-gpus"):
+            findings(queue, configmaps=configs, **known)
+
+
+def test_a_configuration_that_cannot_be_read_matters_to_quotas_that_it_may_count() -> None:
+    broken = kueue_s("# kueue\n{[")
+    with pytest.raises(NotApplicable):
+        findings(a_queue("a", 4, resource="hugepages-2Mi"), configmaps=[broken])
+    with pytest.raises(Inconclusive, match="cannot be read"):
+        findings(a_queue("a", 4, resource="whole-gpus"), configmaps=[broken])
+
+
+@pytest.mark.parametrize("classes", ["[nic.example.com]", "[]", "7", "[gone]"])
+def test_a_quota_that_counts_no_accelerators_is_nothing_to_judge(classes: str) -> None:
+    nics = [a_class(), a_class("nic.example.com", driver="dra.net")]
+    with pytest.raises(NotApplicable):
+        counting(9, classes=classes, deviceclasses=nics)

@@ -122,10 +122,9 @@ class Kueue:
         if not resource.startswith(BY_CLASS):
             return resource
         device_class = resource.removeprefix(BY_CLASS)
-        for _, document in configurations(scope):
-            for item in mappings(mapping(document, "resources").get("deviceClassMappings")):
-                if device_class in sequence(item.get("deviceClassNames")):
-                    return text_of(item.get("name"))
+        for item in class_mappings(scope):
+            if device_class in sequence(item.get("deviceClassNames")):
+                return text_of(item.get("name"))
         message = (
             f"no configuration of Kueue maps DeviceClass {device_class} to a quota (resources.deviceClassMappings): it counts no claims"
         )
@@ -246,6 +245,15 @@ def configurations(scope: Scope) -> Iterator[tuple[str, Json]]:
             message = f"the configuration of Kueue in ConfigMap {config.namespace}/{config.name} cannot be read: {error}"
             raise Inconclusive("ConfigurationUnreadable", message) from error
         yield f"{config.namespace}/{config.name}", document if isinstance(document, dict) else {}
+
+
+def class_mappings(scope: Scope) -> Iterator[Json]:
+    """What Kueue's configurations map to the name of a quota: ``name`` and ``deviceClassNames`` of each mapping, and more.
+
+    Raises :class:`Inconclusive` for a configuration that cannot be read.
+    """
+    for _, document in configurations(scope):
+        yield from mappings(mapping(document, "resources").get("deviceClassMappings"))
 
 
 def pods_ready_timeout(scope: Scope) -> float | None:
