@@ -26,17 +26,33 @@ class ClaimQuota(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str
 
 
-def claim_quotas(scope: Scope) -> dict[str, ClaimQuota]:
-    """Quotas that count claims of accelerators, or may, by the name that they have in queues.
+def claim_quotas(scope: Scope, names: Iterable[str]) -> dict[str, ClaimQuota]:
+    """Quotas that count claims of accelerators, or may, by the name that they have in queues; ``names`` are those that queues have.
 
     Raises :class:`Inconclusive` for a configuration that cannot be read, and for two that say different things.
     """
+    if not any(map(_may_count_claims, names)):
+        return {}  # a configuration that cannot be read matters to none of them
     found: dict[str, ClaimQuota | None] = {}
     for item in class_mappings(scope):
         name, quota = text_of(item.get("name")), _quota(scope, item)
         if found.setdefault(name, quota) != quota:
             raise Inconclusive("TwoCandidates", f"configurations of Kueue map different DeviceClasses to the quota {name}")
     return {name: quota for name, quota in found.items() if quota is not None}
+
+
+def device_quotas(scope: Scope, names: Iterable[str]) -> frozenset[str]:
+    """Those of the names in queues that count devices: a device's own name, and what claims of accelerators are counted by.
+
+    Raises :class:`Inconclusive` as :func:`claim_quotas` does.
+    """
+    every = frozenset(names)
+    own = frozenset(filter(scope.names_device, every))
+    return own | (every & claim_quotas(scope, every - own).keys())
+
+
+def _may_count_claims(name: str) -> bool:
+    return name not in ("cpu", "memory", "ephemeral-storage", "pods") and not name.startswith("hugepages-")
 
 
 def _quota(scope: Scope, item: Json) -> ClaimQuota | None:

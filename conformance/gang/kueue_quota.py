@@ -10,7 +10,7 @@ from conformance.devices.claimable import units_of
 from conformance.gang.adapters.base import Guarantee
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
 from conformance.gang.kueue_checks import sent_away
-from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, devices_of_claims, reach_further
+from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, device_quotas, devices_of_claims, reach_further
 from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quotas_of
 from conformance.gang.kueue_objects import name_of, objects_of
 from conformance.scope.scope import Scope, matches, whole
@@ -37,8 +37,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
     """One finding per flavor and device resource, and one per queue whose work other clusters run."""
     every = objects_of(scope, CLUSTER_QUEUES)
     asked = {quota.resource for queue in every for quota in quotas_of(queue)}
-    counted = claim_quotas(scope) if any(map(_may_count_claims, asked)) else {}
-    devices = {resource for resource in asked if resource in counted or scope.names_device(resource)}
+    counted, devices = claim_quotas(scope, asked), device_quotas(scope, asked)
     away = sent_away(scope, every)
     for queue in every:
         if (check := away.get(name_of(queue))) and any(quota.resource in devices for quota in quotas_of(queue)):
@@ -87,12 +86,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
             yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
 
 
-def _may_count_claims(resource: str) -> bool:
-    """Whether a mapping may give claims this name. A configuration that cannot be read matters to no other."""
-    return resource not in ("cpu", "memory", "ephemeral-storage", "pods") and not resource.startswith("hugepages-")
-
-
-def _nominal(scope: Scope, queues: Sequence[Json], devices: set[str]) -> dict[Place, dict[str, int]]:
+def _nominal(scope: Scope, queues: Sequence[Json], devices: frozenset[str]) -> dict[Place, dict[str, int]]:
     """Nominal quota of devices by flavor and resource, and by the ClusterQueue or Cohort that has it."""
     found: dict[Place, dict[str, int]] = {}
     for queue in queues:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
+from conformance.gang.kueue_claims import device_quotas
 from conformance.gang.kueue_objects import assigned, name_of, objects_of, reserved, units
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
@@ -27,11 +28,12 @@ _SOURCE = "workload.status.conditions, workload.status.admission, its pods"
 
 
 class _Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A Workload that holds quota. ``since``: when it got what it has, Unix seconds."""
+    """A Workload that holds quota, and how much of which devices. ``since``: when it got what it has, Unix seconds."""
 
     place: Subject
     item: Json
     conditions: dict[str, Json]
+    devices: dict[str, int]
 
     def holds(self, kind: str) -> bool:
         return self.conditions.get(kind, {}).get("status") == "True"
@@ -47,23 +49,25 @@ class _Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per Workload that holds quota of devices, and one per ClusterQueue that says what it gave of them."""
-    held = [workload for item in objects_of(scope, WORKLOADS) if (workload := _holding(scope, item)) is not None]
-    queues = objects_of(scope, CLUSTER_QUEUES)
+    workloads, queues = objects_of(scope, WORKLOADS), objects_of(scope, CLUSTER_QUEUES)
+    named = {name for item in workloads for name in reserved(item)} | {name for item in queues for _, name in _given(item)}
+    devices = device_quotas(scope, named)
+    held = [workload for item in workloads if (workload := _holding(item, devices)) is not None]
     pods = _Pods(scope)
     for workload in held:
         yield _judge(scope, workload, pods, now)
     for queue in queues:
-        yield from _usage(scope, queue, now)
+        yield from _usage(scope, queue, devices, now)
 
 
-def _holding(scope: Scope, item: Json) -> _Workload | None:
+def _holding(item: Json, devices: frozenset[str]) -> _Workload | None:
     found = {str(one.get("type")): one for one in mappings(mapping(item, "status").get("conditions"))}
-    workload = _Workload(
-        place=Subject("Workload", name_of(item), str(mapping(item, "metadata").get("namespace") or "")), item=item, conditions=found
-    )
+    amounts = {name: count for name, count in sorted(reserved(item).items()) if name in devices}
+    place = Subject("Workload", name_of(item), str(mapping(item, "metadata").get("namespace") or ""))
+    workload = _Workload(place=place, item=item, conditions=found, devices=amounts)
     if workload.holds("Finished") or not (workload.holds("QuotaReserved") or workload.holds("Admitted")):
         return None
-    return workload if any(scope.names_device(resource) for resource in reserved(item)) else None
+    return workload if amounts else None
 
 
 def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Finding:
@@ -75,7 +79,7 @@ def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Findin
         if age is not None and age <= limit * 60:
             return undecided(place, message=f"{names} for {duration(age)}: its eviction is under way", source=_SOURCE)
         so_long = f" for {duration(age)}" if age is not None else ""
-        message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(scope, workload)}"
+        message = f"it is {names}{so_long}: the conditions contradict each other, and {_lost(workload)}"
         return bad(place, observed=names, expected=expected, source=_SOURCE, message=message)
     if elsewhere := _elsewhere(workload.item):
         return not_judged(place, message=elsewhere, source=_SOURCE)
@@ -93,7 +97,7 @@ def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Findin
     if stranger := pods.unknown_owner(workload.item):
         message = f"{names} for {duration(age)}, and which pods belong to {stranger} cannot be told"
         return undecided(place, message=message, source=_SOURCE)
-    message = f"it is {names} for {duration(age)} and has no pod: {_lost(scope, workload)}"
+    message = f"it is {names} for {duration(age)} and has no pod: {_lost(workload)}"
     return bad(place, observed=f"{names}, no pod", expected=expected, source=_SOURCE, message=message)
 
 
@@ -111,7 +115,7 @@ def _gated(scope: Scope, workload: _Workload, names: str, pods: list[Pod], gate:
         so_long = f" for {duration(now - since)}" if since is not None else ", and nothing says since when"
         return undecided(place, message=f"{names}, and its pods keep the gate {gate}{so_long}", source=_SOURCE)
     kept = f"it is {names} and its pods keep the gate {gate} for {duration(now - since)}"
-    message = f"{kept}, so no scheduler places them: {_lost(scope, workload)}"
+    message = f"{kept}, so no scheduler places them: {_lost(workload)}"
     return bad(
         place, observed=f"{names}, {len(pods)} pods behind {gate}", expected="pods without Kueue's gates", source=_SOURCE, message=message
     )
@@ -126,7 +130,7 @@ def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Fi
     age = _age(now, workload.since("QuotaReserved"))
     if age is None or age <= limit * 60:
         return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE)
-    message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(scope, workload)}"
+    message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(workload)}"
     return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message)
 
 
@@ -137,8 +141,8 @@ def _elsewhere(workload: Json) -> str:
     return f"MultiKueue runs its pods on cluster {cluster}" if isinstance(cluster, str) and cluster else ""
 
 
-def _lost(scope: Scope, workload: _Workload) -> str:
-    amounts = ", ".join(f"{count} {name}" for name, count in sorted(reserved(workload.item).items()) if scope.names_device(name))
+def _lost(workload: _Workload) -> str:
+    amounts = ", ".join(f"{count} {name}" for name, count in workload.devices.items())
     return f"{amounts} of ClusterQueue {mapping(workload.item, 'status', 'admission').get('clusterQueue')} are lost to all others"
 
 
@@ -173,14 +177,18 @@ class _Pods:
         return next((kind for kind in owners if kind not in ("Job", "Pod")), "") if not self._by_workload else ""
 
 
-def _usage(scope: Scope, queue: Json, now: float) -> Iterator[Finding]:
+def _given(queue: Json) -> dict[tuple[str, str], int]:
+    """``{(flavor, resource): units}`` that a queue says it has given."""
+    return {
+        (str(flavor.get("name")), str(item.get("name"))): units(item.get("total"))
+        for flavor in mappings(mapping(queue, "status").get("flavorsReservation"))
+        for item in mappings(flavor.get("resources"))
+    }
+
+
+def _usage(scope: Scope, queue: Json, devices: frozenset[str], now: float) -> Iterator[Finding]:
     """A queue's reservation against the sum over its workloads."""
-    name, status = name_of(queue), mapping(queue, "status")
-    said: dict[tuple[str, str], int] = {}
-    for flavor in mappings(status.get("flavorsReservation")):
-        for item in mappings(flavor.get("resources")):
-            if scope.names_device(str(item.get("name"))):
-                said[str(flavor.get("name")), str(item.get("name"))] = units(item.get("total"))
+    name, said = name_of(queue), {key: count for key, count in _given(queue).items() if key[1] in devices}
     if not said:
         return
     held: dict[tuple[str, str], int] = {}

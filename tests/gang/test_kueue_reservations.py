@@ -8,8 +8,10 @@ import pytest
 
 from conformance.gang.checks import check_held
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, NotApplicable
+from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
 from tests.builders import a_pod, a_scope
+from tests.dra import a_class
+from tests.gang.test_adapters import kueue_s
 
 NOW = 1_800_000_000.0
 
@@ -34,13 +36,13 @@ def a_workload(*conditions: str, minutes: float = 60, owner: tuple[str, str] = J
     return {"kind": "Workload", "metadata": metadata, "status": {"admission": admission, "conditions": found, **status}}
 
 
-def a_queue(total: str) -> Json:
-    flavor = {"name": "h100", "resources": [{"name": GPU, "total": total, "borrowed": "0"}]}
+def a_queue(total: str, resource: str = GPU) -> Json:
+    flavor = {"name": "h100", "resources": [{"name": resource, "total": total, "borrowed": "0"}]}
     return {"kind": "ClusterQueue", "metadata": {"name": "queue"}, "status": {"flavorsReservation": [flavor]}}
 
 
-def findings(*workloads: Json, pods: tuple[Pod, ...] = (), queues: tuple[Json, ...] = ()) -> list[Finding]:
-    lists: dict[str, Any] = {"clusterqueues": queues, "pods": pods, "kueue_x-k8s_io__workloads": workloads}
+def findings(*workloads: Json, pods: tuple[Pod, ...] = (), queues: tuple[Json, ...] = (), **more: Any) -> list[Finding]:
+    lists: dict[str, Any] = {"clusterqueues": queues, "pods": pods, "kueue_x-k8s_io__workloads": workloads, **more}
     scope = a_scope(None, **lists)
     return list(check_held(scope, NOW))
 
@@ -138,3 +140,33 @@ def test_a_queue_that_counts_more_than_its_workloads_have_fails_once_its_status_
 def test_wild_workloads_end_nothing(wild: Json) -> None:
     with pytest.raises(NotApplicable):
         findings({"metadata": {"name": "w"}, **wild})
+
+
+CLAIMED = "whole-gpus"
+
+
+def claimed(*workloads: Json, classes: str = "[gpu.nvidia.com]", **more: Any) -> list[Finding]:
+    """The findings where Kueue counts claims under a name that nothing but its configuration knows."""
+    text = f"# kueue\nresources:\n  deviceClassMappings:\n  - name: {CLAIMED}\n    deviceClassNames: {classes}\n"
+    return findings(*workloads, **{"deviceclasses": [a_class()], "configmaps": [kueue_s(text)], **more})
+
+
+def test_quota_that_counts_claims_is_held_by_pods_too() -> None:
+    lost = a_workload("QuotaReserved", "Admitted", resource=CLAIMED)
+    (finding,) = claimed(lost)
+    assert (finding.outcome.value, f"4 {CLAIMED} of ClusterQueue queue" in finding.message) == ("bad", True)
+    assert [one.outcome.value for one in claimed(lost, pods=(of_job(),), queues=(a_queue("8", CLAIMED),))] == ["ok", "bad"]
+    with pytest.raises(NotApplicable):
+        claimed(lost, classes="[other]")
+
+
+@pytest.mark.parametrize("world", [{"classes": "{["}, {"trouble": {"configmaps": "Forbidden"}}])
+def test_a_configuration_that_is_not_read_leaves_open_what_an_unknown_quota_counts_and_no_other(world: Json) -> None:
+    def admitted(resource: str) -> Json:
+        return a_workload("QuotaReserved", "Admitted", resource=resource)
+
+    with pytest.raises(Inconclusive, match=r"cannot be read|could not be listed"):
+        claimed(admitted(CLAIMED), **world)
+    with pytest.raises(NotApplicable):
+        claimed(admitted("cpu"), **world)
+    assert [finding.outcome.value for finding in claimed(admitted(GPU), **world)] == ["bad"]
