@@ -11,12 +11,13 @@ import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
 from conformance.plugin.options import Options
+from conformance.policy.allowlist import is_another
 from conformance.policy.model import Policy
 from conformance.policy.platforms import Chosen, PresetError, named
 from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
 from conformance.policy.waivers import WaiverFile
 from fixtures.cluster.client import SIMULATED_MARK, Cluster
-from fixtures.cluster.trouble import ClusterUnreachable
+from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from fixtures.kubernetes.models import Json
 from fixtures.localcluster import interface as localcluster
 from fixtures.localcluster.interface import NotStartable
@@ -82,6 +83,16 @@ class OpenTarget:
         self.presets = list(presets)
         self.policy = build_policy(*(one.policy for one in presets), *self.documents)
         self.handover.policy = _document(self.policy)
+
+    def another_cluster(self) -> str:
+        """One sentence if requests now lead to another cluster than the one that was read. If nothing tells, other requests say so."""
+        if self.cluster is None or not self.target.cluster_uid:
+            return ""
+        try:
+            found = self.cluster.find("namespaces", "kube-system")  # by a list, as the UID was read: a run may have no right to get it
+        except ApiTrouble:
+            return ""
+        return is_another(found["metadata"]["uid"], self.target.cluster_uid) if found is not None else ""
 
     def close(self) -> None:
         """End the embedded or local cluster and drop temporary files."""
@@ -153,7 +164,7 @@ def _open_live(options: Options, run_id: str, document: Json) -> OpenTarget:
         target=target,
         run_id=run_id,
         kubeconfig=options.kubeconfig,
-        context=options.context,
+        context=(cluster.context or None) if options.kubeconfig else None,  # current-context may be another one when workers read it
         in_cluster=options.in_cluster,
         policy=_document(build_policy(document)),
     )

@@ -21,11 +21,9 @@ from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
 from conformance.plugin.waivers import account_for_waivers
-from conformance.policy.allowlist import is_another
 from conformance.policy.policy_file import digest
 from conformance.policy.policy_text import policy_text
 from conformance.version import VERSION
-from fixtures.cluster.trouble import ApiTrouble
 from fixtures.system import private_files
 from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.findings import COMPARISON
@@ -117,15 +115,8 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
 
 
 def _another_cluster(state: State) -> str:
-    """One sentence if the address now leads to another cluster than at the beginning. If nothing tells, other requests say so."""
-    cluster, uid = state.opened.cluster, state.opened.target.cluster_uid
-    if cluster is None or not uid:
-        return ""
-    try:
-        found = cluster.find("namespaces", "kube-system")  # by a list, as the UID was read: a run may have no right to get it
-    except ApiTrouble:
-        return ""
-    another = is_another(found["metadata"]["uid"], uid) if found is not None else ""
+    """One sentence if the address now leads to another cluster than at the beginning, and what follows from that."""
+    another = state.opened.another_cluster()
     return f"{another}: which of them the results are about is not known, nor what is left in the first" * bool(another)
 
 

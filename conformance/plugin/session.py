@@ -27,7 +27,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.probes.workspace import Output, Workspace
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.findings import Evidence, NotApplicable
+from fixtures.verdict.findings import Evidence, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Report, Result
 
 
@@ -204,11 +204,16 @@ def has_baseline(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The API of the cluster. Not applicable for a saved snapshot."""
-    opened = _state(request).opened
-    if opened.cluster is None:
+    """The API of the cluster. Not applicable for a saved snapshot.
+
+    A worker opens the kubeconfig anew, and somebody may have written another cluster into it since the run began.
+    """
+    state = _state(request)
+    if state.opened.cluster is None:
         raise NotApplicable("NoCluster", "a saved snapshot cannot answer questions to the cluster")
-    return opened.cluster
+    if state.worker and (another := state.opened.another_cluster()):
+        raise Inconclusive("AnotherCluster", another)
+    return state.opened.cluster
 
 
 def workspace_limits(scope: Scope) -> tuple[int, dict[str, int]]:

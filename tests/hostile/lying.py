@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
     path: str
     query: dict[str, str]
     body: Any = None
+    credentials: str = ""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -75,7 +76,8 @@ def lying(folder: Path, answer: Callable[[Asked], Said]) -> Iterator[tuple[Clust
             length = int(self.headers.get("Content-Length") or 0)
             sent = self.rfile.read(length)
             url = urlsplit(self.path)
-            asked.append(Asked(self.command, url.path, dict(parse_qsl(url.query)), json.loads(sent) if sent else None))
+            body, credentials = json.loads(sent) if sent else None, self.headers.get("Authorization", "")
+            asked.append(Asked(self.command, url.path, dict(parse_qsl(url.query)), body, credentials))
             told = answer(asked[-1])
             self.send_response_only(told.status)
             whole = isinstance(told.body, bytes)

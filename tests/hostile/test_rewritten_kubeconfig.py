@@ -1,0 +1,110 @@
+"""Other programs write into a kubeconfig while a run goes on: the run keeps to the context and the cluster that it began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fixtures.cluster.client import Cluster
+from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.verdict.record import Verdict
+from tests.endtoend.runs import Finished, run_for_record
+from tests.hostile.faults import effects
+from tests.hostile.faults.plans import ALWAYS
+from tests.hostile.faults.proxy import Fault, through
+from tests.hostile.lying import Asked, Said, lying, said, status
+
+QUICK = "probes: {windowSeconds: 1, startSeconds: 20}\n"
+ANOTHER = Fault(name="another", verb="list", resource="namespaces", effect=effects.rewritten(effects.another_uid), times=ALWAYS)
+"""The simulated clusters have one UID: behind the proxy there is another."""
+
+
+def merged(path: Path, current: str, **kubeconfigs: Path) -> None:
+    """Write a kubeconfig that has the current context of each of these under the name given here."""
+    made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "current-context": current, "contexts": [], "clusters": [], "users": []}
+    for name, file in kubeconfigs.items():
+        found = yaml.safe_load(file.read_text())
+        context = next(one["context"] for one in found["contexts"] if one["name"] == found["current-context"])
+        made["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+        for part in ("cluster", "user"):
+            body = next(one[part] for one in found[f"{part}s"] if one["name"] == context[part])
+            made[f"{part}s"].append({"name": name, part: body})
+    path.write_text(yaml.safe_dump(made))
+
+
+def judged(folder: Path, *options: str) -> Finished:
+    """A run with a worker, of probes of one area. The kubeconfig is rewritten after the main process has read it."""
+    (folder / "policy.yaml").write_text(QUICK)
+    path = folder / "config.now"
+    asked = ("--kubeconfig", str(path), "--policy", str(folder / "policy.yaml"), "--only", "ISO-01,FENCE-01", "-n", "1")
+    return run_for_record(folder, *asked, *options, "-p", "tests.hostile.rewriting", GPU_CONFORMANCE_TEST_KUBECONFIG=str(path))
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Folder of a cluster whose device plugin hands out all devices."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("options", [(), ("--context", "bad")], ids=["current context", "named context"])
+def test_workers_judge_the_cluster_of_the_context_that_the_run_began_with(tmp_path: Path, bad: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "good").mkdir()
+    with (
+        EmbeddedCluster.start("healthy,iso-plugin-hands-out-all", bad) as one,
+        EmbeddedCluster.start("healthy", tmp_path / "good") as other,
+    ):
+        for name, current in (("config.now", "bad"), ("config.later", "good")):
+            merged(tmp_path / name, current, bad=one.kubeconfig, good=other.kubeconfig)
+        done = judged(tmp_path, *options)
+    assert done.code == 1, done.output
+    assert done.result("ISO-01").verdict is Verdict.FAILED
+
+
+def test_workers_ask_nothing_of_another_cluster_under_the_name(tmp_path: Path, bad: Path) -> None:
+    with EmbeddedCluster.start("healthy", bad) as cluster, through(cluster.kubeconfig, tmp_path / "proxied", [ANOTHER]) as proxy:
+        merged(tmp_path / "config.now", "one", one=cluster.kubeconfig)
+        merged(tmp_path / "config.later", "one", one=tmp_path / "proxied")
+        done = judged(tmp_path)
+        asked = proxy.asked
+    assert done.code == 10, done.output
+    assert (done.result("ISO-01").verdict, done.result("ISO-01").reason_code) == (Verdict.INCONCLUSIVE, "AnotherCluster")
+    assert "this was begun on cluster" in done.result("ISO-01").message
+    assert done.result("FENCE-01").verdict is Verdict.PASSED, "it was read before"
+    assert {one.verb for one in asked} == {"list"}, "nothing was created there"
+
+
+def test_workers_judge_on_where_the_kubeconfig_was_only_written_again(tmp_path: Path, bad: Path) -> None:
+    with EmbeddedCluster.start("healthy", bad) as cluster:
+        for name in ("config.now", "config.later"):
+            merged(tmp_path / name, "one", one=cluster.kubeconfig)
+        done = judged(tmp_path)
+    assert done.code == 0, done.output
+    assert done.result("ISO-01").verdict is Verdict.PASSED
+
+
+def test_credentials_that_are_read_again_are_those_of_the_same_context(tmp_path: Path) -> None:
+    """An administrator's context of the same server is chosen meanwhile: the run does not become an administrator."""
+    tokens: list[str] = []
+
+    def answers(asked: Asked) -> Said:
+        tokens.append(asked.credentials)
+        return status(401, "Unauthorized") if len(tokens) == 1 else said({"gitVersion": "v1.37.0"})
+
+    with lying(tmp_path, answers) as (unused, _):
+        path = tmp_path / "contexts"
+        config: dict[str, Any] = {
+            "clusters": [{"name": "one", "cluster": {"server": unused.server}}],
+            "users": [{"name": name, "user": {"token": name}} for name in ("reader", "admin")],
+            "contexts": [{"name": name, "context": {"cluster": "one", "user": name}} for name in ("reader", "admin")],
+        }
+        path.write_text(yaml.safe_dump({**config, "current-context": "reader"}))
+        cluster = Cluster.from_kubeconfig(path)
+        config["users"][0]["user"]["token"] = "reader-renewed"
+        path.write_text(yaml.safe_dump({**config, "current-context": "admin"}))
+        assert cluster.request("GET", "/version").status == 200
+    assert tokens == ["Bearer reader", "Bearer reader-renewed"]
