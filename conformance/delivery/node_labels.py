@@ -53,14 +53,18 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
 
     ``failed``: one of them failed for the node. ``passed``: one judged the node, none failed for it or is undecided, and the run judged
     all that it had to. Otherwise ``unknown``. Waived findings count as passed.
+
+    A failure outranks whatever was not judged in exit code 1. So that is looked for in the record: a node passes no sooner because
+    something else failed.
     """
     failed: set[str] = set()
     unsure: set[str] = set()
     good: set[str] = set()
-    uncounted = False
+    uncounted = undecided = False
     for result in report.results:
         if result.level is not Level.MUST:
             continue
+        undecided |= result.verdict in _UNDECIDED
         for subject in result.subjects:
             if subject.kind != "Node":
                 continue
@@ -73,7 +77,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
                 good.add(node)
         hidden = result.subjects_omitted and all(one.verdict is not Verdict.PASSED for one in result.subjects)
         uncounted |= bool(hidden)  # the record keeps failures first: if it holds nothing else, it may lack some
-    whole = report.exit_code in (0, 1) and not is_partial(report.scope) and not uncounted
+    short = report.scope is not None and bool(report.scope.shortfalls)
+    whole = report.exit_code in (0, 1) and not (short or is_partial(report.scope) or undecided or uncounted)
     found = {}
     for row in report.inventory[:MAX_NODES]:
         if row.node in failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from fixtures.verdict.record import (
     TargetKind,
     Verdict,
 )
+from tests.endtoend.runs import run_for_record
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect
 from tests.hostile.faults.plans import ALWAYS
@@ -97,6 +99,40 @@ def test_a_selection_passes_no_node_and_may_fail_one() -> None:
     scope = Coverage(requirements=2, judged=1, areas=[AreaCoverage(area="INV", requirements=1, judged=0)], not_judged=[left])
     bad = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED)])
     assert verdicts(a_report(GOOD, bad, exit_code=1, scope=scope)) == {"gpu-0": NodeVerdict.UNKNOWN, "gpu-1": NodeVerdict.FAILED}
+
+
+def whole_but(**fields: Any) -> Coverage:
+    return Coverage(requirements=2, judged=2, areas=[AreaCoverage(area="INV", requirements=2, judged=2)], not_judged=[], **fields)
+
+
+def test_a_failure_elsewhere_passes_no_node_of_a_run_that_did_not_judge_what_it_had_to() -> None:
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED)])
+    whole = a_report(GOOD, bad, exit_code=1, scope=whole_but())
+    assert verdicts(whole) == {"gpu-0": NodeVerdict.PASSED, "gpu-1": NodeVerdict.FAILED}
+    short = a_report(GOOD, bad, exit_code=1, scope=whole_but(shortfalls=["the run ended before it had judged ISO-01"]))
+    assert verdicts(short) == {"gpu-0": NodeVerdict.UNKNOWN, "gpu-1": NodeVerdict.FAILED}
+
+
+@pytest.mark.parametrize("level", [Level.MUST, Level.SHOULD])
+def test_a_failure_elsewhere_passes_no_node_where_a_must_is_undecided_that_names_none(level: Level) -> None:
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED)])
+    unread = result("ISO-01", Verdict.INCONCLUSIVE, [], level=level)
+    expected = NodeVerdict.UNKNOWN if level is Level.MUST else NodeVerdict.PASSED
+    assert verdicts(a_report(GOOD, bad, unread, exit_code=1))["gpu-0"] is expected
+
+
+def test_a_run_that_ends_with_its_first_failure_passes_no_node(tmp_path: Path) -> None:
+    done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "-x")
+    assert done.code == 1, done.output
+    assert done.report is not None
+    assert Counter(verdicts(done.report).values()) == {NodeVerdict.FAILED: 1, NodeVerdict.UNKNOWN: 2}
+
+
+def test_a_run_that_came_to_its_end_passes_the_nodes_for_which_nothing_failed(tmp_path: Path) -> None:
+    done = run_for_record(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only")
+    assert done.code == 1, done.output
+    assert done.report is not None
+    assert Counter(verdicts(done.report).values()) == {NodeVerdict.FAILED: 1, NodeVerdict.PASSED: 2}
 
 
 def test_failures_that_the_record_could_not_hold_pass_no_node() -> None:
