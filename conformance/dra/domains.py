@@ -79,20 +79,20 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
     labelled = {node.name: node for node in scope.snapshot.nodes if uid and node.metadata.label.get(_OF_DOMAIN) == uid}
     state = text_of(status.get("status"))
     observed = f"{state or 'no status'}, {len(members)} members" + (f", {len(daemons)} IMEX daemons" if daemons else "")
-    if not members and not labelled and state != "Ready":
-        return not_judged(place, message="no node has joined it, because no pod of it runs", source=_SOURCE)
+    limit = scope.policy.requests.start_minutes * 60
+    late = _late_to_go(meta, now, limit)
+    if not members and not labelled:
+        if late:
+            message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
+            return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message)
+        return not_judged(place, message="no node has joined it: no pod of it runs, or the hosts run IMEX themselves", source=_SOURCE)
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
     problems += [f"{listed(missing)} belongs to it by label and has not joined"] if missing else []
-    if state == "Ready" and not members:
-        problems.append("it is Ready and has no member")
     wanted = mapping(domain.get("spec")).get("numNodes")
     if isinstance(wanted, int) and len(members) < wanted:
         problems.append(f"{len(members)} of {wanted} nodes have joined")
-    deleted, limit = moment(meta.get("deletionTimestamp")), scope.policy.requests.start_minutes * 60
-    if deleted is not None and now - deleted > limit:
-        keep = listed([text_of(name) for name in sequence(meta.get("finalizers"))], 3)
-        problems.append(f"it was deleted {duration(now - deleted)} ago and is kept by {keep or 'nobody that it names'}")
+    problems += [late] if late else []
     if state != "Ready":
         joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
         problems.insert(0, f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""))
@@ -106,6 +106,15 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
         )
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _late_to_go(meta: Json, now: float, limit: float) -> str:
+    """Since when a domain is deleted and still there, as a clause; empty where it is not, or may take a while yet."""
+    deleted = moment(meta.get("deletionTimestamp"))
+    if deleted is None or now - deleted <= limit:
+        return ""
+    keep = listed([text_of(name) for name in sequence(meta.get("finalizers"))], 3)
+    return f"it was deleted {duration(now - deleted)} ago and is kept by {keep or 'nobody that it names'}"
 
 
 def _times(status: Json) -> Iterator[object]:

@@ -97,8 +97,30 @@ def test_what_is_wrong_with_a_domain_is_told(finding: Finding, word: str) -> Non
     assert word in finding.message
 
 
-def test_a_domain_that_nobody_uses_is_not_judged() -> None:
-    assert judged(a_domain("NotReady", members=()), nodes=[a_node()]).outcome is Outcome.NOT_JUDGED
+@pytest.mark.parametrize("state", ["NotReady", "Ready", ""])
+@pytest.mark.parametrize("spec", [{"numNodes": 2}, {"numNodes": 0}, {}])
+def test_a_domain_that_no_node_has_joined_is_not_judged(state: str, spec: Json) -> None:
+    """With numNodes 0, its default, it is Ready from the start. Where the hosts run IMEX it stays Ready without members."""
+    domain = a_domain(state, members=()) | {"spec": spec}
+    assert judged(domain, nodes=[a_node()]).outcome is Outcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize("state", ["NotReady", "Ready"])
+def test_a_deleted_domain_is_gone_also_where_no_node_has_joined_it(state: str) -> None:
+    domain = deleted("2026-09-20T14:13:20Z") | {"status": {"status": state}}
+    finding = judged(domain, nodes=[a_node()])
+    assert finding.outcome is Outcome.BAD
+    assert "it was deleted 24 h ago and is kept by resource.nvidia.com/computeDomain, although no node belongs to it" in finding.message
+    assert "wait for IMEX" not in finding.message
+    domain["metadata"]["deletionTimestamp"] = "2026-09-21T14:13:00Z"
+    assert judged(domain, nodes=[a_node()]).outcome is Outcome.NOT_JUDGED
+
+
+def test_a_domain_without_a_number_of_nodes_is_judged_by_those_it_has() -> None:
+    spec: Json = {"numNodes": 0}
+    assert judged(a_domain() | {"spec": spec}).outcome is Outcome.OK
+    assert "gpu-1 belongs to it by label" in judged(a_domain(members=("gpu-0",)) | {"spec": spec}).message
+    assert "gpu-0, gpu-1 belongs to it by label" in judged(a_domain(members=()) | {"spec": spec}).message
 
 
 def test_a_young_domain_is_undecided() -> None:
