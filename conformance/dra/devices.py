@@ -79,11 +79,10 @@ def _identities(device: InventoryDevice, node: str = "") -> Iterator[str]:
         return
     if render := body.attribute("renderIndex"):
         yield f"render-node {driver} {node or device.id[1]}/{render}"
-    if uuid := body.attribute("uuid"):
+    if (uuid := body.attribute("uuid")) and body.type != SHAPE_FOR_MACHINES:  # its UUID is made of its address, the same on other nodes
         yield f"UUID {driver} {body.type} {uuid}"
-    address = body.attribute("pciBusID") or body.attribute("pcieBusID") or body.attribute("pciAddress") or body.attribute("pciAddr")
-    if address and not device.is_part:
-        yield f"PCI-address {driver} {body.type} {node or device.id[1]}/{address}"
+    if body.pci_address and not device.is_part:
+        yield f"PCI-address {driver} {body.type} {node or device.id[1]}/{body.pci_address}"
 
 
 def _beside_parts(item: DriverInventory) -> Iterator[str]:

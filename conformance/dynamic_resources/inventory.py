@@ -7,13 +7,13 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind, kind_of
 from conformance.outputs import resource_slice
-from conformance.outputs.resource_slice import DeviceTaint, Slice, SliceDevice, device_taint, lack_of
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, DeviceTaint, Slice, SliceDevice, device_taint, lack_of
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
@@ -26,12 +26,16 @@ DeviceId = tuple[str, str, str]
 
 
 class InventoryDevice(msgspec.Struct, frozen=True):
-    """One device of a pool. ``offered``: its pool is complete. ``taint``: what keeps it from new claims, or empty."""
+    """One device of a pool. ``offered``: its pool is complete. ``taint``: what keeps it from new claims, or empty.
+
+    ``shape_of`` is ``physical`` of the device at the same PCI address, for a shape for machines.
+    """
 
     id: DeviceId
     body: SliceDevice
     offered: bool
     taint: str = ""
+    shape_of: str = ""
 
     @property
     def allocatable(self) -> bool:
@@ -41,7 +45,7 @@ class InventoryDevice(msgspec.Struct, frozen=True):
     @property
     def physical(self) -> str:
         """What tells the physical device apart: a part has its parent's, and so has one device in another shape (gpu, vfio)."""
-        return _identity(self.body) or "/".join(self.id)
+        return self.shape_of or _identity(self.body) or "/".join(self.id)
 
     @property
     def is_part(self) -> bool:
@@ -80,12 +84,26 @@ _PRODUCT = ("productName", "model", "modelName", "product")
 
 
 def _identity(device: SliceDevice) -> str:
+    if device.type == SHAPE_FOR_MACHINES:
+        return device.pci_address or device.attribute("uuid")
     return (
         device.attribute("parentUUID")
         or (device.attribute("uuid") if device.type != "mig" and "partition" not in device.type else "")
         or device.attribute("pciBusID")
         or device.attribute("parentPciAddr")
         or device.attribute("pciAddr")
+    )
+
+
+def _tied(devices: Sequence[InventoryDevice]) -> tuple[InventoryDevice, ...]:
+    """Devices of a node, each shape for machines tied to the device at its PCI address (docs/facts/dra.md#nvidia-driver)."""
+    others = [device for device in devices if device.body.type != SHAPE_FOR_MACHINES]
+    if len(others) == len(devices):
+        return tuple(devices)
+    at = {address: device.physical for device in others if (address := device.body.pci_address)}
+    return tuple(
+        msgspec.structs.replace(device, shape_of=at.get(device.body.pci_address, "")) if device.body.type == SHAPE_FOR_MACHINES else device
+        for device in devices
     )
 
 
@@ -137,7 +155,7 @@ class Slices:
                         incomplete.append(lacking)
         table: dict[str, list[DriverInventory]] = {}
         for (node, driver), (devices, incomplete) in sorted(found.items()):
-            table.setdefault(node, []).append(DriverInventory(driver=driver, devices=tuple(devices), incomplete=tuple(incomplete)))
+            table.setdefault(node, []).append(DriverInventory(driver=driver, devices=_tied(devices), incomplete=tuple(incomplete)))
         return table
 
     def of_no_node(self) -> list[tuple[str, str]]:

@@ -60,6 +60,12 @@ class SliceDevice(msgspec.Struct, frozen=True):
         return next((value for key, value in self.attributes.items() if key == name or key.endswith(f"/{name}")), "")
 
     @property
+    def pci_address(self) -> str:
+        """The PCI address by which a driver tells the device; ``""`` when it is absent."""
+        names = ("pciBusID", "pcieBusID", "pciAddress", "pciAddr")
+        return next((address for name in names if (address := self.attribute(name))), "")
+
+    @property
     def tainted(self) -> str:
         """The first taint that keeps the device from new claims, or the health problem that its driver reports, as text; empty without."""
         health = self.attribute("healthy") or self.attribute("health")

@@ -74,6 +74,17 @@ def test_a_device_and_its_part_are_one_device(held: tuple[str, str], outcome: st
     assert given(claims, [a_slice("gpu-0", devices=devices)])[NODE] == outcome
 
 
+@pytest.mark.parametrize(("address", "outcome"), [("0000:1b:00.0", "bad"), ("0000:2a:00.0", "ok")])
+def test_a_machine_and_a_pod_do_not_have_the_device_of_one_address(address: str, outcome: str) -> None:
+    """The shape for machines has a UUID of its own."""
+    whole, at = a_device("gpu-0"), "resource.kubernetes.io/pciBusID"
+    whole["attributes"][at] = {"string": "0000:1b:00.0"}
+    named = {"type": "vfio", "uuid": "e7af2681-d4df-538a-9cde-d6ca12d67e90", at: address}
+    shape = {"name": "vfio-0", "attributes": {key: {"string": value} for key, value in named.items()}}
+    claims = [a_claim("pod", device="gpu-0"), a_claim("machine", device="vfio-0")]
+    assert given(claims, [a_slice("gpu-0", devices=[whole, shape])])[NODE] == outcome
+
+
 def test_one_claim_with_the_same_device_twice_is_a_fault() -> None:
     claim = a_claim("a", device="gpu-0")
     claim["status"]["allocation"]["devices"]["results"] *= 2

@@ -73,6 +73,18 @@ def test_a_uuid_is_one_device_of_the_cluster_and_an_address_one_of_its_node() ->
     assert judged(address[0], others=[a_slice("gpu-1", devices=[address[1]])])[NODE] is Outcome.OK
 
 
+def test_shapes_for_machines_have_the_uuids_of_their_addresses_on_every_node() -> None:
+    shape, same = (device("vfio-0", type="vfio", uuid="e7af2681", pci="0000:1b:00.0") for _ in range(2))
+    others = [a_slice("gpu-1", devices=[device("gpu-0", uuid="GPU-b", pci="0000:1b:00.0"), same])]
+    here = device("gpu-0", uuid="GPU-a", pci="0000:1b:00.0")
+    assert judged(here, shape, others=others) == {
+        **judged(here, shape, others=others),
+        NODE: Outcome.OK,
+        "gpu-1 gpu.nvidia.com": Outcome.OK,
+    }
+    assert judged(here, shape, {**shape, "name": "vfio-1"})[NODE] is Outcome.BAD
+
+
 @pytest.mark.parametrize(("lacking", "outcome"), [
     ("productName", Outcome.BAD), ("memory", Outcome.BAD), ("uuid", Outcome.BAD), ("brand", Outcome.ADVISED),
 ])  # fmt: skip

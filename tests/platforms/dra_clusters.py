@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 from fixtures.kubernetes.models import Json
 from tests.platforms.clusters import H100, NFD, PRESENT, Cluster, deployed, gfd, operator
@@ -11,6 +12,7 @@ from tests.platforms.objects import base, daemonset, definition, job, meta, name
 
 NVIDIA, DOMAINS = "gpu.nvidia.com", "compute-domain.nvidia.com"
 REGISTRY = {"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"}
+PCI = "resource.kubernetes.io/pciBusID"
 ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 
 
@@ -100,7 +102,7 @@ def plugin(name: str, space: str, nodes: Sequence[str], image: str, select: Mapp
 
 def gpu(tray: int, index: int, product: str = "NVIDIA H100 80GB HBM3", memory: str = "81559Mi", kind: str = "gpu", **more: Any) -> Json:
     attributes = typed(
-        {"resource.kubernetes.io/pciBusID": f"0000:{index:02x}:00.0"},
+        {PCI: f"0000:{index:02x}:00.0"},
         type=kind,
         uuid=f"GPU-{tray:08x}-0000-0000-0000-{index:012x}",
         productName=product,
@@ -121,6 +123,19 @@ def mig(parent: Json, index: int, profile: str, memory: str, **more: Any) -> Jso
         driverVersion="v=580.95.5",
     )
     return device(f"{parent['name']}-mig-{index}", own, {"memory": memory}, **more)
+
+
+def for_machines(whole: Json) -> Json:
+    """A GPU in its shape for virtual machines, whose UUID the driver makes of the PCI address alone."""
+    address = whole["attributes"][PCI]["string"]
+    named = {
+        "uuid": str(uuid5(NAMESPACE_DNS, address)),
+        "productName": "GH100 [H100 SXM5 80GB]",
+        "deviceID": "0x2330",
+        "vendorID": "0x10de",
+    }
+    own = typed({PCI: address}, type="vfio", iommuFDEnabled=False, **named)
+    return device(whole["name"].replace("gpu-", "gpu-vfio-"), own, {"addressableMemory": "128Gi"})
 
 
 def h100s(count: int, *, labels: Mapping[str, str] | None = None) -> tuple[list[str], list[Json]]:
@@ -628,7 +643,7 @@ def virtual_machines() -> Cluster:
         devices = []
         for index in range(2):
             whole = gpu(tray, index)
-            shape = device(f"gpu-vfio-{index}", {**whole["attributes"], "type": {"string": "vfio"}}, {"addressableMemory": "128Gi"})
+            shape = for_machines(whole)
             devices += [shape] if (tray, index) == (0, 0) else [whole, shape]
         slices.append(a_slice(name, NVIDIA, devices, generation=3))
     launcher = pod(
