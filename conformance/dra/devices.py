@@ -98,22 +98,28 @@ def _beside_parts(item: DriverInventory) -> Iterator[str]:
 
 
 class _Peers:
-    """Attributes and capacity by what devices are alike in: driver, type, product and version of the driver."""
+    """Attributes and capacity by what devices are alike in: driver, type and version of the driver, and with them the product.
+
+    Every device has what claims choose it by. What else describes it depends on its product: only some can be cut.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self._names: dict[tuple[str, ...], Counter[str]] = {}
         self._count: Counter[tuple[str, ...]] = Counter()
         for drivers in scope.dra_inventory.values():
             for device in (device for item in drivers for device in item.devices):
-                key = _alike(device)
-                self._count[key] += 1
-                self._names.setdefault(key, Counter()).update(_described(device.body))
+                for key in (_alike(device), (*_alike(device), device.product)):
+                    self._count[key] += 1
+                    self._names.setdefault(key, Counter()).update(_described(device.body))
 
     def lacking(self, device: InventoryDevice) -> set[str]:
         """What more than half of its peers have and the device has not."""
-        key = _alike(device)
-        common = {name for name, count in self._names[key].items() if count >= 2 and 2 * count > self._count[key]}
-        return common - _described(device.body)
+        alike = _alike(device)
+        needed = {name for name in self._common(alike) if _plain(name) in _NEEDED}
+        return (needed | self._common((*alike, device.product))) - _described(device.body)
+
+    def _common(self, key: tuple[str, ...]) -> set[str]:
+        return {name for name, count in self._names[key].items() if count >= 2 and 2 * count > self._count[key]}
 
 
 def _alike(device: InventoryDevice) -> tuple[str, ...]:

@@ -48,6 +48,11 @@ class InventoryDevice(msgspec.Struct, frozen=True):
         return self.shape_of or _identity(self.body) or "/".join(self.id)
 
     @property
+    def product(self) -> str:
+        """Its product name, as published; empty without."""
+        return next((name for key in _PRODUCT if (name := self.body.attribute(key))), "")
+
+    @property
     def is_part(self) -> bool:
         """Whether it is a part of a device (MIG, AMD's partitions)."""
         return self.body.type == "mig" or "partition" in self.body.type
@@ -76,8 +81,7 @@ class DriverInventory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def product(self) -> str:
         """Product names of the devices, as published."""
-        names = (next((name for key in _PRODUCT if (name := device.body.attribute(key))), "") for device in self.devices)
-        return ", ".join(sorted({name for name in names if name}))
+        return ", ".join(sorted({device.product for device in self.devices} - {""}))
 
 
 _PRODUCT = ("productName", "model", "modelName", "product")

@@ -99,6 +99,24 @@ def test_another_driver_version_and_another_type_are_no_peers() -> None:
     assert judged(device("gpu-0", brand="x"), device("gpu-1", brand="x"), device("gpu-2", brand="x"), old, part)[NODE] is Outcome.OK
 
 
+@pytest.mark.parametrize(("lacking", "outcome"), [
+    ("partitionProfile", Outcome.OK), ("multiprocessors", Outcome.OK), ("memory", Outcome.BAD), ("uuid", Outcome.BAD),
+])  # fmt: skip
+def test_devices_of_another_product_need_only_what_claims_choose_them_by(lacking: str, outcome: Outcome) -> None:
+    """GPUs that can be cut are described by how; others of the same driver are not."""
+    more = {"partitionProfile": "spx_nps1"}
+    peers = [device(f"gpu-{index}", **more) for index in range(5)]
+    others = [device(f"gpu-{index}", **more, productName="L4") for index in (8, 9)]
+    for one in (*peers, *others):
+        one["capacity"]["multiprocessors"] = {"value": "132"}
+    for one in others:
+        one["attributes"].pop(lacking, None)
+        one["capacity"].pop(lacking, None)
+    assert judged(*peers, *others)[NODE] is outcome
+    peers[0]["attributes"].pop("partitionProfile")
+    assert judged(*peers)[NODE] is Outcome.ADVISED
+
+
 def test_a_doubled_name_is_told() -> None:
     scope = a_scope(
         nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0", devices=[device("gpu-0"), device("gpu-0", uuid="GPU-x")])]
