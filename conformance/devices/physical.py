@@ -75,8 +75,9 @@ def physical_counts(
     if view.gpu.count is not None and whole_devices and not view.vgpu:
         found.append(PhysicalCount(view.gpu.count, f"label {GPU_COUNT}"))
     for key in COUNT_LABELS:
-        if (devices_of_label := number(labels.get(key))) is not None:
-            found.append(PhysicalCount(devices_of_label, f"label {key}", boot=key not in _AGENTS))
+        devices_of_label, agents = number(labels.get(key)), key in _AGENTS
+        if devices_of_label or (agents and devices_of_label == 0):  # a cloud's catalogue says 0 of a type that it cannot count
+            found.append(PhysicalCount(devices_of_label, f"label {key}", boot=not agents))
     counted = [count for key in keys_with(labels, _AMD_COUNTED) if (count := number(labels[key])) is not None]
     if counted:
         found.append(PhysicalCount(sum(counted), f"labels {_AMD_COUNTED}*"))

@@ -110,6 +110,17 @@ def test_without_labels_a_cloud_or_the_policy_counts() -> None:
     assert arithmetic(a_node(gpus=32, labels=cloud))[0] == (Outcome.OK, f"nvidia.com/gpu 32 = 8 {TIMES} 4")
 
 
+def test_a_type_of_which_its_cloud_counts_no_device_says_nothing() -> None:
+    """EC2's catalogue has 0 GPUs for p5.4xlarge and g6f: before, a healthy node with one contradicted it."""
+    for key in ("karpenter.k8s.aws/instance-gpu-count", "eks.amazonaws.com/instance-gpu-count"):
+        healthy = a_node(gpus=1, labels={COUNT: "1", REPLICAS: "1", key: "0"})
+        assert arithmetic(healthy) == [(Outcome.OK, f"nvidia.com/gpu 1 = 1 {TIMES} 1")]
+        lost = a_node(gpus=7, labels={COUNT: "7", REPLICAS: "1", key: "8"})
+        assert Outcome.BAD in [outcome for outcome, _ in arithmetic(lost)]
+    counted = a_node(gpus=1, labels={COUNT: "1", REPLICAS: "1", "gpu.intel.com/device.count": "0"})
+    assert Outcome.BAD in [outcome for outcome, _ in arithmetic(counted)], "an agent looked and found none"
+
+
 def test_gke_multiplies_partitions_and_clients() -> None:
     gke = {
         "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
