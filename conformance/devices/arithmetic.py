@@ -20,7 +20,6 @@ _PARTITION_LABELS = (_PARTITION, "amd.com/compute-memory-partition")
 _AMD_UNITS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
 # compute dies per package; cpx makes a unit of each
 _AMD_DIES = {"MI300A": 6, "MI308X": 4}
-_MIG_UNITS = {1: 7, 2: 3, 3: 2, 4: 1, 7: 1}
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +56,7 @@ def gke_terms(labels: Mapping[str, str], capacity: Mapping[str, int]) -> list[Te
     factors = [count]
     if size:
         geometry = mig_geometry.geometry_of(labels.get(f"{GKE}accelerator", ""))
-        per_device = geometry.maxima.get(size) if geometry else _MIG_UNITS.get(number(size.partition("g")[0]) or 0)
+        per_device = geometry.maxima.get(size) if geometry else mig_geometry.usual_maximum(size)
         if not per_device:
             return []
         factors.append(per_device)

@@ -114,20 +114,26 @@ _BY_SIZE: Mapping[str, Mapping[int, Geometry]] = {
     "GH200": {0: H100_96, 96: H100_96, 480: H100_96, 144: GH200_144},
     "H20": {0: H100_96, 96: H100_96},
 }
+_BY_PRO_MODEL: Mapping[str, Mapping[int, Geometry]] = {
+    "6000": {0: RTX_PRO_6000, 96: RTX_PRO_6000},
+    "5000": {0: RTX_PRO_5000, 48: RTX_PRO_5000},
+}
 
 
 def geometry_of(product: str) -> Geometry | None:
     """The table of a product, from a model name or a ``nvidia.com/gpu.product`` label; ``None`` when no table is known.
 
     Suffixes ``-MIG-<profile>`` and ``-SHARED`` are ignored. vGPU products (``GRID-…``) and products whose size is not stated where
-    it decides (``A100`` alone) have no table.
+    it decides (``A100`` alone) have no table, nor have cards of another size under a known model (``H20-3e``, 141 GB).
     """
     words = [word.upper() for word in _WORD.findall(product[:256].partition("-MIG-")[0])]
     if not words or "GRID" in words:
         return None
-    if {"RTX", "PRO", "BLACKWELL"} <= set(words):
-        return RTX_PRO_6000 if "6000" in words else RTX_PRO_5000 if "5000" in words else None
     size = next((int(match[1]) for word in words if (match := _SIZE.fullmatch(word))), 94 if "NVL" in words else 0)
+    if {"RTX", "PRO"} <= set(words):  # GKE leaves the generation out; NVIDIA has no other one of that name
+        return _BY_PRO_MODEL.get(next((word for word in words if word in _BY_PRO_MODEL), ""), {}).get(size)
+    if {"H20", "3E"} <= set(words):
+        return None
     for word in words:
         if word in _BY_MODEL:
             return _BY_MODEL[word]
@@ -157,6 +163,12 @@ def max_instances(product: str, profile: str) -> int | None:
     """Instances of ``profile`` on one device of ``product``; 0 when the product has no such profile, ``None`` when no table is known."""
     geometry = geometry_of(product)
     return None if geometry is None else geometry.maxima.get(profile, 0)
+
+
+def usual_maximum(profile: str) -> int | None:
+    """Instances of a profile on one device of whatever product has it; ``None`` when products differ in that, or none has it."""
+    found = {geometry.maxima[profile] for geometry in GEOMETRIES if profile in geometry.maxima}
+    return found.pop() if len(found) == 1 else None
 
 
 def slices(geometry: Geometry, profile: str) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
 from conformance.devices.arithmetic import TIMES
 from conformance.policy.model import Policy
@@ -119,6 +121,37 @@ def test_a_type_of_which_its_cloud_counts_no_device_says_nothing() -> None:
         assert Outcome.BAD in [outcome for outcome, _ in arithmetic(lost)]
     counted = a_node(gpus=1, labels={COUNT: "1", REPLICAS: "1", "gpu.intel.com/device.count": "0"})
     assert Outcome.BAD in [outcome for outcome, _ in arithmetic(counted)], "an agent looked and found none"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "size", "units"),
+    [
+        ("nvidia-rtx-pro-6000", "1g.24gb", 4),
+        ("nvidia-rtx-pro-6000", "2g.48gb", 2),
+        ("nvidia-tesla-a100", "1g.5gb", 7),
+        ("nvidia-tesla-a100", "3g.20gb", 2),
+        ("nvidia-b200", "1g.45gb", 4),
+        ("nvidia-next", "1g.24gb", 4),
+    ],
+)
+def test_gke_cuts_each_product_into_as_many_parts_as_it_has(accelerator: str, size: str, units: int) -> None:
+    gke = {
+        "cloud.google.com/gke-accelerator": accelerator,
+        "cloud.google.com/gke-accelerator-count": "2",
+        "cloud.google.com/gke-gpu-partition-size": size,
+    }
+    assert arithmetic(a_node(gpus=2 * units, labels=gke)) == [(Outcome.OK, f"nvidia.com/gpu {2 * units} = 2 {TIMES} {units}")]
+    assert arithmetic(a_node(gpus=2 * units - 1, labels=gke))[0][0] is Outcome.BAD
+
+
+def test_how_many_parts_an_unknown_product_has_is_not_guessed() -> None:
+    gke = {
+        "cloud.google.com/gke-accelerator": "nvidia-next",
+        "cloud.google.com/gke-accelerator-count": "2",
+        "cloud.google.com/gke-gpu-partition-size": "1g.10gb",  # 7 of an H100, 4 of an A100 of 40 GB
+    }
+    assert {outcome for units in (8, 14) for outcome, _ in arithmetic(a_node(gpus=units, labels=gke))} == {Outcome.OK}
+    assert arithmetic(a_node(gpus=7, labels=gke))[0][0] is Outcome.BAD
 
 
 def test_gke_multiplies_partitions_and_clients() -> None:

@@ -21,6 +21,9 @@ H100 = "NVIDIA-H100-80GB-HBM3"
         ("NVIDIA-H200-NVL", "H200 141GB"),
         ("NVIDIA-A30", "A30 24GB"),
         ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "RTX PRO 6000 Blackwell 96GB"),
+        ("nvidia-rtx-pro-6000", "RTX PRO 6000 Blackwell 96GB"),
+        ("NVIDIA-RTX-PRO-5000-Blackwell", "RTX PRO 5000 Blackwell 48GB"),
+        ("NVIDIA-H20", "H100 96GB, GH200 96GB or H20 96GB"),
     ],
 )
 def test_product_tables(product: str, name: str) -> None:
@@ -29,7 +32,20 @@ def test_product_tables(product: str, name: str) -> None:
     assert geometry.name == name
 
 
-@pytest.mark.parametrize("product", ["", "NVIDIA-L4", "GRID-A100-40C", "NVIDIA-A100", "Tesla-T4", "NVIDIA-A100-SXM-64GB"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        "",
+        "NVIDIA-L4",
+        "GRID-A100-40C",
+        "NVIDIA-A100",
+        "Tesla-T4",
+        "NVIDIA-A100-SXM-64GB",
+        "NVIDIA-H20-3e",
+        "NVIDIA-RTX-PRO-5000-72GB-Blackwell",
+        "NVIDIA-RTX-PRO-4500-Blackwell",
+    ],
+)
 def test_products_without_a_table(product: str) -> None:
     assert mig_geometry.geometry_of(product) is None
     assert mig_geometry.max_instances(product, "1g.5gb") is None
