@@ -12,7 +12,7 @@ from conformance.devices.physical import PhysicalCount, physical_counts
 from conformance.outputs import node_labels, node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.policy.model import Policy
-from conformance.scope.node_marks import marks_of
+from conformance.scope.node_marks import makers_served, marks_of, may_be_of_cpu
 from conformance.scope.scope import matches, whole
 from fixtures.kubernetes.models import Node
 from fixtures.text import typed
@@ -215,6 +215,8 @@ def _judge_advertised(item: _Node) -> Verdict:
         marks = _marks(item.node)
         if not marks:
             return _undecided(name, "NO_DEVICE_COUNT", "no device resource and nothing that says that it has devices")
+        if all(may_be_of_cpu(mark, makers_served(text.labels)) for mark in marks):
+            return _undecided(name, "NO_DEVICE_COUNT", f"no device resource, and {marks[0]} may be of its CPU's own graphics")
         message = f"it advertises no device and {marks[0]} says that it has some: no plugin has registered with the kubelet"
         return Judged.BAD, "NOT_ADVERTISED", [InspectionFinding(name, Judged.BAD, message, "nothing", "a device resource > 0")]
     terms = terms_of(item.node, item.view, units, item.sources)

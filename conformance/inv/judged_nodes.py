@@ -14,6 +14,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.times import moment
 from fixtures.text.ages import ask_again, duration
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, allowed, missed, ok, undecided
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
@@ -39,6 +40,21 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
             )
         yield finding or _reached(scope, node, probing)
     yield from _lost(scope)
+    yield from _unclear(scope)
+
+
+def _unclear(scope: Scope) -> Iterator[Finding]:
+    """Nodes of which only a label for graphics tells, of a maker whose cards nothing in the cluster serves."""
+    for name, labels in sorted(scope.unclear_graphics.items()):
+        place = Subject("Node", name)
+        if matches(name, scope.policy.accelerators.allow_not_judged):
+            yield allowed(place, message=f"it has {listed(labels)}; the policy allows it", source=f"policy {_ALLOW}")
+            continue
+        message = (
+            f"it has {listed(labels)}, and nothing here serves cards of that maker: a card that nobody offers has this label, and so do "
+            f"the CPU's own graphics; if it has no card, name the node in {_ALLOW}"
+        )
+        yield undecided(place, message=message, source="node labels")
 
 
 def _lost(scope: Scope) -> Iterator[Finding]:

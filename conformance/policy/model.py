@@ -68,7 +68,6 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "feature.node.kubernetes.io/pci-????_1da3*.present=true",
         "feature.node.kubernetes.io/pci-0302_8086*.present=true",
         "feature.node.kubernetes.io/pci-0380_8086*.present=true",
-        "feature.node.kubernetes.io/pci-1200_8086*.present=true",
         "feature.node.kubernetes.io/amd-vgpu=true",
         "intel.feature.node.kubernetes.io/gpu=true",
         "intel.feature.node.kubernetes.io/gaudi=true",
@@ -122,7 +121,8 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "node.kubernetes.io/instance-type=ecs.*gn[0-9]*.*",
         "k8s.amazonaws.com/accelerator=?*",
     )
-    """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node."""
+    """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node.
+    A PCI label that the graphics of a CPU have too counts only where cards of that maker are served; elsewhere INV-02 names the node."""
     virtual_nodes: tuple[str, ...] = (
         "type=virtual-kubelet",
         "*/type=virtual-kubelet",

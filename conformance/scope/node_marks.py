@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Container, Iterable
 
 from fixtures.kubernetes.models import Node
 
 EMPTY = "capacity of "
 """How the mark of a resource that a node once had begins: ``capacity of amd.com/gpu is 0``."""
+
+_GRAPHICS = {
+    "AMD": re.compile(r"label feature\.node\.kubernetes\.io/pci-(?:(?:03[08]0|0403)_)?1002(?:_[0-9a-f]{4})*\.present=true"),
+    "Intel": re.compile(r"label feature\.node\.kubernetes\.io/pci-0380_8086(?:_[0-9a-f]{4})*\.present=true"),
+}
+"""Marks that graphics of a CPU, and their sound, have as well as cards (docs/facts/vendors-and-clouds.md#pci-vendors)."""
+
+_SERVED = {
+    "AMD": re.compile(r"(?:beta\.|operator\.|gpu\.)?amd\.com(?:/.*)?|feature\.node\.kubernetes\.io/(?:amd-v?gpu|pci-1200_1002.*)"),
+    "Intel": re.compile(r"gpu\.intel\.com(?:/.*)?|intel\.feature\.node\.kubernetes\.io/gpu.*"),
+}
+"""Names that only cards of a maker have, and what serves them."""
 
 
 def marks_of(node: Node, is_device: Callable[[str], bool], is_mark: Callable[[str], bool]) -> tuple[str, ...]:
@@ -26,3 +39,14 @@ def marks_of(node: Node, is_device: Callable[[str], bool], is_mark: Callable[[st
 def is_faint(marks: Iterable[str]) -> bool:
     """Whether nothing but capacities of 0 name the node: one source, the kubelet's memory."""
     return all(mark.startswith(EMPTY) for mark in marks)
+
+
+def makers_served(words: Iterable[str]) -> frozenset[str]:
+    """Makers whose cards a cluster serves, by its keys of labels, names of resources and drivers, and API groups."""
+    known = list(words)
+    return frozenset(maker for maker, pattern in _SERVED.items() if any(map(pattern.fullmatch, known)))
+
+
+def may_be_of_cpu(mark: str, served: Container[str]) -> bool:
+    """Whether graphics of a CPU have a mark too, and nothing serves cards of their maker."""
+    return any(maker not in served and pattern.fullmatch(mark) for maker, pattern in _GRAPHICS.items())

@@ -209,6 +209,7 @@ def test_a_node_that_lost_its_devices_stays_in_the_count(lost: Node) -> None:
     [
         {"feature.node.kubernetes.io/pci-8086.present": "true"},
         {"feature.node.kubernetes.io/pci-0300_8086.present": "true"},
+        {"feature.node.kubernetes.io/pci-1200_8086.present": "true"},  # an NPU of a CPU, or a card for radio networks
         {"feature.node.kubernetes.io/pci-0200_8086_1002.present": "true"},
         {"feature.node.kubernetes.io/pci-1d0f.present": "true"},
         {"node.kubernetes.io/instance-type": "m7i.4xlarge"},

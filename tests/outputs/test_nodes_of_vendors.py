@@ -130,6 +130,13 @@ def test_a_device_that_is_lost_whole_is_bad_where_something_counts_devices(
     assert judged(node(labels, lost)) == ("bad", "INCONSISTENT"), name
 
 
+def test_a_label_that_graphics_of_a_cpu_have_too_proves_no_card() -> None:
+    label = {"feature.node.kubernetes.io/pci-1002.present": "true"}
+    assert judged(node(label, {"cpu": "16"})) == ("undecidable", "NO_DEVICE_COUNT")
+    assert judged(node(label | {"amd.com/gpu.vram": "192G"}, {"cpu": "16"})) == ("bad", "NOT_ADVERTISED")
+    assert judged(node({"feature.node.kubernetes.io/pci-1200_1002.present": "true"}, {"cpu": "16"})) == ("bad", "NOT_ADVERTISED")
+
+
 def test_partitions_of_amd() -> None:
     assert judged(node(AMD | {"amd.com/gpu.compute-memory-partition": "dpx_nps2"}, {"amd.com/gpu": "16"})) == ("good", "CONSISTENT")
     assert judged(node(AMD | {"amd.com/gpu.compute-memory-partition": "dpx_nps2"}, {"amd.com/gpu": "12"})) == ("bad", "INCONSISTENT")

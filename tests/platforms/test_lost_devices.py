@@ -16,7 +16,7 @@ from fixtures.verdict.record import Access, Result, Verdict
 from tests.judging import judge
 from tests.platforms.clusters import CLUSTERS
 from tests.platforms.judged import snapshot_as_served
-from tests.platforms.objects import node
+from tests.platforms.objects import SECURE, container, node, pod
 from tests.requirements_offline import policy_over
 
 TYPE = "node.kubernetes.io/instance-type"
@@ -33,6 +33,7 @@ LABELS = (
     {TYPE: "gpu-h100x1-80gb"},
     {TYPE: "gpu-mi300x8-1536gb"},
     {TYPE: "g2-gpu-rtx4000a1-s"},
+    {"feature.node.kubernetes.io/pci-1200_1002.present": "true"},
     {TYPE: "ecs.gn7i-c8g1.2xlarge"},
     {TYPE: "ecs.ebmgn7e-c128g1.32xlarge"},
 )
@@ -71,6 +72,54 @@ def test_a_node_without_accelerators_is_left_alone(labels: dict[str, str]) -> No
     assert {one.verdict for one in judged(node("cpu-1", None, labels)).values()} == {Verdict.PASSED}
 
 
+READ = tuple(id_ for id_, one in load_catalogue().by_id.items() if one.access is Access.READ)
+PCI = "feature.node.kubernetes.io/pci-"
+GRAPHICS = (
+    {f"{PCI}1002.present": "true"},  # as the GPU operator sets feature discovery up
+    {f"{PCI}0300_1002.present": "true"},
+    {f"{PCI}0380_1002_164e.present": "true"},
+    {f"{PCI}0380_8086.present": "true"},
+)
+
+
+def card_of(maker: str) -> Json:
+    """A node with a card of the maker of such graphics, which is well."""
+    if maker == "AMD":
+        return node("card-0", {"amd.com/gpu": 1}, {"feature.node.kubernetes.io/amd-gpu": "true"}, ["amd.com/gpu:NoSchedule"])
+    return node("card-0", {"gpu.intel.com/i915": 1}, {}, ["gpu.intel.com/i915:NoSchedule"])
+
+
+@pytest.mark.parametrize("labels", GRAPHICS)
+def test_graphics_of_a_cpu_make_no_accelerator_node(labels: dict[str, str]) -> None:
+    """Ryzen machines without cards beside NVIDIA's nodes: before, they and every pod on them failed."""
+    ryzen = [node("ryzen-0", None, labels), pod("web-0", "research", "ryzen-0", container(securityContext=SECURE))]
+    found = {id_: one for id_, one in judged(*ryzen, ids=READ).items() if "ryzen-0" in one.message}
+    assert {id_: one.verdict for id_, one in found.items()} == {"INV-02": Verdict.INCONCLUSIVE}, "it may be a card that nobody offers"
+    allowed = judged(*ryzen, policy={"accelerators": {"allowNotJudged": ["ryzen-*"]}}, ids=("INV-02",))
+    assert allowed["INV-02"].verdict is Verdict.WAIVED
+    unmarked = judged(*ryzen, policy={"accelerators": {"marks": ["nvidia.com/gpu.product=?*"]}}, ids=("INV-02",))
+    assert unmarked["INV-02"].verdict is Verdict.PASSED, "the owner's marks leave such labels out"
+
+
+@pytest.mark.parametrize("labels", GRAPHICS)
+def test_a_lost_card_is_named_where_others_of_its_maker_are_served(labels: dict[str, str]) -> None:
+    found = judged(node("lost-0", None, labels), card_of("AMD" if "1002" in str(labels) else "Intel"))
+    assert {id_: one.verdict for id_, one in found.items()} == {
+        "INV-01": Verdict.FAILED,
+        "INV-02": Verdict.INCONCLUSIVE,
+        "ADV-01": Verdict.FAILED,
+    }
+    assert all("lost-0" in one.message for one in found.values())
+
+
+@pytest.mark.parametrize("served", [{"amd.com/gpu": 0}, {}])
+def test_a_plugin_that_went_or_a_label_tells_that_cards_are_served(served: dict[str, int]) -> None:
+    label = {} if served else {"feature.node.kubernetes.io/amd-gpu": "true"}
+    found = judged(node("lost-0", None, GRAPHICS[0]), node("lost-1", served, label), ids=("INV-01",))["INV-01"]
+    assert found.verdict is Verdict.FAILED
+    assert "lost-0" in found.message
+
+
 def test_a_lost_node_of_devices_that_the_owner_listed_is_named() -> None:
     """Ascend's plugin went on one of two nodes: before, a policy that lists the devices was no help."""
     policy = {"accelerators": {"resources": ["+huawei.com/Ascend*"]}}
@@ -82,7 +131,7 @@ def test_a_lost_node_of_devices_that_the_owner_listed_is_named() -> None:
 
 def test_a_healthy_node_of_devices_that_nobody_listed_fails_nothing() -> None:
     well = node("npu-0", {"huawei.com/Ascend910": 8}, {"accelerator": "huawei-Ascend910"}, ["huawei.com/Ascend910:NoSchedule"])
-    found = judged(well, ids=tuple(id_ for id_, one in load_catalogue().by_id.items() if one.access is Access.READ))
+    found = judged(well, ids=READ)
     assert [id_ for id_, one in found.items() if one.verdict is Verdict.FAILED] == []
     assert {id_ for id_, one in found.items() if one.verdict is Verdict.INCONCLUSIVE} == {"INV-01", "INV-02", "FENCE-01", "ADV-01"}
     bare = node("npu-0", {"huawei.com/Ascend910": 8}, {"accelerator": "huawei-Ascend910"})
