@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
+from conformance.devices.resource_words import beside_devices
 from conformance.dynamic_resources.drivers import names_accelerator
 from conformance.scope.scope import Amount, Scope, held_by, matches
 from fixtures.kubernetes import quantity
@@ -56,7 +57,7 @@ def _looks(scope: Scope) -> Callable[[str], bool]:
 def _looks_like_device(scope: Scope, name: str) -> bool:
     if scope.is_device(name) or matches(name, FOREIGN_ACCELERATORS):
         return True
-    if not is_extended(name) or scope.is_rdma(name) or matches(name, scope.policy.accelerators.no_devices):
+    if not is_extended(name) or scope.is_rdma(name) or matches(name, scope.policy.accelerators.no_devices) or beside_devices(name):
         return False
     domains = {glob.partition("/")[0] for glob in scope.policy.accelerators.resources}
     return name.partition("/")[0] in domains

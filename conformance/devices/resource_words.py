@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from conformance.dynamic_resources.drivers import names_accelerator
 
-_BESIDE = re.compile(r"rails?|hca|ports?|nics?|rdma|roce|vf|links?|(?:nv)?switch|monitoring|metrics|render|licen[cs]es?")
+_BESIDE = re.compile(r"rails?|hca|ports?|nics?|rdma|roce|vfs?|links?|(?:nv)?switch|monitoring|metrics|render|licen[cs]es?")
 """A word for what is beside devices, or for a permission."""
 
 _AMOUNT = re.compile(r"(?:dcu|v)?mem(?:ory)?|(?:dcu|v|milli)?cores?|percentage|ratio|counts?|priority|quotas?|slots?|tokens?")

@@ -168,7 +168,18 @@ def test_names_of_devices_misspelt_ones_included() -> None:
     assert all(
         looks_like_device(scope, name) for name in (GPU, "nvidia.com/gpus", "amd.com/gpu", "huawei.com/Ascend910", "nvidia.com/gpumem")
     )
-    assert not any(looks_like_device(scope, name) for name in ("cpu", "rdma/ib", "nvidia.com/hostdev", "hugepages-2Mi", "example.org/x"))
+    assert not any(
+        looks_like_device(scope, name)
+        for name in (
+            "cpu",
+            "rdma/ib",
+            "nvidia.com/hostdev",
+            "nvidia.com/nvswitch",
+            "nvidia.com/bf3-p0-vfs",
+            "hugepages-2Mi",
+            "example.org/x",
+        )
+    )
     assert not is_extended("kubernetes.io/foo")
     assert not is_extended("gpu")
 
