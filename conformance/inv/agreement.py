@@ -45,20 +45,28 @@ def rows(scope: Scope) -> dict[str, dict[str, bool]]:
             source = source_of(column)
             row[source] = row.get(source, False) or yes
     in_use = {ADVERTISED} | {source for row in merged.values() for source, yes in row.items() if yes}
+    told = {
+        vendor_of_label(column.removeprefix("label "))
+        for columns in scope.sources.values()
+        for column, yes in columns.items()
+        if yes and source_of(column) == NFD
+    }
     by_name = scope.snapshot.node_by_name
     return {
-        name: {source: yes for source, yes in row.items() if source in in_use and (yes or _knows(source, by_name.get(name), scope))}
+        name: {source: yes for source, yes in row.items() if source in in_use and (yes or _knows(source, by_name.get(name), scope, told))}
         for name, row in merged.items()
     }
 
 
-def _knows(source: str, node: Node | None, scope: Scope) -> bool:
-    """Whether a source that does not name the node could have: a vendor's label says nothing about another vendor's node."""
+def _knows(source: str, node: Node | None, scope: Scope, told: set[str]) -> bool:
+    """Whether a source that does not name the node could have: a vendor's label says nothing about another vendor's node.
+
+    ``told`` are the vendors of whose devices feature discovery tells on some node, empty text for a vendor that is not known.
+    """
     if node is None or not (vendors := vendors_of(node, scope)):
         return True
     if source == NFD:
-        asked = {vendor_of_label(text) for text in scope.policy.accelerators.node_labels if text.startswith(_NFD_PREFIX)}
-        return "" in asked or bool(vendors & asked)
+        return "" in told or bool(vendors & told)
     if not source.startswith("label "):
         return True
     domain = source.removeprefix("label ").partition("/")[0]

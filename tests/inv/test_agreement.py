@@ -117,3 +117,13 @@ def test_a_node_that_only_marks_name_lost_its_devices(labels: dict[str, str], ca
 def test_labels_of_discovery_say_nothing_of_a_vendor_that_none_of_them_is_about(resource: str) -> None:
     other = a_node("other-0", gpus=0, capacity={resource: "4"})
     assert outcomes(nodes=[a_node(), other]) == {"gpu-0": Outcome.OK, "other-0": Outcome.NOT_JUDGED}
+
+
+def test_labels_of_discovery_tell_of_a_vendor_only_where_they_name_some_node_of_it() -> None:
+    """AMD's label is that of a rule which AMD's operator brings; labels of NVIDIA's PCI devices come with discovery itself."""
+    bare = {NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""}
+    labelled = {**bare, "feature.node.kubernetes.io/amd-gpu": "true"}
+    without = a_node("mi300x-0", resource="amd.com/gpu", labels=bare)
+    assert outcomes(nodes=[a_node(), without]) == {"gpu-0": Outcome.OK, "mi300x-0": Outcome.NOT_JUDGED}
+    beside = a_node("mi300x-1", resource="amd.com/gpu", labels=labelled)
+    assert outcomes(nodes=[a_node(), without, beside]) == {"gpu-0": Outcome.OK, "mi300x-0": Outcome.BAD, "mi300x-1": Outcome.OK}
