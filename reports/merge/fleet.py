@@ -23,7 +23,7 @@ MAX_ATTENTION = 100
 MAX_CLUSTERS_NAMED = 50
 
 _SKEW = timedelta(hours=1)
-"""How far a cluster's clock may be ahead. Without a bound, a run dated tomorrow would never be stale."""
+"""How far a cluster's clock may be ahead. A run dated further ahead has no known time: it would never be stale, and replace all others."""
 
 _EXIT_RANK = (1, 11, 3, 2, 10, 4, 5, 0)
 """Exit codes from worst to best. One that the suite does not know counts as an internal error."""
@@ -131,6 +131,8 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
     """One report in a row."""
     report, target = one.report, one.report.target
     begun = phrases.started(report)
+    if begun is not None and begun - now > _SKEW:
+        begun = None
     concerns = phrases.attention(report)
     return ClusterRow(
         name=one_line(one.name or _own_name(report), NAME_LIMIT),
@@ -142,7 +144,7 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
         cluster_uid=one_line(target.cluster_uid, NAME_LIMIT),
         run_id=one_line(report.run.id, NAME_LIMIT),
         started_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if begun else "",
-        stale=max_age is not None and (begun is None or not -_SKEW <= now - begun <= max_age),
+        stale=max_age is not None and (begun is None or now - begun > max_age),
         verdict=report.verdict,
         exit_code=report.exit_code,
         headline=chaos_phrases.overall(report, one.chaos),
@@ -225,7 +227,7 @@ def _latest(rows: list[ClusterRow], notes: list[str]) -> list[ClusterRow]:
     """Of each cluster UID the latest run that judged the whole cluster, or the latest if none did.
 
     A run of a part cannot take back what another one found: it replaces none that is not good, and stays beside the others if it is not
-    good itself. Rows without a UID all stay, and so do simulated clusters: each is another.
+    good itself. So does a run of no known time. Rows without a UID all stay, and so do simulated clusters: each is another.
     """
     kept = [one for one in rows if not one.cluster_uid or one.simulated]
     for runs in by_cluster(one for one in rows if one.cluster_uid and not one.simulated):
@@ -234,7 +236,7 @@ def _latest(rows: list[ClusterRow], notes: list[str]) -> list[ClusterRow]:
         place = whole if whole >= 0 else len(runs) - 1
         for at, one in enumerate(runs):
             again = any(other.run_id == one.run_id for other in runs[at + 1 :])
-            if at == place or (at > whole and one.exit_code and not again):
+            if at == place or (one.exit_code and not again and (at > whole or not one.started_at)):
                 kept.append(one)
             elif at < place:
                 notes.append(f"run {one.run_id} of {one.name} is left out: run {runs[place].run_id} judged the same cluster later")

@@ -86,6 +86,18 @@ def test_of_two_runs_on_one_cluster_the_later_counts() -> None:
     assert fleet.notes == ["run run-a of a is left out: run run-a judged the same cluster later"]
 
 
+@pytest.mark.parametrize("started", ["2030-01-01T00:00:00Z", "yesterday"])
+def test_a_run_of_no_known_time_replaces_none_and_is_not_replaced_if_it_is_not_good(started: str) -> None:
+    def odd(verdict: Verdict) -> Report:
+        made = a_run("a", verdict, started=started)
+        return msgspec.structs.replace(made, run=Run(id="run-odd", started_at=started))
+
+    good = fleet_of(odd(Verdict.PASSED), a_run("a", Verdict.FAILED))
+    assert ([one.run_id for one in good.clusters], code(good)) == (["run-a"], 1)
+    bad = fleet_of(odd(Verdict.FAILED), a_run("a", Verdict.PASSED))
+    assert ([one.run_id for one in bad.clusters], code(bad)) == (["run-odd", "run-a"], 1)
+
+
 def test_two_clusters_of_one_name_stay_two() -> None:
     first, second = a_run("a", Verdict.PASSED), a_run("a", Verdict.PASSED)
     second.target.cluster_uid, second.run.id = "uid-other", "run-other"
