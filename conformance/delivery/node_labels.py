@@ -18,6 +18,7 @@ from fixtures.kubernetes.models import Json, Node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
 from fixtures.verdict.coverage import is_partial
+from fixtures.verdict.findings import REST
 from fixtures.verdict.record import Level, Report, TargetKind, Verdict
 
 LABEL = "gpu-conformance.io/verdict"
@@ -54,8 +55,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     ``failed``: one of them failed for the node. ``passed``: one judged the node, none failed for it or is undecided, and the run judged
     all that it had to. Otherwise ``unknown``. Waived findings count as passed.
 
-    A failure outranks whatever was not judged in exit code 1. So that is looked for in the record: a node passes no sooner because
-    something else failed.
+    A failure outranks whatever was not judged in exit code 1, and whatever a requirement did not come to in its verdict. So both are
+    looked for in the record: a node passes no sooner because something else failed.
     """
     failed: set[str] = set()
     unsure: set[str] = set()
@@ -66,6 +67,7 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
             continue
         undecided |= result.verdict in _UNDECIDED
         for subject in result.subjects:
+            undecided |= subject.kind == REST.kind
             if subject.kind != "Node":
                 continue
             node = subject.name.partition(" ")[0]  # "gpu-0 nvidia.com/gpu" is a part of a node

@@ -12,7 +12,7 @@ from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
 from fixtures.verdict.chaos_record import ChaosResult
-from fixtures.verdict.findings import ADVISED, AT_THE_END, Evidence, Inconclusive, NotApplicable
+from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, NotApplicable, undecided
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
@@ -63,6 +63,9 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         # what was found bad before the trouble stays found; what was found good proves nothing any more
         if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED) or judgement.reason_code == ADVISED:
             judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
+        else:
+            evidence(undecided(REST, message=error.message, source=error.code))
+            judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
     elif error is not None:
         text = f"{type(error).__name__}: {error}"
         judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from conformance.plugin.verdict import ExitCode, decide, summarise, worse_of
-from fixtures.verdict.record import Access, Level, Result, Verdict
+from conformance.catalogue import load_catalogue
+from conformance.plugin.opening import OpenTarget, WorkerHandover
+from conformance.plugin.options import Options
+from conformance.plugin.session import State
+from conformance.plugin.verdict import ExitCode, conclude, decide, summarise, worse_of
+from conformance.policy.model import Policy
+from fixtures.verdict.findings import REST, Evidence, Inconclusive, Subject, bad
+from fixtures.verdict.record import Access, Level, Result, Target, TargetKind, Verdict
 
 
 def a_result(verdict: Verdict, level: Level = Level.MUST, id_: str = "FENCE-01") -> Result:
@@ -87,3 +94,19 @@ def test_of_two_results_of_one_requirement_the_worse_counts(verdict: Verdict) ->
 
 def test_a_cluster_that_could_not_be_read_is_inconclusive_and_not_an_empty_selection() -> None:
     assert code(pytest_exit=10) == ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(Level.MUST, Verdict.FAILED), (Level.SHOULD, Verdict.WARNED)])
+def test_what_a_check_did_not_come_to_is_told_beside_what_it_found_bad(level: Level, verdict: Verdict) -> None:
+    requirement = msgspec.structs.replace(load_catalogue().by_id["FENCE-01"], level=level)
+    target = Target(kind=TargetKind.LIVE)
+    state, evidence = State(load_catalogue(), Options(), "r1"), Evidence()
+    state.opened = OpenTarget(target, None, Policy(), WorkerHandover(target=target, run_id="r1"))
+    evidence(bad(Subject("Node", "gpu-0"), observed="x", expected="y"))
+    found = conclude(requirement, evidence, Inconclusive("Forbidden", "no more pods"), 0.0, state)
+    assert (found.verdict, found.judged, found.total) == (verdict, 1, 2)
+    assert [(one.name, one.verdict, one.message) for one in found.subjects if one.kind == REST.kind] == [
+        ("the rest", Verdict.INCONCLUSIVE, "no more pods")
+    ]
+    cut_off = conclude(requirement, Evidence(), Inconclusive("Forbidden", "no pods"), 0.0, state)
+    assert (cut_off.verdict, cut_off.message, cut_off.subjects) == (Verdict.INCONCLUSIVE, "no pods", [])

@@ -24,6 +24,7 @@ from conformance.delivery.node_labels import (
     read_nodes,
     verdicts,
 )
+from fixtures.verdict.findings import REST
 from fixtures.verdict.record import (
     AreaCoverage,
     Cause,
@@ -119,6 +120,12 @@ def test_a_failure_elsewhere_passes_no_node_where_a_must_is_undecided_that_names
     unread = result("ISO-01", Verdict.INCONCLUSIVE, [], level=level)
     expected = NodeVerdict.UNKNOWN if level is Level.MUST else NodeVerdict.PASSED
     assert verdicts(a_report(GOOD, bad, unread, exit_code=1))["gpu-0"] is expected
+
+
+def test_a_requirement_that_failed_and_did_not_come_to_its_end_passes_no_node() -> None:
+    rest = SubjectResult(kind=REST.kind, name=REST.name, verdict=Verdict.INCONCLUSIVE)
+    cut_off = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED), rest])
+    assert verdicts(a_report(GOOD, cut_off, exit_code=1)) == {"gpu-0": NodeVerdict.UNKNOWN, "gpu-1": NodeVerdict.FAILED}
 
 
 def test_a_run_that_ends_with_its_first_failure_passes_no_node(tmp_path: Path) -> None:
