@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.dynamic_resources.drivers import IN_USE
 from conformance.dynamic_resources.inventory import CLASSES, SLICES, DriverInventory
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
@@ -41,7 +42,11 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
             message="no DeviceClass selects its devices; pods get devices from the node's device plugin",
             source=CLASSES,
         )
-    lost = {device.physical: device.id[2] for device in item.devices if device.physical not in reached and device.body.type != "vfio"}
+    lost = {
+        device.physical: device.id[2]
+        for device in item.devices
+        if device.physical not in reached and device.body.type != SHAPE_FOR_MACHINES
+    }
     if lost or not chosen:
         what = f"no DeviceClass chooses {listed(sorted(lost.values()))}" if chosen else f"no DeviceClass selects a device of {item.driver}"
         message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"

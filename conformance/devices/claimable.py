@@ -8,7 +8,7 @@ import msgspec
 
 from conformance.dynamic_resources.claims import Request
 from conformance.dynamic_resources.inventory import DriverInventory, InventoryDevice
-from conformance.outputs.resource_slice import SliceDevice
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
 from conformance.scope.scope import Scope, whole
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Node
@@ -36,7 +36,7 @@ def claimable(scope: Scope, node: Node) -> list[Claimable]:
     for item in scope.dra_inventory.get(node.name, ()):
         free = {device.id for device in _unheld(scope, item)}
         for name, devices in _by_class(scope, item):
-            usable = [device for device in devices if device.allocatable and device.body.type != "vfio"]  # for virtual machines
+            usable = [device for device in devices if device.allocatable and device.body.type != SHAPE_FOR_MACHINES]  # for virtual machines
             if usable:
                 found.append(
                     Claimable(

@@ -9,6 +9,7 @@ import msgspec
 from conformance.devices.claimable import counter_sets
 from conformance.dynamic_resources.inventory import DeviceId, InventoryDevice
 from conformance.gang.adapters.kueue import class_mappings
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import sequence, text_of
@@ -81,7 +82,7 @@ def devices_of_claims(scope: Scope, node: Node, classes: Iterable[str]) -> tuple
                 chosen = known.selector.chooses(item.driver, device.body)
                 if chosen is not False:
                     possible[device.id] = device
-                if chosen and device.allocatable and device.body.type != "vfio":
+                if chosen and device.allocatable and device.body.type != SHAPE_FOR_MACHINES:
                     certain[device.id] = device
     shared = any(device.body.shareable for device in possible.values())
     return _apart(certain.values()), None if shared else len(possible)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.kubernetes_version import least_server_minor, minor_of, server_minor
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
@@ -51,7 +52,7 @@ def _judge(scope: Scope, node: Node) -> Finding:
             f"it offers devices of {names} through DRA, which is stable from Kubernetes 1.{_DRA_MINOR} on, and runs 1.{kubelet}"
         )
     unknown = ""
-    if any(item.driver == _NVIDIA and any(device.body.type != "vfio" for device in item.devices) for item in drivers):
+    if any(item.driver == _NVIDIA and any(device.body.type != SHAPE_FOR_MACHINES for device in item.devices) for item in drivers):
         version = driver_version(scope, node)
         major = _MAJOR.match(version)
         observed += f", driver {version[:40] or 'unknown'}"
