@@ -46,15 +46,13 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
 def _unclear(scope: Scope) -> Iterator[Finding]:
     """Nodes of which only a label for graphics tells, of a maker whose cards nothing in the cluster serves."""
     for name, labels in sorted(scope.unclear_graphics.items()):
-        place = Subject("Node", name)
-        if matches(name, scope.policy.accelerators.allow_not_judged):
-            yield allowed(place, message=f"it has {listed(labels)}; the policy allows it", source=f"policy {_ALLOW}")
-            continue
         message = (
             f"it has {listed(labels)}, and nothing here serves cards of that maker: a card that nobody offers has this label, and so do "
             f"the CPU's own graphics; if it has no card, name the node in {_ALLOW}"
         )
-        yield undecided(place, message=message, source="node labels")
+        yield _unless_allowed(
+            scope, name, f"it has {listed(labels)}", undecided(Subject("Node", name), message=message, source="node labels")
+        )
 
 
 def _lost(scope: Scope) -> Iterator[Finding]:
@@ -66,15 +64,19 @@ def _lost(scope: Scope) -> Iterator[Finding]:
             if name in told or name not in scope.snapshot.node_by_name:
                 continue
             told.add(name)
-            place = Subject("Node", name)
-            if matches(name, scope.policy.accelerators.allow_not_judged):
-                yield allowed(place, message=f"it offers no device to {driver}; the policy allows it", source=f"policy {_ALLOW}")
-                continue
             message = (
                 f"{pod.namespace}/{pod.name} of DRA driver {driver} runs here, and nothing else calls it an accelerator node: "
                 f"its devices are lost, or it never had any; if that is intended, name the node in {_ALLOW}"
             )
-            yield undecided(place, message=message, source="pods, ResourceSlices")
+            found = undecided(Subject("Node", name), message=message, source="pods, ResourceSlices")
+            yield _unless_allowed(scope, name, f"it offers no device to {driver}", found)
+
+
+def _unless_allowed(scope: Scope, node: str, what: str, found: Finding) -> Finding:
+    """The finding on a node, or that the policy allows it to go unjudged."""
+    if not matches(node, scope.policy.accelerators.allow_not_judged):
+        return found
+    return allowed(found.subject, message=f"{what}; the policy allows it", source=f"policy {_ALLOW}")
 
 
 def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Finding | None:
