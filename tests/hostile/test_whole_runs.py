@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fixtures.cluster.client import Cluster
+from fixtures.cluster.client import REQUEST_SECONDS, Cluster
 from fixtures.simulator.process.embedded import EmbeddedCluster
+from fixtures.text import limits
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_for_record
 from tests.hostile import hurried
@@ -93,6 +94,11 @@ def run(cluster: EmbeddedCluster, folder: Path, selected: tuple[str, ...], fault
         return run_for_record(
             folder, "--kubeconfig", str(folder / "proxied"), "--policy", str(policy), "--only", ",".join(selected), *options
         )
+
+
+def test_plugins_bind_the_run_that_loads_them_and_not_these_tests() -> None:
+    assert (Cluster.request.__kwdefaults__ or {})["seconds"] == REQUEST_SECONDS
+    assert limits.BODY_BYTES == 128 << 20
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from fixtures.text import limits
 
-limits.BODY_BYTES = 8 << 20  # the scenarios' lists have less than one megabyte
+
+def pytest_configure() -> None:
+    """Bound this run. Importing this file must not: other tests in that process would have the bound too."""
+    limits.BODY_BYTES = 8 << 20  # the scenarios' lists have less than one megabyte
