@@ -18,6 +18,7 @@ from conformance.plugin.session import State
 from conformance.policy.model import Policy
 from conformance.requirement import Needs
 from fixtures.cluster.client import Cluster
+from fixtures.cluster.trouble import ApiTrouble
 from fixtures.ownership import owned
 from fixtures.ownership.proof import Proof
 from fixtures.probes.workspace import Workspace
@@ -188,6 +189,32 @@ def test_a_creation_that_the_cluster_does_not_show_is_none(tmp_path: Path) -> No
             workspace.namespace()
         workspace.close()
         assert owned.find(cluster) == []
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_class_whose_creation_got_half_an_answer_is_removed_or_told(tmp_path: Path, listed: bool) -> None:
+    """It is the first that a run creates: nothing else was, so nothing else tells of it."""
+    half = Fault(name="half", verb="create", resource="priorityclasses", effect=effects.half, times=ALWAYS)
+    lost = Fault(name="no list", verb="list", resource="*", effect=effects.refused(401, "Unauthorized"), times=0 if listed else ALWAYS)
+    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [half, lost]):
+        state = a_state(Cluster.from_kubeconfig(tmp_path / "proxied"), tmp_path)
+        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN, folder=tmp_path)
+        with pytest.raises(ApiTrouble):
+            workspace.namespace()
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES]
+        workspace.close()
+        state.began = workspace.began
+        sweep(state, workers=False)
+        assert ["cannot tell what is left" in line for line in state.residue] == [True] * (not listed)
+        assert [item.key for item in owned.find(cluster)] == [owned.PRIORITY_CLASSES] * (not listed)
+
+
+def test_a_run_that_was_refused_its_class_has_begun_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, troubles=[Trouble("create", owned.PRIORITY_CLASSES, 403, 99)]) as (cluster, _):
+        workspace = Workspace(cluster, RUN)
+        with pytest.raises(ApiTrouble):
+            workspace.namespace()
+        assert not workspace.began
 
 
 def test_a_run_that_is_ended_while_it_cleans_up_without_the_api_says_that_it_cannot_tell(tmp_path: Path) -> None:
