@@ -142,15 +142,20 @@ def recover(
         books = _Proofs(cluster, ledgers.proofs, ledgers.listed)
         terms = _shown(cluster, terms, ledgers, ledgers_found)
         restored, left, broken = 0, [], set()
+        replayed: list[Ledger] = []
         for copies in ledgers_found:
             try:
-                done, remaining = _recover_one(cluster, copies, deadline, accept, books, terms)
+                ledger, done, remaining = _recover_one(cluster, copies, deadline, accept, books, terms)
             except LedgerError as error:
                 found.unreadable.append(str(error))
                 broken.add(copies.run_id)
                 continue
+            replayed += [ledger] if ledger is not None else []
             restored += done
             left += remaining
+        leaving = time.monotonic() + LEAVE_SECONDS
+        for ledger in replayed:  # all that they told to undo has been tried by now
+            ledger.flush(leaving)
         unproven = _unproven(ledgers, files, run_id)
         found.unreadable += _close_accepted(cluster, [entry for entry in unproven if _place(entry) in accept])
         left += [residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept]
@@ -168,7 +173,8 @@ def recover(
     except BaseException:
         lease.abandon()
         raise
-    leftovers += until_gone(lease.release, LEAVE_SECONDS, perhaps)
+    put_back = {copies.run_id for copies in ledgers_found}.intersection(clean)
+    leftovers += until_gone(lambda: lease.release() or _still_open(cluster, put_back), LEAVE_SECONDS, perhaps)
     return RecoveryResult(
         runs=runs,
         restored=restored,
@@ -393,11 +399,11 @@ def _ledger_copies(files: dict[tuple[str, str], Path], runs: Iterable[config_map
 
 def _recover_one(
     cluster: Cluster, copies: _LedgerCopies, deadline: float, accept: Collection[tuple[str, str, int]], proofs: _Proofs, terms: Terms
-) -> tuple[int, list[Residue]]:
-    """How many entries were closed, and what remains, of one experiment."""
+) -> tuple[Ledger | None, int, list[Residue]]:
+    """The ledger of one experiment if it had open entries, how many of them were closed, and what remains."""
     ledger = Ledger.open(copies.path) if copies.path else None
     if (ledger is None or not ledger.open_entries()) and not (copies.known and copies.known.open_entries):
-        return 0, []
+        return None, 0, []
     try:
         mirror = Mirror.open(cluster, copies.run_id, copies.experiment)
     except LedgerError:
@@ -422,7 +428,19 @@ def _recover_one(
     remaining = replay(ledger, cluster, deadline, terms=terms, entries=listed)
     proofs.keep(copies.run_id, (entry for entry in ledger.open_entries() if not terms.outside(entry)))
     remaining += [residue_of(entry, Reason.UNPROVEN, proofs.unlisted(entry)) for entry in unlisted.values()]
-    return len(opened) - len(remaining), remaining
+    return ledger, len(opened) - len(remaining), remaining
+
+
+def _still_open(cluster: Cluster, runs: Collection[str]) -> list[str]:
+    """Ledgers in the cluster that show open entries, of runs whose changes were all put back. Raises ApiTrouble."""
+    space = namespaces.find_shared(cluster)
+    found = config_maps.readable_runs(cluster, space)[0] if space else []
+    return [
+        f"configmaps {space}/{config_maps.config_map_name(run.run_id)}: {len(run.open_entries)} entries stand open in it, "
+        "although they are closed: it could not be written"
+        for run in found
+        if run.run_id in runs and run.open_entries
+    ]
 
 
 def _shown(cluster: Cluster, terms: Terms, ledgers: authentic.AuthenticLedgers, found: Iterable[_LedgerCopies]) -> Terms:

@@ -47,6 +47,7 @@ class Mirror:
         self._closed = set(found.closed)
         self._written = self._keys(config_map)
         self._sent: list[dict[str, str]] = []  # since the last one that was answered: any of them may have taken place
+        self._unseen: list[dict[str, str]] = []  # what came before each one that was answered and that no read has shown yet
         self._lock = threading.Lock()
 
     @classmethod
@@ -92,7 +93,7 @@ class Mirror:
             if size > MAX_BYTES:
                 del self._armed[line.seq]
                 raise MirrorRefused(f"ledger in the cluster: it would hold {size} bytes, and {MAX_BYTES} is the most that it takes")
-            trouble = self._write(time.monotonic() + ARM_SECONDS, shown=True)
+            trouble = self._write(time.monotonic() + ARM_SECONDS)
             if trouble:
                 raise MirrorRefused(f"ledger in the cluster: {trouble}")
 
@@ -119,7 +120,7 @@ class Mirror:
                 raise MirrorRefused(f"ledger in the cluster: {trouble}")
 
     def flush(self, deadline: float) -> bool:
-        """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether all of it is kept."""
+        """Write what is still unwritten, trying until ``deadline`` (monotonic seconds); whether a read shows that all of it is kept."""
         with self._lock:
             return not self._write(deadline)
 
@@ -135,16 +136,17 @@ class Mirror:
         data = data if isinstance(data, dict) else {}
         return {key: str(data.get(key) or "") for key in (self._experiment + LINES, self._experiment + CLOSED)}
 
-    def _write(self, deadline: float, *, once: bool = False, shown: bool = False) -> str:
+    def _write(self, deadline: float, *, once: bool = False) -> str:
         """Bring the ConfigMap to what is wanted, from the version that was read last. Empty, or why it is not so.
 
-        ``shown``: an act follows, so a read has to show it. One that does not may be behind: it is asked again.
+        An act rests on it, or the word that nothing is open, so a read has to show it. One that does not may be behind: it is asked
+        again. ``once``: nothing rests on it yet, so one answer is believed until the next write.
         """
         wanted, trouble = self._wanted(), "no answer in time"
         least = number_of(self._version)
         for _ in _attempts(deadline):
             try:
-                if self._sent and (gone := self._read_again(least)):
+                if (self._sent or (self._unseen and not once)) and (gone := self._read_again(least)):
                     return gone
                 if self._written == wanted:
                     return ""
@@ -154,7 +156,8 @@ class Mirror:
                     if self._keys(answer.json()) != wanted:
                         return _NOT_KEPT
                     version = str(answer.json()["metadata"]["resourceVersion"])
-                    if not shown:
+                    if once:
+                        self._unseen.append(self._written)
                         self._written, self._version, self._sent = wanted, version, []
                         return ""
                     trouble, least = _NOT_KEPT, max(least, number_of(version))
@@ -187,11 +190,12 @@ class Mirror:
         if found is None or uid_of(found) != self._uid:
             return "it was deleted while the experiment ran"
         now = self._keys(found)
-        if now != self._sent[-1] and 0 < number_of(found["metadata"]["resourceVersion"]) < least:
+        if now != (self._sent or [self._written])[-1] and 0 < number_of(found["metadata"]["resourceVersion"]) < least:
             raise ApiTrouble(STALE, _NOT_KEPT)
-        if now != self._written and now not in self._sent:
+        if now not in (self._written, *self._sent, *self._unseen):
             return "somebody else wrote it: another machine may be recovering this run"
-        self._written, self._version, self._sent = now, str(found["metadata"]["resourceVersion"]), []
+        self._written, self._version = now, str(found["metadata"]["resourceVersion"])
+        self._sent, self._unseen = [], []
         return ""
 
 

@@ -11,8 +11,9 @@ from aiohttp import ClientSession, web
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.cluster import leak_scan, namespaces
+from chaos.engine import recover as recovering
 from chaos.engine.recover import preview, status
-from chaos.ledger import authentic, config_maps, mirror
+from chaos.ledger import authentic, config_maps, mirror, replay
 from chaos.ledger.file import Ledger
 from chaos.ledger.residue import Reason
 from chaos.ledger.undos.nodes import NodeLabels
@@ -105,9 +106,9 @@ def products(cluster: Cluster) -> list[object]:
     return [fetch(cluster, "nodes", name)["metadata"]["labels"].get(PRODUCT) for name in ("gpu-1", "gpu-2")]
 
 
-def recovered(folder: Path, *words: str) -> int:
+def recovered(kubeconfig: Path, *words: str) -> int:
     """The exit code of the command on another machine."""
-    return main(["chaos", "recover", "--kubeconfig", str(folder / "kubeconfig"), "--chaos-cluster", KUBE_SYSTEM, "--yes", *words])
+    return main(["chaos", "recover", "--kubeconfig", str(kubeconfig), "--chaos-cluster", KUBE_SYSTEM, "--yes", *words])
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -202,6 +203,62 @@ def test_a_proof_that_is_created_without_its_record_is_removed_again(tmp_path: P
     assert before.differences(leak_scan.scan(cluster)) == []
 
 
+@pytest.mark.parametrize("words", [(), ("--accept", f"{RUN}/A9/1")], ids=["put back", "accepted"])
+def test_a_recovery_whose_closing_is_never_kept_tells_which_ledger_stays(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 2.0)
+    monkeypatch.setattr(replay, "_FLUSH_SECONDS", 0.5)
+    armed(cluster, tmp_path, faults=2)
+    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        assert recovered(tmp_path / "proxied", *words) == 11
+    told = capsys.readouterr().out
+    ledger_of_run = f"configmaps {namespaces.SHARED}/{config_maps.config_map_name(RUN)}"
+    assert f"NOT put back: {ledger_of_run}: 2 entries stand open in it, although they are closed" in told
+    assert products(cluster) == [None if words else "H100", "H100"]
+    assert recovered(tmp_path / "kubeconfig", *words) == 0
+    assert products(cluster) == [None if words else "H100", "H100"]
+    assert (read_proofs(cluster), status(cluster).runs) == ({}, ())
+
+
+def test_an_unproven_entry_whose_closing_is_never_kept_is_told(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 1.0)
+    monkeypatch.setattr(mirror, "_MARK_SECONDS", 0.5)
+    armed(cluster, tmp_path)
+    Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
+    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        assert recovered(tmp_path / "proxied", "--accept", f"{RUN}/A9/1") == 11
+    assert f"entry {RUN}/A9/1 was not closed: ledger in the cluster" in capsys.readouterr().out
+
+
+def test_a_closing_that_was_not_kept_once_is_written_again(tmp_path: Path, cluster: Cluster) -> None:
+    armed(cluster, tmp_path)
+    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, skip=1)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        assert recovered(tmp_path / "proxied") == 0
+    assert lie.befell == 1
+    assert (read_proofs(cluster), status(cluster).runs) == ({}, ())
+
+
+def test_a_ledger_that_is_never_closed_keeps_no_other_from_being_carried_out(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 1.0)
+    monkeypatch.setattr(replay, "_FLUSH_SECONDS", 0.5)
+    for name, experiment in (("gpu-1", "A9"), ("gpu-2", "N1")):
+        book = ledger(tmp_path, cluster, experiment=experiment)
+        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
+        assert cluster.patch("nodes", name, {"metadata": {"labels": {PRODUCT: None}}}).ok
+    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        assert not recover(Cluster.from_kubeconfig(tmp_path / "proxied"), seconds=PATIENCE).clean
+    assert products(cluster) == ["H100", "H100"]
+
+
 # -- afterwards: the proof lists it, the ledger does not hold it -------------------------------------------
 
 
@@ -210,14 +267,14 @@ def test_an_entry_whose_words_are_gone_is_lost_and_named_until_somebody_accepts_
 ) -> None:
     armed(cluster, tmp_path, faults=2)
     rewritten(cluster, lines=lines_of(cluster)[1])
-    assert recovered(tmp_path) == 11
+    assert recovered(tmp_path / "kubeconfig") == 11
     told = capsys.readouterr().out
     assert f"NOT put back: run {RUN}: entry {RUN}/A9/1 node.labels gpu-1 is open" in told
     assert products(cluster) == [None, "H100"]
     assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 11
     with pytest.raises(LeaseRefused, match="1 changes of run"):
         LeaseKeeper(cluster, "next", lambda reason: None).acquire()
-    assert recovered(tmp_path, "--accept", f"{RUN}/A9/1") == 0
+    assert recovered(tmp_path / "kubeconfig", "--accept", f"{RUN}/A9/1") == 0
     assert read_proofs(cluster) == {}
 
 
@@ -240,10 +297,10 @@ def test_the_newest_entry_is_lost_if_it_is_taken_out_alone(
     rewritten(cluster, lines="".join(before[:-1]))
     _, foreseen = preview(cluster, terms=ANYTHING)
     assert [f"entry {RUN}/A9/{faults} node.labels gpu-{faults} is open" in line for line in foreseen.unreadable] == [True]
-    assert recovered(tmp_path) == 11
+    assert recovered(tmp_path / "kubeconfig") == 11
     assert f"NOT put back: run {RUN}: entry {RUN}/A9/{faults} node.labels gpu-{faults} is open" in capsys.readouterr().out
     assert products(cluster)[faults - 1] is None
-    assert recovered(tmp_path) == 11  # nothing has forgotten it meanwhile
+    assert recovered(tmp_path / "kubeconfig") == 11  # nothing has forgotten it meanwhile
     assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
     assert products(cluster) == ["H100", "H100"]
     assert read_proofs(cluster) == {}
@@ -335,7 +392,7 @@ def test_an_entry_that_has_lost_its_proof_is_residue_until_somebody_accepts_it(
 ) -> None:
     armed(cluster, tmp_path)
     Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
-    assert recovered(tmp_path) == 11
+    assert recovered(tmp_path / "kubeconfig") == 11
     told = capsys.readouterr().out
     assert [line for line in told.splitlines() if line.startswith("NOT put back: ") and f"entry {RUN}/A9/1" in line]
     assert "0 changes" in told
@@ -345,7 +402,7 @@ def test_an_entry_that_has_lost_its_proof_is_residue_until_somebody_accepts_it(
     assert main(["chaos", "status", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 11
     with pytest.raises(LeaseRefused, match="1 changes of run"):
         LeaseKeeper(cluster, "next", lambda reason: None).acquire()
-    assert recovered(tmp_path, "--accept", f"{RUN}/A9/1") == 0
+    assert recovered(tmp_path / "kubeconfig", "--accept", f"{RUN}/A9/1") == 0
     assert (read_proofs(cluster), status(cluster).unproven) == ({}, ())
 
 
