@@ -11,16 +11,11 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.products import NVIDIA_PRODUCT, PRODUCT_LABELS
 from conformance.devices.vendors import vendors_of
+from conformance.scope.machines import INSTANCE_TYPE, machine_of
 from conformance.scope.scope import Scope, matches
-from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _MACHINE = "nvidia.com/gpu.machine"
-_NO_TYPES = ("k3s", "rke2", "k0s", "unknown", "")
-"""Instance types that say nothing of the machine: distributions write their own name."""
-
-_ROLE = "node-role.kubernetes.io/"
 _CONFIGURED = (
     "nvidia.com/mig.config",
     "nvidia.com/mig.strategy",
@@ -65,7 +60,7 @@ def _is_more(other: Key, key: Key) -> bool:
 
 def _discovered(node: Node) -> str:
     labels = node.metadata.label
-    product = next((labels[key] for key in (NVIDIA_PRODUCT, *PRODUCT_LABELS) if key != _INSTANCE_TYPE and labels.get(key)), "")
+    product = next((labels[key] for key in (NVIDIA_PRODUCT, *PRODUCT_LABELS) if key != INSTANCE_TYPE and labels.get(key)), "")
     return f"{product} {labels.get(_MACHINE, '')}".strip()
 
 
@@ -74,13 +69,7 @@ def _setup(node: Node, pool_labels: Iterable[str]) -> Iterator[tuple[str, str]]:
     for key in (*pool_labels, *_CONFIGURED):
         if value := labels.get(key):
             yield key, value
-    yield _ROLE, ",".join(sorted(keys_with(labels, _ROLE)))
-    machine = labels.get(_INSTANCE_TYPE, "")
-    if machine not in _NO_TYPES:
-        yield _INSTANCE_TYPE, machine
-    else:  # nodes of another size are other machines
-        yield "cpu", str(node.status.capacity.get("cpu", ""))
-    yield "kubernetes.io/arch", labels.get("kubernetes.io/arch", "")
+    yield from machine_of(node)
 
 
 def keys_of(nodes: Iterable[Node]) -> set[str]:

@@ -44,11 +44,11 @@ def check_judged(scope: Scope, fields: FieldsByNode | None = None, *, probing: b
 
 
 def _unclear(scope: Scope) -> Iterator[Finding]:
-    """Nodes of which only a label for graphics tells, of a maker whose cards nothing in the cluster serves."""
+    """Nodes of which only a label for graphics tells, and no node like them has a card of that maker."""
     for name, labels in sorted(scope.unclear_graphics.items()):
         message = (
-            f"it has {listed(labels)}, and nothing here serves cards of that maker: a card that nobody offers has this label, and so do "
-            f"the CPU's own graphics; if it has no card, name the node in {_ALLOW}"
+            f"it has {listed(labels)}, and no node like it offers a card of that maker: a card that nobody offers has this label, and so "
+            f"do the CPU's own graphics; if it has no card, name the node in {_ALLOW}"
         )
         yield _unless_allowed(
             scope, name, f"it has {listed(labels)}", undecided(Subject("Node", name), message=message, source="node labels")

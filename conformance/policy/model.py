@@ -122,7 +122,8 @@ class Accelerators(Section, frozen=True, kw_only=True):
         "k8s.amazonaws.com/accelerator=?*",
     )
     """Labels (globs over ``key=value``) that stay when a node loses its devices: a node with one of them counts as an accelerator node.
-    A PCI label that the graphics of a CPU have too counts only where cards of that maker are served; elsewhere INV-02 names the node."""
+    A PCI label that the graphics of a CPU have too counts only where a node like it has a card of that maker. Elsewhere
+    INV-02 names the node."""
     virtual_nodes: tuple[str, ...] = (
         "type=virtual-kubelet",
         "*/type=virtual-kubelet",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
+from conformance.scope.machines import machine_of, type_of
 from fixtures.kubernetes.models import Node
 
 EMPTY = "capacity of "
@@ -50,3 +51,33 @@ def makers_served(words: Iterable[str]) -> frozenset[str]:
 def may_be_of_cpu(mark: str, served: Container[str]) -> bool:
     """Whether graphics of a CPU have a mark too, and nothing serves cards of their maker."""
     return any(maker not in served and pattern.fullmatch(mark) for maker, pattern in _GRAPHICS.items())
+
+
+class ServedMachines:
+    """By machine, the makers whose cards nodes have. ``drivers`` are the DRA drivers that publish for each node.
+
+    One node has a card, another of the same size only its CPU's graphics: both may have the same label of a PCI device. So a node is like
+    one that has a card where both name one type of machine, or else where nothing tells them apart: neither size, role and PCI labels,
+    nor a label that only cards get. Facts: docs/facts/vendors-and-clouds.md#pci-vendors.
+    """
+
+    def __init__(self, nodes: Iterable[Node], drivers: Mapping[str, Iterable[str]]) -> None:
+        self._makers: dict[object, set[str]] = {}
+        for node in nodes:
+            labelled = makers_served(node.metadata.label)
+            makers = labelled | makers_served([*node.status.capacity, *drivers.get(node.name, ())])
+            if makers:
+                self._makers.setdefault(node.name, set()).update(makers)
+                self._makers.setdefault(_alike(node), set()).update(makers if type_of(node) else makers - labelled)
+
+    def makers(self, node: Node) -> frozenset[str]:
+        """Makers of whose cards the node itself tells, or a node like it."""
+        return frozenset(self._makers.get(node.name, set()) | self._makers.get(_alike(node), set()))
+
+
+def _alike(node: Node) -> object:
+    """What nodes have in common that are taken for alike."""
+    if machine := type_of(node):
+        return (machine,)
+    labels = (f"label {key}={value}" for key, value in node.metadata.label.items())
+    return (*machine_of(node), frozenset(text for text in labels if may_be_of_cpu(text, ())))

@@ -20,7 +20,7 @@ from conformance.dynamic_resources.inventory import SLICES, TAINT_RULES, DriverI
 from conformance.policy.model import Policy
 from conformance.scope import platform_namespaces as platform
 from conformance.scope.components import PlatformWorkloads
-from conformance.scope.node_marks import makers_served, marks_of, may_be_of_cpu
+from conformance.scope.node_marks import ServedMachines, marks_of, may_be_of_cpu
 from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
 from conformance.scope.pod_amounts import of_pod
 from conformance.scope.pod_events import PodEvents
@@ -236,15 +236,18 @@ class Scope:
     @cached_property
     def marks(self) -> dict[str, tuple[str, ...]]:
         """Marks of nodes whose capacity offers no device (:mod:`conformance.scope.node_marks`): no source of their own, but they stay."""
-        return {name: texts for name, texts in self._marks.items() if not self._only_graphics(texts)}
+        return {name: texts for name, texts in self._marks.items() if not self._only_graphics(name, texts)}
 
     @cached_property
     def unclear_graphics(self) -> dict[str, tuple[str, ...]]:
-        """Nodes that count as no accelerator nodes, and their labels for graphics: a card's, which nothing here serves, or the CPU's."""
-        return {name: texts for name, texts in self._marks.items() if name not in self.sources and self._only_graphics(texts)}
+        """Nodes that count as no accelerator nodes, and their labels for graphics: those of a card, or of the CPU."""
+        return {name: texts for name, texts in self._marks.items() if name not in self.sources and self._only_graphics(name, texts)}
 
-    def _only_graphics(self, marks: tuple[str, ...]) -> bool:
-        return all(may_be_of_cpu(mark, self._makers_served) for mark in marks)
+    def _only_graphics(self, name: str, marks: tuple[str, ...]) -> bool:
+        if not all(may_be_of_cpu(mark, ()) for mark in marks):
+            return False
+        served = self._served_machines.makers(self.snapshot.node_by_name[name])
+        return all(may_be_of_cpu(mark, served) for mark in marks)
 
     @cached_property
     def _marks(self) -> dict[str, tuple[str, ...]]:
@@ -254,12 +257,9 @@ class Scope:
         return {name: texts for name, texts in found.items() if texts}
 
     @cached_property
-    def _makers_served(self) -> frozenset[str]:
-        drivers = {item.driver for found in self.dra_drivers.values() for item in found}
-        words = {*drivers, *self.snapshot.groups}
-        for node in self.snapshot.nodes:
-            words |= node.metadata.label.keys() | node.status.capacity.keys()
-        return makers_served(words)
+    def _served_machines(self) -> ServedMachines:
+        drivers = {name: [item.driver for item in found] for name, found in self.dra_drivers.items()}
+        return ServedMachines(self.snapshot.nodes, drivers)
 
     @cached_property
     def accelerator_nodes(self) -> list[Node]:

@@ -82,11 +82,10 @@ GRAPHICS = (
 )
 
 
-def card_of(maker: str) -> Json:
-    """A node with a card of the maker of such graphics, which is well."""
-    if maker == "AMD":
-        return node("card-0", {"amd.com/gpu": 1}, {"feature.node.kubernetes.io/amd-gpu": "true"}, ["amd.com/gpu:NoSchedule"])
-    return node("card-0", {"gpu.intel.com/i915": 1}, {}, ["gpu.intel.com/i915:NoSchedule"])
+def card_of(labels: dict[str, str], **more: str) -> Json:
+    """A node with a card of the maker of such graphics, which is well and has labels of its own."""
+    resource = "amd.com/gpu" if "1002" in str(labels) else "gpu.intel.com/i915"
+    return node("card-0", {resource: 1}, {key.replace("__", "/"): value for key, value in more.items()}, [f"{resource}:NoSchedule"])
 
 
 @pytest.mark.parametrize("labels", GRAPHICS)
@@ -103,7 +102,12 @@ def test_graphics_of_a_cpu_make_no_accelerator_node(labels: dict[str, str]) -> N
 
 @pytest.mark.parametrize("labels", GRAPHICS)
 def test_a_lost_card_is_named_where_others_of_its_maker_are_served(labels: dict[str, str]) -> None:
-    found = judged(node("lost-0", None, labels), card_of("AMD" if "1002" in str(labels) else "Intel"))
+    """One type of machine, or nothing that tells the two apart: Strix Halo's graphics are served by this label alone."""
+    for lost, well in ((labels | {TYPE: "big"}, {TYPE: "big", "gpu.intel.com/product": "x", "amd.com/gpu": "true"}), (labels, labels)):
+        _is_lost(judged(node("lost-0", None, lost), card_of(labels, **well)))
+
+
+def _is_lost(found: dict[str, Result]) -> None:
     assert {id_: one.verdict for id_, one in found.items()} == {
         "INV-01": Verdict.FAILED,
         "INV-02": Verdict.INCONCLUSIVE,
@@ -112,12 +116,41 @@ def test_a_lost_card_is_named_where_others_of_its_maker_are_served(labels: dict[
     assert all("lost-0" in one.message for one in found.values())
 
 
-@pytest.mark.parametrize("served", [{"amd.com/gpu": 0}, {}])
-def test_a_plugin_that_went_or_a_label_tells_that_cards_are_served(served: dict[str, int]) -> None:
-    label = {} if served else {"feature.node.kubernetes.io/amd-gpu": "true"}
-    found = judged(node("lost-0", None, GRAPHICS[0]), node("lost-1", served, label), ids=("INV-01",))["INV-01"]
+@pytest.mark.parametrize("label", GRAPHICS)
+@pytest.mark.parametrize(
+    ("own", "card"),
+    [
+        ({}, {"amd.com/gpu.vram": "192G", "gpu.intel.com/product": "Max_1550"}),  # a labeller saw cards there
+        ({}, {"feature.node.kubernetes.io/amd-gpu": "true", "gpu.intel.com/device-id.0380-56c0.present": "true"}),
+        ({TYPE: "small"}, {TYPE: "big"}),
+        ({TYPE: "k3s"}, {TYPE: "k3s", f"{PCI}1200_1002.present": "true", f"{PCI}0380_8086_56c0.present": "true"}),
+        ({"node-role.kubernetes.io/control-plane": ""}, {}),
+        ({}, {"kubernetes.io/arch": "arm64"}),
+    ],
+)
+def test_graphics_of_a_cpu_make_no_accelerator_node_beside_cards(label: dict[str, str], own: dict[str, str], card: dict[str, str]) -> None:
+    """Ryzen as a control plane beside nodes with cards of AMD: before, INV-01 said that its devices are lost."""
+    found = judged(node("ryzen-0", None, own | label), card_of(label, **(label | card)))
+    assert {id_: one.verdict for id_, one in found.items()} == {
+        "INV-01": Verdict.PASSED,
+        "INV-02": Verdict.INCONCLUSIVE,
+        "ADV-01": Verdict.PASSED,
+    }
+    assert "no node like it offers a card of that maker" in found["INV-02"].message
+
+
+def test_a_plugin_that_went_tells_that_cards_are_served() -> None:
+    found = judged(node("lost-0", None, GRAPHICS[0]), node("lost-1", {"amd.com/gpu": 0}, GRAPHICS[0]), ids=("INV-01",))["INV-01"]
     assert found.verdict is Verdict.FAILED
     assert "lost-0" in found.message
+
+
+@pytest.mark.parametrize(
+    "left", [{"feature.node.kubernetes.io/amd-gpu": "true"}, {"amd.com/gpu.vram": "64G"}, {f"{PCI}1200_1002.present": "true"}]
+)
+def test_a_node_that_has_a_label_of_cards_has_a_card(left: dict[str, str]) -> None:
+    """An Instinct node that lost its plugin, beside others that are well."""
+    _is_lost(judged(node("lost-0", None, {f"{PCI}1002.present": "true"} | left), card_of({f"{PCI}1002.present": "true"}, **left)))
 
 
 def test_a_lost_node_of_devices_that_the_owner_listed_is_named() -> None:
