@@ -135,7 +135,7 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
                     message=message,
                 )
         publishers = scope.dra_drivers.get(node.name, [])
-        yield from (check_untainted(node, item) for item in publishers)
+        yield from (check_untainted(scope, node, item) for item in publishers)
         if not judged and not publishers:
             yield not_judged(subject(node), message="it advertises no device resource", source=CAPACITY)
 

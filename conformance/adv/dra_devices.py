@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from conformance.devices.held_nodes import limit_of
 from conformance.dynamic_resources.drivers import IN_USE
-from conformance.dynamic_resources.inventory import CLASSES, SLICES, DriverInventory
+from conformance.dynamic_resources.inventory import CLASSES, SLICES, TAINT_RULES, DriverInventory, InventoryDevice, TaintRule
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
@@ -65,18 +67,40 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
     )
 
 
-def check_untainted(node: Node, item: DriverInventory) -> Finding:
-    """ADV-02: no device is kept from claims by a taint."""
+def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
+    """ADV-02: no device is kept from claims by a taint.
+
+    Somebody takes devices out of service by a DeviceTaintRule, as nodes by a cordon: for so long as the policy lets nodes be held,
+    that is a change under way. What the driver itself says of a device is a fault from its first second.
+    """
     subject, total = _part(node, item.driver), len(item.devices)
     if not total or item.incomplete:
         return not_judged(subject, message="its pools are incomplete or empty (ADV-01)", source=SLICES)
-    in_use = [device for device in item.devices if device.taint.partition(":")[0].partition("=")[0] in IN_USE]
+    in_use = [device for device in item.devices if _is_in_use(device)]
     tainted = [f"{device.id[2]} {device.taint}" for device in item.devices if device.taint and device not in in_use]
     shapes = f", {len(in_use)} of them shapes that nobody can have beside those in use" if in_use else ""
     observed, expected = f"{total - len(tainted)} allocatable{shapes}", f"{total} (published)"
+    if tainted and (names := _taken_out(scope, item, limit_of(scope))):
+        age = max(scope.snapshot.taken_at - (rule.since or 0.0) for rule in names)
+        rules = listed(sorted({f"DeviceTaintRule {rule.name}" for rule in names}))
+        message = f"{len(tainted)} of {total} devices of {item.driver} are out of service by {rules} {so_far(age, limit_of(scope))}"
+        return undecided(subject, message=message, source=TAINT_RULES)
     if tainted:
         message = (
             f"{len(tainted)} of {total} devices of {item.driver} are tainted or unhealthy ({listed(tainted)}): no claim should get them"
         )
         return bad(subject, observed=observed, expected=expected, source=SLICES, message=message)
     return ok(subject, observed=observed, expected=expected, source=SLICES)
+
+
+def _taken_out(scope: Scope, item: DriverInventory, limit: float) -> list[TaintRule]:
+    """The rules that taint devices, where nothing else does and each is young; otherwise none."""
+    if any(device.body.tainted for device in item.devices if not _is_in_use(device)):
+        return []
+    rules = [rule for rule in scope.slices.rules if any(rule.covers(device.id) for device in item.devices if not _is_in_use(device))]
+    young = [rule for rule in rules if rule.since is not None and scope.snapshot.taken_at - rule.since <= limit]
+    return young if len(young) == len(rules) else []
+
+
+def _is_in_use(device: InventoryDevice) -> bool:
+    return device.taint.partition(":")[0].partition("=")[0] in IN_USE

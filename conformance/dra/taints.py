@@ -111,7 +111,7 @@ def _taints_of(device: InventoryDevice, rules: list[TaintRule]) -> Iterator[Held
             yield HeldTaint(
                 device=device,
                 taint=rule.taint,
-                since=moment(rule.taint.added) or moment(rule.created),
+                since=rule.since,
                 owner=f"DeviceTaintRule {said(rule.name, 80)}{by}",
                 meant=not is_temporary(as_node) and not is_temporary(Taint(key=rule.name)),
             )

@@ -15,6 +15,7 @@ from conformance.dynamic_resources.drivers import NO_DEVICE_TYPES, DriverKind, k
 from conformance.outputs import resource_slice
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, DeviceTaint, Slice, SliceDevice, device_taint, lack_of
 from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, sequence, text_of
 
 SLICES = "resource.k8s.io/resourceslices"
@@ -184,6 +185,11 @@ class TaintRule(msgspec.Struct, frozen=True, kw_only=True):
     wanted: tuple[str | None, str | None, str | None]
     created: str = ""
     manager: str = ""
+
+    @property
+    def since(self) -> float | None:
+        """When its taint was set, in seconds since the epoch, if it says so."""
+        return moment(self.taint.added) or moment(self.created)
 
     @property
     def covers_all(self) -> bool:

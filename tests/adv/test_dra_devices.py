@@ -134,6 +134,33 @@ def test_a_rule_taints_the_devices_that_it_selects(selector: Mapping[str, str] |
     assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[rule])["2"] == word
 
 
+OLD, YOUNG = "2026-09-19T14:13:20Z", "2026-09-21T14:12:20Z"  # two days and a minute before the snapshot
+
+
+@pytest.mark.parametrize(
+    ("times", "word"),
+    [([YOUNG], "inconclusive"), ([YOUNG, YOUNG], "inconclusive"), ([OLD], "failed"), ([YOUNG, OLD], "failed"), ([YOUNG, ""], "failed")],
+)
+def test_a_rule_of_a_moment_ago_is_a_repair_under_way(times: list[str], word: str) -> None:
+    """Whoever takes devices out for a repair writes a rule: before, that failed at once."""
+    spec = {"deviceSelector": {"pool": "gpu-0"}, "taint": XID}
+    rules = [{"metadata": {"name": f"drain-{n}", "creationTimestamp": time}, "spec": spec} for n, time in enumerate(times)]
+    assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=rules)["2"] == word
+    stamped = {"metadata": {"name": "drain", "creationTimestamp": YOUNG}, "spec": {**spec, "taint": {**XID, "timeAdded": OLD}}}
+    assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[stamped])["2"] == "failed"
+
+
+def test_a_young_rule_says_when_to_ask_again_and_hides_no_fault() -> None:
+    rule = {"metadata": {"name": "drain", "creationTimestamp": YOUNG}, "spec": {"deviceSelector": {"pool": "gpu-0"}, "taint": XID}}
+    (found,) = check_allocatable(
+        a_scope(nodes=[a_dra_node()], resourceslices=[a_slice("gpu-0", devices=2)], devicetaintrules=[rule], deviceclasses=[a_class()])
+    )
+    assert "2 of 2 devices of gpu.nvidia.com are out of service by DeviceTaintRule drain" in found.message
+    assert "for 60 s; ask again in 23 h 59 min" in found.message
+    ill = a_device("gpu-1", taints=[XID])
+    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), ill])], devicetaintrules=[rule])["2"] == "failed"
+
+
 def test_the_owner_knows_how_many_there_are_also_without_labels() -> None:
     bare = a_cpu_node("gpu-0")
     policy = a_policy(advertisement={"devicesPerNode": {H100: 8}})

@@ -93,7 +93,7 @@ def test_probes_claim_accelerators_of_every_driver(driver: str, device: Json) ->
 
 def untainted(scope: Scope) -> Outcome:
     (item,) = scope.dra_inventory["gpu-0"]
-    return check_untainted(scope.accelerator_nodes[0], item).outcome
+    return check_untainted(scope, scope.accelerator_nodes[0], item).outcome
 
 
 def test_ways_to_cut_a_gpu_that_exclude_each_other_are_no_fault() -> None:
