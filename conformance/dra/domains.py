@@ -20,6 +20,10 @@ DOMAINS = "resource.nvidia.com/computedomains"
 _OF_DOMAIN = "resource.nvidia.com/computeDomain"
 _CLIQUE = "nvidia.com/gpu.clique"
 _SOURCE = "status of the ComputeDomain, node labels, pods of IMEX daemons"
+_Problem = tuple[str, frozenset[str] | None]
+"""What is wrong, and the nodes that need time to put it right; none: no time helps; None: it follows from what some node lacks."""
+
+_LASTING: frozenset[str] = frozenset()
 _EXPECTED = "Ready, every member a node of the clique that its label names, with a Ready IMEX daemon"
 
 
@@ -88,24 +92,58 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
         return not_judged(place, message="no node has joined it: no pod of it runs, or the hosts run IMEX themselves", source=_SOURCE)
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]
-    problems += [f"{listed(missing)} belongs to it by label and has not joined"] if missing else []
+    problems += [(f"{listed(missing)} belongs to it by label and has not joined", frozenset(missing))] if missing else []
     wanted = mapping(domain.get("spec")).get("numNodes")
     if isinstance(wanted, int) and len(members) < wanted:
-        problems.append(f"{len(members)} of {wanted} nodes have joined")
-    problems += [late] if late else []
+        problems.append((f"{len(members)} of {wanted} nodes have joined", None))
+    problems += [(late, _LASTING)] if late else []
     if state != "Ready":
         joined = not problems and all(text_of(item.get("status")) in ("Ready", "") for item in members.values())
-        problems.insert(0, f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""))
+        problems.insert(0, (f"it is {state or 'without a status'}" + (" although all its nodes are Ready" if joined else ""), None))
     if not problems:
         return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
-    said = listed(problems, 4)
+    said = listed([text for text, _ in problems], 4)
     begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
+    young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
+    if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
+        begun = max(young.values())
     if begun is not None and now - begun < limit:
         return undecided(
             place, message=f"{said}; it has changed {duration(now - begun)} ago: {ask_again(now - begun, limit)}", source=_SOURCE
         )
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:
+    """Since when each node has had what makes it join: its IMEX daemon, or before that a pod that asks for a channel.
+
+    A domain may be old and without a pod for weeks. A daemon that is stuck does not get younger by the next pod of the node.
+    """
+    found: dict[str, float] = {}
+    template = text_of(mapping(domain.get("spec"), "channel", "resourceClaimTemplate").get("name"))
+    namespace = text_of(mapping(domain.get("metadata")).get("namespace"))
+    asking = [pod for pod in scope.snapshot.pods if pod.namespace == namespace and not pod.finished and _asks_for(pod, template)]
+    for pods, begun in ((daemons, _created), (asking, _bound)):
+        first: dict[str, float] = {}
+        for pod in pods:
+            if pod.spec.node_name and not pod.metadata.deletion_timestamp and (at := begun(pod)) is not None:
+                first[pod.spec.node_name] = min(at, first.get(pod.spec.node_name, at))
+        found = first | found
+    return found
+
+
+def _asks_for(pod: Pod, template: str) -> bool:
+    return bool(template) and any(text_of(entry.get("resourceClaimTemplateName")) == template for entry in pod.spec.resource_claims or ())
+
+
+def _created(pod: Pod) -> float | None:
+    return moment(pod.metadata.creation_timestamp)
+
+
+def _bound(pod: Pod) -> float | None:
+    condition = pod.condition("PodScheduled")
+    return moment(condition.last_transition_time if condition is not None else None) or _created(pod)
 
 
 def _late_to_go(meta: Json, now: float, limit: float) -> str:
@@ -121,25 +159,26 @@ def _times(status: Json) -> Iterator[object]:
     yield from (item.get("lastTransitionTime") for item in mappings(status.get("conditions")))
 
 
-def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) -> Iterator[str]:
+def _members(scope: Scope, members: dict[str, Json], labelled: dict[str, Node]) -> Iterator[_Problem]:
     for name, item in sorted(members.items()):
         node = scope.snapshot.node_by_name.get(name)
         if node is None:
-            yield f"its member {name} is no node of the cluster"
+            yield f"its member {name} is no node of the cluster", _LASTING
             continue
         label, clique = node.metadata.label.get(_CLIQUE, ""), text_of(item.get("cliqueID"))
         if (label and "cliqueID" in item and clique != label) or (clique and not label):
-            yield f"its member {name} says clique {clique or 'none'}, and the node's label {_CLIQUE} says {label or 'nothing'}"
+            yield f"its member {name} says clique {clique or 'none'}, and the node's label {_CLIQUE} says {label or 'nothing'}", _LASTING
         if text_of(item.get("status")) not in ("Ready", ""):
-            yield f"its member {name} is {text_of(item.get('status'))}"
+            yield f"its member {name} is {text_of(item.get('status'))}", frozenset({name})
         if name not in labelled:
-            yield f"its member {name} has no label {_OF_DOMAIN} of it"
+            yield f"its member {name} has no label {_OF_DOMAIN} of it", _LASTING
 
 
-def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[str]:
+def _daemons(daemons: list[Pod], labelled: dict[str, Node]) -> Iterator[_Problem]:
     ready = {pod.spec.node_name for pod in daemons if is_ready(pod)}
     for pod in sorted(daemons, key=lambda pod: pod.name):
         if pod.spec.node_name not in ready:
-            yield f"its IMEX daemon {pod.namespace}/{pod.name} on {pod.spec.node_name or 'no node'} is not Ready"
+            text = f"its IMEX daemon {pod.namespace}/{pod.name} on {pod.spec.node_name or 'no node'} is not Ready"
+            yield text, frozenset({pod.spec.node_name})
     if daemons and (without := sorted(set(labelled) - {pod.spec.node_name for pod in daemons})):
-        yield f"no IMEX daemon runs on {listed(without)}"
+        yield f"no IMEX daemon runs on {listed(without)}", frozenset(without)

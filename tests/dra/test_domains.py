@@ -127,6 +127,51 @@ def test_a_young_domain_is_undecided() -> None:
     assert judged(a_domain("NotReady", created="2026-09-21T14:10:00Z")).outcome is Outcome.UNDECIDED
 
 
+SECONDS_AGO, OLD = "2026-09-21T14:13:00Z", "2026-09-20T14:13:20Z"
+
+
+def born(pod: Pod, created: str) -> Pod:
+    pod.metadata.creation_timestamp = created
+    return pod
+
+
+def a_worker(node: str, bound: str, template: str = "channel", namespace: str = "team-a") -> Pod:
+    """A pod that asks for a channel of the domain, a day old and bound at some moment."""
+    claims = [{"name": "channel", "resourceClaimTemplateName": template}]
+    status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}]}
+    return born(a_pod(f"train-{node}", namespace, node=node, resourceClaims=claims, status=status, phase="Pending"), OLD)
+
+
+def served(*members: str, status: str = "NotReady", numNodes: int = 2) -> Json:
+    channel = {"resourceClaimTemplate": {"name": "channel"}}
+    return a_domain(status, members) | {"spec": {"numNodes": numNodes, "channel": channel}}
+
+
+@pytest.mark.parametrize(("domain", "pods", "outcome"), [
+    (served(), [a_worker("gpu-0", SECONDS_AGO), a_worker("gpu-1", SECONDS_AGO)], Outcome.UNDECIDED),  # no daemon runs yet
+    (served(), [born(a_daemon(name, ready=False), SECONDS_AGO) for name in ("gpu-0", "gpu-1")], Outcome.UNDECIDED),
+    (served("gpu-0"), [born(a_daemon("gpu-0"), OLD), born(a_daemon("gpu-1", ready=False), SECONDS_AGO)], Outcome.UNDECIDED),
+    (served("gpu-0", status="Ready", numNodes=0), [born(a_daemon("gpu-0"), OLD), a_worker("gpu-1", SECONDS_AGO)], Outcome.UNDECIDED),
+    (served(), [a_worker("gpu-0", SECONDS_AGO), a_worker("gpu-1", OLD)], Outcome.BAD),
+    (served(), [a_worker("gpu-0", SECONDS_AGO)], Outcome.BAD),  # nothing tells why gpu-1 has the label
+    (served(), [a_worker(name, SECONDS_AGO, "another") for name in ("gpu-0", "gpu-1")], Outcome.BAD),
+    (served(), [a_worker(name, SECONDS_AGO, namespace="team-b") for name in ("gpu-0", "gpu-1")], Outcome.BAD),
+    (served("gpu-1"), [born(a_daemon("gpu-0", ready=False), OLD), a_worker("gpu-0", SECONDS_AGO)], Outcome.BAD),  # its daemon is stuck
+    (served("gpu-0", "gpu-1"), [born(a_daemon(name), SECONDS_AGO) for name in ("gpu-0", "gpu-1")], Outcome.UNDECIDED),
+    (served("gpu-0", "gpu-1"), [born(a_daemon(name), OLD) for name in ("gpu-0", "gpu-1")], Outcome.BAD),
+])  # fmt: skip
+def test_a_node_has_time_to_join_an_old_domain(domain: Json, pods: list[Pod], outcome: Outcome) -> None:
+    """A domain of weeks whose pods have just come: before, it was told at once that its nodes have not joined."""
+    finding = judged(domain, pods=pods)
+    assert finding.outcome is outcome
+    assert ("20 s ago: ask again in 1 h" in finding.message) is (outcome is Outcome.UNDECIDED)
+
+
+def test_a_young_pod_hides_no_wrong_clique() -> None:
+    nodes = [member("gpu-0", "c2.0"), member("gpu-1")]
+    assert judged(served("gpu-0"), nodes=nodes, pods=[a_worker("gpu-1", SECONDS_AGO)]).outcome is Outcome.BAD
+
+
 def test_a_cluster_without_domains_has_nothing_to_judge() -> None:
     with pytest.raises(NotApplicable):
         list(check_domains(a_scope(nodes=[]), NOW))
