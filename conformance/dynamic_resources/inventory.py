@@ -7,6 +7,7 @@ Facts: docs/facts/dra.md#slices-and-pools, docs/facts/dra.md#nvidia-driver.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -29,7 +30,8 @@ DeviceId = tuple[str, str, str]
 class InventoryDevice(msgspec.Struct, frozen=True):
     """One device of a pool. ``offered``: its pool is complete. ``taint``: what keeps it from new claims, or empty.
 
-    ``shape_of`` is ``physical`` of the device at the same PCI address, for a shape for machines.
+    ``shape_of`` is ``physical`` of the device at the same PCI address, for a shape for machines, and of the device whose virtual function
+    it is. ``function_of`` is the PCI address of the latter.
     """
 
     id: DeviceId
@@ -37,6 +39,7 @@ class InventoryDevice(msgspec.Struct, frozen=True):
     offered: bool
     taint: str = ""
     shape_of: str = ""
+    function_of: str = ""
 
     @property
     def allocatable(self) -> bool:
@@ -55,8 +58,8 @@ class InventoryDevice(msgspec.Struct, frozen=True):
 
     @property
     def is_part(self) -> bool:
-        """Whether it is a part of a device (MIG, AMD's partitions)."""
-        return self.body.type == "mig" or "partition" in self.body.type
+        """Whether it is a part of a device (MIG, AMD's partitions, virtual functions)."""
+        return self.body.type == "mig" or "partition" in self.body.type or bool(self.function_of)
 
 
 class DriverInventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,9 @@ class DriverInventory(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(sorted({device.product for device in self.devices} - {""}))
 
 
+_OF_FUNCTION = re.compile(r"pf-([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-counter-set")
+"""The set of counters that AMD's driver names after a physical function: its virtual ones draw on it (docs/facts/dra.md#other-drivers)."""
+
 _PRODUCT = ("productName", "model", "modelName", "product")
 
 
@@ -100,14 +106,31 @@ def _identity(device: SliceDevice) -> str:
     )
 
 
+def _function_of(device: SliceDevice) -> str:
+    """The PCI address of the physical function that a virtual function belongs to; empty for what is none."""
+    for name in device.counters:
+        if found := _OF_FUNCTION.fullmatch(name):
+            address = "{}:{}:{}.{}".format(*found.groups())
+            return address if device.pci_address.lower() not in ("", address) or device.attribute("isVF") == "true" else ""
+    return ""
+
+
 def _tied(devices: Sequence[InventoryDevice]) -> tuple[InventoryDevice, ...]:
-    """Devices of a node, each shape for machines tied to the device at its PCI address (docs/facts/dra.md#nvidia-driver)."""
-    others = [device for device in devices if device.body.type != SHAPE_FOR_MACHINES]
+    """Devices of a node, each shape for machines tied to the device at its PCI address, and each virtual function to its physical one.
+
+    The physical function may be in no slice: then what its virtual ones have in common is its address.
+    Facts: docs/facts/dra.md#nvidia-driver, docs/facts/dra.md#other-drivers.
+    """
+    others = [device for device in devices if device.body.type != SHAPE_FOR_MACHINES and not device.function_of]
     if len(others) == len(devices):
         return tuple(devices)
-    at = {address: device.physical for device in others if (address := device.body.pci_address)}
+    at = {address.lower(): device.physical for device in others if (address := device.body.pci_address)}
     return tuple(
-        msgspec.structs.replace(device, shape_of=at.get(device.body.pci_address, "")) if device.body.type == SHAPE_FOR_MACHINES else device
+        msgspec.structs.replace(device, shape_of=at.get(device.function_of, device.function_of))
+        if device.function_of
+        else msgspec.structs.replace(device, shape_of=at.get(device.body.pci_address.lower(), ""))
+        if device.body.type == SHAPE_FOR_MACHINES
+        else device
         for device in devices
     )
 
@@ -174,7 +197,7 @@ class Slices:
 
     def _device(self, identity: DeviceId, body: SliceDevice, offered: bool) -> InventoryDevice:
         taint = body.tainted or next((f"{rule.taint} (DeviceTaintRule {rule.name})" for rule in self.rules if rule.covers(identity)), "")
-        return InventoryDevice(identity, body, offered, taint)
+        return InventoryDevice(identity, body, offered, taint, function_of=_function_of(body))
 
 
 class TaintRule(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import pytest
 
 from conformance.adv.dra_devices import check_untainted
 from conformance.devices.free_devices import places_of
+from conformance.dra.allocations import check_allocations
 from conformance.dra.taints import check_taints
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.scope.scope import Scope
@@ -89,6 +90,38 @@ def test_a_claim_makes_a_device_pod_only_by_its_driver(driver: str, device: Json
 def test_probes_claim_accelerators_of_every_driver(driver: str, device: Json) -> None:
     scope = scope_of(driver, device)
     assert [(place.driver, place.free) for place in places_of(scope, scope.accelerator_nodes[0])] == [(driver, 1)]
+
+
+def function(index: int, number: int, kind: str = "vfio") -> Json:
+    """A virtual function of the GPU ``index``; number 0 is its physical function, offered to machines too."""
+    attributes = text(type=kind, productName="AMD_Instinct_MI300X_OAM", pciAddr=f"0000:{index:02x}:{'02' if number else '00'}.{number}")
+    attributes |= {"isVF": {"bool": bool(number)}} if kind == "vfio" else {}
+    return {"name": f"gpu-{kind}-{8 * index + number}", "attributes": attributes, **drawing(index, 1 if number else 4)}
+
+
+def drawing(index: int, slots: int) -> Json:
+    return {"consumesCounters": [{"counterSet": f"pf-0000-{index:02x}-00-0-counter-set", "counters": {"vf-slots": {"value": str(slots)}}}]}
+
+
+@pytest.mark.parametrize("kind", ["vfio", "amdgpu"])
+@pytest.mark.parametrize("published", [True, False])
+def test_virtual_functions_of_one_gpu_are_one_device(kind: str, published: bool) -> None:
+    """Two GPUs with four functions each: before, they counted as ten devices."""
+    functions = [function(index, number, kind) for index in (26, 27) for number in range(1, 5)]
+    whole = [one for index in (26, 27) for one in (amd(index, **drawing(index, 4)), function(index, 0))] if published else []
+    scope = scope_of("gpu.amd.com", *functions, *whole)
+    (item,) = scope.dra_inventory["gpu-0"]
+    assert (item.whole, item.allocatable) == (2, 2)
+    assert all(device.is_part is (":02." in device.body.pci_address) for device in item.devices)
+    held = [a_claim(f"c{number}", "gpu.amd.com", device=function(26, number, kind)["name"]) for number in (1, 2)]
+    double = list(check_allocations(scope_of("gpu.amd.com", *functions, *whole, resourceclaims=held), NOW))
+    assert {one.outcome for one in double} == {Outcome.OK}, "two machines may have a function each"
+
+
+def test_a_function_whose_gpu_a_claim_holds_is_given_twice() -> None:
+    held = [a_claim("c1", "gpu.amd.com", device="gpu-26-154"), a_claim("c2", "gpu.amd.com", device="gpu-vfio-209")]
+    scope = scope_of("gpu.amd.com", amd(26, **drawing(26, 4)), function(26, 1), resourceclaims=held)
+    assert Outcome.BAD in {one.outcome for one in check_allocations(scope, NOW)}
 
 
 def untainted(scope: Scope) -> Outcome:
