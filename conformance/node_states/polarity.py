@@ -58,6 +58,10 @@ _NODE_TRUE_IS_FAULT = _types(
 )  # fmt: skip
 _NODE_TRUE_IS_FINE = _types(r"(?:Kernel|ContainerRuntime|Networking|Storage|InstanceStore)Ready")  # EKS
 _NOTICES = _types(r"CSPMaintenance", r"VMEventScheduled")
+_LIFECYCLE = _types(r"DrainInProgress", r"Drained", r"Maintenance(?:Planned|InProgress)", r"GracefulNodeShutdownInProgress")
+_TELLS_FAULT = re.compile(
+    r"(?i)fault|fail|error|xid|\becc\b|uncorrect|broken|defect|degrad|unhealthy|missing|\blost\b|fallen|\bfell\b|replac|repair|remediat|remap"
+)
 
 _ABOUT_DEVICES = re.compile(
     r"(?i:gpu|nvidia|nvlink|nvswitch|\bs?xid|xid(?:error|critical)|dcgm|accelerat|neuron|gaudi|cuda|rdma|infiniband|imex)|\bTPU|\bIB[A-Z]|\bEFA"
@@ -97,7 +101,17 @@ def read_condition(condition: Condition, node: Node) -> Reading:
             return _by_polarity(condition, node, devices, wrong)
     if _NOTICES.fullmatch(kind):
         return Reading(Health.NOTICE if condition.status == "True" else Health.FINE)
+    if _LIFECYCLE.fullmatch(kind):
+        return _of_lifecycle(condition)
     return _by_shape(condition, node)
+
+
+def _of_lifecycle(condition: Condition) -> Reading:
+    """A condition of Kubernetes' own that tells what is done to a node, or will be. Only a fault that is its cause matters here."""
+    words = f"{condition.reason[:1000]} {condition.message[:1000]}"
+    if condition.status == "True" and _ABOUT_DEVICES.search(words) and _TELLS_FAULT.search(words):
+        return Reading(Health.UNSURE, True, "work on the node is announced, and its words tell of a fault")
+    return Reading(Health.OTHER)
 
 
 def _by_polarity(condition: Condition, node: Node, devices: bool, wrong: str) -> Reading:

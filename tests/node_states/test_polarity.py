@@ -148,3 +148,36 @@ def test_no_condition_breaks_the_reading(kind: str, status: str, reason: str, me
 def test_a_long_message_is_read_in_no_time() -> None:
     condition = a_condition("SysLogsXIDError", message="ErrorCode:" * 30_000 + "Recommended Action=" * 30_000)
     assert read_condition(condition, a_node()).health is Health.FAULT
+
+
+LIFECYCLE = ("DrainInProgress", "Drained", "MaintenancePlanned", "MaintenanceInProgress", "GracefulNodeShutdownInProgress")
+
+
+@pytest.mark.parametrize("kind", LIFECYCLE)
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("True", "Hardware maintenance is scheduled for this Node"),
+        ("True", "GPU driver 580.126 is rolled out on Sunday"),
+        ("False", "GPU driver 580.126 is rolled out on Sunday"),
+        ("False", "GPU 3 was replaced after an Xid error"),
+        ("Unknown", "the controller of GPU nodes does not answer"),
+    ],
+)
+def test_a_condition_of_the_nodes_life_says_nothing_of_its_health(kind: str, status: str, message: str) -> None:
+    assert health(a_condition(kind, status, reason="MaintenanceWindow", message=message)) is Health.OTHER
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("GPUReplacement", "GPU 3 fails its row remap and is replaced on Monday"),
+        ("GpuFault", ""),
+        ("Maintenance", "GPU 3: uncorrectable ECC, Xid 95"),
+        ("Maintenance", "GPU 3 has fallen off the bus"),
+    ],
+)
+def test_one_that_tells_a_fault_of_a_device_as_its_cause_is_unsure(reason: str, message: str) -> None:
+    reading = read_condition(a_condition("MaintenancePlanned", "True", reason=reason, message=message), a_node())
+    assert (reading.health, reading.devices) == (Health.UNSURE, True)
+    assert reading.why == "work on the node is announced, and its words tell of a fault"
