@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from conformance.mig.applied_layout import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
 from conformance.mig.manager_state import changing, check_state, since_of
+from conformance.mig.other_managers import check_others, unsettled
 from conformance.mig.probes import probe_slices
 from conformance.node_states.field_writes import fields_of
 from conformance.requirement import requirement
@@ -18,9 +21,9 @@ from fixtures.verdict.findings import Evidence
 
 @requirement("MIG-01")
 def test_requested_mig_configs_are_applied(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
-    """The requested MIG configuration is applied, and no change of it is stuck or half done."""
-    fields = fields_of(scope.snapshot, changing(scope), lambda: request.getfixturevalue("cluster"))
-    judge(check_state(scope, now, since_of(fields)))
+    """The requested layout of devices (MIG, vGPU, partitions) is applied, and no change of it is stuck or half done."""
+    fields = fields_of(scope.snapshot, [*changing(scope), *unsettled(scope)], lambda: request.getfixturevalue("cluster"))
+    judge(chain(check_state(scope, now, since_of(fields)), check_others(scope, now, fields)))
 
 
 @requirement("MIG-02")

@@ -1,0 +1,72 @@
+"""Managers of vGPU and of AMD's partitions say in a label how far they are. Each case is from their source or from a report."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.mig.other_managers import check_others, unsettled
+from fixtures.kubernetes.models import Json, Node
+from tests.adv.built import NOW, verdict
+from tests.builders import a_node, a_scope
+
+AMD = "dcm.amd.com/gpu-config-profile"
+VGPU = "nvidia.com/vgpu.config"
+
+
+def amd(state: str, profile: str = "cpx-nps4") -> Node:
+    return a_node(capacity={"amd.com/gpu": "8"}, labels={AMD: profile} | ({f"{AMD}-state": state} if state else {}))
+
+
+def vgpu(state: str, config: str = "A10-8Q", **deploy: str) -> Node:
+    agents = {f"nvidia.com/gpu.deploy.{key.replace('_', '-')}": value for key, value in deploy.items()}
+    return a_node(labels={VGPU: config} | ({f"{VGPU}.state": state} if state else {}) | agents)
+
+
+def written(key: str, minutes: int) -> dict[str, object]:
+    at = f"2026-11-20T{11 - minutes // 60:02d}:{59 - minutes % 60:02d}:00Z"
+    entry: Json = {"manager": "manager", "time": at, "fieldsV1": {"f:metadata": {"f:labels": {f"f:{key}": {}}}}}
+    return {"gpu-0": [entry]}
+
+
+@pytest.mark.parametrize(
+    ("subject", "fields", "wanted"),
+    [
+        (amd("success"), {}, "passed"),
+        (amd("failure"), {}, "failed"),
+        (amd("failure"), written(f"{AMD}-state", 200), "failed"),
+        (amd("failure"), written(f"{AMD}-state", 1), "inconclusive"),  # it tries again while a device is busy
+        (amd("failure"), written(f"{AMD}-state", 29), "inconclusive"),
+        (amd("in-progress"), written(f"{AMD}-state", 29), "inconclusive"),
+        (amd("in-progress"), written(f"{AMD}-state", 200), "failed"),
+        (amd("in-progress"), {}, "inconclusive"),
+        (amd("somehow"), {}, "inconclusive"),
+        (amd(""), {}, "inconclusive"),
+        (vgpu("success"), {}, "passed"),
+        (vgpu("failed"), {}, "failed"),
+        (vgpu("failed", ""), {}, "failed"),
+        (vgpu("failed"), written(f"{VGPU}.state", 1), "failed"),
+        (vgpu("pending"), {}, "inconclusive"),
+        (vgpu("pending"), written(f"{VGPU}.state", 1), "inconclusive"),
+        (vgpu("pending"), written(f"{VGPU}.state", 200), "failed"),
+        (vgpu("success", sandbox_device_plugin="paused-for-vgpu-change"), {}, "failed"),
+        (vgpu("pending", sandbox_device_plugin="paused-for-vgpu-change"), written(f"{VGPU}.state", 1), "inconclusive"),
+        (a_node(), {}, "not_applicable"),
+    ],
+)
+def test_state(subject: Node, fields: dict[str, object], wanted: str) -> None:
+    assert verdict(check_others(a_scope(nodes=[subject]), NOW, fields)) == wanted
+
+
+def test_a_finding_names_the_manager_and_what_was_asked_for() -> None:
+    (finding,) = check_others(a_scope(nodes=[amd("failure")]), NOW, {})
+    assert "AMD's device config manager failed to apply cpx-nps4" in finding.message
+
+
+def test_only_what_has_an_age_is_asked_for_it() -> None:
+    nodes = [amd("failure"), vgpu("pending"), vgpu("failed"), amd("success"), a_node()]
+    assert [
+        node.metadata.label.get(f"{AMD}-state") or node.metadata.label.get(f"{VGPU}.state") for node in unsettled(a_scope(nodes=nodes))
+    ] == [
+        "failure",
+        "pending",
+    ]
