@@ -10,6 +10,6 @@ SECONDS = 4.0
 
 def pytest_configure() -> None:
     """Hurry this run. Importing this file must not: other tests in that process would be hurried too."""
-    defaults = Cluster.request.__kwdefaults__
+    defaults = Cluster.request.__kwdefaults__ or {}
     assert "seconds" in defaults
     defaults["seconds"] = SECONDS
