@@ -102,6 +102,8 @@ def check(report: Report, cluster_uid: str, version: str) -> None:
         raise NotPublished("the report is about a simulated cluster, and this is not one")
     if not target.cluster_uid or target.cluster_uid != cluster_uid:
         raise NotPublished("the report is about another cluster: the UIDs of the namespace kube-system differ")
+    if report.other_cluster_uid:
+        raise NotPublished("the run ended at another cluster than it began with: which of them its results are about is not known")
 
 
 def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Json]) -> dict[str, NodeVerdict]:

@@ -86,13 +86,19 @@ class OpenTarget:
 
     def another_cluster(self) -> str:
         """One sentence if requests now lead to another cluster than the one that was read. If nothing tells, other requests say so."""
+        other = self.other_cluster_uid()
+        return is_another(other, self.target.cluster_uid) if other else ""
+
+    def other_cluster_uid(self) -> str:
+        """UID of the cluster to which requests now lead, if that is another one than was read; else empty, as above."""
         if self.cluster is None or not self.target.cluster_uid:
             return ""
         try:
             found = self.cluster.find("namespaces", "kube-system")  # by a list, as the UID was read: a run may have no right to get it
         except ApiTrouble:
             return ""
-        return is_another(found["metadata"]["uid"], self.target.cluster_uid) if found is not None else ""
+        uid = str(found["metadata"]["uid"]) if found is not None else ""
+        return "" if uid == self.target.cluster_uid else uid
 
     def close(self) -> None:
         """End the embedded or local cluster and drop temporary files."""

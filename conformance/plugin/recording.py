@@ -21,6 +21,7 @@ from conformance.plugin.session import State
 from conformance.plugin.starting import as_typed
 from conformance.plugin.verdict import ExitCode, decide, judge_chaos, summarise, unjudged
 from conformance.plugin.waivers import account_for_waivers
+from conformance.policy.allowlist import is_another
 from conformance.policy.policy_file import digest
 from conformance.policy.policy_text import policy_text
 from conformance.version import VERSION
@@ -87,6 +88,7 @@ def _prepare_allure(state: State) -> None:
 
 def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Report, int]:
     """Sweep, decide and write. Returns the record and the exit code; 3 when not even ``report.json`` could be written."""
+    state.other_cluster_uid = state.opened.other_cluster_uid()
     state.another_cluster = _another_cluster(state)
     if state.another_cluster and state.chaos is not None:
         state.complaints.append(state.another_cluster)  # experiments have no scope that says it
@@ -116,8 +118,10 @@ def finish(state: State, config: pytest.Config, pytest_exit: int) -> tuple[Repor
 
 def _another_cluster(state: State) -> str:
     """One sentence if the address now leads to another cluster than at the beginning, and what follows from that."""
-    another = state.opened.another_cluster()
-    return f"{another}: which of them the results are about is not known, nor what is left in the first" * bool(another)
+    if not state.other_cluster_uid:
+        return ""
+    another = is_another(state.other_cluster_uid, state.opened.target.cluster_uid)
+    return f"{another}: which of them the results are about is not known, nor what is left in the first"
 
 
 def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
@@ -156,6 +160,7 @@ def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
         requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
         residue=state.residue,
         policy=policy_text(state.opened.policy),
+        other_cluster_uid=state.other_cluster_uid,
     )
     account_for_waivers(state.opened.handover.waivers, report)
     return report

@@ -56,6 +56,7 @@ class State:
         self.complaints: list[str] = []
         self.failures: list[str] = []  # what pytest saw fail and no result tells of
         self.another_cluster = ""  # what is said at the end if another cluster answers than at the beginning
+        self.other_cluster_uid = ""  # its UID
         self.left_out: dict[str, str] = {}
         """Ids that were not asked for, and the option that left them out, as it was given: ``"--only GANG"``."""
         self.planned = 0

@@ -45,6 +45,8 @@ def release_of(report: Report) -> str:
         raise CncfError(f"the report is about a {phrases.target_name(target)}: only a run on a live cluster shows what a product does")
     if target.nodes is None:
         raise CncfError("the report does not say whether nodes are simulated: expected a run that could list the nodes, of this version")
+    if report.other_cluster_uid:
+        raise CncfError("the run ended at another cluster than it began with: which of them its results are about is not known")
     if report.exit_code not in _ENDED:
         raise CncfError(f"the run did not come to its end (exit code {report.exit_code}: {phrases.exit_meaning(report.exit_code)})")
     if not report.results:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from fixtures.verdict.record import Target
+from fixtures.verdict.record import Report, Target
 
 ON_PURPOSE = "if that is on purpose, say --another-cluster"
+
+
+def of_two(before: Report, after: Report) -> str:
+    """Why one of two reports says nothing of any cluster, as a clause, or empty: its run ended at another one than it began with."""
+    for which, report in (("earlier", before), ("later", after)):
+        if report.other_cluster_uid:
+            return f"the {which} run ended at another cluster than it began with: which of them its results are about is not known"
+    return ""
 
 
 def unlike(before: Target, after: Target) -> str:

@@ -51,17 +51,25 @@ def between(
     """A run compared with its baseline as the gate compares two runs: ``accepted`` names what may be lost.
 
     A run that is about no experiments is not compared with the earlier ones. A baseline of another cluster blames nothing on this
-    one, unless ``another_cluster`` says that it is meant to. A run about experiments alone is not compared with earlier requirements.
+    one, unless ``another_cluster`` says that it is meant to. Nothing is blamed either where one of the runs ended at another cluster.
+    A run about experiments alone is not compared with earlier requirements.
     """
     experiments_before = chaos_before if chaos_after is not None else None
     difference = runs.accept(strictly(runs.compare(before, after, experiments_before, chaos_after)), accepted)
     if chaos_phrases.only_chaos(after, chaos_after):
         difference = msgspec.structs.replace(difference, changes=[])
-    if another_cluster or not (why := clusters.unlike(before.target, after.target)):
+    why = clusters.of_two(before, after)
+    if not why and not another_cluster and (unlike := clusters.unlike(before.target, after.target)):
+        why = f"{unlike}; {clusters.ON_PURPOSE}"
+    if not why:
         return difference
+    return _blaming_nothing(difference, why)
+
+
+def _blaming_nothing(difference: Difference, why: str) -> Difference:
     changes = [msgspec.structs.replace(one, gating=False) for one in difference.changes]
     held = [msgspec.structs.replace(one, gating=False) for one in difference.experiments]
-    return msgspec.structs.replace(difference, changes=changes, experiments=held, refused=f"{why}; {clusters.ON_PURPOSE}")
+    return msgspec.structs.replace(difference, changes=changes, experiments=held, refused=why)
 
 
 def strictly(difference: Difference) -> Difference:
@@ -75,11 +83,14 @@ def decide(before: Report, after: Report, difference: Difference, floor: Floor, 
 
     Residue outranks what is worse, and that outranks what is not known.
     """
-    difference = runs.accept(strictly(difference), accepted)
+    difference, why = runs.accept(strictly(difference), accepted), clusters.of_two(before, after)
+    if why:
+        difference = _blaming_nothing(difference, why)
     residue = [f"the later run left something behind: {item}" for item in after.residue]
     worse = [sentence(change) for change in runs.regressions(difference)] + [f"waivers: {text}" for text in after.waiver_problems]
-    worse += _required(after, floor, failing=True)
-    unknown = [*_incomplete("earlier", before), *_incomplete("later", after), *_required(after, floor, failing=False)]
+    worse = [] if why else [*worse, *_required(after, floor, failing=True)]
+    unknown = [why] if why else []
+    unknown += [*_incomplete("earlier", before), *_incomplete("later", after), *_required(after, floor, failing=False)]
     unknown += [*missed(after.results, floor), *_nothing_in_common(before, after)]
     code = GateCode.OPEN
     for found, meaning in ((residue, GateCode.RESIDUE), (worse, GateCode.WORSE), (unknown, GateCode.NOT_KNOWN)):

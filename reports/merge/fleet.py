@@ -53,7 +53,7 @@ class ClusterRow(Record, kw_only=True):
 
     ``partly_simulated``: some nodes are simulated. The cluster stays among the real ones, so that a mark hides no failure, and never
     passes. ``in_part``: the run says nothing of the whole cluster, because it judged a selection, a snapshot that lacks what a MUST
-    reads, or experiments alone, ended early, or does not say what it left out.
+    reads, or experiments alone, ended early or at another cluster, or does not say what it left out.
     """
 
     name: str
@@ -202,6 +202,8 @@ def by_cluster(rows: Iterable[ClusterRow]) -> list[list[ClusterRow]]:
 
 def _judged_whole(report: Report) -> bool:
     """Whether the run came to its end and judged all requirements that the cluster gives something to judge."""
+    if report.other_cluster_uid:
+        return False
     return bool(report.results) and report.scope is not None and not is_partial(report.scope) and not cut_short(report)
 
 

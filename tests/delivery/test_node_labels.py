@@ -167,6 +167,14 @@ def test_a_report_labels_the_nodes_of_its_own_cluster_only(kind: TargetKind, uid
         check(held, "uid" if uid else "", version)
 
 
+@pytest.mark.parametrize("code", [2, 10, 11])
+def test_a_run_that_ended_at_another_cluster_labels_no_node(code: int) -> None:
+    bad = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED)])
+    target = Target(kind=TargetKind.LIVE, cluster_uid="uid")
+    with pytest.raises(NotPublished, match="ended at another cluster"):
+        check(a_report(bad, exit_code=code, target=target, other_cluster_uid="other"), "uid", "v1.37.0")
+
+
 def test_the_report_of_this_cluster_is_taken() -> None:
     check(a_report(target=Target(kind=TargetKind.LIVE, cluster_uid="uid")), "uid", "v1.37.0")
     check(a_report(target=Target(kind=TargetKind.SIMULATED, cluster_uid="uid")), "uid", "v1.37.0+simulated")

@@ -41,6 +41,7 @@ def test_a_run_that_ends_at_another_cluster_has_no_verdict(tmp_path: Path, defec
     assert done.report.verdict is Verdict.INCONCLUSIVE
     assert done.report.scope is not None
     assert ["the address now leads to cluster" in line for line in done.report.scope.shortfalls] == [True]
+    assert done.report.other_cluster_uid not in ("", done.report.target.cluster_uid)
 
 
 def test_no_fault_is_made_in_another_cluster(tmp_path: Path) -> None:

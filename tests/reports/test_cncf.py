@@ -67,6 +67,14 @@ def test_only_a_live_cluster_shows_anything(kind: TargetKind, tmp_path: Path) ->
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_that_ended_at_another_cluster_shows_nothing(tmp_path: Path) -> None:
+    made = live(passing(*GANG), exit_code=10)
+    made.other_cluster_uid = "other"
+    with pytest.raises(CncfError, match="ended at another cluster"):
+        write(made, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("simulated", "words"), [(1, "1 of 8 nodes simulated"), (8, "cluster of simulated nodes"), (None, "whether nodes are")]
 )

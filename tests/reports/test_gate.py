@@ -107,6 +107,16 @@ def test_a_run_that_was_cut_short_is_never_green() -> None:
     assert decided(good, silent).code is GateCode.NOT_KNOWN
 
 
+@pytest.mark.parametrize("which", ["earlier", "later"])
+def test_a_run_that_ended_at_another_cluster_tells_nothing_worse(which: str) -> None:
+    before, after = a_run({"a": OK}), a_run({"a": BAD})
+    (before if which == "earlier" else after).other_cluster_uid = "other"
+    decision = gate.decide(before, after, runs.compare(before, after), Floor(required=("ADV-01",)))
+    assert decision.code is GateCode.NOT_KNOWN
+    assert decision.reasons[0].startswith(f"the {which} run ended at another cluster")
+    assert runs.regressions(decision.difference) == []
+
+
 def test_what_a_run_had_to_judge_and_did_not_closes_the_gate() -> None:
     good, short = a_run({"a": OK}), a_run({"a": OK})
     short.scope = Coverage(requirements=2, judged=1, shortfalls=["NET was not judged"])

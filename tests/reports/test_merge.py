@@ -152,6 +152,14 @@ def cut_off(name: str, *, started: str = "") -> Report:
     return made
 
 
+def of_two(name: str, *, started: str = "") -> Report:
+    """A run that ended at another cluster."""
+    made = a_run(name, Verdict.PASSED, exit_code=10, started=started)
+    made.verdict, made.other_cluster_uid = Verdict.INCONCLUSIVE, "other"
+    made.run.id += "-two"
+    return made
+
+
 def without_scope(name: str, *, started: str = "") -> Report:
     made = a_run(name, Verdict.PASSED, started=started)
     made.scope = None
@@ -164,6 +172,7 @@ PARTS = {
     "a selection": Named(selected("a", started=LATER)),
     "experiments": experiments_alone("a", started=LATER),
     "a run that was cut short": Named(cut_off("a", started=LATER)),
+    "a run that ended at another cluster": Named(of_two("a", started=LATER)),
     "a record that does not say what it left out": Named(without_scope("a", started=LATER)),
 }
 

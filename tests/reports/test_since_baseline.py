@@ -107,6 +107,19 @@ def test_a_baseline_of_another_cluster_proves_nothing_unless_it_is_meant_to() ->
     assert [change.gating for change in runs.regressions(meant)] == [True]
 
 
+@pytest.mark.parametrize("meant", [False, True])
+@pytest.mark.parametrize("which", ["earlier", "later"])
+def test_a_run_that_ended_at_another_cluster_proves_nothing(which: str, meant: bool) -> None:
+    before, after = a_run(ADV_01=OK), a_run(ADV_01=BAD)
+    (before if which == "earlier" else after).other_cluster_uid = "other"
+    difference = gate.between(before, after, None, None, (), another_cluster=meant)
+    assert runs.regressions(difference) == []
+    found = since_baseline(PENDING, before, after, difference).result
+    assert (found.verdict, found.reason_code) == (UNSURE, "AnotherCluster")
+    assert found.message.startswith(f"the {which} run ended at another cluster")
+    assert "--another-cluster" not in found.message
+
+
 def test_a_comparison_is_no_part_of_another_comparison() -> None:
     before, after = a_run(ADV_01=BAD), a_run(ADV_01=OK)
     before.results.append(result("UPG-05", BAD, [subject("ADV-01", BAD, kind="Requirement")]))
