@@ -28,6 +28,7 @@ from conformance.plugin.waves import Waves
 from conformance.policy.platforms import chosen_by_marks
 from conformance.requirement import Requirement, needs_of
 from fixtures.cluster import access
+from fixtures.cluster.trouble import ClusterUnreachable
 from fixtures.ownership import owned
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.simulated_nodes import describe
@@ -37,8 +38,12 @@ from fixtures.system.garbage import collect_rarely
 from fixtures.text import typed
 from fixtures.verdict.findings import AT_THE_END, Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Result, Verdict
+from reports.terminal.actions import harmless
 
 WORKER_KEY = "gpu_conformance"
+UNREACHABLE = "gpu_conformance_unreachable"
+"""What a worker says that could not open the cluster again: its kubeconfig may be gone by then."""
+
 WAVES = pytest.StashKey[Waves]()
 FAILURES = pytest.StashKey[Failures]()
 GROUP = "gpu-conformance-workload"
@@ -80,7 +85,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker:
         handover = typed.decode(worker[WORKER_KEY].encode(), WorkerHandover)
         state = State(catalogue, options, handover.run_id, str(worker["workerid"]))
-        state.opened = reopen(handover)
+        try:
+            state.opened = reopen(handover)
+        except ClusterUnreachable as error:  # told to the main process, which ends the run: raised here, it is an internal error of xdist's
+            config.workeroutput[UNREACHABLE] = str(error)  # type: ignore[attr-defined]
+            config.stash[STATE] = state
+            return
         state.snapshot = Snapshot.load(Path(handover.snapshot_file))
         state.lock_file = handover.snapshot_file + ".lock"
         if state.opened.cluster is not None:
@@ -200,6 +210,13 @@ def _adopt_presets(state: State, say: Callable[[str], None]) -> None:
         state.opened.adopt(found)
     for chosen in state.opened.presets:
         say(f"platform: {chosen.name} ({chosen.why})")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """End a worker that has no cluster before it collects anything."""
+    if UNREACHABLE in getattr(session.config, "workeroutput", {}):
+        pytest.exit("the cluster could not be opened", returncode=int(ExitCode.USAGE))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -356,8 +373,14 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
-        """Take from a worker what was left out; all of them have collected the same."""
-        self._state.left_out = dict((getattr(node, "workeroutput", None) or {}).get(WORKER_KEY) or self._state.left_out)
+        """Take from a worker what was left out; all of them have collected the same.
+
+        Raises :class:`pytest.UsageError` for one that could not open the cluster: no requirement has been given to any worker then.
+        """
+        said = getattr(node, "workeroutput", None) or {}
+        if UNREACHABLE in said:
+            raise pytest.UsageError(harmless(f"a worker of -n could not open the cluster again: {said[UNREACHABLE]}"))
+        self._state.left_out = dict(said.get(WORKER_KEY) or self._state.left_out)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:

@@ -87,6 +87,24 @@ def test_workers_judge_on_where_the_kubeconfig_was_only_written_again(tmp_path: 
     assert done.result("ISO-01").verdict is Verdict.PASSED
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("later", [None, "kind: [", "{}"], ids=["gone", "broken", "empty"])
+def test_workers_that_cannot_read_the_kubeconfig_any_more_end_the_run_in_one_line(
+    tmp_path: Path, bad: Path, later: str | None, workers: str
+) -> None:
+    with EmbeddedCluster.start("healthy", bad) as cluster:
+        merged(tmp_path / "config.now", "one", one=cluster.kubeconfig)
+        if later is not None:
+            (tmp_path / "config.later").write_text(later)
+        done = judged(tmp_path, "-n", workers, "-q")
+        (tmp_path / "alone").mkdir()
+        alone = run_for_record(tmp_path / "alone", "--kubeconfig", str(tmp_path / "config.now"))
+    assert done.code == alone.code == 4, done.output
+    assert "Traceback" not in done.output
+    assert [line for line in done.output.splitlines() if "config.now" in line and line.startswith("ERROR: a worker ")], done.output
+    assert done.report is None
+
+
 def test_credentials_that_are_read_again_are_those_of_the_same_context(tmp_path: Path) -> None:
     """An administrator's context of the same server is chosen meanwhile: the run does not become an administrator."""
     tokens: list[str] = []
