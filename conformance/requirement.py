@@ -34,6 +34,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     reads: list[str] = []
     writes: list[str] = []
     optional_reads: list[str] = []  # read when served; a kind that is not served is no trouble
+    weighs: list[str] = []  # optional reads of which a refused list is no trouble by itself: the check says where it matters
     hints: list[str] = []
     tells_tenants: bool = False
     tenant_proofs: list[str] = []  # not written in a catalogue: optional reads for the sake of tells_tenants alone
@@ -64,6 +65,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if not self.references:
             found.append("no reference")
         found += [f"reads the unknown kind {key!r}" for key in self.lists if key not in KINDS]
+        found += [f"weighs {key!r}, which is no optional read" for key in self.weighs if key not in self.optional_reads]
         found += [f"writes {text!r}, which is neither 'VERB RESOURCE' nor a group" for text in self.writes if " " not in text]
         return found
 

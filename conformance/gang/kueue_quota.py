@@ -93,7 +93,8 @@ def _nominal(scope: Scope, queues: Sequence[Json], devices: frozenset[str]) -> d
         for quota in quotas_of(queue):
             if quota.nominal and quota.resource in devices:
                 found.setdefault((quota.flavor, quota.resource), {})[name_of(queue)] = quota.nominal
-    for cohort, place, amount in added_by_cohorts(scope, queues):
+    with_devices = [queue for queue in queues if any(quota.resource in devices for quota in quotas_of(queue))]
+    for cohort, place, amount in added_by_cohorts(scope, with_devices):
         if place[1] in devices:  # no queue takes of a Cohort what it does not name itself
             found.setdefault(place, {})[f"Cohort {cohort}"] = amount
     return found

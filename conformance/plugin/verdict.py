@@ -43,7 +43,7 @@ def check_preconditions(requirement: Requirement, state: State) -> None:
         raise NotApplicable("AboveAccess", f"needs access {requirement.access}, the run's ceiling is {state.options.access}")
     snapshot = state.snapshot
     for key in (*requirement.reads, *requirement.optional_reads):
-        if (listing := snapshot.listing(key)).trouble:
+        if (listing := snapshot.listing(key)).trouble and key not in requirement.weighs:
             raise Inconclusive(listing.trouble, f"{key} could not be listed: {listing.message}")
     for key in requirement.reads:
         if not snapshot.listing(key).served:

@@ -7,9 +7,11 @@ import pytest
 from conformance.gang.checks import check_quota_exists
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
+from fixtures.verdict.record import Verdict
 from tests.builders import a_cpu_node, a_node, a_policy, a_scope
 from tests.dra import a_class, a_device, a_slice
 from tests.gang.test_adapters import kueue_s
+from tests.judging import judge
 
 GPU = "nvidia.com/gpu"
 
@@ -121,8 +123,22 @@ def test_queues_take_no_more_of_a_cohort_than_they_may_borrow() -> None:
 def test_cohorts_that_could_not_be_listed_are_missed_only_where_a_queue_names_one() -> None:
     refused: Json = {"trouble": {"kueue.x-k8s.io/cohorts": "Forbidden"}}
     assert outcomes(a_queue("a", 8), **refused) == ["ok"]
+    assert outcomes(a_queue("a", 8), a_queue("cpu", 8, resource="memory", cohortName="all"), **refused) == ["ok"]
     with pytest.raises(Inconclusive, match="cohorts could not be listed"):
         findings(a_queue("a", 8, cohortName="all"), **refused)
+
+
+@pytest.mark.parametrize(("named", "verdict"), [({}, Verdict.PASSED), ({"cohortName": "all"}, Verdict.INCONCLUSIVE)])
+def test_a_run_that_may_not_list_cohorts_judges_queues_that_name_none(named: Json, verdict: Verdict) -> None:
+    world = {"nodes": [a_node("gpu-0")], "clusterqueues": [a_queue("a", 8, **named)], "resourceflavors": [a_flavor()]}
+    scope = a_scope(None, trouble={"kueue.x-k8s.io/cohorts": "Forbidden"}, **world)
+    result = judge(scope.snapshot, scope.policy, ["GANG-09"])["GANG-09"]
+    assert (result.verdict, result.reason_code) == (verdict, "Forbidden" if named else ""), result.message
+
+
+def test_clusterqueues_that_could_not_be_listed_are_missed_always() -> None:
+    scope = a_scope(None, trouble={"kueue.x-k8s.io/clusterqueues": "Forbidden"}, nodes=[a_node("gpu-0")])
+    assert judge(scope.snapshot, scope.policy, ["GANG-09"])["GANG-09"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_wild_cohorts_break_nothing() -> None:
