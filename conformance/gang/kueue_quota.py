@@ -15,7 +15,7 @@ from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quo
 from conformance.gang.kueue_objects import name_of, objects_of
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
-from fixtures.kubernetes.untyped import mapping
+from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
@@ -48,7 +48,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
     nominal = _nominal(scope, queues, devices)
     if not nominal:
         return
-    guarantee, why = Kueue().guarantee(scope)
+    elsewhere = Kueue.guarantee_without_topology(scope)
     flavors = {name_of(item): item for item in objects_of(scope, FLAVORS)}
     lenders = lent_by(scope, queues, [queue for queue in every if name_of(queue) in away])
     for (flavor, resource), amounts in sorted(nominal.items()):
@@ -61,6 +61,9 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
         if claims and claims.doubt:
             yield not_judged(place, message=f"{observed}: {claims.doubt}", source=_SOURCE)
             continue
+        topology = text_of(mapping(flavors[flavor], "spec").get("topologyName"))
+        placed = (Guarantee.PLACEMENT, f"topology-aware scheduling places what it admits (Topology {topology})")
+        guarantee, why = placed if topology and not claims else elsewhere
         has = _offered(scope, flavors[flavor], resource, claims)
         expected = f"at most what its {has.nodes} nodes can allocate: {has}"
         if total <= has.least and (lending := lenders.get((flavor, resource))):
@@ -83,6 +86,7 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
             message = (
                 f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
             )
+            message += f"; topology-aware scheduling counts no claims (Topology {topology})" if topology else ""
             yield bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
 
 

@@ -75,6 +75,12 @@ def test_placement_by_topology_or_ready_pods_takes_back_what_does_not_fit() -> N
     assert outcomes(a_queue("a", 64), flavors=[a_flavor(topologyName="racks")]) == ["not_judged"]
 
 
+def test_topology_decides_only_in_the_flavors_that_name_one() -> None:
+    some = [a_flavor(topologyName="racks"), a_flavor("a100")]
+    found = {str(one.subject): one.outcome.value for one in findings(a_queue("a", 64), a_queue("b", 64, flavor="a100"), flavors=some)}
+    assert found == {"ResourceFlavor h100 nvidia.com/gpu": "not_judged", "ResourceFlavor a100 nvidia.com/gpu": "bad"}
+
+
 def test_no_queue_with_a_quota_of_devices_is_nothing_to_judge() -> None:
     wild = {"metadata": {}, "spec": {"resourceGroups": 3}}
     for queues in ([], [a_queue("a", 8, resource="memory")], [a_queue("a", "0")], [a_queue("a", "x")], [wild]):
@@ -215,6 +221,13 @@ def test_a_quota_that_counts_claims_is_held_against_what_claims_can_get(quota: i
     (finding,) = counting(quota, name)
     assert (finding.outcome.value, str(finding.subject)) == (outcome, f"ResourceFlavor h100 {name}")
     assert finding.expected.endswith("2 nodes can allocate: 8")
+
+
+@pytest.mark.parametrize(("more", "outcome"), [("", "bad"), ("waitForPodsReady: {timeout: 1m}\n", "not_judged")])
+def test_topology_does_not_decide_how_many_claims_a_node_can_serve(more: str, outcome: str) -> None:
+    (finding,) = counting(9, more=more, flavors=[a_flavor(topologyName="racks")])
+    assert finding.outcome.value == outcome
+    assert ("topology-aware scheduling counts no claims" in finding.message) is (outcome == "bad")
 
 
 def test_a_device_that_two_classes_choose_counts_once() -> None:

@@ -82,6 +82,11 @@ class Kueue:
         """
         if topology := self._topology_of(scope):
             return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
+        return self.guarantee_without_topology(scope)
+
+    @staticmethod
+    def guarantee_without_topology(scope: Scope) -> tuple[Guarantee, str]:
+        """What it promises where topology-aware scheduling does not place: as :meth:`guarantee`."""
         timeout = pods_ready_timeout(scope)
         if timeout is not None:
             return Guarantee.EVICTION, f"waitForPodsReady evicts a workload that is not ready within {timeout:g} s"
