@@ -178,7 +178,7 @@ def probe_misfits(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
 
 def _misfit(scope: Scope, workspace: Workspace, adapter: Adapter, plan: Plan) -> Misfit:
     """The queues, and the controls that come first: one pod alone is bound, and without a gang as many as fit."""
-    guarantee, promise = adapter.guarantee(scope)
+    guarantee, promise = adapter.guarantee(scope, claims=plan.by_dra)
     by_nodes = guarantee is Guarantee.PLACEMENT
     size = plan.slots + 1
     adapter.setup(scope, workspace, plan.resource, plan.unit * (size if by_nodes else plan.slots))

@@ -156,6 +156,7 @@ def test_kueue_promises_what_it_is_set_up_for() -> None:
     flavors = [{"spec": {"topologyName": "racks"}}]
     scope = scope_of((KUEUE, "kueue.x-k8s.io/resourceflavors"), **{"kueue_x-k8s_io__resourceflavors": flavors})
     assert Kueue().guarantee(scope)[0] is Guarantee.PLACEMENT
+    assert Kueue().guarantee(scope, claims=True)[0] is Guarantee.QUOTA, "it counts no claims when it places by topology"
     assert Volcano().guarantee(scope_of())[0] is Guarantee.PLACEMENT
 
 

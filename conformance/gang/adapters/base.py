@@ -79,8 +79,8 @@ class Adapter(Protocol):
         """Whether the scheduler is installed and works, from the snapshot alone."""
         ...
 
-    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
-        """What is promised about a gang that does not fit, and why, as a clause."""
+    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
+        """What is promised about a gang that does not fit, and why, as a clause. ``claims``: its devices are claims."""
         ...
 
     def setup(self, scope: Scope, workspace: Workspace, resource: str, quota: int) -> None:

@@ -75,14 +75,18 @@ class Kueue:
             return Availability(installed=True, healthy=True, reason=reason, source="clusterqueue.status.conditions")
         return Availability(installed=True, reason=f"{reason}, and no ClusterQueue is Active", source="clusterqueue.status.conditions")
 
-    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
-        """Placement with topology-aware scheduling, eviction with waitForPodsReady, else quota alone.
+    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
+        """Placement with topology-aware scheduling, which counts no claims; eviction with waitForPodsReady; else quota alone.
 
         Facts: docs/facts/gangs.md#kueue-and-placement.
         """
-        if topology := self._topology_of(scope):
+        topology = self._topology_of(scope)
+        if topology and not claims:
             return Guarantee.PLACEMENT, f"topology-aware scheduling is set up (Topology {topology})"
-        return self.guarantee_without_topology(scope)
+        found, why = self.guarantee_without_topology(scope)
+        if topology and found is Guarantee.QUOTA:
+            why = "Kueue has no waitForPodsReady, and its topology-aware scheduling counts no claims: it promises quota, not placement"
+        return found, why
 
     @staticmethod
     def guarantee_without_topology(scope: Scope) -> tuple[Guarantee, str]:

@@ -51,7 +51,7 @@ class Native:
             installed=True, idle=not used, reason=f"{reason} no PodGroup shows that the scheduler forms gangs", source=source
         )
 
-    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement: no pod is bound before minCount can be."""
         return Guarantee.PLACEMENT, "the scheduler binds no pod of a PodGroup below its minCount"
 

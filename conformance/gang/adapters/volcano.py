@@ -50,7 +50,7 @@ class Volcano:
                 return str((item.get("status") or {}).get("state") or "")
         return ""
 
-    def guarantee(self, scope: Scope) -> tuple[Guarantee, str]:
+    def guarantee(self, scope: Scope, *, claims: bool = False) -> tuple[Guarantee, str]:
         """Placement: the gang plugin binds nothing below minMember."""
         return Guarantee.PLACEMENT, "Volcano binds no pod of a PodGroup below its minMember"
 
