@@ -236,6 +236,7 @@ class Tenants(Section, frozen=True, kw_only=True):
         "furiosa-system",
         "rbln-system",
         "mindx-dl",
+        "npu-exporter",
         "volcano-system",
         "koordinator-system",
         "kueue-system",
