@@ -70,8 +70,9 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
 def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
     """ADV-02: no device is kept from claims by a taint.
 
-    Somebody takes devices out of service by a DeviceTaintRule, as nodes by a cordon: for so long as the policy lets nodes be held,
-    that is a change under way. What the driver itself says of a device is a fault from its first second.
+    Somebody takes some devices out of service by a DeviceTaintRule, as nodes by a cordon: for so long as the policy lets nodes be held,
+    that is a change under way. A rule that names neither pool nor device takes them all, and is no repair. What the driver itself says
+    of a device is a fault from its first second.
     """
     subject, total = _part(node, item.driver), len(item.devices)
     if not total or item.incomplete:
@@ -94,11 +95,11 @@ def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
 
 
 def _taken_out(scope: Scope, item: DriverInventory, limit: float) -> list[TaintRule]:
-    """The rules that taint devices, where nothing else does and each is young; otherwise none."""
+    """The rules that taint devices, where nothing else does and each is young and names some; otherwise none."""
     if any(device.body.tainted for device in item.devices if not _is_in_use(device)):
         return []
     rules = [rule for rule in scope.slices.rules if any(rule.covers(device.id) for device in item.devices if not _is_in_use(device))]
-    young = [rule for rule in rules if rule.since is not None and scope.snapshot.taken_at - rule.since <= limit]
+    young = [rule for rule in rules if rule.names_some and rule.since is not None and scope.snapshot.taken_at - rule.since <= limit]
     return young if len(young) == len(rules) else []
 
 

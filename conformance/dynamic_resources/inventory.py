@@ -219,6 +219,11 @@ class TaintRule(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it taints every device of every driver."""
         return not any(self.wanted)
 
+    @property
+    def names_some(self) -> bool:
+        """Whether it names a pool or a device, and so does not taint all that a driver has in the cluster."""
+        return any(self.wanted[1:])
+
     def covers(self, identity: DeviceId) -> bool:
         """Whether it taints a device."""
         return all(one is None or one == other for one, other in zip(self.wanted, identity, strict=True))

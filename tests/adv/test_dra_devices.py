@@ -150,6 +150,13 @@ def test_a_rule_of_a_moment_ago_is_a_repair_under_way(times: list[str], word: st
     assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[stamped])["2"] == "failed"
 
 
+@pytest.mark.parametrize("selector", [{}, {"driver": "gpu.nvidia.com"}])
+def test_a_rule_that_takes_every_device_is_no_repair(selector: Mapping[str, str]) -> None:
+    """kubernetes/kubernetes#141422: an empty selector, where one device was meant."""
+    rule = {"metadata": {"name": "drain-one-gpu", "creationTimestamp": YOUNG}, "spec": {"deviceSelector": selector, "taint": XID}}
+    assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[rule])["2"] == "failed"
+
+
 def test_a_young_rule_says_when_to_ask_again_and_hides_no_fault() -> None:
     rule = {"metadata": {"name": "drain", "creationTimestamp": YOUNG}, "spec": {"deviceSelector": {"pool": "gpu-0"}, "taint": XID}}
     (found,) = check_allocatable(
