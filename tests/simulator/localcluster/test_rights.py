@@ -68,7 +68,8 @@ def test_a_kind_that_may_not_be_listed_leaves_exactly_those_undecided_that_read_
     before, after = conclusions(readable), conclusions(Snapshot(listings, taken_at=readable.taken_at, version=readable.version))
     reading = {id_ for id_ in before if right in read_rights(CATALOGUE.by_id[id_])}
     assert reading, "a right of the role that no requirement reads by"
-    blocked = {id_ for id_ in reading if key_of(right) not in CATALOGUE.by_id[id_].hints}  # a hint is read where it may be
+    told = {id_: (*CATALOGUE.by_id[id_].hints, *CATALOGUE.by_id[id_].weighs) for id_ in reading}  # the requirement says what that costs
+    blocked = {id_ for id_ in reading if key_of(right) not in told[id_]}
     assert {id_ for id_ in before if before[id_] != after[id_]} == blocked
     assert {after[id_] for id_ in blocked} <= {"Inconclusive Forbidden"}
 
