@@ -222,11 +222,10 @@ class Campaign:
         """Remove the run's proof, unless it proves something; why it is still there, if it is."""
         if self._proof is None:
             return []
-        why = self._proof.close()
-        if not why:
+        left = self._proof.leave()
+        if not left:
             self._proof = None
-            return []
-        return [why if self._proof.name in why else f"PriorityClass {self._proof.name}: {why}"]
+        return left
 
     @property
     def folder(self) -> Path:

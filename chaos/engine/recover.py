@@ -20,7 +20,7 @@ from chaos.ledger.bounds import Terms
 from chaos.ledger.file import ExperimentView, Ledger
 from chaos.ledger.mirror import Mirror
 from chaos.ledger.missing import Fate, MissingEntry, Place, with_files
-from chaos.ledger.replay import replay
+from chaos.ledger.replay import FLUSH_SECONDS, replay
 from chaos.ledger.residue import Reason, Residue, entry_words, residue_of
 from chaos.model.errors import LedgerError
 from chaos.model.ledger_lines import Entry, State, digest
@@ -153,9 +153,6 @@ def recover(
             replayed += [ledger] if ledger is not None else []
             restored += done
             left += remaining
-        leaving = time.monotonic() + LEAVE_SECONDS
-        for ledger in replayed:  # all that they told to undo has been tried by now
-            ledger.flush(leaving)
         unproven = _unproven(ledgers, files, run_id)
         found.unreadable += _close_accepted(cluster, [entry for entry in unproven if _place(entry) in accept])
         left += [residue_of(entry, Reason.UNPROVEN, _UNPROVEN) for entry in unproven if _place(entry) not in accept]
@@ -168,13 +165,20 @@ def recover(
         runs = tuple(dict.fromkeys(run for run in seen if run_id in ("", run)))
         clean = [run for run in runs if run not in broken and not any(one.run_id == run for one in left)]
         leftovers = [str(item) for run in filter(books.know, clean) for item in namespaces.remove_run(cluster, run)]
-        for run in clean:
-            books.close(run, {one.digest for one in missing if one.run_id == run and one not in lost})
     except BaseException:
         lease.abandon()
         raise
-    put_back = {copies.run_id for copies in ledgers_found}.intersection(clean)
-    leftovers += until_gone(lambda: lease.release() or _still_open(cluster, put_back), LEAVE_SECONDS, perhaps)
+
+    def leave() -> list[str]:
+        """Close ledgers and proofs and let go, whatever an earlier call was told; what the cluster still shows of them."""
+        for ledger in replayed:  # all that they told to undo has been tried by now
+            ledger.flush(time.monotonic() + FLUSH_SECONDS)
+        unwritten = {run: {one.digest for one in missing if one.run_id == run and one not in lost} for run in clean}
+        classes = [line for run in clean for line in books.close(run, unwritten[run]) if run not in {one.run_id for one in lost}]
+        put_back = {copies.run_id for copies in ledgers_found}.intersection(clean)
+        return [*classes, *lease.release(), *_still_open(cluster, put_back)]
+
+    leftovers += until_gone(leave, LEAVE_SECONDS, perhaps)
     return RecoveryResult(
         runs=runs,
         restored=restored,
@@ -347,11 +351,15 @@ class _Proofs:
         """As :meth:`of`, with what the cluster shows by now: a proof may have been made for an undo."""
         return self.of(run_id) if self.know(run_id) else None
 
-    def close(self, run_id: str, unwritten: Collection[str]) -> None:
-        """Forget entries that are closed, or never allowed an act, and remove the proof when it is empty."""
-        if (proof := self._again(run_id)) is not None:
+    def close(self, run_id: str, unwritten: Collection[str]) -> list[str]:
+        """Forget entries that are closed, or never allowed an act, and remove the proof when it is empty; what is left of it, or may be."""
+        try:
+            if (proof := self._again(run_id)) is None:
+                return []
             proof.forget(unwritten)
-            proof.close()
+            return proof.leave()
+        except ApiTrouble as trouble:
+            return [f"perhaps PriorityClass {CHAOS_PREFIX}-{run_id}: {trouble.message}"]
 
 
 class _Found(msgspec.Struct):

@@ -28,7 +28,7 @@ LAST_PAUSE = 5.0
 UNDOING_SHARE = 0.6
 """Of the time, for undoing; the rest is for what has to come back by itself."""
 
-_FLUSH_SECONDS = 5.0
+FLUSH_SECONDS = 5.0
 """For how long the cluster's copy is written after an undo. The end of the run writes it again, and tells if it could not."""
 _REASONS = {"changed by another": Reason.CHANGED, "replaced": Reason.REPLACED}
 
@@ -57,7 +57,7 @@ def replay(
     wanted = None if entries is None else {entry.seq for entry in entries}
     opened = [entry for entry in ledger.open_entries() if wanted is None or entry.seq in wanted]
     remaining = _Replay(ledger, cluster, opened, deadline, pause, terms).run()
-    ledger.flush(time.monotonic() + _FLUSH_SECONDS)
+    ledger.flush(time.monotonic() + FLUSH_SECONDS)
     return remaining
 
 

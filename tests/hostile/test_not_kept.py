@@ -208,7 +208,8 @@ def test_a_recovery_whose_closing_is_never_kept_tells_which_ledger_stays(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(recovering, "LEAVE_SECONDS", 2.0)
-    monkeypatch.setattr(replay, "_FLUSH_SECONDS", 0.5)
+    for module in (replay, recovering):
+        monkeypatch.setattr(module, "FLUSH_SECONDS", 0.5)
     armed(cluster, tmp_path, faults=2)
     lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
     with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
@@ -220,6 +221,23 @@ def test_a_recovery_whose_closing_is_never_kept_tells_which_ledger_stays(
     assert recovered(tmp_path / "kubeconfig", *words) == 0
     assert products(cluster) == [None if words else "H100", "H100"]
     assert (read_proofs(cluster), status(cluster).runs) == ({}, ())
+
+
+@pytest.mark.parametrize("times", [1, ALWAYS])
+def test_a_class_that_only_a_page_says_to_be_gone_is_removed_again_or_told(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: int
+) -> None:
+    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 5.0)
+    before = leak_scan.scan(cluster)
+    armed(cluster, tmp_path)
+    page = effects.replaced(404, b"<html><body>default backend - 404</body></html>", "text/html")
+    lie = Fault(name="page", verb="delete", resource="priorityclasses", effect=page, times=times)
+    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
+        assert recovered(tmp_path / "proxied") == (0 if times == 1 else 11)
+    assert lie.befell
+    told = capsys.readouterr().out
+    assert (f"NOT put back: PriorityClass {CHAOS_PREFIX}-{RUN}: it did not go away" in told) is (times == ALWAYS)
+    assert (before.differences(leak_scan.scan(cluster)) == []) is (times == 1)
 
 
 def test_an_unproven_entry_whose_closing_is_never_kept_is_told(
@@ -248,7 +266,8 @@ def test_a_ledger_that_is_never_closed_keeps_no_other_from_being_carried_out(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovering, "LEAVE_SECONDS", 1.0)
-    monkeypatch.setattr(replay, "_FLUSH_SECONDS", 0.5)
+    for module in (replay, recovering):
+        monkeypatch.setattr(module, "FLUSH_SECONDS", 0.5)
     for name, experiment in (("gpu-1", "A9"), ("gpu-2", "N1")):
         book = ledger(tmp_path, cluster, experiment=experiment)
         book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
