@@ -269,6 +269,7 @@ def test_a_server_that_takes_no_proof_costs_each_act_less_time(tmp_path: Path, m
             trouble.times = 1000
             with pytest.raises(ProofRefused, match="could not be written"):
                 mine.will_create("namespaces", name)
+            mine.not_created("namespaces", name)  # which finds nothing to write: no sign that writes are taken again
             return 1000 - trouble.times
 
         first, *_, last = [attempts(f"n{number}") for number in range(7)]
