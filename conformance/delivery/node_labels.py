@@ -18,8 +18,8 @@ from fixtures.kubernetes.models import Json, Node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
 from fixtures.verdict.coverage import is_partial
-from fixtures.verdict.findings import REST
-from fixtures.verdict.record import Level, Report, TargetKind, Verdict
+from fixtures.verdict.findings import MAX_OTHERS_KEPT, REST, UNDECIDED
+from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 LABEL = "gpu-conformance.io/verdict"
 UNTIL = "gpu-conformance.io/verdict-until"
@@ -53,7 +53,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     """The verdict on each accelerator node of the report, from its MUST requirements.
 
     ``failed``: one of them failed for the node. ``passed``: one judged the node, none failed for it or is undecided, and the run judged
-    all that it had to. Otherwise ``unknown``. Waived findings count as passed.
+    all that it had to. Otherwise ``unknown``. Waived findings count as passed. A requirement that is undecided about nodes, or pods on
+    nodes, alone is undecided about these and no others.
 
     A failure outranks whatever was not judged in exit code 1, and whatever a requirement did not come to in its verdict. So both are
     looked for in the record: a node passes no sooner because something else failed.
@@ -65,12 +66,11 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
     for result in report.results:
         if result.level is not Level.MUST:
             continue
-        undecided |= result.verdict in _UNDECIDED
+        undecided |= result.verdict in _UNDECIDED and not _of_nodes(result)
         for subject in result.subjects:
             undecided |= subject.kind == REST.kind
-            if subject.kind != "Node":
+            if not (node := _node_of(subject)):
                 continue
-            node = subject.name.partition(" ")[0]  # "gpu-0 nvidia.com/gpu" is a part of a node
             if subject.verdict is Verdict.FAILED:
                 failed.add(node)
             elif subject.verdict in _UNDECIDED:
@@ -80,7 +80,8 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
         hidden = result.subjects_omitted and all(one.verdict is not Verdict.PASSED for one in result.subjects)
         uncounted |= bool(hidden)  # the record keeps failures first: if it holds nothing else, it may lack some
     short = report.scope is not None and bool(report.scope.shortfalls)
-    whole = report.exit_code in (0, 1) and not (short or is_partial(report.scope) or undecided or uncounted)
+    ended = report.exit_code in (0, 1) or (report.exit_code == 10 and any(map(_of_nodes, report.results)))
+    whole = ended and not (short or is_partial(report.scope) or undecided or uncounted)
     found = {}
     for row in report.inventory[:MAX_NODES]:
         if row.node in failed:
@@ -90,6 +91,19 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
         else:
             found[row.node] = NodeVerdict.UNKNOWN
     return found
+
+
+def _node_of(subject: SubjectResult) -> str:
+    """The node that a subject is, is a part of (``gpu-0 nvidia.com/gpu``) or runs on, or empty."""
+    return subject.name.partition(" ")[0] if subject.kind == "Node" else subject.node
+
+
+def _of_nodes(result: Result) -> bool:
+    """Whether a MUST is undecided about nodes and pods on them alone, all of which the record holds."""
+    if result.level is not Level.MUST or (result.verdict, result.reason_code) != (Verdict.INCONCLUSIVE, UNDECIDED):
+        return False
+    unsure = [subject for subject in result.subjects if subject.verdict in _UNDECIDED]
+    return all(map(_node_of, unsure)) and 0 < len(unsure) < MAX_OTHERS_KEPT
 
 
 def check(report: Report, cluster_uid: str, version: str) -> None:

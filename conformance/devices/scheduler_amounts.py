@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from conformance.policy.model import Requests
 from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
 
 USUAL = Requests().scheduler_amounts
@@ -52,6 +53,13 @@ def doubted(scope: Scope, name: str) -> str:
 def of_owner(scope: Scope, name: str) -> bool:
     """Whether the owner added an amount to the usual ones: a pod asks for a device by it, as far as he says."""
     return matches(name, scope.policy.requests.scheduler_amounts) and not matches(name, USUAL)
+
+
+def may_give_alone(scope: Scope, node: Node, name: str) -> bool:
+    """Whether a scheduler may have given a node's device for an amount alone: Volcano does so for memory, Koordinator for its own names."""
+    if name.startswith("koordinator.sh/"):  # its manager takes the amounts from a node whose Device object goes
+        return any(other.startswith("koordinator.sh/") for other in scope.capacity_names)
+    return name == "volcano.sh/vgpu-memory" and "volcano.sh/node-vgpu-register" in node.metadata.annotation
 
 
 def _unread(scope: Scope, key: str) -> bool:

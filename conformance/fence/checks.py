@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from conformance.devices.given_shares import doubt_of_shares, is_share
 from conformance.devices.products import pools
 from conformance.devices.requests import looks_like_device
-from conformance.devices.scheduler_amounts import USUAL, of_owner
+from conformance.devices.scheduler_amounts import USUAL, may_give_alone, of_owner
 from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.fence.daemons import Daemons
 from conformance.scope.agents import agents, missing_agents
@@ -19,6 +21,7 @@ from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope, matches, subject
 from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import Node, Pod, Taint, Toleration
+from fixtures.kubernetes.times import unix
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
@@ -108,8 +111,12 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     if demand.unknown:
         message = f"whether it asks for a device is not known: {demand.unknown}"
         return undecided(subject(pod), message=message, source="pod spec and claims")
+    if absent and absent.never:
+        message = f"{absent.why}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
+        expected = "a device that the node has"
+        return bad(subject(pod), observed=f"on {node.name}", expected=expected, source="pod spec, node.status.capacity", message=message)
     if absent:
-        return undecided(subject(pod), message=absent, source="pod spec, node.status.capacity")
+        return undecided(subject(pod), message=absent.why, source="pod spec, node.status.capacity")
     if ungiven:
         message = f"it asks for {listed(asked)}, and whether its scheduler gave it a device is not known: {ungiven}"
         return undecided(subject(pod), message=message, source="pod spec, annotations of pods, node.status.allocatable")
@@ -132,18 +139,32 @@ def _asked(scope: Scope, pod: Pod) -> list[str]:
     return sorted(name for name, count in amounts if count and (looks_like_device(scope, name) or is_share(scope, name)))
 
 
-def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> str:
-    """That a node has none of what a pod asks for, as a sentence; empty where it has, or where claims or a scheduler give it.
+class _Absent(msgspec.Struct, frozen=True):
+    """A node has none of what a pod asks for. ``never``: nor had it while the pod was there, so no scheduler sent the pod."""
 
-    No scheduler binds such a pod, and a kubelet lets it in all the same (docs/facts/admission.md#resources-that-a-node-lacks).
+    why: str
+    never: bool
+
+
+def _absent(scope: Scope, pod: Pod, node: Node, asked: list[str]) -> _Absent | None:
+    """That a node has none of what a pod asks for; None where it has, or where claims or a scheduler give it.
+
+    No scheduler binds such a pod, and a kubelet lets it in all the same. A kubelet that loses a device plugin keeps the name with 0, so a
+    node without the name lost it before it joined anew (docs/facts/admission.md#resources-that-a-node-lacks).
     """
     if not asked or any(name in node.status.capacity or of_owner(scope, name) or scope.claims.by_resource(name).devices for name in asked):
-        return ""
+        return None
     if scope.claims.demand(pod.spec.resource_claims or (), pod.namespace, pod.status.resource_claim_statuses or ()).devices:
-        return ""
+        return None
     if all(matches(name, USUAL) for name in asked):
-        return f"it asks for {listed(asked)}, which schedulers count beside a device, and for no device that {node.name} has"
-    return f"it asks for {listed(asked)}, of which {node.name} has none: the node has lost it, or spec.nodeName was written by hand"
+        why = f"it asks for {listed(asked)}, which schedulers count beside a device, and for no device that {node.name} has"
+        return _Absent(why, never=not any(may_give_alone(scope, node, name) for name in asked))
+    why = f"it asks for {listed(asked)}, of which {node.name} has none"
+    joined, made = unix(node.metadata.creation_timestamp), unix(pod.metadata.creation_timestamp)
+    plugins = all(looks_like_device(scope, name) for name in asked)  # shares are others' amounts: nothing keeps their names
+    if plugins and joined is not None and made is not None and joined < made:
+        return _Absent(why, never=True)
+    return _Absent(f"{why}: the node has lost it, or spec.nodeName was written by hand", never=False)
 
 
 def _belongs(scope: Scope, pod: Pod) -> str:

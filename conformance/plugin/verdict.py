@@ -11,6 +11,9 @@ import msgspec
 from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
+from fixtures.snapshot.state import Snapshot
+from fixtures.text import limits
+from fixtures.text.sentences import cut
 from fixtures.verdict.chaos_record import ChaosResult
 from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, NotApplicable, undecided
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
@@ -71,6 +74,8 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
     if state.has_snapshot and state.snapshot.offline:
         missing_kinds.amend(judgement, requirement, state.scope, required=required)
+    if state.has_snapshot:
+        _name_nodes(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
     return msgspec.structs.replace(
@@ -86,6 +91,14 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         tallies=judgement.tallies,
         waivers=evidence.waivers.uses() if evidence.waivers else [],
     )
+
+
+def _name_nodes(subjects: list[SubjectResult], snapshot: Snapshot) -> None:
+    """Say of each pod that could not be judged on which node it is."""
+    if unsure := [one for one in subjects if one.kind == "Pod" and one.verdict is Verdict.INCONCLUSIVE]:
+        nodes = {(pod.namespace, pod.name): pod.spec.node_name for pod in snapshot.listing("pods").items}
+        for one in unsure:
+            one.node = cut(nodes.get((one.namespace, one.name), ""), limits.SUBJECT_CHARACTERS)
 
 
 def worse_of(earlier: Result, later: Result) -> Result:

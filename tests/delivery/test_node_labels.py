@@ -95,6 +95,23 @@ def test_a_run_that_did_not_judge_all_passes_no_node(exit_code: int) -> None:
     assert set(verdicts(a_report(GOOD, exit_code=exit_code)).values()) == {NodeVerdict.UNKNOWN}
 
 
+UNSURE_POD = SubjectResult(kind="Pod", namespace="team-a", name="train-0", verdict=Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("pods", "code", "expected"),
+    [
+        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")], "Undecided", {"gpu-0": "unknown", "gpu-1": "passed"}),
+        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0"), UNSURE_POD], "Undecided", {"gpu-0": "unknown", "gpu-1": "unknown"}),
+        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")], "Forbidden", {"gpu-0": "unknown", "gpu-1": "unknown"}),
+        ([msgspec.structs.replace(UNSURE_POD, node="gpu-0")] * 500, "Undecided", {"gpu-0": "unknown", "gpu-1": "unknown"}),
+    ],
+)
+def test_a_pod_that_could_not_be_judged_costs_its_own_node_only(pods: list[SubjectResult], code: str, expected: dict[str, str]) -> None:
+    unsure = result("FENCE-02", Verdict.INCONCLUSIVE, pods, reason_code=code)
+    assert verdicts(a_report(GOOD, unsure, exit_code=10)) == expected
+
+
 def test_a_selection_passes_no_node_and_may_fail_one() -> None:
     left = NotJudged(id="INV-01", title="x", area="INV", level=Level.MUST, cause=Cause.SELECTION, because="left out by --only")
     scope = Coverage(requirements=2, judged=1, areas=[AreaCoverage(area="INV", requirements=1, judged=0)], not_judged=[left])

@@ -96,8 +96,19 @@ def test_an_amount_alone_is_no_device(amount: str, marks: tuple[str, ...]) -> No
     ]
     nic = a_claim("nic", results=[{"request": "nic", "driver": "dra.net", "pool": "gpu-0", "device": "nic-0"}])
     found = {one.subject.name: one.outcome for one in check_intruders(a_scope(nodes=[marked(*marks)], pods=pods, resourceclaims=[nic]))}
-    undecided = dict.fromkeys(("alone", "claims", "elsewhere"), Outcome.UNDECIDED)
-    assert found == {**undecided, "beside": Outcome.OK, "agent": Outcome.OK}
+    alone = Outcome.UNDECIDED if marks and amount == "volcano.sh/vgpu-memory" else Outcome.BAD
+    undecided = {"claims": Outcome.UNDECIDED, "elsewhere": Outcome.UNDECIDED}
+    assert found == {"alone": alone, **undecided, "beside": Outcome.OK, "agent": Outcome.OK}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [("2026-01-02T00:00:00Z", Outcome.BAD), ("2025-12-31T00:00:00Z", Outcome.UNDECIDED), (None, Outcome.UNDECIDED)],
+)
+def test_a_pod_that_asks_for_what_its_node_never_had_was_bound_by_hand(made: str | None, expected: Outcome) -> None:
+    node, pod = a_node(), a_pod(node="gpu-0", devices={"amd.com/gpu": "1"})
+    node.metadata.creation_timestamp, pod.metadata.creation_timestamp = "2026-01-01T00:00:00Z", made
+    assert outcome(check_intruders(a_scope(nodes=[node], pods=[pod])), "train-0") is expected
 
 
 def test_shares_of_volcano_are_devices_where_its_plugin_offers_them() -> None:
@@ -109,7 +120,7 @@ def test_shares_of_volcano_are_devices_where_its_plugin_offers_them() -> None:
         a_pod("percent", node="gpu-0", devices={"volcano.sh/vgpu-memory-percentage": "50"}),
     ]
     found = {one.subject.name: one.outcome for one in check_intruders(a_scope(nodes=[node], pods=pods))}
-    assert found == {"share": Outcome.OK, "memory": Outcome.OK, "percent": Outcome.UNDECIDED}
+    assert found == {"share": Outcome.OK, "memory": Outcome.OK, "percent": Outcome.BAD}
 
 
 def test_an_amount_that_the_owner_added_is_a_device_as_far_as_he_says() -> None:
@@ -119,7 +130,7 @@ def test_an_amount_that_the_owner_added_is_a_device_as_far_as_he_says() -> None:
         a_pod("memory", node="gpu-0", devices={"nvidia.com/gpumem": "1"}),
     ]
     found = {one.subject.name: one.outcome for one in check_intruders(a_scope(policy, nodes=[a_node()], pods=pods))}
-    assert found == {"slots": Outcome.OK, "memory": Outcome.UNDECIDED}
+    assert found == {"slots": Outcome.OK, "memory": Outcome.BAD}
 
 
 def test_amounts_that_a_node_offers_are_counted() -> None:
