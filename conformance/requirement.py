@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from conformance.causes import load_causes
 from fixtures.cluster.kinds import KINDS
 from fixtures.verdict.record import Access, Level
 
@@ -29,8 +30,9 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     level: Level
     access: Access
     rationale: str
-    remediation: str
+    remediation: str = ""  # what to do about what is found belongs to its causes
     references: list[str]
+    causes: list[str] = []  # codes of what it can find in an area; causes that all areas share go without saying
     reads: list[str] = []
     writes: list[str] = []
     optional_reads: list[str] = []  # read when served; a kind that is not served is no trouble
@@ -59,11 +61,11 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             found.append(f"the title is longer than {MAX_TITLE} characters or ends with a full stop")
         if _ASSERTION.match(self.title):
             found.append("the title is an order, not an assertion")
-        for name in ("rationale", "remediation"):
-            if len(getattr(self, name).split()) < 5:
-                found.append(f"{name} says too little")
+        if len(self.rationale.split()) < 5:
+            found.append("rationale says too little")
         if not self.references:
             found.append("no reference")
+        found += [f"names the unknown cause {code!r}" for code in self.causes if code not in load_causes()]
         found += [f"reads the unknown kind {key!r}" for key in self.lists if key not in KINDS]
         found += [f"weighs {key!r}, which is no optional read" for key in self.weighs if key not in self.optional_reads]
         found += [f"writes {text!r}, which is neither 'VERB RESOURCE' nor a group" for text in self.writes if " " not in text]

@@ -1,6 +1,6 @@
-"""What to do about a requirement: its remediation as prose and commands, and the commands with the names of what is wrong.
+"""What to do about what was found: the advice of its causes as prose and commands, and the commands with the names of what is wrong.
 
-Commands stand between backticks in the catalogue. The words ``NODE``, ``NAMESPACE``, ``NAME``, ``POD`` and ``KIND`` in them stand for
+Commands stand between backticks in a text. The words ``NODE``, ``NAMESPACE``, ``NAME``, ``POD`` and ``KIND`` in them stand for
 the subjects, and ``v1.NN`` for the cluster's minor version. Names come from a cluster and may be hostile: only what Kubernetes could
 accept as a name gets into a command, and it is quoted for a shell all the same.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
+from fixtures.verdict.record import FindingCause, Report, Result, SubjectResult, Verdict
 from reports.phrases import troubled
 
 MAX_COMMANDS = 8
@@ -46,10 +46,14 @@ _SHORT_OF = {"ds": "daemonset", "deploy": "deployment", "sts": "statefulset"}
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a remediation as ``lines`` to copy. ``more`` subjects need the same command and are not among them."""
+    """One command as ``lines`` to copy. ``more`` subjects need the same command and are not among them.
+
+    ``does`` says what it changes; empty for a command that only reads.
+    """
 
     lines: list[str]
     more: int = 0
+    does: str = ""
 
 
 def parts(remediation: str) -> list[tuple[str, bool]]:
@@ -63,14 +67,34 @@ def parts(remediation: str) -> list[tuple[str, bool]]:
 
 
 def commands(report: Report, result: Result) -> list[Commands]:
-    """The commands of the remediation that name what is wrong. Commands that name nothing are in the text already."""
+    """The commands of the result's causes that name what is wrong: those that only read first."""
+    by_cause: dict[str, list[SubjectResult]] = {}
+    for one in troubled(result):
+        if one.verdict is not Verdict.WAIVED:
+            by_cause.setdefault(one.cause, []).append(one)
+    found = [one for cause in report.causes for one in of_cause(report, cause, by_cause.get(cause.code, ()))]
+    if not report.causes:
+        texts = [text for text, is_code in parts(result.remediation) if is_code]
+        found = _filled(report, texts, by_cause.get("", ()))
+    return sorted(found, key=lambda one: bool(one.does))
+
+
+def of_cause(report: Report, cause: FindingCause, subjects: Iterable[SubjectResult]) -> list[Commands]:
+    """The commands of a cause with the names of subjects."""
+    subjects = list(subjects)
+    reading = _filled(report, cause.look, subjects)
+    changing = [
+        msgspec.structs.replace(one, does=change.does) for change in cause.changes for one in _filled(report, [change.run], subjects)
+    ]
+    return reading + changing
+
+
+def _filled(report: Report, templates: Iterable[str], subjects: Iterable[SubjectResult]) -> list[Commands]:
     version = _MINOR.match(report.target.kubernetes_version)
     known = {"v1.NN": f"v{version.group(1)}"} if version else {}
-    subjects = [values for one in troubled(result) if one.verdict is not Verdict.WAIVED for values in _values(one)]
-    filled = (
-        _fill(text, subjects, known) for text, is_code in parts(result.remediation) if is_code and _PLACE.search(text) and _is_plain(text)
-    )
-    return [one for one in filled if one.lines]
+    values = [one for subject in subjects for one in _values(subject)]
+    made = (_fill(text, values, known) for text in templates if _PLACE.search(text) and _is_plain(text))
+    return [one for one in made if one.lines]
 
 
 def _is_plain(command: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from conformance.catalogue import CatalogueError, load_catalogue
+from conformance.causes import met
 from conformance.cli.arguments import Parser, complain, show, show_json
 from conformance.cli.commands import command_parser
 from conformance.cli.snapshot_command import snapshot_command
@@ -50,8 +51,14 @@ def main(argv: Sequence[str]) -> int:
         return 0
     show(f"{requirement.id}  {requirement.title}")
     show(f"{requirement.level}, access {requirement.access}\n")
-    for heading, text in (("why", requirement.rationale), ("what to do", requirement.remediation)):
-        show(f"{heading}:\n{textwrap.indent(textwrap.fill(' '.join(text.split()), 96), '  ')}\n")
+    show(f"why:\n{_block(requirement.rationale)}\n")
+    if requirement.remediation:
+        show(f"what to do:\n{_block(requirement.remediation)}\n")
+    if requirement.causes:
+        show("what it finds, and what to do:")
+    for cause in met(requirement.causes):
+        show(f"  {cause.title}:")
+        show("\n".join(textwrap.indent(_block(line), "  ") for line in cause.lines) + "\n")
     show("reads: " + (", ".join(requirement.lists) or "nothing"))
     show("does:  " + (", ".join(requirement.writes) or "nothing but reading"))
     show(_how_to_run(requirement))
@@ -59,6 +66,10 @@ def main(argv: Sequence[str]) -> int:
     for reference in requirement.references:
         show(f"  {reference}")
     return 0
+
+
+def _block(text: str) -> str:
+    return textwrap.indent(textwrap.fill(" ".join(text.split()), 96, break_long_words=False, break_on_hyphens=False), "  ")
 
 
 def _how_to_run(requirement: Requirement) -> str:

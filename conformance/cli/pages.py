@@ -24,6 +24,7 @@ from msgspec.inspect import (
 )
 
 from conformance.catalogue import Catalogue, load_catalogue
+from conformance.causes import met
 from conformance.cli.arguments import Parser, complain
 from conformance.cli.commands import command_parser
 from conformance.cli.readme import with_generated_parts
@@ -71,8 +72,9 @@ def page(catalogue: Catalogue) -> str:
                 "",
                 " ".join(requirement.rationale.split()),
                 "",
-                f"**Remediation.** {' '.join(requirement.remediation.split())}",
-                "",
+                *([f"**Remediation.** {' '.join(requirement.remediation.split())}", ""] if requirement.remediation else []),
+                *[f"- **{cause.title}.** {cause.text}" for cause in met(requirement.causes)],
+                *([""] if requirement.causes else []),
                 "References: " + "; ".join(requirement.references),
                 "",
             ]

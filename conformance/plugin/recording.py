@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance import causes
 from conformance.coverage.floor import floor_of
 from conformance.coverage.run import coverage_of_run
 from conformance.devices.node_inventory import inventory
@@ -157,6 +158,7 @@ def _record(state: State, config: pytest.Config, pytest_exit: int) -> Report:
         summary=summarise(results),
         inventory=inventory(state.scope) if state.has_snapshot else [],
         results=results,
+        causes=causes.met(code for result in results for code in (*(subject.cause for subject in result.subjects), result.cause)),
         requests=state.opened.cluster.requests() if state.opened.cluster is not None else Requests(),
         residue=state.residue,
         policy=policy_text(state.opened.policy),

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import msgspec
 
+from conformance import causes
 from conformance.coverage import missing_kinds
 from conformance.plugin.session import State
 from conformance.requirement import Requirement
@@ -67,7 +68,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED) or judgement.reason_code == ADVISED:
             judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
         else:
-            evidence(undecided(REST, message=error.message, source=error.code))
+            evidence(undecided(REST, message=error.message, source=error.code, cause=causes.cause_of(error.code)))
             judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
     elif error is not None:
         text = f"{type(error).__name__}: {error}"
@@ -78,8 +79,12 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
         _name_nodes(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:
         judgement.message += "".join(f"; {text}" for text in missing_kinds.without_hints(requirement, state.snapshot))
+    cause = causes.cause_of(judgement.reason_code) if judgement.verdict is Verdict.INCONCLUSIVE and isinstance(error, Inconclusive) else ""
+    found = causes.met([*(subject.cause for subject in judgement.subjects), cause])
     return msgspec.structs.replace(
         unjudged(requirement),
+        cause=cause,
+        remediation=" ".join(one.text for one in found) or requirement.remediation,
         verdict=judgement.verdict,
         reason_code=judgement.reason_code,
         message=judgement.message,

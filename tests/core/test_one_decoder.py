@@ -32,6 +32,7 @@ READERS = {
     "chaos/observe/view.py": ("msgspec.json.decode typed.decoder", "objects of a list that json_text has read"),
     "chaos/surface/local_runs.py": ("msgspec.json.decode typed.decode", "outcomes kept in the repository; a copy of values"),
     "chaos/verdict/artefacts.py": ("typed.decode typed.decoder", "files of an experiment's folder, of bounded size"),
+    "conformance/causes.py": ("yaml.CSafeLoader yaml.load", "the causes in the package"),
     "conformance/catalogue.py": ("yaml.CSafeLoader yaml.load", "the catalogue in the package"),
     "conformance/plugin/hooks.py": ("typed.decode", "what workers of the same run hand on"),
     "conformance/policy/platforms.py": ("yaml.CSafeLoader yaml.load", "presets in the package"),

@@ -29,7 +29,7 @@ def test_a_healthy_cluster_is_conformant_and_every_output_says_it_is_simulated(t
     assert {result.id for result in report.results} == set(load_catalogue().by_id)
     assert report.residue == []
     folder = tmp_path / "report"
-    schema = json.loads((ROOT / "reports" / "schema" / "report-1.8.json").read_bytes())
+    schema = json.loads((ROOT / "reports" / "schema" / "report-1.9.json").read_bytes())
     jsonschema.validate(json.loads((folder / "report.json").read_bytes()), schema)
     assert "SIMULATED CLUSTER" in done.output
     assert "SIMULATED CLUSTER" in (folder / "report.html").read_text()
