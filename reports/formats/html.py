@@ -20,11 +20,12 @@ from fixtures.verdict.coverage import groups
 from fixtures.verdict.record import InventoryRow, Report, Verdict
 from reports import chaos_phrases as chaotic
 from reports import phrases, remedies
+from reports.causes import found_causes
 from reports.page.changes import buckets
 from reports.page.devices import devices
 from reports.page.experiments import experiments, needing_attention
 from reports.page.matrix import matrix
-from reports.page.rows import MAX_NAMED, Area, Row, areas
+from reports.page.rows import MAX_NAMED, areas
 from reports.page.timeline import NAME_CHARS
 from reports.safe_text import CELL_LIMIT, NAME_LIMIT, link_parts, one_line, visible
 
@@ -76,7 +77,7 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
     environment.filters["size"] = phrases.size_words
     environment.filters["thousands"] = lambda number: f"{number:,}"
     style, script = _source("style.css"), _source("script.js")
-    found, held = areas(report), experiments(chaos)
+    found, held, causes = areas(report), experiments(chaos), found_causes(report)
     return environment.get_template(
         "report.html.j2"
     ).render(
@@ -86,8 +87,8 @@ def render(report: Report, chaos: ChaosReport | None = None) -> str:
         csp=_policy(style, script),
         areas=found,
         rows=[row for area in found for row in area.rows],
-        attention=_attention(report, found),
-        has_commands=any(row.commands for row in _attention(report, found)),
+        attention=causes,
+        has_commands=any(one.commands for one in causes),
         counts=phrases.counts(report),
         verdicts=list(Verdict),
         levels=sorted({r.level for r in report.results}),
@@ -147,11 +148,6 @@ def _policy(style: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _attention(report: Report, areas: list[Area]) -> list[Row]:
-    by_result = {id(row.result): row for area in areas for row in area.rows}
-    return [by_result[id(result)] for result in phrases.attention(report)]
 
 
 def _started(report: Report) -> str:

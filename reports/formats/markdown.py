@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 
 from fixtures.verdict.chaos_record import ChaosReport, ChaosResult
-from fixtures.verdict.record import Report, Result, TargetKind, Verdict
+from fixtures.verdict.record import Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
+from reports.causes import Found, found_causes
 from reports.safe_text import NAME_LIMIT, one_line
 
 MAX_BYTES = 64_000
 MAX_SUBJECTS = 3
+MAX_SYMPTOMS = 20
 MAX_EXPERIMENT_BYTES = 16_000
 
 _SIGN = {
@@ -34,7 +36,7 @@ def render(report: Report, chaos: ChaosReport | None = None, *, max_bytes: int =
     """The summary, in at most ``max_bytes`` (from 1,000 on). What does not fit is counted, never dropped in silence."""
     head = "\n".join(_head(report, chaos)) + "\n"
     held = chaos_phrases.attention(chaos.experiments) if chaos else []
-    rows = [*((_experiment(r), "experiments") for r in held), *((_block(r), "requirements") for r in phrases.attention(report))]
+    rows = [*((_experiment(r), "experiments") for r in held), *((_block(one), "causes") for one in found_causes(report))]
     closing = f"\nRun {escape(report.run.id, 60)}, {escape(report.suite.name, 40)} {escape(report.suite.version, 40)}.\n"
     room = max_bytes - len(closing.encode()) - 500
     if len(head.encode()) > room:
@@ -172,19 +174,23 @@ def _experiment(result: ChaosResult) -> str:
     return "\n".join([*lines, "", "</details>", ""])
 
 
-def _block(result: Result) -> str:
+def _block(found: Found) -> str:
+    """A cause, folded: what was found, what to do, and the requirements that show it."""
+    names = ", ".join(escape(result.id, 40) for result in found.requirements[:MAX_SYMPTOMS])
+    more = f" and {len(found.requirements) - MAX_SYMPTOMS} more" if len(found.requirements) > MAX_SYMPTOMS else ""
     lines = [
         "",
-        f"<details><summary>{_SIGN[result.verdict]} <b>{escape(result.id)}</b> {result.level.value} {phrases.WORD[result.verdict]}: "
-        f"{escape(result.title)}</summary>",
+        f"<details><summary>{_SIGN[found.verdict]} <b>{escape(found.title)}</b> "
+        f"({found.level.value} {phrases.WORD[found.verdict]}: {names}{more})</summary>",
         "",
     ]
-    if result.message:
-        lines.append(f"{escape(result.message, 600)}\n")
-    troubled = phrases.troubled(result)
-    lines += [f"- {escape(phrases.subject_sentence(subject, 200), 800)}" for subject in troubled[:MAX_SUBJECTS]]
-    if len(troubled) > MAX_SUBJECTS:
-        lines.append(f"- and {len(troubled) - MAX_SUBJECTS} more")
-    if result.remediation:
-        lines.append(f"\n**What to do:** {_commands(result.remediation, 600)}")
+    sentences = found.sentences(200)
+    lines += [f"- {escape(sentence, 800)}" for sentence in sentences[: found.most_shown]]
+    if len(sentences) > found.most_shown:
+        lines.append(f"- and {len(sentences) - found.most_shown} more")
+    if found.advice:
+        lines.append(f"\n**What to do:** {_commands(found.advice, 600)}")
+    for command in found.commands:
+        what = f"This changes the cluster, {escape(command.does, 200)}:" if command.does else "Read first:"
+        lines.append(f"\n{what} {_commands(f'`{command.lines[0]}`', 600)}")
     return "\n".join([*lines, "", "</details>", ""])

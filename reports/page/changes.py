@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fixtures.verdict.record import ComparedChange, Comparison
-from reports.page.causes import SELF
+from reports.subject_groups import SELF
 
 MAX_LISTED = 40
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from fixtures.verdict.record import Report, Result, SubjectResult, Verdict
 from reports import phrases
-from reports.page.causes import SELF, Cause, causes, in_short
 from reports.remedies import Commands, commands
+from reports.subject_groups import SELF, SubjectGroup, subject_groups
 
 MAX_OTHERS_SHOWN = 50
 MAX_PASSED_SHOWN = 5
@@ -22,13 +22,13 @@ MIN_SHARING = 3
 class Row:
     """One requirement as the page shows it.
 
-    ``causes`` have a table row each, ``also`` are named in a sentence by verdict, ``hidden`` counts the rest.
+    ``groups`` have a table row each, ``also`` are named in a sentence by verdict, ``hidden`` counts the rest.
     """
 
     anchor: str
     area: int
     result: Result
-    causes: list[Cause]
+    groups: list[SubjectGroup]
     also: dict[Verdict, list[SubjectResult]]
     hidden: int
     commands: list[Commands] = field(default_factory=list)
@@ -37,27 +37,22 @@ class Row:
     def columns(self) -> list[str]:
         """Fields of the subjects table that at least one shown group fills."""
         names, common = ("observed", "expected", "source", "message"), self.common
-        return [name for name in names if name not in common and any(getattr(one, name) for one in self.causes)]
+        return [name for name in names if name not in common and any(getattr(one, name) for one in self.groups)]
 
     @property
     def common(self) -> dict[str, str]:
         """What all listed groups share, said once above a longer table instead of in every row."""
-        if len(self.causes) < MIN_SHARING:
+        if len(self.groups) < MIN_SHARING:
             return {}
-        first, listed = self.causes[0], [*self.causes, *(one for more in self.also.values() for one in more)]
+        first, listed = self.groups[0], [*self.groups, *(one for more in self.also.values() for one in more)]
         names = ("observed", "expected", "source")
         return {n: getattr(first, n) for n in names if getattr(first, n) and all(getattr(one, n) == getattr(first, n) for one in listed)}
 
     @property
     def is_nameless(self) -> bool:
         """Whether some text says ``…`` for the name of each of its subjects."""
-        groups = [one for one in self.causes if len(one.subjects) > 1]
+        groups = [one for one in self.groups if len(one.subjects) > 1]
         return any(SELF in text for one in groups for text in (one.observed, one.expected, one.source, one.message))
-
-    @property
-    def bad(self) -> list[Cause]:
-        """What needs attention, grouped by message."""
-        return in_short(one for one in self.causes if one.verdict in phrases.ATTENTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +103,12 @@ def anchor(identifier: str, taken: set[str]) -> str:
 
 
 def _row(report: Report, result: Result, area: int, anchors: set[str]) -> Row:
-    shown: list[Cause] = []
+    shown: list[SubjectGroup] = []
     also: dict[Verdict, list[SubjectResult]] = {}
     seen: Counter[Verdict] = Counter()
     named: Counter[Verdict] = Counter()
     hidden = result.subjects_omitted
-    for group in causes(result.subjects):
+    for group in subject_groups(result.subjects):
         verdict = group.verdict
         seen[verdict] += 1
         if seen[verdict] <= (MAX_PASSED_SHOWN if verdict is Verdict.PASSED else MAX_OTHERS_SHOWN):
@@ -130,7 +125,7 @@ def _row(report: Report, result: Result, area: int, anchors: set[str]) -> Row:
         anchor=anchor(result.id, anchors),
         area=area,
         result=result,
-        causes=shown,
+        groups=shown,
         also=also,
         hidden=hidden,
         commands=commands(report, result) if needs_attention else [],

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, Verdict
+from fixtures.verdict.record import Report, Result, Verdict
 from reports import chaos_phrases, phrases
+from reports.causes import found_causes
 from reports.safe_text import one_line
 
 VARIABLE = "GITHUB_ACTIONS"
@@ -34,7 +35,7 @@ def command(name: str, message: str = "", **properties: str) -> str:
 
 
 def annotate(report: Report, chaos: ChaosReport | None = None) -> Iterator[str]:
-    """One annotation for each thing that fails the run itself, then for each requirement and experiment that did not pass.
+    """One annotation for each thing that fails the run itself, then for each cause and each experiment that did not pass.
 
     Requirements and experiments are in the order of the summary.
     """
@@ -43,7 +44,7 @@ def annotate(report: Report, chaos: ChaosReport | None = None) -> Iterator[str]:
         told["error"] = told.get("error", 0) + 1
         if told["error"] <= MAX_ANNOTATIONS:
             yield command("error", one_line(sentence, 600), title=title)
-    rows = [(result.id, result.title, result.verdict, result.message) for result in phrases.attention(report)]
+    rows = [(_ids(one.requirements), one.title, one.verdict, next(iter(one.sentences(400)), "")) for one in found_causes(report)]
     if chaos is not None:
         rows += [(one.id, one.title, one.verdict, one.message) for one in chaos_phrases.attention(chaos.experiments)]
     for id_, title, verdict, message in rows:
@@ -62,6 +63,11 @@ def _of_the_run(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("Not judged", text) for text in phrases.shortfalls(report))
     for blocker in phrases.blockers(report):
         yield from ((blocker.title, text) for text in blocker.sentences)
+
+
+def _ids(requirements: list[Result]) -> str:
+    more = f" and {len(requirements) - 3} more" if len(requirements) > 3 else ""
+    return ", ".join(result.id for result in requirements[:3]) + more
 
 
 def harmless(text: str) -> str:

@@ -15,15 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.findings import COMPARISON
-from fixtures.verdict.record import Report, Result, Verdict
-from reports import chaos_phrases, phrases, remedies
+from fixtures.verdict.record import Report, Verdict
+from reports import chaos_phrases, phrases
+from reports.causes import Found, found_causes
 from reports.safe_text import NAME_LIMIT, one_line, visible
 from reports.terminal import experiments
 from reports.terminal.tables import SHORT, STYLE, grid, plain
 
 MIN_WIDTH = 60
-MAX_SUBJECTS = 3
+MAX_SYMPTOMS = 12
 MAX_COMMANDS = 2
 MAX_ROWS = 200
 MAX_SENTENCES = 10
@@ -82,12 +82,12 @@ def _console(file: io.StringIO, width: int, colour: bool) -> Console:
 def _print_requirements(console: Console, report: Report, width: int, colour: bool) -> None:
     console.print()
     console.print(_areas(report, colour, width))
-    rows = phrases.attention(report)
+    rows = found_causes(report)
     if rows:
         console.print()
-        console.print(_findings(report, rows[:MAX_ROWS], colour))
+        console.print(_findings(rows[:MAX_ROWS], colour))
     if len(rows) > MAX_ROWS:
-        console.print(f"... and {len(rows) - MAX_ROWS} more requirements; see the report.")
+        console.print(f"... and {len(rows) - MAX_ROWS} more causes; see the report.")
 
 
 def _print_experiments(console: Console, chaos: ChaosReport, width: int, colour: bool) -> None:
@@ -150,35 +150,36 @@ def _count(verdict: Verdict, number: int) -> Text:
     return Text(str(number), style=STYLE[verdict] if number else "dim")
 
 
-def _findings(report: Report, rows: list[Result], colour: bool) -> Table:
+def _findings(rows: list[Found], colour: bool) -> Table:
     table = grid(colour, lines=True)
-    table.add_column("id", overflow="fold", max_width=14)
+    table.add_column("shown by", overflow="fold", max_width=14)
     table.add_column("level", no_wrap=True, min_width=6)
     table.add_column("verdict", no_wrap=True, min_width=12)
-    table.add_column("where and what to do", overflow="fold", ratio=1)
-    for result in rows:
+    table.add_column("what, where and what to do", overflow="fold", ratio=1)
+    for one in rows:
+        names = [one_line(result.id, 40) for result in one.requirements]
+        more = [f"and {len(names) - MAX_SYMPTOMS} more"] if len(names) > MAX_SYMPTOMS else []
         table.add_row(
-            plain(one_line(result.id, 40), 100, colour),
-            Text(result.level.value),
-            Text(phrases.WORD[result.verdict], style=STYLE[result.verdict]),
-            Group(*(plain(line, 2_000, colour) for line in _explanation(report, result))),
+            plain("\n".join(names[:MAX_SYMPTOMS] + more), 1_000, colour),
+            Text(one.level.value),
+            Text(phrases.WORD[one.verdict], style=STYLE[one.verdict]),
+            Group(*(plain(line, 2_000, colour) for line in _explanation(one))),
         )
     return table
 
 
-def _explanation(report: Report, result: Result) -> list[str]:
-    lines = [one_line(result.title, NAME_LIMIT)]
-    troubled = phrases.troubled(result)
-    if result.message and (not troubled or result.verdict is Verdict.WAIVED):
-        lines.append(one_line(result.message, 400))
-    most = MAX_SENTENCES if result.id == COMPARISON else MAX_SUBJECTS
-    lines += [f"- {phrases.subject_sentence(subject, 160)}" for subject in troubled[:most]]
-    if len(troubled) > most:
-        lines.append(f"- and {len(troubled) - most} more")
-    if result.remediation:
-        lines.append(f"Do: {visible(result.remediation, 400)}")
-        filled = [line for one in remedies.commands(report, result) for line in one.lines]
-        lines += [f"$ {one_line(line, 400)}" for line in filled[:MAX_COMMANDS]]
+def _explanation(one: Found) -> list[str]:
+    lines, sentences = [one_line(one.title, NAME_LIMIT)], one.sentences(160)
+    lines += [f"- {sentence}" for sentence in sentences[: one.most_shown]]
+    if len(sentences) > one.most_shown:
+        lines.append(f"- and {len(sentences) - one.most_shown} more")
+    if one.advice:
+        lines.append(f"Do: {visible(one.advice, 400)}")
+    reading = [line for command in one.commands if not command.does for line in command.lines]
+    lines += [f"$ {one_line(line, 400)}" for line in reading[:MAX_COMMANDS]]
+    for command in (command for command in one.commands if command.does):
+        lines.append(f"This changes the cluster, {one_line(command.does, 200)}:")
+        lines += [f"$ {one_line(line, 400)}" for line in command.lines[:MAX_COMMANDS]]
     return lines
 
 

@@ -140,7 +140,7 @@ def test_markdown_of_experiments_alone() -> None:
 
 def test_markdown_of_both_has_both_tables() -> None:
     text = markdown.render(sample_report(), mixed_chaos())
-    assert text.index("| Experiment |") < text.index("| Area |") < text.index("<b>A3</b>") < text.index("<b>FENCE-01</b>")
+    assert text.index("| Experiment |") < text.index("| Area |") < text.index("<b>A3</b>") < text.index("MUST failed: FENCE-01")
 
 
 def test_markdown_marks_no_real_cluster_as_simulated() -> None:

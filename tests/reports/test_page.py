@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import ComparedChange, Comparison, InventoryRow, Report, Verdict
-from reports.page.causes import causes, in_short
 from reports.page.changes import MAX_LISTED, buckets
 from reports.page.matrix import MAX_ROWS, UNKNOWN_POOL, matrix
+from reports.subject_groups import in_short, subject_groups
 from tests.reports.page_reports import fleet_report
 from tests.reports.sample_report import report, result, subject
 
 
 def test_subjects_with_the_same_texts_are_one_cause_and_others_are_not() -> None:
-    found = causes(
+    found = subject_groups(
         [
             subject("gpu-0001", observed="none", message="gpu-0001 is bare"),
             subject("gpu-0002", Verdict.FAILED, observed="none", message="gpu-0002 is bare"),
@@ -26,12 +26,12 @@ def test_subjects_with_the_same_texts_are_one_cause_and_others_are_not() -> None
 
 
 def test_a_short_name_is_not_taken_for_a_word_of_the_text() -> None:
-    assert causes([subject("a", message="a node"), subject("b", message="a node")])[0].message == "a node"
+    assert subject_groups([subject("a", message="a node"), subject("b", message="a node")])[0].message == "a node"
 
 
 def test_in_short_the_message_alone_tells_causes_apart() -> None:
     made = [subject(f"node-{i}", Verdict.FAILED, observed=str(i), message="another driver") for i in range(3)]
-    [one] = in_short(causes(made))
+    [one] = in_short(subject_groups(made))
     assert [member.name for member in one.subjects] == ["node-0", "node-1", "node-2"]
 
 

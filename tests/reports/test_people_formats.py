@@ -147,7 +147,7 @@ def test_markdown_escapes_what_github_would_interpret() -> None:
 def test_markdown_stays_below_64_kb_and_counts_what_it_leaves_out(made: object) -> None:
     text = markdown.render(made)  # type: ignore[arg-type]
     assert len(text.encode()) < 64_000
-    assert re.search(r"\*\*\d+ more requirements need attention", text)
+    assert re.search(r"\*\*\d+ more causes need attention", text)
 
 
 def test_markdown_with_hostile_megabytes_stays_small() -> None:

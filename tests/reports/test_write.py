@@ -101,7 +101,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
         (b"", "not a report.json"),
         (b"\xff\xfe", "not a report.json"),
         (b"[]", "not a report.json"),
-        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.8\)"),
+        (b'{"schemaVersion": "2.0"}', r"schemaVersion 2.0 is not one this suite reads \(1.9\)"),
         (b'{"schemaVersion": "1.0"}', "not a report.json of schema 1.0: .*suite"),
         (b'{"suite": {}}', "schemaVersion"),
     ],
@@ -139,7 +139,7 @@ def test_a_record_larger_than_any_is_refused_before_it_is_held(tmp_path: Path, m
 def test_later_minor_schema_with_unknown_fields_still_loads(tmp_path: Path) -> None:
     write_all(sample_report(), tmp_path)
     document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    (tmp_path / "report.json").write_text(json.dumps(document | {"schemaVersion": "1.8", "later": True}), encoding="utf-8")
+    (tmp_path / "report.json").write_text(json.dumps(document | {"schemaVersion": "1.9", "later": True}), encoding="utf-8")
     assert load(tmp_path).results == sample_report().results
 
 

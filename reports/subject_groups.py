@@ -1,4 +1,4 @@
-"""Groups the subjects of a requirement by cause: those that show the same fault stand together."""
+"""Groups the subjects of a requirement: those of which the same was found stand together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SELF = "\N{HORIZONTAL ELLIPSIS}"
 """Stands for the subject's own name where a text of a group names each of its subjects."""
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class SubjectGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Subjects of one kind with one verdict, of which the same was seen and expected. A text that differs by name alone says ``…``."""
 
     verdict: Verdict
@@ -25,20 +25,20 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     subjects: list[SubjectResult]
 
 
-def causes(subjects: Iterable[SubjectResult]) -> list[Cause]:
+def subject_groups(subjects: Iterable[SubjectResult]) -> list[SubjectGroup]:
     """The groups, most urgent verdict first, then the largest, else in the order of the record."""
     found: dict[tuple[str, ...], list[SubjectResult]] = {}
     for one in subjects:
         texts = (_nameless(text, one) for text in (one.observed, one.expected, one.source, one.message))
         found.setdefault((one.verdict, one.kind, *texts), []).append(one)
     rank = {verdict: index for index, verdict in enumerate(SUBJECT_ORDER)}
-    groups = [_cause(key, members) for key, members in found.items()]
+    groups = [_group(key, members) for key, members in found.items()]
     return sorted(groups, key=lambda group: (rank[group.verdict], -len(group.subjects)))
 
 
-def in_short(found: Iterable[Cause]) -> list[Cause]:
+def in_short(found: Iterable[SubjectGroup]) -> list[SubjectGroup]:
     """The groups by their message alone, for a list without columns: what was observed may differ."""
-    merged: dict[tuple[str, ...], list[Cause]] = {}
+    merged: dict[tuple[str, ...], list[SubjectGroup]] = {}
     for one in found:
         told = (one.message,) if one.message else (one.observed, one.expected)
         merged.setdefault((one.verdict, one.kind, *told), []).append(one)
@@ -48,10 +48,10 @@ def in_short(found: Iterable[Cause]) -> list[Cause]:
     ]
 
 
-def _cause(key: tuple[str, ...], members: list[SubjectResult]) -> Cause:
+def _group(key: tuple[str, ...], members: list[SubjectResult]) -> SubjectGroup:
     first = members[0]
     observed, expected, source, message = key[2:] if len(members) > 1 else (first.observed, first.expected, first.source, first.message)
-    return Cause(
+    return SubjectGroup(
         verdict=first.verdict, kind=first.kind, observed=observed, expected=expected, source=source, message=message, subjects=members
     )
 

@@ -1,0 +1,159 @@
+"""What needs attention, by cause: one cause, its symptoms (requirements), what to do. Terminal, page and Markdown lead with it.
+
+A node that is not Ready makes five requirements fail, and a right that is missing makes sixty undecided: each is one cause.
+Findings without a cause (errors of the suite, records older than schema 1.9) stand by requirement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import msgspec
+
+from fixtures.verdict.findings import COMPARISON
+from fixtures.verdict.record import FindingCause, Level, Report, Result, SubjectResult, Verdict
+from reports import phrases, remedies
+from reports.safe_text import one_line
+from reports.subject_groups import SubjectGroup, in_short, subject_groups
+
+_Object = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+class Symptom(msgspec.Struct, frozen=True):
+    """What one requirement found of one subject; ``subject`` is None where it could not be judged at all."""
+
+    result: Result
+    subject: SubjectResult | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The subject's, else the requirement's. A SHOULD that failed warns."""
+        if self.subject is None or (self.subject.verdict is Verdict.FAILED and self.result.verdict is Verdict.WARNED):
+            return self.result.verdict
+        return self.subject.verdict
+
+    def sentence(self, limit: int) -> str:
+        """One line about it."""
+        return one_line(self.result.message, limit) if self.subject is None else phrases.subject_sentence(self.subject, limit)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A cause and its symptoms. ``cause`` is None where a requirement stands for itself."""
+
+    report: Report
+    cause: FindingCause | None
+    symptoms: list[Symptom]
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The most urgent of its symptoms'."""
+        return min((one.verdict for one in self.symptoms), key=phrases.SUBJECT_ORDER.index)
+
+    @property
+    def level(self) -> Level:
+        """MUST if one requirement is."""
+        return Level.MUST if any(one.result.level is Level.MUST for one in self.symptoms) else Level.SHOULD
+
+    @property
+    def title(self) -> str:
+        """What is so."""
+        return self.cause.title if self.cause else self.symptoms[0].result.title
+
+    @cached_property
+    def requirements(self) -> list[Result]:
+        """The requirements that show it, in the order of the record."""
+        return list({one.result.id: one.result for one in self.symptoms}.values())
+
+    @cached_property
+    def subjects(self) -> list[SubjectResult]:
+        """All subjects, those that need attention most first."""
+        found = [one.subject for one in self.symptoms if one.subject is not None]
+        return sorted(found, key=lambda one: phrases.SUBJECT_ORDER.index(one.verdict))
+
+    @property
+    def most_shown(self) -> int:
+        """How many sentences a short list shows: a comparison is about what it lists."""
+        return 10 if any(result.id == COMPARISON for result in self.requirements) else 3
+
+    @cached_property
+    def groups(self) -> list[SubjectGroup]:
+        """The subjects of which the same was found stand together."""
+        return in_short(subject_groups(self.subjects))
+
+    @property
+    def unnamed(self) -> list[str]:
+        """Sentences of symptoms without a subject, equal ones once."""
+        return list(dict.fromkeys(filter(None, (one.sentence(1_000) for one in self.symptoms if one.subject is None))))
+
+    def sentences(self, limit: int) -> list[str]:
+        """A line for each symptom, equal ones once."""
+        ordered = sorted(self.symptoms, key=lambda one: phrases.SUBJECT_ORDER.index(one.verdict))
+        return list(dict.fromkeys(filter(None, (one.sentence(limit) for one in ordered))))
+
+    @property
+    def advice(self) -> str:
+        """What to do, as prose; of a waived one nothing."""
+        if self.verdict is Verdict.WAIVED:
+            return ""
+        return self.cause.advice if self.cause else self.symptoms[0].result.remediation
+
+    @cached_property
+    def commands(self) -> list[remedies.Commands]:
+        """Commands with the names of what is wrong: those that only read first."""
+        if self.verdict is Verdict.WAIVED:
+            return []
+        wrong = [one for one in self.subjects if one.verdict is not Verdict.WAIVED]
+        return remedies.of_cause(self.report, self.cause, wrong) if self.cause else remedies.commands(self.report, self.symptoms[0].result)
+
+
+def found_causes(report: Report) -> list[Found]:
+    """The causes of a report, most urgent first: by verdict, then MUST before SHOULD, then by how many subjects they have."""
+    known = {cause.code: cause for cause in report.causes}
+    groups: dict[str, list[Symptom]] = {}
+    symptoms = list(_symptoms(report))
+    where = {(symptom.subject.cause, one) for symptom in symptoms if symptom.subject for one in _objects(symptom.subject)}
+    for symptom in symptoms:
+        groups.setdefault(_group(symptom, known, where), []).append(symptom)
+    made = [Found(report=report, cause=known.get(key), symptoms=members) for key, members in groups.items()]
+    rank = phrases.SUBJECT_ORDER.index
+    return sorted(made, key=lambda one: (rank(one.verdict), one.level is not Level.MUST, -len(one.symptoms)))
+
+
+def _symptoms(report: Report) -> Iterator[Symptom]:
+    for result in phrases.attention(report):
+        troubled = phrases.troubled(result)
+        if result.verdict is Verdict.WAIVED:
+            yield Symptom(result, None)
+        else:
+            yield from (Symptom(result, subject) for subject in troubled)
+        if not troubled:
+            yield Symptom(result, None)
+
+
+def _group(symptom: Symptom, known: dict[str, FindingCause], where: set[tuple[str, _Object]]) -> str:
+    """The code of the cause that explains a symptom best, or the id of its requirement."""
+    code = symptom.subject.cause if symptom.subject else symptom.result.cause
+    if symptom.result.verdict is Verdict.WAIVED or code not in known:
+        return symptom.result.id
+    seen = {code}
+    while symptom.subject is not None:
+        objects = _objects(symptom.subject)
+        behind = next(
+            (one for one in known[code].symptom_of if one in known and one not in seen and any((one, place) in where for place in objects)),
+            "",
+        )
+        if not behind:
+            break
+        code = behind
+        seen.add(code)
+    return code
+
+
+def _objects(subject: SubjectResult) -> list[_Object]:
+    """The objects that a subject is or is a part of, its node among them."""
+    kind, name = subject.kind.lower(), subject.name.partition(" ")[0]
+    _, on, node = subject.name.rpartition(" on ")
+    nodes = {subject.node, node if on else ""} - {""}
+    return [(kind, subject.namespace, name), *(("node", "", one) for one in sorted(nodes))]
