@@ -13,7 +13,7 @@ from chaos.cluster import namespaces
 from chaos.cluster.rights import Right
 from chaos.ledger.undos.objects import CREATED, OPERAND_KINDS
 from chaos.ledger.undos.workloads import SCALED
-from deploy.rights import NAMESPACE
+from deploy.rights import NAMESPACE, admission_policy
 from fixtures.ownership.owned import CLUSTER_SCOPED_KEYS
 from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 
@@ -93,12 +93,7 @@ def documents() -> list[dict[str, Any]]:
             },
         ],
     }
-    version, meta = "admissionregistration.k8s.io/v1", {"name": NAME}
-    bound = {"policyName": NAME, "validationActions": ["Deny"]}
-    return [
-        {"apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec},
-        {"apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": dict(meta), "spec": bound},
-    ]
+    return admission_policy(NAME, spec)
 
 
 def _resources(keys: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The generated files of kustomize, the Helm chart and the Sonobuoy plugin, by their paths below ``deploy/``."""
+"""The generated files of roles, kustomize, the Helm chart and the Sonobuoy plugin, by their paths below ``deploy/``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import yaml
 from conformance.catalogue import Catalogue
 from conformance.delivery.node_labels import MAX_HOURS
 from conformance.version import VERSION
-from deploy import workload
-from deploy.rights import NAMESPACE
+from deploy import account_policy, rights, workload
+from deploy.rights import FULL, NAMESPACE, READ_ONLY
 from deploy.templates import Json, resolved, template
 from deploy.workload import CRON, ONCE, READS, WRITES
 
+ROLES_HEADER = "# Written by `make docs` from conformance/*/catalogue.yaml; do not edit.\n"
 HEADER = "# Written by `make docs` from deploy/workload.py; do not edit.\n"
 CHART = "helm/gpu-conformance"
 
@@ -30,7 +31,14 @@ OVERLAYS: dict[str, Json] = {
 
 def files(catalogue: Catalogue) -> dict[str, str]:
     """Text of each file by its path."""
+    reads, everything = workload.read_only(catalogue), list(catalogue.by_id.values())
+    full = [rights.cluster_role(FULL, rights.rights(everything)), rights.binding(FULL), *account_policy.documents()]
     found = {
+        "serviceaccount.yaml": _dump(rights.account(), ROLES_HEADER),
+        "clusterrole-read-only.yaml": _dump(
+            [rights.cluster_role(READ_ONLY, rights.rights(reads)), rights.binding(READ_ONLY)], ROLES_HEADER
+        ),
+        "clusterrole-full.yaml": _dump(full, ROLES_HEADER),
         "kustomize/base/kustomization.yaml": _kustomization(["namespace.yaml", "beside.yaml"]),
         "kustomize/base/namespace.yaml": _dump([workload.namespace()]),
         "kustomize/base/beside.yaml": _dump(_plain(workload.beside(), {})),
@@ -110,5 +118,5 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def _dump(documents: list[Json]) -> str:
-    return HEADER + "---\n".join(yaml.dump(document, Dumper=_Plain, sort_keys=False, width=140) for document in documents)
+def _dump(documents: list[Json], header: str = HEADER) -> str:
+    return header + "---\n".join(yaml.dump(document, Dumper=_Plain, sort_keys=False, width=140) for document in documents)

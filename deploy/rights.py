@@ -1,4 +1,4 @@
-"""The ServiceAccount and the ClusterRoles that the suite needs, from the catalogue, which ``make docs`` writes.
+"""The ServiceAccount and the ClusterRoles that the suite needs, from the catalogue (:mod:`deploy.packages` writes the files).
 
 ``gpu-conformance-read-only`` is what requirements of access ``read`` need, ``gpu-conformance-full`` what all of them need:
 no right that no requirement names, and nothing of a wildcard.
@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
-import yaml
-
-from conformance.catalogue import Catalogue
 from conformance.requirement import Requirement
+from deploy.templates import Json
 from fixtures.cluster.kinds import KINDS
-from fixtures.verdict.record import Access
 
 NAMESPACE = "gpu-conformance"
 ACCOUNT = "gpu-conformance"
 READ_ONLY = "gpu-conformance-read-only"
 FULL = "gpu-conformance-full"
+RESULTS = "gpu-conformance-result"
+RELEASE, CONFIG_MAP = ".Release.Namespace", ".Values.results.configMap"
+"""Where a template finds what a chart's owner chose for :data:`NAMESPACE` and :data:`RESULTS`."""
 
 Right = tuple[str, str, str]
 """API group, resource with its subresource as in RBAC (``pods/log``), verb."""
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
-_HEADER = "# Written by `make docs` from conformance/*/catalogue.yaml; do not edit.\n"
 
 
 def right(text: str) -> Right:
@@ -53,7 +51,7 @@ def rights(requirements: Iterable[Requirement]) -> set[Right]:
     return found
 
 
-def cluster_role(name: str, wanted: Iterable[Right]) -> dict[str, Any]:
+def cluster_role(name: str, wanted: Iterable[Right]) -> Json:
     """A ClusterRole: one rule for each group and set of verbs."""
     verbs: dict[tuple[str, str], set[str]] = defaultdict(set)
     for group, resource, verb in wanted:
@@ -69,7 +67,7 @@ def cluster_role(name: str, wanted: Iterable[Right]) -> dict[str, Any]:
     }
 
 
-def binding(role: str, *, account: str = ACCOUNT, name: str = "") -> dict[str, Any]:
+def binding(role: str, *, account: str = ACCOUNT, name: str = "") -> Json:
     """The ClusterRoleBinding that gives a ServiceAccount of the suite a role. ``name`` is its own, the role's unless told."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -80,7 +78,7 @@ def binding(role: str, *, account: str = ACCOUNT, name: str = "") -> dict[str, A
     }
 
 
-def account() -> list[dict[str, Any]]:
+def account() -> list[Json]:
     """The namespace and the ServiceAccount. The suite's own pod meets the restricted Pod Security Standard."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return [
@@ -89,16 +87,10 @@ def account() -> list[dict[str, Any]]:
     ]
 
 
-def files(catalogue: Catalogue) -> dict[str, str]:
-    """Text of each file by its name."""
-    everything = list(catalogue.by_id.values())
-    reading = [requirement for requirement in everything if requirement.access == Access.READ]
-    return {
-        "serviceaccount.yaml": _text(*account()),
-        "clusterrole-read-only.yaml": _text(cluster_role(READ_ONLY, rights(reading)), binding(READ_ONLY)),
-        "clusterrole-full.yaml": _text(cluster_role(FULL, rights(everything)), binding(FULL)),
-    }
-
-
-def _text(*documents: dict[str, Any]) -> str:
-    return _HEADER + "---\n".join(yaml.safe_dump(document, sort_keys=False, width=140) for document in documents)
+def admission_policy(name: str, spec: Json) -> list[Json]:
+    """A ValidatingAdmissionPolicy and the binding that enforces it."""
+    version, bound = "admissionregistration.k8s.io/v1", {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": bound},
+    ]

@@ -7,9 +7,10 @@ from typing import Any
 from conformance.catalogue import Catalogue
 from conformance.delivery.node_labels import MAX_HOURS
 from conformance.delivery.upload import CA_FILE
+from conformance.requirement import Requirement
 from conformance.version import VERSION
-from deploy import rights
-from deploy.rights import ACCOUNT, FULL, READ_ONLY
+from deploy import account_policy, rights
+from deploy.rights import ACCOUNT, CONFIG_MAP, FULL, READ_ONLY, RELEASE, RESULTS
 from deploy.templates import Each, Format, Json, Value, When
 from fixtures.verdict.record import Access
 
@@ -34,7 +35,7 @@ DEFAULTS: Json = {
     "deadlineSeconds": 7200,
     "options": [],
     "policy": {},
-    "results": {"configMap": "gpu-conformance-result", "claim": "", "keep": 30, "putUrlSecret": "", "caConfigMap": ""},
+    "results": {"configMap": RESULTS, "claim": "", "keep": 30, "putUrlSecret": "", "caConfigMap": ""},
     "publishHours": 0,
     "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
     "nodeSelector": {},
@@ -66,7 +67,6 @@ DESCRIPTIONS = {
     "egress": "what the suite's pod may reach, as a NetworkPolicy has it: name servers, the API server, the object store",
 }
 
-_NAMESPACE = ".Release.Namespace"
 _SAFE = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 _POD_SAFE = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}}
 
@@ -102,14 +102,12 @@ def beside() -> list[Any]:
 
 
 def grants(catalogue: Catalogue) -> list[Any]:
-    """Rights: one of two sizes, and what handing results on needs. Each is there only if it is used."""
-    everything = list(catalogue.by_id.values())
-    reading = [requirement for requirement in everything if requirement.access == Access.READ]
+    """Rights: one of two sizes, what handing results on needs, each only if it is used, and the policy that narrows them all."""
     found: list[Any] = []
-    for access, name, requirements in ((READS, READ_ONLY, reading), (WRITES, FULL, everything)):
+    for access, name, requirements in ((READS, READ_ONLY, read_only(catalogue)), (WRITES, FULL, catalogue.by_id.values())):
         for document in (rights.cluster_role(name, rights.rights(requirements)), _bound(rights.binding(name))):
             found.append(When(".Values.access", document, access))
-    config_map, results = ".Values.results.configMap", f"{NAME}-results"
+    config_map, results = CONFIG_MAP, f"{NAME}-results"
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
@@ -124,7 +122,13 @@ def grants(catalogue: Catalogue) -> list[Any]:
     publish = f"{NAME}-publish"
     labels = rights.cluster_role(publish, [("", "nodes", "list"), ("", "nodes", "patch"), ("", "namespaces", "list")])
     found += [When(config_map, role), When(config_map, bound)]
-    return [*found, When(".Values.publishHours", labels), When(".Values.publishHours", _bound(rights.binding(publish)))]
+    found += [When(".Values.publishHours", labels), When(".Values.publishHours", _bound(rights.binding(publish)))]
+    return [*found, *account_policy.tree()]
+
+
+def read_only(catalogue: Catalogue) -> list[Requirement]:
+    """The requirements that only read."""
+    return [requirement for requirement in catalogue.by_id.values() if requirement.access == Access.READ]
 
 
 def runs() -> list[Any]:
@@ -197,7 +201,7 @@ def _arguments() -> list[Any]:
     claim, url, hours = ".Values.results.claim", ".Values.results.putUrlSecret", ".Values.publishHours"
     return [
         *("job", "--in-cluster"),
-        When(".Values.results.configMap", Format("--to=configmap=%s/%s", (_NAMESPACE, ".Values.results.configMap"))),
+        When(CONFIG_MAP, Format("--to=configmap=%s/%s", (RELEASE, CONFIG_MAP))),
         When(claim, f"--to=folder={RESULTS_FOLDER}"),
         When(claim, Format("--keep=%v", (".Values.results.keep",))),
         When(url, f"--to=put-url-file={URL_FOLDER}/url"),
@@ -241,8 +245,8 @@ def _pod(arguments: list[Any]) -> Json:
 
 
 def _named(name: str) -> Json:
-    return {"name": name, "namespace": Value(_NAMESPACE), "labels": LABELS}
+    return {"name": name, "namespace": Value(RELEASE), "labels": LABELS}
 
 
 def _bound(document: Json) -> Json:
-    return {**document, "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": Value(_NAMESPACE)}]}
+    return {**document, "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": Value(RELEASE)}]}

@@ -12,6 +12,7 @@ from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels
 from conformance.delivery.node_labels import MAX_HOURS, Change, NotPublished
+from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from reports.folder import ReportError, load
@@ -58,7 +59,7 @@ def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
     if arguments.report is None:
         return node_labels.expired(node_labels.read_nodes(cluster), now, everything=arguments.remove)
     report = load(arguments.report)
-    node_labels.check(report, node_labels.read_cluster_uid(cluster), cluster.probe())
+    node_labels.check(report, cluster_uid(cluster), cluster.probe())
     nodes = node_labels.read_nodes(cluster)
     verdicts = node_labels.held_back(report, node_labels.verdicts(report), nodes)
     return node_labels.changes(nodes, verdicts, int(now) + arguments.hours * 3600)

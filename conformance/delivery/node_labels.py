@@ -194,11 +194,3 @@ def read_nodes(cluster: Cluster) -> list[Json]:
     if len(found) > MAX_NODES:
         raise NotPublished(f"the cluster has more than {MAX_NODES:,} nodes")
     return found
-
-
-def read_cluster_uid(cluster: Cluster) -> str:
-    """UID of the namespace kube-system. Raises :class:`NotPublished`."""
-    found = cluster.find("namespaces", "kube-system")
-    if found is None:
-        raise NotPublished("the cluster has no namespace kube-system")
-    return str(found["metadata"]["uid"])

@@ -95,7 +95,7 @@ def test_the_files_of_an_overlay_are_those_that_it_names(name: str) -> None:
 def test_nothing_lies_in_the_generated_folders_that_is_not_generated() -> None:
     deploy = CHART.parents[1]
     found = {path.relative_to(deploy).as_posix() for part in ("helm", "kustomize", "sonobuoy") for path in (deploy / part).rglob("*.*")}
-    assert found == set(files(load_catalogue()))
+    assert found == {name for name in files(load_catalogue()) if "/" in name}
 
 
 def pods(chosen: dict[str, Any]) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def test_every_binding_names_the_account_that_the_pods_have() -> None:
         held = expected(chosen)
         account = held["ServiceAccount", "gpu-conformance"]["metadata"]
         for (kind, _), one in held.items():
-            if kind.endswith("Binding"):
+            if kind in ("RoleBinding", "ClusterRoleBinding"):
                 assert one["subjects"] == [{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}]
                 assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in held
         assert {pod["serviceAccountName"] for pod in pods(chosen)} == {account["name"]}

@@ -13,7 +13,7 @@ from chaos.catalogue.selection import load_all
 from conformance.catalogue import load_catalogue
 from conformance.cli import pages
 from conformance.cli.readme import with_generated_parts
-from deploy import chaos_rights, licences, packages, rights
+from deploy import chaos_rights, licences, packages
 from reports import schema
 from tests.incidents import table
 from tests.simulator.fidelity import known as known_answers
@@ -37,7 +37,7 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
 def _generated_whole() -> dict[str, str]:
     """The files of which nothing is written by hand, by their paths below the checkout: a second of work."""
     catalogue = load_catalogue()
-    deploy = {**rights.files(catalogue), chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
+    deploy = {chaos_rights.FILE.name: chaos_rights.text(), **packages.files(catalogue)}
     return {
         **{f"docs/{name}": text for name, text in pages.pages().items()},
         "docs/fidelity.md": known_answers.page(),

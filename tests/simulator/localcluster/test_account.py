@@ -7,10 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
+from conformance.cli import cleanup
+from conformance.policy.allowlist import cluster_uid
 from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.account import grant, shipped, suite_kubeconfig
 from fixtures.localcluster.control_plane.components import AUDIT_LOG, SUITE_USER
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
+from fixtures.ownership.owned import PRIORITY_CLASSES
+from fixtures.ownership.proof_record import PROOF
+from fixtures.probes.workspace import Workspace
+from fixtures.system.process import Process
 from tests.simulator.localcluster.unbinding import unbind
 from tests.watching import PATIENCE
 
@@ -49,9 +55,27 @@ def test_the_read_only_role_lists_and_changes_nothing(plane: ControlPlane) -> No
 
 def test_the_full_role_creates_what_probes_need_and_no_more(plane: ControlPlane) -> None:
     cluster = Cluster.from_kubeconfig(suite_kubeconfig(plane, "full"))
-    assert cluster.create("namespaces", NAMESPACE).status == 201
-    assert cluster.create("secrets", SECRET, namespace="tenant").status == 403
+    own = "gpu-conformance-20261121-100000-test"
+    assert cluster.create("namespaces", {**NAMESPACE, "metadata": {"name": own}}).status == 201
+    assert cluster.create("secrets", SECRET, namespace=own).status == 403
     assert cluster.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, dry_run=True).status == 403
+
+
+def test_cleanup_removes_what_a_killed_run_left_with_the_runs_own_account(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig, run = suite_kubeconfig(plane, "full"), "20261121-100000-kill"
+    cluster = Cluster.from_kubeconfig(kubeconfig)
+    workspace = Workspace(cluster, run)
+    left = workspace.namespace()
+    proof = workspace._opened
+    assert proof is not None
+    proof.stop_renewing()
+    dead = msgspec.json.decode(cluster.get(PRIORITY_CLASSES, proof.name).json()["metadata"]["annotations"][PROOF])
+    dead["process"] = str(msgspec.structs.replace(Process.me(), pid=4_000_000))
+    text = msgspec.json.encode(dead).decode()
+    assert cluster.patch(PRIORITY_CLASSES, proof.name, {"metadata": {"annotations": {PROOF: text}}}).ok
+    confirmed = ("--chaos-cluster", cluster_uid(cluster), "--yes")
+    assert cleanup.main(["cleanup", "--kubeconfig", str(kubeconfig), "--run", run, *confirmed]) == 0, capsys.readouterr()
+    assert {key for key, name in (("namespaces", left), (PRIORITY_CLASSES, proof.name)) if cluster.find(key, name)} == set()
 
 
 def test_a_role_that_is_there_gets_other_rules_and_can_be_taken_away(plane: ControlPlane) -> None:
@@ -79,8 +103,9 @@ def test_the_audit_log_has_what_the_account_asked_for_and_nobody_else(plane: Con
 
 @pytest.mark.parametrize("role", ["read-only", "full"])
 def test_what_is_shipped_is_an_account_and_one_role_bound_to_it(role: str) -> None:
-    assert [item["kind"] for item in shipped(role)] == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
-    binding = shipped(role)[-1]
+    policy = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] if role == "full" else []
+    assert [item["kind"] for item in shipped(role)] == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", *policy]
+    binding = shipped(role)[3]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "gpu-conformance", "namespace": "gpu-conformance"}]
     assert binding["roleRef"]["name"] == f"gpu-conformance-{role}"
 

@@ -13,8 +13,9 @@ import pytest
 from conformance.catalogue import load_catalogue
 from conformance.delivery import config_map
 from conformance.delivery.bundle import DeliveryError
-from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_cluster_uid, read_nodes
+from conformance.delivery.node_labels import LABEL, UNTIL, NodeVerdict, apply, changes, expired, read_nodes
 from conformance.delivery.outcome import Outcome
+from conformance.policy.allowlist import cluster_uid
 from deploy import workload
 from deploy.templates import resolved
 from fixtures.cluster.client import Cluster
@@ -35,6 +36,8 @@ KEYS = {
     "ClusterRoleBinding": "rbac.authorization.k8s.io/clusterrolebindings",
     "Role": "rbac.authorization.k8s.io/roles",
     "RoleBinding": "rbac.authorization.k8s.io/rolebindings",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/validatingadmissionpolicybindings",
     "CronJob": "batch/cronjobs",
     "Job": "batch/jobs",
 }
@@ -76,8 +79,14 @@ def uninstall(cluster: Cluster, items: Iterable[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def suite(plane: ControlPlane, admin: Cluster) -> Cluster:
-    """The suite's account with exactly the rights that were installed."""
-    return Cluster.from_kubeconfig(suite_kubeconfig(plane, objects=[]))
+    """The suite's account with exactly the rights that were installed, once the API server enforces the policy."""
+    cluster, deadline = Cluster.from_kubeconfig(suite_kubeconfig(plane, objects=[])), time.monotonic() + PATIENCE
+    early: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "early"}}
+    while (answer := cluster.create("configmaps", early, namespace="gpu-conformance")).status != 403:
+        assert time.monotonic() < deadline, "the policy was never enforced"
+        admin.delete("configmaps", "early", "gpu-conformance")
+    assert "whose names a run gives" in answer.message
+    return cluster
 
 
 @pytest.mark.parametrize("chosen", CASES.values(), ids=CASES)
@@ -126,13 +135,31 @@ def test_its_account_writes_its_own_results_and_no_other_config_map(admin: Clust
 
 
 def test_its_account_labels_nodes_and_takes_the_labels_away(admin: Cluster, suite: Cluster) -> None:
-    assert read_cluster_uid(suite) == read_cluster_uid(admin)
+    assert cluster_uid(suite) == cluster_uid(admin)
     wanted = changes(read_nodes(suite), {"gpu-0": NodeVerdict.PASSED}, 1_900_000_000)
     assert apply(suite, wanted) == []
     labels = admin.get("nodes", "gpu-0").json()["metadata"]["labels"]
     assert (labels[LABEL], labels[UNTIL]) == ("passed", "1900000000")
     assert apply(suite, expired(read_nodes(suite), 2_000_000_000)) == []
     assert not {LABEL, UNTIL} & set(admin.get("nodes", "gpu-0").json()["metadata"].get("labels") or {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+        {"spec": {"unschedulable": True}},
+        {"metadata": {"labels": {"gpu-conformance.io/pool": "a"}}},
+        {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"metadata": {"finalizers": ["example.com/held"]}},
+    ],
+)
+def test_its_account_changes_nothing_else_of_a_node(admin: Cluster, suite: Cluster, change: dict[str, Any]) -> None:
+    assert admin.patch("nodes", "gpu-1", {"metadata": {"labels": {"kubernetes.io/hostname": "gpu-1"}}}).ok
+    answer = suite.patch("nodes", "gpu-1", change)
+    assert answer.status == 403
+    assert "whose names a run gives" in answer.message
 
 
 def test_without_node_labels_nobody_may_write_to_nodes(admin: Cluster, suite: Cluster) -> None:

@@ -73,7 +73,7 @@ class LocalTarget:
         self._read = 0
         self._role = ""
         for key in EXTRA:
-            _require(Cluster.from_kubeconfig(cluster.admin_kubeconfig).create(DEFINITIONS, _extra(key)).ok, key)
+            _require(Cluster.from_kubeconfig(cluster.admin_kubeconfig).create(DEFINITIONS, definition(key)).ok, key)
 
     def give(self, role: str, rights: frozenset[Right]) -> None:
         """Write the role and wait until the authorizer of the API server answers by it."""
@@ -104,7 +104,7 @@ class LocalTarget:
         self.give("full", rights_of_role("full"))
         admin = Cluster.from_kubeconfig(self._plane.kubeconfig)
         for key in EXTRA:
-            _require(admin.delete(DEFINITIONS, _extra(key)["metadata"]["name"]).ok, key)
+            _require(admin.delete(DEFINITIONS, definition(key)["metadata"]["name"]).ok, key)
 
 
 class EmbeddedTarget:
@@ -171,7 +171,7 @@ def shared(cluster: LocalCluster) -> Iterator[LocalTarget]:
 def embedded(scenario: str, folder: Path) -> Iterator[EmbeddedTarget]:
     """A scenario on the embedded cluster."""
     (loaded, defects), tokens, authorizer = parse_simulate(scenario), new_tokens(), RoleAuthorizer()
-    loaded = msgspec.structs.replace(loaded, objects=[*loaded.objects, *(_extra(key) for key in EXTRA)])
+    loaded = msgspec.structs.replace(loaded, objects=[*loaded.objects, *(definition(key) for key in EXTRA)])
     cluster = SimulatedCluster(loaded, defects, tokens=tokens)
     cluster._rights = authorizer  # type: ignore[assignment]
     loop = asyncio.new_event_loop()
@@ -212,7 +212,8 @@ def asked_in(line: bytes) -> Asked | None:
     return Asked(right, (event.get("annotations") or {}).get("authorization.k8s.io/decision") == "allow")
 
 
-def _extra(key: str) -> Json:
+def definition(key: str) -> Json:
+    """A CustomResourceDefinition of a kind that the suite knows."""
     kind = KINDS[key]
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.versions[0], "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
