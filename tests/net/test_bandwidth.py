@@ -28,16 +28,16 @@ def run_with(text: str, second: str = "", **more: object) -> FabricRun:
     return a_run(text, second, per_node=8, **more)  # type: ignore[arg-type]
 
 
-def judged(run: FabricRun, minimum: float | None = None) -> dict[str, Finding]:
+def judged(run: FabricRun, minimum: float | None = 100) -> dict[str, Finding]:
     return {finding.subject.name: finding for finding in judge_bandwidth(run, minimum)}
 
 
-def test_a_correct_measurement_conforms_and_says_that_no_figure_was_set() -> None:
-    found = judged(run_with(table()))
-    assert {finding.outcome for finding in found.values()} == {Outcome.OK}
-    assert set(found) == {"bus bandwidth", "ranks", "values"}
-    assert "sets no minBusBandwidth" in found["bus bandwidth"].expected
-    assert "380" in found["bus bandwidth"].observed
+def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
+    found = judged(run_with(table()), None)
+    assert {name: finding.outcome for name, finding in found.items()} == dict.fromkeys(("bus bandwidth", "ranks", "values"), Outcome.NOT_JUDGED)
+    assert "380" in found["bus bandwidth"].message
+    assert "network.minBusBandwidth" in found["bus bandwidth"].message
+    assert judged(run_with(table(wrong=3)), None)["values"].outcome is Outcome.BAD
 
 
 def test_the_figure_is_compared_with_the_largest_size_and_not_with_the_average() -> None:
