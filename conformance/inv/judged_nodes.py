@@ -10,10 +10,9 @@ from conformance.devices.held_nodes import again, age_words, held_nodes, is_youn
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.node_states.field_writes import FieldsByNode
 from conformance.node_states.holds import UNSCHEDULABLE, Hold
+from conformance.scope.node_changes import rebooting
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
-from fixtures.kubernetes.times import moment
-from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, allowed, missed, ok, undecided
 
@@ -88,7 +87,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
         )
         return undecided(place, message=message, source="node labels")
     if state == "NotReady":
-        if moving := _just_not_ready(scope, node):
+        if moving := rebooting(node, scope.policy, scope.snapshot.taken_at):
             return undecided(place, message=moving, source=_STATE)
         message = "NotReady: its status is outdated and nothing runs on it, so the run's verdict does not cover it"
         return missed(place, observed=state, expected=_EXPECTED, source=_STATE, message=message)
@@ -132,17 +131,6 @@ def _in_motion(scope: Scope, hold: Hold) -> str:
     if hold.since.latest is None and (hold.notice or (hold.owner and not hold.name.startswith("taint "))):
         return f"{hold.name} {age_words(scope, hold.since)}, {owner}: ask again when the owner is done"
     return ""
-
-
-def _just_not_ready(scope: Scope, node: Node) -> str:
-    """Why a node that is not Ready may be so for a moment only, or empty."""
-    ready = node.condition("Ready")
-    since = moment(ready.last_transition_time) if ready is not None else None
-    limit = scope.policy.nodes.quarantine_minutes * 60
-    if since is None or scope.snapshot.taken_at - since > limit:
-        return ""
-    age = max(scope.snapshot.taken_at - since, 0.0)
-    return f"NotReady for {duration(age)}: {ask_again(age, limit)}"
 
 
 def _reached(scope: Scope, node: Node, probing: bool) -> Finding:

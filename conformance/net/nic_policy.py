@@ -12,11 +12,12 @@ import msgspec
 
 from conformance.net.reading import name_of, text
 from conformance.scope.scope import Scope
+from conformance.scope.settling import reconciling
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import Finding, Outcome, Subject, bad, not_judged, ok, undecided
 
 KEY = "mellanox.com/nicclusterpolicies"
 SINGLETON = "nic-cluster-policy"
@@ -61,9 +62,12 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
             message = f"the operator ignores every NicClusterPolicy but {SINGLETON} (state {state or 'not reported'})"
             yield not_judged(subject, message=message, source="metadata.name")
             continue
-        yield _policy_state(subject, state, text(status.get("reason")))
-        for applied in mappings(status.get("appliedStates")):
-            yield _applied_state(subject, applied)
+        findings = [_policy_state(subject, state, text(status.get("reason")))]
+        findings += [_applied_state(subject, applied) for applied in mappings(status.get("appliedStates"))]
+        doing = reconciling(scope, policy)
+        for one in findings:
+            waits = doing and one.outcome is Outcome.BAD
+            yield undecided(one.subject, message=f"{one.message}; {doing}", source=one.source) if waits else one
 
 
 def _policy_state(subject: Subject, state: str, reason: str) -> Finding:

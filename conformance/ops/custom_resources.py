@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from conformance.scope.platform_namespaces import IGNORED
 from conformance.scope.scope import Scope
+from conformance.scope.settling import reconciling
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 CLUSTER_POLICY = "nvidia.com/clusterpolicies"
 GPU_CLUSTER = "nvidia.com/gpuclusters"
@@ -89,6 +90,8 @@ def _judge_object(scope: Scope, key: str, item: Json) -> Finding:
     place = _subject(key, item)
     observed, expected = describe(item), "ready, observed, and not merely because no GPU node was found"
     problem = _stale(item) or (_device_config(item) if key == "amd.com/deviceconfigs" else _state_and_conditions(scope, item))
+    if problem and (doing := reconciling(scope, item)):
+        return undecided(place, message=f"{problem}; {doing}", source=_SOURCE)
     if problem:
         return bad(place, observed=observed, expected=expected, source=_SOURCE, message=problem)
     return ok(place, observed=observed, expected=expected, source=_SOURCE)

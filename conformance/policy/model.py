@@ -394,8 +394,8 @@ class Network(Section, frozen=True, kw_only=True):
     accepted: tuple[str, ...] = ("GDR_ENGAGED",)
     """NCCL verdicts that count as engaged: GDR_ENGAGED, MNNVL, TCPX_GPUDIRECT."""
     min_bus_bandwidth: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s; None: NET-06 is not judged, unless the run fails or computes
-    wrong values."""
+    """Least bus bandwidth of a two-node all-reduce at the largest size, in GB/s; None: NET-06 is not judged, unless the run fails or
+    computes wrong values."""
     nodes: Count = 2
     """Number of nodes of the all-reduce; below 2 it is left out."""
     image: str = "nvcr.io/nvidia/pytorch:25.09-py3"

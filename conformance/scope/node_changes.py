@@ -9,8 +9,8 @@ import re
 
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Node
-from fixtures.kubernetes.times import unix
-from fixtures.text.ages import ask_again, duration
+from fixtures.kubernetes.times import moment, unix
+from fixtures.text.ages import ask_again, duration, so_far
 
 _MIG_STATE = "nvidia.com/mig.config.state"
 _MIG_CHANGES = ("pending", "rebooting")
@@ -26,7 +26,18 @@ _UPGRADES = ((_NVIDIA_UPGRADE, _NVIDIA_STEPS), (_AMD_UPGRADE, _AMD_STEPS))
 
 def change_under_way(node: Node, policy: Policy, now: float) -> str:
     """What is being done to a node just now, or empty; ``now`` in Unix seconds. Whether it takes too long is MIG-01's and OPS-06's."""
-    return joining(node, policy, now) or being_changed(node)
+    return joining(node, policy, now) or rebooting(node, policy, now) or being_changed(node)
+
+
+def rebooting(node: Node, policy: Policy, now: float) -> str:
+    """That a node became NotReady, or Ready again, a moment ago, as a clause, or empty: its agents stop and start with it."""
+    condition = node.condition("Ready")
+    since = moment(condition.last_transition_time) if condition is not None else None
+    if since is None:
+        return ""
+    age, minutes = max(now - since, 0.0), policy.accelerators.new_node_minutes if node.ready else policy.nodes.quarantine_minutes
+    state = "Ready again" if node.ready else "NotReady"
+    return f"{state} {so_far(age, minutes * 60)}" if age < minutes * 60 else ""
 
 
 def joining(node: Node, policy: Policy, now: float) -> str:

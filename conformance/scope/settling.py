@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.scope.agents import Agent, agents, full_name, is_ready
-from conformance.scope.node_changes import being_changed, change_under_way, joining
+from conformance.scope.node_changes import being_changed, change_under_way
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Pod
-from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.models import Json, Pod
+from fixtures.kubernetes.times import moment, unix
+from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.text.ages import so_far
 from fixtures.verdict.findings import Finding, Outcome, undecided
 
 JUST_READY_MINUTES = 1.0
@@ -44,7 +46,7 @@ def still_moving(scope: Scope) -> list[str]:
     now, found = scope.snapshot.taken_at, []
     for node in scope.accelerator_nodes:
         offers = any(scope.device_allocatable(node).values()) or bool(scope.dra_inventory.get(node.name))
-        if doing := being_changed(node) or ("" if offers and node.ready else joining(node, scope.policy, now)):
+        if doing := being_changed(node) or ("" if offers and node.ready else change_under_way(node, scope.policy, now)):
             found.append(f"{node.name}: {doing}")
     for agent in _agents(scope):
         nodes = [*agent.accelerator_nodes, *agent.other_nodes]
@@ -53,9 +55,30 @@ def still_moving(scope: Scope) -> list[str]:
     return found
 
 
+def reconciling(scope: Scope, item: Json) -> str:
+    """Why an operator's object need not be ready yet, as a clause, or empty.
+
+    It was made or became unready less than ``operators.rolloutMinutes`` ago, or an agent that it owns is being rolled out.
+    """
+    limit, now, meta = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at, mapping(item.get("metadata"))
+    known = mappings(mapping(item.get("status")).get("conditions"))
+    telling = [one for one in known if one.get("type") == "Ready" or (one.get("type") == "Error" and one.get("status") == "True")]
+    turned = [moment(one.get("lastTransitionTime")) for one in telling]
+    times = [moment(meta.get("creationTimestamp")), *([] if None in turned else [min((at for at in turned if at), default=None)])]
+    age = min((max(now - at, 0.0) for at in times if at is not None), default=limit)
+    if age < limit:
+        return f"so {so_far(age, limit)} (policy operators.rolloutMinutes)"
+    for agent in _agents(scope):
+        nodes = [*agent.accelerator_nodes, *agent.other_nodes]
+        owned = any(owner.uid == meta.get("uid") for owner in agent.daemonset.metadata.owners)
+        if owned and (doing := roll_out_under_way(agent, nodes, scope.policy, now)):
+            return f"{full_name(agent.daemonset)}: {doing}"
+    return ""
+
+
 def _agents(scope: Scope) -> list[Agent]:
     """The agents, where the run reads them."""
-    read = all(scope.snapshot.listing(key).collected for key in ("apps/daemonsets", "pods"))
+    read = all(scope.snapshot.listing(key).collected for key in ("apps/daemonsets", "pods", "nodes"))
     return agents(scope) if read else []
 
 

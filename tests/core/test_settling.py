@@ -68,6 +68,18 @@ def test_a_node_is_new_for_as_long_as_the_policy_says() -> None:
     assert change_under_way(joined(a_node(), 2), a_policy(accelerators={"newNodeMinutes": 1}), NOW) == ""
 
 
+def test_a_reboot_is_a_change_for_as_long_as_the_policy_says() -> None:
+    def turned(minutes: float, ready: bool) -> str:
+        node = a_node(ready=ready)
+        (condition,) = node.status.conditions
+        condition.last_transition_time = ago(minutes, NOW)
+        return change_under_way(node, a_policy(), NOW)
+
+    assert "NotReady for 3 min; ask again in 12 min" in turned(3, False)
+    assert "Ready again for 3 min" in turned(3, True)
+    assert (turned(16, False), turned(16, True)) == ("", "")
+
+
 def settled(*findings: Finding, **world: Any) -> list[str]:
     return [finding.outcome.value for finding in unless_settling(a_scope(**world), findings)]
 
@@ -113,6 +125,17 @@ def test_a_pod_that_is_fifteen_seconds_old_is_a_roll_out_under_way_and_an_old_on
     assert young.outcome.value == "undecided"
     assert "ask again in 15 min" in young.message
     assert rolled(*others(), plugin("gpu-3", age=40, ready=False), status=SHORT).outcome.value == "bad"
+
+
+def test_agents_of_a_node_that_reboots_wait_and_those_of_one_that_never_came_back_do_not() -> None:
+    def rebooted(minutes: float) -> str:
+        world = [a_node(f"gpu-{n}", ready=n != 3) for n in range(4)]
+        world[3].status.conditions[0].last_transition_time = ago(minutes, NOW)
+        pods, item = [*others(), plugin("gpu-3", ready=False)], a_daemonset(desired=4, status=SHORT)
+        (finding,) = check_rolled_out(a_scope(nodes=world, apps__daemonsets=[item], pods=pods))
+        return finding.outcome.value
+
+    assert (rebooted(3), rebooted(20)) == ("undecided", "bad")
 
 
 def test_a_roll_out_beyond_its_own_bound_fails_at_once() -> None:

@@ -34,7 +34,9 @@ def judged(run: FabricRun, minimum: float | None = 100) -> dict[str, Finding]:
 
 def test_without_a_figure_a_run_can_fail_and_never_passes() -> None:
     found = judged(run_with(table()), None)
-    assert {name: finding.outcome for name, finding in found.items()} == dict.fromkeys(("bus bandwidth", "ranks", "values"), Outcome.NOT_JUDGED)
+    assert {name: finding.outcome for name, finding in found.items()} == dict.fromkeys(
+        ("bus bandwidth", "ranks", "values"), Outcome.NOT_JUDGED
+    )
     assert "380" in found["bus bandwidth"].message
     assert "network.minBusBandwidth" in found["bus bandwidth"].message
     assert judged(run_with(table(wrong=3)), None)["values"].outcome is Outcome.BAD

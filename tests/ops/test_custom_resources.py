@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pytest
 
+from conformance.net.nic_policy import check_nic_cluster_policy
 from conformance.ops.custom_resources import check_ready
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
-from tests.builders import a_cpu_node, a_node, a_scope
+from tests.builders import a_cpu_node, a_daemonset, a_node, a_pod, a_scope
+
+
+def ago(minutes: float) -> str:
+    return datetime.fromtimestamp(a_scope().snapshot.taken_at - minutes * 60, UTC).isoformat()
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
@@ -57,6 +63,31 @@ def test_states_and_reasons_that_are_not_ready(state: str, conditions: list[Json
     findings = list(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object(state=state, conditions=conditions)])))
     assert by_name(findings)["ClusterPolicy cluster-policy"] is Outcome.BAD
     assert word in messages(findings)
+
+
+@pytest.mark.parametrize(("ready", "error", "expected"), [(3, 3, "undecided"), (20, 20, "bad"), (600, 3, "bad"), (3, None, "undecided")])
+def test_an_object_that_became_unready_a_moment_ago_is_asked_again(ready: float, error: float | None, expected: str) -> None:
+    conditions = [{**condition("Ready", "False", "OperandNotReady"), "lastTransitionTime": ago(ready)}]
+    if error:
+        conditions.append({**condition("Error", "True", "OperandNotReady"), "lastTransitionTime": ago(error)})
+    policy = an_object(state="notReady", conditions=conditions)
+    scope = a_scope(nodes=[a_node()], clusterpolicies=[policy], nicclusterpolicies=[{**policy, "metadata": {"name": "nic-cluster-policy"}}])
+    found = [*check_ready(scope), *check_nic_cluster_policy(scope)]
+    assert [one.outcome.value for one in found if one.subject.name in ("cluster-policy", "nic-cluster-policy")] == [expected] * 3
+
+
+def test_an_object_waits_for_an_agent_of_its_own_that_rolls_out() -> None:
+    def judged(minutes: float) -> Outcome:
+        pod = a_pod("plugin", "gpu-operator", node="gpu-0", owner="DaemonSet/nvidia-device-plugin-daemonset")
+        pod.metadata.creation_timestamp = ago(minutes)
+        policy = an_object(state="notReady", conditions=[])
+        policy["metadata"]["uid"] = "uid-cluster-policy"
+        daemonset = a_daemonset(status={"numberReady": 0, "numberAvailable": 0})
+        return by_name(check_ready(a_scope(nodes=[a_node()], pods=[pod], daemonsets=[daemonset], clusterpolicies=[policy])))[
+            "ClusterPolicy cluster-policy"
+        ]
+
+    assert (judged(3), judged(40)) == (Outcome.UNDECIDED, Outcome.BAD)
 
 
 def test_without_conditions_readiness_needs_an_accelerator_node() -> None:
