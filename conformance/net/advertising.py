@@ -9,12 +9,12 @@ import msgspec
 from conformance.net.nic_policy import Promises, promises, subject_of, the_policy
 from conformance.net.reading import name_of, text
 from conformance.scope.node_affinity import admits, terms
+from conformance.scope.node_marks import adapter_labels
 from conformance.scope.scope import Scope, subject, whole
 from fixtures.kubernetes.models import Json, Node, PodSpec
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
 
-NFD_LABELS = ("feature.node.kubernetes.io/pci-15b3.present", "feature.node.kubernetes.io/rdma.available")
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "amd.com/gpu.product-name")
 """Labels that tell kinds of machines apart."""
 NAD_KEY = "k8s.cni.cncf.io/network-attachment-definitions"
@@ -58,7 +58,7 @@ def fabric_nodes(scope: Scope) -> list[FabricNode]:
     chooser = PodSpec(affinity={"nodeAffinity": affinity}) if affinity else PodSpec()
     found = []
     for node in sorted(scope.snapshot.nodes, key=lambda n: n.name):
-        reasons = [f"label {label}" for label in NFD_LABELS if node.metadata.label.get(label) == "true"]
+        reasons = [f"label {label}" for label in adapter_labels(node)]
         advertised = [name for name in names if name in node.status.capacity]
         reasons += [f"capacity {name}" for name in advertised]
         chosen = admits(chooser, node)

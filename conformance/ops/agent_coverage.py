@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator
 from conformance.devices.availability import withheld
 from conformance.devices.peers import pools_of_peers
 from conformance.ops.device_config_parts import parts_of_device_configs
-from conformance.scope.agents import Agent, agents
+from conformance.scope.agents import MONITORS, NAMES, Agent, agents
 from conformance.scope.node_affinity import admits
 from conformance.scope.node_changes import change_under_way
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
-from conformance.scope.scope import Scope
+from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.models import DaemonSet, Json, Node
-from fixtures.kubernetes.untyped import mapping
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
 
@@ -37,6 +39,8 @@ _COMPONENTS = {
 """Parts of a ClusterPolicy: the word of the label by which their DaemonSet selects nodes, and whether the operator installs them where
 ``enabled`` is left out."""
 
+_EXPORTERS = ("*dcgm-exporter*", "*metrics-exporter*")
+
 
 def check_coverage(scope: Scope) -> Iterator[Finding]:
     """One finding per part that a ClusterPolicy or DeviceConfig enables, and one per pool and agent."""
@@ -45,6 +49,29 @@ def check_coverage(scope: Scope) -> Iterator[Finding]:
     for part in parts_of_device_configs(scope):
         yield _judge(scope, part.place, part.left, part.sets, f"a DaemonSet that selects {part.selector}", part.source)
     yield from _on_all_peers(scope, pools)
+    yield from _behind_services(scope)
+
+
+def _behind_services(scope: Scope) -> Iterator[Finding]:
+    """One finding per Service of an agent: what it selects is there. An agent's Service stays when somebody deletes its DaemonSet."""
+    limit, now = scope.policy.operators.rollout_minutes * 60, scope.snapshot.taken_at
+    for item in scope.snapshot.listing("services").objects if scope.accelerator_nodes else ():
+        meta, selector = mapping(item.get("metadata")), mapping(mapping(item.get("spec")).get("selector"))
+        name, namespace = text_of(meta.get("name")), text_of(meta.get("namespace"))
+        if not selector or not matches(name, (*NAMES, *MONITORS)) or not scope.platform_workloads.admits(namespace):
+            continue
+        labels = [one.spec.template.metadata.label for one in scope.snapshot.daemonsets if one.namespace == namespace]
+        labels += [pod.metadata.label for pod in scope.snapshot.pods if pod.namespace == namespace]
+        place, source = Subject("Service", name, namespace), "spec.selector, DaemonSets and pods of its namespace"
+        wanted, expected = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())), "a DaemonSet or pods that it selects"
+        if any(selector.items() <= own.items() for own in labels):
+            yield ok(place, observed=f"there are pods with {wanted}", expected=expected, source=source)
+        elif (made := unix(text_of(meta.get("creationTimestamp")))) is not None and now - made < limit:
+            message = f"no DaemonSet or pod has {wanted} yet; the Service exists {so_far(now - made, limit)}"
+            yield undecided(place, message=message, source=source)
+        else:
+            message = f"no DaemonSet or pod has {wanted}: the agent behind this Service is gone from every node"
+            yield bad(place, observed="none", expected=expected, source=source, message=message)
 
 
 def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
@@ -110,11 +137,15 @@ def _on_all_peers(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
 
 
 def _on_pool(scope: Scope, pool: list[Node], have: set[str], image: str, alike: list[Agent]) -> Finding:
-    """An agent on a pool. A minority that runs it may be meant: it is some nodes' own agent, or a part of the cloud's variants."""
+    """An agent on a pool. A minority that runs it may be meant: it is some nodes' own agent, or a part of the cloud's variants.
+
+    Not so an exporter of metrics that no operator's object owns: what it does not watch, nobody watches.
+    """
+    watches = matches(image, _EXPORTERS) and not any(agent.daemonset.metadata.owners for agent in alike)
     place, source = Subject("Agent", f"{image} on the pool of {pool[0].name}"), "pods of agents by node, selectors of DaemonSets"
     observed, expected = f"on {len(have)} of {len(pool)} nodes", "on all nodes of the pool, if on most of them"
     missing = [node for node in pool if node.name not in have and not _selected_or_declined(scope, node, alike)]
-    if not missing or 2 * len(have) <= len(pool):
+    if not missing or (2 * len(have) <= len(pool) and not watches):
         return ok(place, observed=observed, expected=expected, source=source)
     if doing := _changing(scope, missing):
         return undecided(place, message=f"{observed}; {doing}", source=source)

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from conformance.scope.node_marks import adapter_labels
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.scope import Scope, matches
+from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.images import repository
 from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
@@ -21,13 +23,13 @@ from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, und
 
 
 class _Stack(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator: globs of its image, the kinds that configure it, and whether agents run without any of them on purpose."""
+    """An operator: globs of its image, the kinds that configure it, and the kinds whose objects may be all that it is there for."""
 
     name: str
     images: tuple[str, ...]
     owners: tuple[str, ...]
     keys: tuple[str, ...]
-    optional: bool = False
+    others: tuple[str, ...] = ()
 
 
 _STACKS = (
@@ -48,9 +50,12 @@ _STACKS = (
         images=("*/network-operator",),
         owners=("NicClusterPolicy",),
         keys=("mellanox.com/nicclusterpolicies",),
-        optional=True,  # it also runs for SR-IOV networks alone
+        others=("sriovnetwork.openshift.io/sriovnetworknodepolicies",),
     ),
 )
+
+_MADE_BY_ITSELF = "default"
+"""The policy that the SR-IOV operator makes when it starts, and that configures nothing."""
 
 
 def check_configured(scope: Scope) -> Iterator[Finding]:
@@ -68,12 +73,24 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
             yield ok(place, observed=names, expected=expected, source=source)
         elif not owned and (young := _young(scope, operators)):
             yield undecided(place, message=f"{observed}: no {' or '.join(stack.owners)} yet; {young}", source=source)
-        elif not owned and (stack.optional or not scope.accelerator_nodes):
-            why = "it has other tasks than those" if stack.optional else "the cluster has no accelerator node"
+        elif not owned and (why := _without_work(scope, stack)):
             yield not_judged(place, message=f"it runs without a {' or '.join(stack.owners)}, and {why}", source=source)
         else:
             message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
             yield bad(place, observed=observed, expected=expected, source=source, message=message)
+
+
+def _without_work(scope: Scope, stack: _Stack) -> str:
+    """Why an operator needs none of the objects that configure its agents, as a clause, or empty."""
+    for key in stack.others:
+        names = [str(mapping(item.get("metadata")).get("name")) for item in scope.snapshot.listing(key).objects]
+        if made := sorted(set(names) - {_MADE_BY_ITSELF}):
+            return f"{KINDS[key].kind} {listed(made, 3)} configures the network instead"
+    if not scope.accelerator_nodes:
+        return "the cluster has no accelerator node"
+    if stack.others and not any(adapter_labels(node) or any(map(scope.is_rdma, node.status.capacity)) for node in scope.snapshot.nodes):
+        return "no node has a label or a resource of an adapter for it"
+    return ""
 
 
 def _operators(scope: Scope, stack: _Stack) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from conformance.devices.vendors import vendors_of
 from conformance.scope.agents import (
     MONITORS,
     Agent,
@@ -27,6 +28,7 @@ from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subj
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")
+_EXPORTERS = ("*dcgm-exporter*",)
 _SOURCE = "daemonset.status, pods by owner"
 
 
@@ -57,11 +59,18 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
             source="policy operators.expectedAgents",
             message=message,
         )
-    blind = [agent for agent in found if matches(agent.daemonset.name, MONITORS)]
-    blind = [] if any(agent.accelerator_nodes for agent in blind) else blind
+    blind = _blind(scope, found)
     for agent in found:
-        yield _watches_nothing(agent) if agent in blind and scope.accelerator_nodes else _judge(scope, agent)
+        yield _watches_nothing(agent) if agent in blind else _judge(scope, agent)
     yield from _rivals(scope, found)
+
+
+def _blind(scope: Scope, found: list[Agent]) -> list[Agent]:
+    """Agents that watch devices, where no variant of them selects an accelerator node."""
+    watching = [agent for agent in found if matches(agent.daemonset.name, MONITORS)] if scope.accelerator_nodes else []
+    exporting = [agent for agent in found if matches(agent.daemonset.name, _EXPORTERS)]
+    exporting = exporting if any("nvidia.com" in vendors_of(node, scope) for node in scope.accelerator_nodes) else []
+    return [agent for group in (watching, exporting) if not any(one.accelerator_nodes for one in group) for agent in group]
 
 
 def _rivals(scope: Scope, found: list[Agent]) -> Iterator[Finding]:
@@ -100,9 +109,9 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
 
 
 def _watches_nothing(agent: Agent) -> Finding:
-    """Of several variants of a monitor, one must select accelerator nodes; here none does."""
+    """Of several variants of an agent that watches devices, one must select accelerator nodes; here none does."""
     observed = f"desired {agent.daemonset.status.desired_number_scheduled}, on no accelerator node"
-    message = "it watches the health of devices and selects no accelerator node, nor does another monitor: faults go unseen"
+    message = "it watches devices and selects no accelerator node, nor does another of its kind: faults go unseen"
     source = "template nodeSelector and affinity, node labels"
     return bad(subject(agent.daemonset), observed=observed, expected="accelerator nodes that it selects", source=source, message=message)
 

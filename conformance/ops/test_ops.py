@@ -55,7 +55,7 @@ def test_each_node_has_one_device_plugin_per_vendor(judge: Evidence, scope: Scop
 
 
 @requirement("OPS-13")
-def test_an_installed_stack_is_configured_and_its_agents_are_on_every_node_of_a_pool(judge: Evidence, scope: Scope) -> None:
-    """An installed stack has the object that configures it, and its agents are on every node of a pool."""
+def test_installed_operators_are_configured_and_their_agents_run_on_every_gpu_node(judge: Evidence, scope: Scope) -> None:
+    """Each installed operator has its configuration object, and its agents run on every GPU node."""
     judge(check_configured(scope))
     judge(check_coverage(scope))

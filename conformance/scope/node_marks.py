@@ -23,6 +23,8 @@ _SERVED = {
 }
 """Names that only cards of a maker have, and what serves them."""
 
+_ADAPTERS = ("feature.node.kubernetes.io/pci-15b3.present", "feature.node.kubernetes.io/rdma.available")
+
 
 def marks_of(node: Node, is_device: Callable[[str], bool], is_mark: Callable[[str], bool]) -> tuple[str, ...]:
     """Marks of a node whose capacity offers no device, labels first.
@@ -35,6 +37,11 @@ def marks_of(node: Node, is_device: Callable[[str], bool], is_mark: Callable[[st
     found += [f"taint {taint.key}" for taint in node.spec.taints if is_device(taint.key)]
     found += [f"{EMPTY}{name} is 0" for name in sorted(node.status.capacity) if is_device(name)]
     return tuple(found)
+
+
+def adapter_labels(node: Node) -> list[str]:
+    """Labels of Node Feature Discovery that a node has of adapters for a fabric (docs/facts/rdma.md#network-operator)."""
+    return [label for label in _ADAPTERS if node.metadata.label.get(label) == "true"]
 
 
 def is_faint(marks: Iterable[str]) -> bool:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from conformance.ops.agent_coverage import check_coverage
+from conformance.ops.rollout import check_rolled_out
 from fixtures.kubernetes.models import DaemonSet, Json, Node, Pod
-from fixtures.verdict.findings import Finding
-from tests.builders import a_daemonset, a_node, a_pod, a_scope
+from fixtures.verdict.findings import Finding, Outcome
+from tests.builders import NFD, a_daemonset, a_node, a_pod, a_scope
 
 EXPORTER = "nvidia.com/gpu.deploy.dcgm-exporter"
 HOST = "kubernetes.io/hostname"
@@ -196,6 +197,7 @@ def test_an_agent_of_a_chart_that_most_of_a_pool_runs_is_asked_for_on_all() -> N
 
 def test_an_agent_that_few_nodes_run_may_be_meant_for_them() -> None:
     some = a_chart(affinity=_hosts("gpu-0"))
+    some.spec.template.spec.containers[0].image = "example.com/dcgm-profiler:1"
     pods = [a_pod("e-0", "monitoring", node="gpu-0", owner="DaemonSet/dcgm-exporter")]
     assert bad(findings(nodes=nodes(), pods=pods, apps__daemonsets=[some])) == {}
 
@@ -214,3 +216,26 @@ def test_two_daemonsets_of_one_image_share_a_pool_as_drivers_per_kernel_do() -> 
 def _hosts(*names: str) -> Json:
     term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": list(names)}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+SERVICE: Json = {"metadata": {"name": "dcgm-exporter", "namespace": "gpu-operator"}, "spec": {"selector": {"app": "dcgm-exporter"}}}
+
+
+def test_a_service_of_an_agent_that_is_gone_fails() -> None:
+    assert "gone from every node" in bad(findings(nodes=nodes(), services=[SERVICE]))["Service gpu-operator/dcgm-exporter"]
+    pod = a_pod("exporter", "gpu-operator", labels={"app": "dcgm-exporter"}, node="gpu-0")
+    assert bad(findings(nodes=nodes(), services=[SERVICE], pods=[pod])) == {}
+    assert findings(nodes=nodes(), services=[{**SERVICE, "spec": {}}]) == []
+    assert findings(nodes=nodes(), services=[{**SERVICE, "metadata": {"name": "dcgm-exporter", "namespace": "team-a"}}]) == []
+
+
+def test_an_exporter_on_one_node_of_a_pool_fails_without_an_operator_too() -> None:
+    alone = a_daemonset("dcgm-exporter", owner="", node_selector={HOST: "gpu-0"}, containers=[{"image": "nvidia/dcgm-exporter:4.6"}])
+    world: Any = {"nodes": [a_node(f"gpu-{n}") for n in range(4)], "pods": pods_on(["gpu-0"], "dcgm-exporter"), "daemonsets": [alone]}
+    assert "selects gpu-1, gpu-2, gpu-3" in str(bad(findings(**world)))
+    nowhere = a_daemonset("dcgm-exporter", owner="", node_selector={"monitored": "yes"}, desired=0)
+    (found,) = check_rolled_out(a_scope(nodes=world["nodes"], daemonsets=[nowhere]))
+    assert found.outcome is Outcome.BAD
+    amd = [a_node("amd-0", resource="amd.com/gpu", labels={NFD: "", "nvidia.com/gpu.present": "", "nvidia.com/gpu.product": ""})]
+    (found,) = check_rolled_out(a_scope(nodes=amd, daemonsets=[nowhere]))
+    assert found.outcome is Outcome.NOT_JUDGED

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from conformance.ops.installed_stack import check_configured
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding
@@ -57,8 +59,20 @@ def test_an_operator_that_was_installed_a_moment_ago_is_asked_again() -> None:
     assert "ask again" in finding.message
 
 
-def test_the_network_operator_may_run_for_other_networks_alone() -> None:
-    network = an_operator("nvcr.io/nvidia/cloud-native/network-operator:v26.7.0", "nvidia-network-operator")
-    assert outcomes(apps__deployments=[network]) == ["not_judged"]
-    left = a_daemonset("rdma-shared-dp-ds", "nvidia-network-operator", owner="NicClusterPolicy/nic-cluster-policy")
-    assert outcomes(apps__deployments=[network], apps__daemonsets=[left]) == ["bad"]
+NETWORK = an_operator("nvcr.io/nvidia/cloud-native/network-operator:v26.7.0", "nvidia-network-operator")
+ADAPTER = a_node(labels={"feature.node.kubernetes.io/pci-15b3.present": "true"})
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        ({"nodes": [ADAPTER]}, "bad"),
+        ({"nodes": [a_node(capacity={"rdma/hca": "0"})]}, "bad"),
+        ({"nodes": [a_node()]}, "not_judged"),
+        ({"nodes": [ADAPTER], "sriovnetworknodepolicies": [{"metadata": {"name": "rail-0"}}]}, "not_judged"),
+        ({"nodes": [ADAPTER], "sriovnetworknodepolicies": [{"metadata": {"name": "default"}}]}, "bad"),
+        ({"nodes": [a_node()], "daemonsets": [a_daemonset("rdma", "nvidia-network-operator", owner="NicClusterPolicy/x")]}, "bad"),
+    ],
+)
+def test_the_network_operator_needs_its_object_where_there_are_adapters_that_nothing_else_configures(world: Json, expected: str) -> None:
+    assert outcomes(deployments=[NETWORK], **world) == [expected]
