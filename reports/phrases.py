@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -273,6 +273,10 @@ def subject_detail(subject: SubjectResult, limit: int = 400) -> str:
     if subject.source:
         detail = f"{detail} [{one_line(subject.source, limit)}]" if detail else f"[{one_line(subject.source, limit)}]"
     return detail
+
+
+SKEW = timedelta(hours=1)
+"""How far the clock of a run may be ahead. One dated further ahead has no known time: it would never be stale, and replace all others."""
 
 
 def started(report: Report) -> datetime | None:

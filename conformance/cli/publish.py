@@ -13,6 +13,7 @@ from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels
 from conformance.delivery.node_labels import MAX_HOURS, Change, NotPublished
 from conformance.policy.allowlist import cluster_uid
+from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
 from reports.folder import ReportError, load
@@ -26,7 +27,9 @@ def options(parser: Parser, _command: str) -> None:
     """Give the parser its arguments."""
     parser.add_argument("report", nargs="?", type=Path, help="report.json or its folder")
     target.add_options(parser)
-    parser.add_argument("--hours", metavar="N", type=HOURS, default=26, help=f"how long the labels hold, at most {MAX_HOURS}; default: 26")
+    hours = f"how long the labels hold from the beginning of the run on, at most {MAX_HOURS}; default: 26"
+    parser.add_argument("--hours", metavar="N", type=HOURS, default=26, help=hours)
+    parser.add_argument("--policy", metavar="FILE", default="", help="its publish.maxAgeHours says how old the run may be; default: 24 h")
     parser.add_argument("--sweep", action="store_true", help="remove labels that have expired")
     parser.add_argument("--remove", action="store_true", help="remove the labels from every node")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
@@ -43,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         for change in wanted:
             tell(f"node {change.node}: " + ", ".join(_shown(key, value) for key, value in change.labels.items()))
         problems = [] if arguments.dry_run else node_labels.apply(cluster, wanted)
-    except (ClusterUnreachable, ReportError, NotPublished) as error:
+    except (ClusterUnreachable, PolicyError, ReportError, NotPublished) as error:
         return complain(PROGRAM, error)
     except ApiTrouble as error:
         complain(PROGRAM, error.message)
@@ -58,11 +61,14 @@ def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
     now = time.time()
     if arguments.report is None:
         return node_labels.expired(node_labels.read_nodes(cluster), now, everything=arguments.remove)
-    report = load(arguments.report)
+    report, policy = load(arguments.report), build_policy(read_policy_file(Path(arguments.policy)) if arguments.policy else {})
     node_labels.check(report, cluster_uid(cluster), cluster.probe())
-    nodes = node_labels.read_nodes(cluster)
+    until, nodes = node_labels.until(report, arguments.hours, policy.publish.max_age_hours, now), node_labels.read_nodes(cluster)
+    others = node_labels.of_other_machines(report, nodes)
+    for name, why in sorted(others.items()):
+        tell(f"node {name}: {why}")
     verdicts = node_labels.held_back(report, node_labels.verdicts(report), nodes)
-    return node_labels.changes(nodes, verdicts, int(now) + arguments.hours * 3600)
+    return node_labels.changes(nodes, {name: one for name, one in verdicts.items() if name not in others}, until)
 
 
 def _shown(key: str, value: str | None) -> str:

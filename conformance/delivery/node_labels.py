@@ -20,6 +20,8 @@ from fixtures.text import typed
 from fixtures.verdict.coverage import is_partial
 from fixtures.verdict.findings import MAX_OTHERS_KEPT, REST, UNDECIDED
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
+from reports import phrases
+from reports.safe_text import one_line
 
 LABEL = "gpu-conformance.io/verdict"
 UNTIL = "gpu-conformance.io/verdict-until"
@@ -118,6 +120,38 @@ def check(report: Report, cluster_uid: str, version: str) -> None:
         raise NotPublished("the report is about another cluster: the UIDs of the namespace kube-system differ")
     if report.other_cluster_uid:
         raise NotPublished("the run ended at another cluster than it began with: which of them its results are about is not known")
+
+
+def until(report: Report, hours: int, max_age_hours: float, now: float) -> int:
+    """The Unix time at which the verdicts of a report end: so many hours after its run began. Raises :class:`NotPublished`."""
+    begun = phrases.started(report)
+    if begun is None or begun.timestamp() > now + phrases.SKEW.total_seconds():
+        raise NotPublished("the report does not say when its run began, or names a time that is still to come")
+    age = (now - begun.timestamp()) / 3600
+    if age > max_age_hours:
+        raise NotPublished(f"the run began {age:,.0f} h ago, and the policy allows {max_age_hours:g} h (publish.maxAgeHours): run again")
+    if age >= hours:
+        raise NotPublished(f"the run began {age:,.0f} h ago: labels that hold for {hours} h from then have ended")
+    return int(begun.timestamp()) + hours * 3600
+
+
+def of_other_machines(report: Report, nodes: list[Json]) -> dict[str, str]:
+    """Nodes that are not the machines that the run judged, by name: why their verdicts are not theirs.
+
+    Raises :class:`NotPublished` for a record that does not say which machines it judged.
+    """
+    rows = {row.node: row for row in report.inventory if row.uid}
+    if report.inventory and not rows:
+        raise NotPublished(f"the report (schema {one_line(report.schema_version, 20)}) does not say which machines it judged: run again")
+    found = {}
+    for node in nodes:
+        row = rows.get(node["metadata"]["name"])
+        uid = node["metadata"]["uid"]
+        machine = str(((node.get("status") or {}).get("nodeInfo") or {}).get("systemUUID") or "")
+        if row is not None and (row.uid, row.system_uuid) != (uid, machine):
+            what = "UID" if row.uid != uid else "systemUUID"
+            found[row.node] = f"it gets no label: it is another machine than the run judged, its {what} differs"
+    return found
 
 
 def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Json]) -> dict[str, NodeVerdict]:

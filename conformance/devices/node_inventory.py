@@ -28,6 +28,8 @@ def inventory(scope: Scope) -> list[InventoryRow]:
         rows.append(
             InventoryRow(
                 node=name,
+                uid=node.metadata.uid if node else "",
+                system_uuid=node.status.node_info.system_uuid if node else "",
                 sources=[*(source for source, yes in sources.items() if yes), *scope.marks.get(name, ())],
                 product=node.metadata.label.get("nvidia.com/gpu.product", "") or product_of(scope, node) if node else "",
                 capacity=_capacity(scope, node) if node else {},

@@ -498,6 +498,13 @@ class Gate(Section, frozen=True, kw_only=True):
     """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""
 
 
+class Publish(Section, frozen=True, kw_only=True):
+    """Labels of nodes with their verdict (``gpu-conformance publish``)."""
+
+    max_age_hours: Duration = 24
+    """How long ago the run may have begun whose report labels nodes, in hours."""
+
+
 class Policy(Section, frozen=True, kw_only=True):
     """The whole policy."""
 
@@ -513,6 +520,7 @@ class Policy(Section, frozen=True, kw_only=True):
     probes: Probes = Probes()
     chaos: Chaos = Chaos()
     gate: Gate = Gate()
+    publish: Publish = Publish()
     required: tuple[str, ...] = ()
     """Requirements that must judge something: nothing to judge is a failure, and an option that leaves one out a shortfall."""
     platform: str | tuple[str, ...] = ()

@@ -22,9 +22,6 @@ MAX_AREAS = 40
 MAX_ATTENTION = 100
 MAX_CLUSTERS_NAMED = 50
 
-_SKEW = timedelta(hours=1)
-"""How far a cluster's clock may be ahead. A run dated further ahead has no known time: it would never be stale, and replace all others."""
-
 _EXIT_RANK = (1, 11, 3, 2, 10, 4, 5, 0)
 """Exit codes from worst to best. One that the suite does not know counts as an internal error."""
 
@@ -131,7 +128,7 @@ def row(one: Named, *, now: datetime, max_age: timedelta | None) -> ClusterRow:
     """One report in a row."""
     report, target = one.report, one.report.target
     begun = phrases.started(report)
-    if begun is not None and begun - now > _SKEW:
+    if begun is not None and begun - now > phrases.SKEW:
         begun = None
     concerns = phrases.attention(report)
     return ClusterRow(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from conformance.delivery.node_labels import (
     changes,
     check,
     expired,
+    of_other_machines,
     read_nodes,
+    until,
     verdicts,
 )
 from fixtures.verdict.findings import REST
@@ -38,6 +41,7 @@ from fixtures.verdict.record import (
     Target,
     TargetKind,
     Verdict,
+    encode_report,
 )
 from tests.endtoend.runs import run_for_record
 from tests.hostile.faults import effects
@@ -195,6 +199,58 @@ def test_a_run_that_ended_at_another_cluster_labels_no_node(code: int) -> None:
 def test_the_report_of_this_cluster_is_taken() -> None:
     check(a_report(target=Target(kind=TargetKind.LIVE, cluster_uid="uid")), "uid", "v1.37.0")
     check(a_report(target=Target(kind=TargetKind.SIMULATED, cluster_uid="uid")), "uid", "v1.37.0+simulated")
+
+
+@pytest.mark.parametrize(
+    ("age", "hours", "words"),
+    [
+        (1, 26, ""),
+        (-0.5, 26, ""),
+        (25, 26, "began 25 h ago, and the policy allows 24 h"),
+        (2 * 365 * 24, 168, "the policy allows 24 h"),
+        (6, 5, "labels that hold for 5 h from then have ended"),
+        (-2, 26, "still to come"),
+        (None, 26, "does not say when its run began"),
+    ],
+)
+def test_labels_hold_from_the_beginning_of_the_run_on(age: float | None, hours: int, words: str) -> None:
+    made = a_report()
+    made.run.started_at = "" if age is None else datetime.fromtimestamp(NOW - age * 3600, UTC).isoformat()
+    if words:
+        with pytest.raises(NotPublished, match=words):
+            until(made, hours, 24, NOW)
+    else:
+        assert until(made, hours, 24, NOW) == NOW - int((age or 0) * 3600) + hours * 3600
+
+
+@pytest.mark.parametrize(
+    ("uid", "machine", "differs"), [("u", "m", ""), ("other", "m", "its UID differs"), ("u", "other", "its systemUUID differs")]
+)
+def test_a_node_that_was_replaced_is_another_machine(uid: str, machine: str, differs: str) -> None:
+    made = msgspec.structs.replace(a_report(), inventory=[InventoryRow(node="gpu-0", uid=uid, system_uuid=machine)])
+    node = {"metadata": {"name": "gpu-0", "uid": "u"}, "status": {"nodeInfo": {"systemUUID": "m"}}}
+    found = of_other_machines(made, [node, a_node("gpu-7")])
+    assert (list(found), differs in found.get("gpu-0", "")) == (["gpu-0"] if differs else [], True)
+
+
+def test_a_record_without_machines_labels_none() -> None:
+    with pytest.raises(NotPublished, match="does not say which machines it judged: run again"):
+        of_other_machines(a_report(GOOD), [a_node("gpu-0")])
+
+
+def test_a_node_that_was_made_anew_after_the_run_gets_no_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kube_system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "c"}}
+    rows = [InventoryRow(node=name, uid=f"uid-{name}") for name in ("gpu-0", "gpu-1")]
+    target = Target(kind=TargetKind.LIVE, cluster_uid="c")
+    made = msgspec.structs.replace(a_report(GOOD, target=target), inventory=rows)
+    made.run.started_at = datetime.now(UTC).isoformat()
+    (tmp_path / "report.json").write_bytes(encode_report(made))
+    again = {**a_node("gpu-1"), "metadata": {**a_node("gpu-1")["metadata"], "uid": "made-anew"}}
+    with served(tmp_path, [kube_system, a_node("gpu-0"), again]) as (cluster, _):
+        assert publish.main(["publish", str(tmp_path / "report.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
+        labels = {node["metadata"]["name"]: node["metadata"]["labels"].get(LABEL) for node in read_nodes(cluster)}
+    assert labels == {"gpu-0": "passed", "gpu-1": None}
+    assert "node gpu-1: it gets no label: it is another machine" in capsys.readouterr().out
 
 
 def a_node(name: str, **labels: str) -> dict[str, Any]:
