@@ -74,7 +74,7 @@ def commands(report: Report, result: Result) -> list[Commands]:
             by_cause.setdefault(one.cause, []).append(one)
     found = [one for cause in report.causes for one in of_cause(report, cause, by_cause.get(cause.code, ()))]
     if not report.causes:
-        texts = [text for text, is_code in parts(result.remediation) if is_code]
+        texts = [text for text, is_code in parts(result.remediation) if is_code and _PLACE.search(text)]
         found = _filled(report, texts, by_cause.get("", ()))
     return sorted(found, key=lambda one: bool(one.does))
 
@@ -93,7 +93,7 @@ def _filled(report: Report, templates: Iterable[str], subjects: Iterable[Subject
     version = _MINOR.match(report.target.kubernetes_version)
     known = {"v1.NN": f"v{version.group(1)}"} if version else {}
     values = [one for subject in subjects for one in _values(subject)]
-    made = (_fill(text, values, known) for text in templates if _PLACE.search(text) and _is_plain(text))
+    made = (_fill(text, values, known) if _PLACE.search(text) else Commands(lines=[text]) for text in templates if _is_plain(text))
     return [one for one in made if one.lines]
 
 

@@ -23,10 +23,13 @@ from conformance.scope.template import is_static, unread
 from fixtures.kubernetes.models import Node, Pod, Taint, Toleration
 from fixtures.kubernetes.times import unix
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 HARD = ("NoSchedule", "NoExecute")
 """Effects that keep pods away. PreferNoSchedule is a wish."""
+
+_USUAL_KEY = "nvidia.com/gpu"
+"""The key that a command of the cause names."""
 
 _OF_KUBERNETES = "node.kubernetes.io/"
 """Taints that Kubernetes sets for a state of the node: they go with it."""
@@ -69,11 +72,15 @@ def _fenced(scope: Scope, node: Node, product: str, shared: str, counts: Counter
             message = f"none of its taints ({observed}) has an allowed key: pods that tolerate them for other reasons land on it"
         else:
             message = "the node has no taint: any pod that fits lands on it and takes CPU and memory from device pods"
-        return bad(subject(node), observed=observed, expected=expected, source="node.spec.taints", message=message)
+        wanted = shared or scope.policy.fence.taint_keys[0]
+        cause = "NodeNotFenced" if wanted == _USUAL_KEY else "NodeNotFencedAsItsPool"
+        return bad(subject(node), cause=cause, observed=observed, expected=expected, source="node.spec.taints", message=message)
     if shared not in {taint.key for taint in hard}:
         others = f"{counts[shared]} nodes of {product} are fenced by {shared}"
         message = f"fenced by {hard[0].key} while {others}: one toleration does not reach the whole pool"
-        return bad(subject(node), observed=observed, expected=expected, source="node.spec.taints", message=message)
+        return bad(
+            subject(node), cause="NodeNotFencedAsItsPool", observed=observed, expected=expected, source="node.spec.taints", message=message
+        )
     return ok(
         subject(node),
         observed=", ".join(str(taint) for taint in hard),
@@ -114,7 +121,14 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     if absent and absent.never:
         message = f"{absent.why}: no scheduler sends it there, so spec.nodeName was written by hand, and it holds no device"
         expected = "a device that the node has"
-        return bad(subject(pod), observed=f"on {node.name}", expected=expected, source="pod spec, node.status.capacity", message=message)
+        return bad(
+            subject(pod),
+            cause="BoundByHand",
+            observed=f"on {node.name}",
+            expected=expected,
+            source="pod spec, node.status.capacity",
+            message=message,
+        )
     if absent:
         return undecided(subject(pod), message=absent.why, source="pod spec, node.status.capacity")
     if ungiven:
@@ -126,6 +140,7 @@ def _intruding(scope: Scope, daemons: Daemons, pod: Pod, node: Node) -> Finding:
     without = "its claims have admin access only, which holds no device, and it" if watches else "it asks for no device and"
     return bad(
         subject(pod),
+        cause="PodWithoutDevice",
         observed=f"on {node.name} without a device",
         expected="a device, an agent of the platform, a static pod or an allowed namespace",
         source=source,
@@ -220,6 +235,7 @@ def check_blanket_tolerations(scope: Scope) -> Iterator[Finding]:
                 message += scope.platform.advice(template.namespace)
                 yield bad(
                     template.place,
+                    cause="BlanketToleration",
                     observed=f"operator Exists without key (effect {blanket[0].effect or 'any'})",
                     expected="named keys",
                     source=source,
@@ -243,6 +259,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
     for glob in missing_agents(scope):
         yield bad(
             Subject("DaemonSet", glob),
+            cause="AgentNotInstalled",
             observed="none",
             expected="installed",
             source="policy operators.expectedAgents",
@@ -258,6 +275,7 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
             taints = [str(taint) for taint in agent.untolerated(node)]
             if taints:
                 message = f"{name} does not tolerate {listed(taints)} of {node.name}, so it has no pod there"
+                cause = "TaintNotTolerated"
             elif scope.why_not_judged(node) == "NotReady":
                 yield not_judged(
                     pair,
@@ -266,11 +284,11 @@ def check_agents_reach(scope: Scope) -> Iterator[Finding]:
                 )
                 continue
             elif doing := roll_out_under_way(agent, [node], scope.policy, scope.snapshot.taken_at):
-                yield undecided(pair, message=f"{name} has no pod on {node.name}; {doing}", source=source)
+                yield undecided(pair, message=f"{name} has no pod on {node.name}; {doing}", source=source, cause=CHANGE_UNDER_WAY)
                 continue
             else:
-                message = f"{name} tolerates every taint of {node.name} and has no pod there"
-            yield bad(pair, observed="no pod", expected="a pod of the agent", source=source, message=message)
+                message, cause = f"{name} tolerates every taint of {node.name} and has no pod there", "AgentPodMissing"
+            yield bad(pair, cause=cause, observed="no pod", expected="a pod of the agent", source=source, message=message)
 
 
 # -- FENCE-08 ------------------------------------------------------------------------------------------
@@ -298,6 +316,7 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
             message = "it has neither selector nor required node affinity: only the device request keeps it off other nodes"
             yield bad(
                 place,
+                cause="SelectorMissing",
                 observed="no selector, no required node affinity",
                 expected=expected,
                 source=source,
@@ -317,6 +336,7 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
             message = f"its selector also admits nodes without accelerators ({listed(strangers)})"
             yield bad(
                 place,
+                cause="SelectorTooWide",
                 observed=f"admits {count} nodes, {len(strangers)} without accelerators",
                 expected=expected,
                 source=source,
@@ -325,6 +345,7 @@ def check_aimed(scope: Scope) -> Iterator[Finding]:
         elif not count:
             yield bad(
                 place,
+                cause="SelectorMatchesNothing",
                 observed="admits no node",
                 expected=expected,
                 source=source,

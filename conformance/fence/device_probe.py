@@ -82,6 +82,7 @@ def _misaimed(node: Node, wanted: Mapping[str, str]) -> Finding:
     message = f"workloads are told to select {text} and no accelerator node carries it: they stay Pending"
     return bad(
         subject(node),
+        cause="AffinityLabelsMissing",
         observed="without these labels",
         expected=text,
         source="policy fence.affinity, node labels",
@@ -146,6 +147,7 @@ def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
         message = f"a pod with affinity for {plan.product} was placed on {pod.spec.node_name}, which no source calls an accelerator node"
         return bad(
             place,
+            cause="PlacedElsewhere",
             observed=f"ran on {pod.spec.node_name}",
             expected=_EXPECTED,
             source=_SOURCE,
@@ -155,7 +157,7 @@ def judge_device(scope: Scope, outcome: PodOutcome) -> Finding:
     if not plan.listed:
         return ok(place, observed=where, expected=_EXPECTED, source=_SOURCE)
     if outcome.log_trouble:
-        return undecided(place, message=f"{where}; its log could not be read: {outcome.log_trouble}", source=_SOURCE)
+        return undecided(place, message=f"{where}; its log could not be read: {outcome.log_trouble}", source=_SOURCE, cause="ApiTrouble")
     return _counted(place, where, outcome.log)
 
 
@@ -182,16 +184,18 @@ def _not_running(place: Subject, plan: Plan, pod: Pod | None) -> Finding:
             place,
             message=f"the free {plan.resource} was taken by another pod meanwhile: {why}",
             source=_SOURCE,
+            cause="NoFreeDevice",
         )
     if image_trouble(pod):
         return undecided(
             place,
             message=f"the probe's image cannot be pulled (policy probes.image): {why}",
             source=_SOURCE,
+            cause="ProbeDidNotRun",
         )
     if pod is None:
-        return undecided(place, message="the probe pod was deleted by someone else", source=_SOURCE)
+        return undecided(place, message="another program deleted the probe pod", source=_SOURCE, cause="ProbeDidNotRun")
     if reason := disturbance(pod):
-        return undecided(place, message=f"{pod.name} did not run, and {reason}", source=_SOURCE)
+        return undecided(place, message=f"{pod.name} did not run, and {reason}", source=_SOURCE, cause="ProbeDidNotRun")
     message = f"a pod with toleration, affinity and one {plan.resource} does not run on {plan.product}: {why}"
-    return bad(place, observed=why, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, cause="DevicePodDoesNotStart", observed=why, expected=_EXPECTED, source=_SOURCE, message=message)

@@ -11,7 +11,7 @@ from conformance.devices.availability import foreign_taints, probe_tolerations
 from conformance.devices.products import pools, product_of
 from conformance.fence.checks import hard_taints
 from conformance.outputs.events import ReasonKind
-from conformance.probes.node_sampling import batches, kept_away, left_out, out_of_time
+from conformance.probes.node_sampling import batches, kept_away, left_out, not_reached
 from conformance.probes.pending import absence_seconds
 from conformance.probes.pod_state import unschedulable, why_not_running
 from conformance.scope.scope import Scope, subject
@@ -76,7 +76,7 @@ def probe_fence(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
     missed = {node.name for node in nodes} - asked.keys()
     for node in scope.accelerator_nodes:
         if node.name in missed:
-            yield undecided(subject(node), message=out_of_time(scope), source="time")
+            yield not_reached(scope, node)
         elif node.name not in asked:
             product = product_of(scope, node)
             yield left_out(scope, node, kept_away(scope, node), [name for name, of in asked.items() if of == product])
@@ -157,19 +157,21 @@ def judge_fence(attempts: Iterable[Attempt]) -> Iterator[Finding]:
         if victim is not None and victim.spec.node_name:
             where = f"bound to {victim.spec.node_name}"
             message = "a pod that asks for no device and tolerates no taint was placed on it: any workload can take its CPU and memory"
-            yield bad(place, observed=where, expected=_EXPECTED, source=_SOURCE, message=message)
+            yield bad(place, cause="FenceDoesNotHold", observed=where, expected=_EXPECTED, source=_SOURCE, message=message)
         elif attempt.control is None or not _placed(attempt.control) or attempt.control.status.phase == "Failed":
             failed.append(node.name)
             yield undecided(
                 place,
                 message=f"the control with the toleration was not placed: {why_not_running(attempt.control)}",
                 source=_SOURCE,
+                cause="PositiveControlFailed",
             )
         elif victim is None:
             yield undecided(
                 place,
-                message="the probe pod was deleted by someone else while it was watched",
+                message="another program deleted the probe pod while it was watched",
                 source=_SOURCE,
+                cause="ProbeDidNotRun",
             )
         else:
             yield _pending(attempt, victim)
@@ -186,12 +188,14 @@ def _pending(attempt: Attempt, victim: Pod) -> Finding:
             place,
             message=f"the pod is not placed, but no scheduler calls it unschedulable: {why_not_running(victim)}",
             source=_SOURCE,
+            cause="ProbeDidNotRun",
         )
     if said is None or not said.about(ReasonKind.TAINT):
         return undecided(
             place,
             message=f"the pod is not placed for another reason than a taint: {condition.message[:300]}",
             source=_SOURCE,
+            cause="ProbeDidNotRun",
         )
     seconds = f"{attempt.watched_seconds:.1f} s watched; the control was bound after {attempt.control_seconds:.1f} s"
     return ok(

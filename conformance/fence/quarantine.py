@@ -19,7 +19,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node, Taint
 from fixtures.text.ages import ask_again
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
 
 _EXPECTED = "a node with a fault is cordoned or has a quarantine taint; a healthy one is in service"
 _SOURCE = "node.status.conditions, node labels, node.spec"
@@ -69,17 +69,17 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
     state = f"{oldest.text} {age_words(scope, oldest.since)}"
     if age is not None and age <= limit:
         message = f"{state}, and the node is still in service: {ask_again(age, limit)}"
-        return undecided(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause=CHANGE_UNDER_WAY)
     message = f"{state}, and the node is schedulable: the next device pod lands on the fault"
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, cause="FaultInService", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
 
 
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
     """A node that was taken out for a fault, and nothing tells of a fault any more."""
     state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels reports a fault"
     if hold.since.age(scope.snapshot.taken_at) is None:
-        return undecided(subject(node), message=state, source=_SOURCE)
+        return undecided(subject(node), message=state, source=_SOURCE, cause="AgeUnknown")
     if is_young(scope, hold.since):
-        return undecided(subject(node), message=f"{state}: {again(scope, hold.since)}", source=_SOURCE)
+        return undecided(subject(node), message=f"{state}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
     message = f"{state}: nobody put it back into service"
-    return bad(subject(node), observed=str(hold), expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(subject(node), cause="HeldTooLong", observed=str(hold), expected=_EXPECTED, source=_SOURCE, message=message)

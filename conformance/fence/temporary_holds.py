@@ -13,7 +13,7 @@ from conformance.node_states.holds import Hold, soft_holds
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import Finding, Subject, allowed, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, bad, not_judged, ok, undecided
 
 _SOURCE = "node.spec.taints, node.spec.unschedulable, metadata.managedFields"
 
@@ -39,13 +39,13 @@ def _judge(scope: Scope, hold: Hold, expected: str) -> Finding:
         message = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}: the policy allows it"
         return allowed(place, message=message, source="policy accelerators.allowNotJudged")
     if age is None:
-        message = f"{hold.name} on {hold.node.name}, owner {owner}: nothing tells since when{_hint(scope, hold)}"
-        return undecided(place, message=message, source=_SOURCE)
+        message = f"{hold.name} on {hold.node.name}, owner {owner}: since when is not known{_hint(scope, hold)}"
+        return undecided(place, message=message, source=_SOURCE, cause="AgeUnknown")
     words = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}"
     if is_young(scope, hold.since):
-        return undecided(place, message=f"{words}: {again(scope, hold.since)}", source=_SOURCE)
+        return undecided(place, message=f"{words}: {again(scope, hold.since)}", source=_SOURCE, cause=CHANGE_UNDER_WAY)
     message = f"{words}: no new pod gets its devices, and whoever holds the node has left or forgotten it"
-    return bad(place, observed=str(hold), expected=expected, source=_SOURCE, message=message)
+    return bad(place, cause="HeldTooLong", observed=str(hold), expected=expected, source=_SOURCE, message=message)
 
 
 def _hint(scope: Scope, hold: Hold) -> str:

@@ -95,6 +95,7 @@ def check_agreement(scope: Scope) -> Iterator[Finding]:
             message = f"the policy expects {expected} accelerator nodes and the sources name {found}"
             yield bad(
                 subject,
+                cause="NodeCountUnexpected",
                 observed=str(found),
                 expected=str(expected),
                 source="policy accelerators.expectedCount",
@@ -111,7 +112,7 @@ def _none(scope: Scope) -> Finding:
         first = min(offering)
         return undecided(place, message=f"{message}, but {first} may be one: {offering[first]}", source=source)
     observed = f"0 of {len(scope.snapshot.nodes)} nodes"
-    return bad(place, observed=observed, expected="at least one", source=source, message=message)
+    return bad(place, cause="NoAcceleratorNode", observed=observed, expected="at least one", source=source, message=message)
 
 
 def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
@@ -121,6 +122,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
     if node is None:
         return bad(
             subject,
+            cause="ExpectedNodeGone",
             observed="no such node",
             expected="a node of this name",
             source="policy accelerators.expectedNodes",
@@ -162,6 +164,7 @@ def _judge(scope: Scope, name: str, row: dict[str, bool]) -> Finding:
         message = f"{', '.join(yes)} call it an accelerator node, {', '.join(no)} {verb} not: programs treat it differently"
     return bad(
         subject,
+        cause="DevicesNotOffered" if no == [ADVERTISED] else "NodeMarksDisagree",
         observed=observed,
         expected="all sources agree",
         source="node labels, status.capacity, ResourceSlices",
@@ -188,6 +191,7 @@ def _marked(subject: Subject, marks: tuple[str, ...], consequence: str) -> Findi
     message = f"it has {observed}, and neither capacity nor a ResourceSlice offers a device of its own: {consequence}"
     return bad(
         subject,
+        cause="DevicesNotOffered",
         observed=observed,
         expected="a device in capacity or in a ResourceSlice",
         source=source,

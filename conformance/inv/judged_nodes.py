@@ -14,7 +14,7 @@ from conformance.scope.node_changes import rebooting
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, allowed, missed, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, missed, ok, undecided
 
 _EXPECTED = "Ready, not cordoned, devices that pods can ask for, no taint that probes do not tolerate"
 _ALLOW = "accelerators.allowNotJudged"
@@ -88,18 +88,18 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
         return undecided(place, message=message, source="node labels")
     if state == "NotReady":
         if moving := rebooting(node, scope.policy, scope.snapshot.taken_at):
-            return undecided(place, message=moving, source=_STATE)
+            return undecided(place, message=moving, source=_STATE, cause=CHANGE_UNDER_WAY)
         message = "NotReady: its status is outdated and nothing runs on it, so the run's verdict does not cover it"
-        return missed(place, observed=state, expected=_EXPECTED, source=_STATE, message=message)
+        return missed(place, cause="NodeNotReady", observed=state, expected=_EXPECTED, source=_STATE, message=message)
     cordon = next((hold for hold in held if not hold.name.startswith("taint ") or UNSCHEDULABLE in hold.name), None)
     if state and probing and cordon is not None:
         if moving := _in_motion(scope, cordon):
-            return undecided(place, message=f"{state}: {moving}", source=_STATE)
+            return undecided(place, message=f"{state}: {moving}", source=_STATE, cause=CHANGE_UNDER_WAY)
         state += f" {age_words(scope, cordon.since)}, owner {cordon.owner or 'not known'}"
         message = f"{state}: no probe ran on this node, so the run's verdict does not cover it"
-        return missed(place, observed=state, expected=_EXPECTED, source=_STATE, message=message)
+        return missed(place, cause="NodeHeld", observed=state, expected=_EXPECTED, source=_STATE, message=message)
     if state:
-        return undecided(place, message=f"{state}: it was read, and nothing new can run on it", source=_STATE)
+        return undecided(place, message=f"{state}: it was read, and nothing new can run on it", source=_STATE, cause="NodeHeld")
     if reason := without_devices(scope, node):
         if scope.vm_devices(node):
             return allowed(
@@ -117,9 +117,9 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
         by_taint = {hold.name.removeprefix("taint "): hold for hold in held}
         changes = [_in_motion(scope, by_taint[taint]) if taint in by_taint else "" for taint in taints]
         if all(changes):
-            return undecided(place, message=f"{reason}: {changes[0]}", source="node.spec.taints")
+            return undecided(place, message=f"{reason}: {changes[0]}", source="node.spec.taints", cause=CHANGE_UNDER_WAY)
         message = f"{reason}: no probe ran on this node, so the run's verdict does not cover it"
-        return missed(place, observed=reason, expected=_EXPECTED, source="node.spec.taints", message=message)
+        return missed(place, cause="TaintKeepsProbesAway", observed=reason, expected=_EXPECTED, source="node.spec.taints", message=message)
     return None
 
 
@@ -150,6 +150,7 @@ def _reached(scope: Scope, node: Node, probing: bool) -> Finding:
     message = f"busy ({held}): no probe could ask for a device here, so the run's verdict does not cover it"
     return missed(
         place,
+        cause="NoFreeDevice",
         observed=f"busy: {held}",
         expected="a free device",
         source="requests of bound pods",

@@ -50,9 +50,9 @@ def _judge(scope: Scope, node: Node, size: int, counts: Sequence[str], versions:
     observed = "; ".join([*counts, *versions])
     if counts:
         message = f"{observed}: devices or fabric were lost, or the nodes are set up differently ({_POLICY})"
-        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+        return bad(place, cause="CountsDifferFromPool", observed=observed, expected=expected, source=_SOURCE, message=message)
     message = f"{observed}: jobs that span the pool run on both ({_POLICY})"
-    return advised(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+    return advised(place, cause="VersionsDifferInPool", observed=observed, expected=expected, source=_SOURCE, message=message)
 
 
 def _refused(scope: Scope, found: Mapping[str, str]) -> list[str]:

@@ -138,6 +138,7 @@ def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
                 subject,
                 message=f"the API server did not say whether this is allowed ({review.reason}); {needed} need it",
                 source=_SOURCE,
+                cause="ApiTrouble",
             )
         else:
             why = f" ({review.reason})" if review.reason else ""
@@ -145,4 +146,5 @@ def check_rights(reviews: Iterable[Review]) -> Iterator[Finding]:
                 subject,
                 message=f"the caller may not {right}{why}, so {needed} cannot be judged",
                 source=_SOURCE,
+                cause="RightMissing",
             )

@@ -63,7 +63,9 @@ def _judge(scope: Scope, node: Node) -> Finding:
             problems.append(f"its NVIDIA driver is {version[:40]}, and devices through DRA need {_DRA_DRIVER} or newer")
     source = "status.nodeInfo, ResourceSlices, node labels"
     if problems:
-        return bad(subject(node), observed=observed, expected=expected, source=source, message=listed(problems, 4))
+        return bad(
+            subject(node), cause="VersionsDoNotGoTogether", observed=observed, expected=expected, source=source, message=listed(problems, 4)
+        )
     if unknown:
         return undecided(subject(node), message=unknown, source=source)
     return ok(subject(node), observed=observed, expected=expected, source=source)

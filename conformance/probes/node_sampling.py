@@ -62,9 +62,11 @@ def batches(scope: Scope, workspace: Workspace, items: Sequence[T], pods: int) -
         yield numbered[start : start + size]
 
 
-def out_of_time(scope: Scope) -> str:
-    """Why the items that :func:`batches` did not come to were not asked."""
-    return f"not probed within {scope.policy.probes.every_node_seconds:g} s (policy probes.everyNodeSeconds)"
+def not_reached(scope: Scope, node: Node) -> Finding:
+    """A node to which the time for probes did not come."""
+    seconds = scope.policy.probes.every_node_seconds
+    message = f"not probed within {seconds:g} s (policy probes.everyNodeSeconds)"
+    return undecided(subject(node), message=message, source="time", cause="NoTimeLeft")
 
 
 def in_batches(
@@ -75,7 +77,7 @@ def in_batches(
     for batch in batches(scope, workspace, places, pods):
         come += len(batch)
         yield from ask(batch)
-    yield from ((place, undecided(subject(place.node), message=out_of_time(scope), source="time")) for place in places[come:])
+    yield from ((place, not_reached(scope, place.node)) for place in places[come:])
 
 
 def per_node(
@@ -127,6 +129,7 @@ def _merged(node: Node, findings: Sequence[Finding]) -> Finding:
         "; ".join(dict.fromkeys(finding.expected for finding in same[:_SHOWN] if finding.expected)),
         "; ".join(dict.fromkeys(finding.source for finding in same if finding.source)),
         "; ".join(dict.fromkeys(_said(node, finding) for finding in same[:_SHOWN] if finding.message)) + (more if same[0].message else ""),
+        same[0].cause,
     )
 
 
@@ -188,4 +191,5 @@ def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Fi
         subject(node),
         message=f"{reason or 'not chosen'}: no node of its product could be probed",
         source=_STATE,
+        cause="NoNodeForProbes",
     )

@@ -83,20 +83,22 @@ def judge_pending(waited: PendingPod, resource: str, why: str, control: str, *, 
     observed = f"{waited.phase}{f' on {waited.node}' if waited.node else ''} after {waited.seconds:.1f} s"
     if waited.node or waited.phase != "Pending":
         message = f"it asked for {resource} and was bound to {waited.node or 'a node'} although {why}"
-        return bad(waited.subject, observed=observed, expected=expected, source=source, message=message)
+        return bad(waited.subject, cause="PlacedWithoutDevice", observed=observed, expected=expected, source=source, message=message)
     if control:
         return undecided(
             waited.subject,
-            message=f"PositiveControlFailed: {control}, so a pod that stays Pending proves nothing",
+            message=f"{control}, so a pod that stays Pending proves nothing",
             source=source,
+            cause="PositiveControlFailed",
         )
     if waited.gone:
-        return undecided(waited.subject, message="somebody deleted it while it was watched", source=source)
+        return undecided(waited.subject, message="another program deleted it while it was watched", source=source, cause="ProbeDidNotRun")
     if waited.reason != "Unschedulable" or (words or resource) not in waited.message:
         text = f"{waited.reason}: {waited.message}".strip(": ") or "the scheduler has said nothing about it"
         return undecided(
             waited.subject,
             message=f"it is Pending for another reason than {resource}: {text[:300]}",
             source="condition PodScheduled",
+            cause="ProbeDidNotRun",
         )
     return ok(waited.subject, observed=f"{observed}: {waited.message[:200]}", expected=expected, source=source)

@@ -15,7 +15,7 @@ from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, unix
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text.ages import so_far
-from fixtures.verdict.findings import Finding, Outcome, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, undecided
 
 JUST_READY_MINUTES = 1.0
 """How long a node's status may lag behind an agent that has become Ready."""
@@ -37,7 +37,8 @@ def unless_settling(scope: Scope, findings: Iterable[Finding]) -> Iterator[Findi
             running = _agents(scope) if running is None else running
             known[name] = _doing(scope, name, running)
         if known[name]:
-            finding = undecided(finding.subject, message=f"{_said(finding)}; {known[name]}", source=finding.source)
+            message = f"{_said(finding)}; {known[name]}"
+            finding = undecided(finding.subject, message=message, source=finding.source, cause=CHANGE_UNDER_WAY)
         yield finding
 
 

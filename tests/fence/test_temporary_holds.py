@@ -87,7 +87,7 @@ def test_an_unknown_age_is_undecided_and_an_offline_snapshot_is_told_how_to_save
     node = told(taints=["acme.example/maintenance:NoSchedule"])
     finding = only(node)
     assert finding.outcome is Outcome.UNDECIDED
-    assert "nothing tells since when" in finding.message
+    assert "since when is not known" in finding.message
     (finding,) = check_temporary(a_scope(nodes=[node], offline=True), {})
     assert "--show-managed-fields" in finding.message
 
