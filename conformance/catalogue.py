@@ -101,6 +101,7 @@ def _with_groups(requirement: Requirement) -> Requirement:
         reads=expanded(requirement.reads, READ_GROUPS),
         optional_reads=expanded(requirement.optional_reads, READ_GROUPS),
         hints=expanded(requirement.hints, READ_GROUPS),
+        adds=expanded(requirement.adds, READ_GROUPS),
         writes=expanded(requirement.writes, WRITE_GROUPS),
     )
 

@@ -40,7 +40,8 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     hints: list[str] = []
     tells_tenants: bool = False
     tenant_proofs: list[str] = []  # not written in a catalogue: optional reads for the sake of tells_tenants alone
-    bad_stands: bool = False  # where a snapshot lacks optional reads: what is found bad without them is bad with them too
+    excuses: list[str] | None = None  # optional reads whose objects may excuse what is bad without them; None: each of them may
+    adds: list[str] = []  # optional reads whose objects are further subjects, and change nothing about the others
 
     @property
     def area(self) -> str:
@@ -67,7 +68,10 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             found.append("no reference")
         found += [f"names the unknown cause {code!r}" for code in self.causes if code not in load_causes()]
         found += [f"reads the unknown kind {key!r}" for key in self.lists if key not in KINDS]
-        found += [f"weighs {key!r}, which is no optional read" for key in self.weighs if key not in self.optional_reads]
+        named = {"weighs": self.weighs, "excuses": self.excuses or (), "adds": self.adds}
+        found += [
+            f"{field} {key!r}, which is no optional read" for field in named for key in named[field] if key not in self.optional_reads
+        ]
         found += [f"writes {text!r}, which is neither 'VERB RESOURCE' nor a group" for text in self.writes if " " not in text]
         return found
 

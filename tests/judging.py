@@ -16,7 +16,7 @@ from conformance.plugin.verdict import check_preconditions, conclude
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Evidence, NotApplicable
+from fixtures.verdict.findings import NotApplicable
 from fixtures.verdict.record import Access, Result, Target, TargetKind
 
 CATALOGUE = load_catalogue()
@@ -54,7 +54,8 @@ def judge(snapshot: Snapshot, policy: Policy, ids: Iterable[str] = READ, *, may_
 
 
 def _judge(id_: str, state: State, scope: Scope, may_probe: bool) -> Result:
-    requirement, evidence, error = CATALOGUE.by_id[id_], Evidence(), None
+    requirement, error = CATALOGUE.by_id[id_], None
+    evidence = state.evidence(requirement)
     known = {
         "judge": evidence,
         "scope": scope,

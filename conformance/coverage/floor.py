@@ -28,4 +28,11 @@ def floor_of(
     minimum, source = gate.minimum_judged, "gate.minimumJudged"
     if min_judged is not None:
         minimum, source = min_judged, "--min-judged"
-    return Floor(minimum=minimum, areas=gate.areas, source=source, most=tuple(most), required=required)
+    return Floor(
+        minimum=minimum,
+        areas=gate.areas,
+        source=source,
+        most=tuple(most),
+        required=required,
+        not_in_snapshot=gate.max_not_in_snapshot,
+    )

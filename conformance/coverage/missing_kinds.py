@@ -13,36 +13,46 @@ import msgspec
 from conformance.requirement import Requirement
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
+from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.snapshot.state import Snapshot
 from fixtures.text.sentences import listed
 from fixtures.verdict.coverage import MAX_NAMED, is_judged
-from fixtures.verdict.findings import ADVISED, Judgement, NotApplicable
-from fixtures.verdict.record import Access, Result, SubjectResult, Verdict
+from fixtures.verdict.findings import REST, WAIVABLE, Evidence, Finding, Judgement, NotApplicable, Outcome, Subject, Waiving
+from fixtures.verdict.record import Access, Result, Verdict
 
 CODE = "NotInSnapshot"
+CAUSE = "KindNotInSnapshot"
 _TOO_LARGE = "TooLarge"
 _DYNAMIC = "resource.k8s.io/"
+_NATIVE_GANGS = ("scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups")
 
 
 class Gaps(msgspec.Struct, frozen=True, kw_only=True):
     """Resource keys that a requirement reads and a snapshot lacks.
 
-    ``needed``: it says nothing without them, or nothing good. ``spare``: kinds of dynamic allocation, and nothing in the snapshot
-    uses it. ``proofs``: they would prove namespaces to be the platform's, and without them rules for tenants hold in more of them.
+    ``needed``: subjects may depend on them. ``added``: their objects would be further subjects, and the others do not depend on them.
+    ``spare``: kinds of dynamic allocation and of native gangs, and nothing in the snapshot uses these. ``proofs``: they would prove
+    namespaces to be the platform's, and without them rules for tenants hold in more of them.
     """
 
     needed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
     proofs: tuple[str, ...] = ()
 
 
 def gaps(requirement: Requirement, scope: Scope) -> Gaps:
-    """What the snapshot lacks of a requirement's kinds. Nothing where a cluster was read."""
+    """What the snapshot lacks of a requirement's kinds. Nothing where a cluster was read, and where no snapshot can answer."""
+    if requirement.access is not Access.READ:
+        return Gaps()
     lacking = [key for key in (*requirement.reads, *requirement.optional_reads) if scope.snapshot.lacks(key)]
     proofs = tuple(key for key in lacking if key in requirement.tenant_proofs)
     dynamic = tuple(key for key in lacking if key.startswith(_DYNAMIC))
     spare = () if dynamic and _may_allocate_dynamically(scope) else dynamic
-    return Gaps(needed=tuple(key for key in lacking if key not in (*spare, *proofs)), spare=spare, proofs=proofs)
+    if not _may_have_native_gangs(scope):
+        spare += tuple(key for key in lacking if key in _NATIVE_GANGS)
+    added = tuple(key for key in lacking if key in requirement.adds and key not in proofs)
+    return Gaps(needed=tuple(key for key in lacking if key not in (*spare, *proofs, *added)), added=added, spare=spare, proofs=proofs)
 
 
 def _may_allocate_dynamically(scope: Scope) -> bool:
@@ -56,27 +66,99 @@ def _may_allocate_dynamically(scope: Scope) -> bool:
     return any(not scope.device_capacity(node) and not scope.vm_devices(node) for node in nodes)
 
 
+def _may_have_native_gangs(scope: Scope) -> bool:
+    """Whether a pod or a claim names a group of Kubernetes' own gang scheduling, or pods were not saved."""
+    pods, claims = scope.snapshot.listing("pods"), scope.snapshot.listing("resource.k8s.io/resourceclaims").objects
+    consumers = (one for claim in claims for one in mappings(mapping(claim.get("status")).get("reservedFor")))
+    named = any(pod.spec.scheduling_group or pod.spec.workload_ref for pod in pods.items)
+    return named or not pods.collected or any(one.get("resource") != "pods" for one in consumers)
+
+
 def check_saved(requirement: Requirement, scope: Scope) -> None:
     """Raise :class:`NotApplicable` when a saved snapshot lacks kinds without which a requirement says nothing."""
-    found = gaps(requirement, scope)
-    if set(found.needed) & set(requirement.reads) or (found.needed and not requirement.bad_stands):
-        raise NotApplicable(CODE, _sentence(found.needed))
+    missing = [key for key in requirement.reads if key in gaps(requirement, scope).needed]
+    if missing:
+        raise NotApplicable(CODE, _sentence(missing))
 
 
-def amend(judgement: Judgement, requirement: Requirement, scope: Scope, *, required: bool) -> None:
+class SavedEvidence(Evidence):
+    """Takes the findings of a requirement over a saved snapshot: a subject that depends on a missing kind is undecided."""
+
+    def __init__(self, requirement: Requirement, scope: Scope, waivers: Waiving | None = None) -> None:
+        super().__init__(waivers)
+        self._scope = scope
+        self._gaps = gaps(requirement, scope)
+        excuses = requirement.excuses
+        self._excuses = tuple(key for key in self._gaps.needed if excuses is None or key in excuses)
+        self._undecided = 0
+        self._otherwise = False
+
+    @property
+    def lacks_kinds_only(self) -> bool:
+        """Whether subjects are undecided, and all of them for missing kinds."""
+        return self._undecided > 0 and not self._otherwise
+
+    def __call__(self, findings: Iterable[Finding] | Finding) -> None:
+        """Add findings, as :class:`Evidence` does."""
+        self.asked = True
+        found = (findings,) if isinstance(findings, Finding) else findings
+        super().__call__(map(self._limited, found))
+
+    def _limited(self, finding: Finding) -> Finding:
+        is_bad = finding.outcome in WAIVABLE
+        keys = self._concerned(finding.subject, self._excuses if is_bad else self._gaps.needed) if finding.subject != REST else ()
+        if keys:
+            self._undecided += 1
+            why = f"{_sentence(keys)}{', which may excuse it' if is_bad else ''}"
+        elif is_bad and self._gaps.proofs and _may_be_the_platforms(finding.subject, self._scope):
+            self._otherwise = True
+            why = f"{_sentence(self._gaps.proofs)}, which may prove that the namespace is the platform's"
+        else:
+            self._otherwise = self._otherwise or finding.outcome is Outcome.UNDECIDED
+            return finding
+        text = finding.message or ", expected ".join(filter(None, (finding.observed, finding.expected)))
+        message = "; ".join(filter(None, (text, why)))
+        return msgspec.structs.replace(finding, outcome=Outcome.UNDECIDED, observed="", expected="", message=message, cause=CAUSE)
+
+    def _concerned(self, subject: Subject, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the missing kinds that may change what is known of a subject."""
+        if not any(key.startswith(_DYNAMIC) for key in keys) or _may_use_claims(subject, self._scope):
+            return keys
+        return tuple(key for key in keys if not key.startswith(_DYNAMIC))
+
+
+def _may_use_claims(subject: Subject, scope: Scope) -> bool:
+    """Whether a subject may have to do with devices of dynamic allocation. A node or a pod whose devices are a plugin's has not."""
+    snapshot = scope.snapshot
+    if snapshot.lacks("nodes") or snapshot.listing("nodes").trouble:
+        return True
+    if subject.kind == "Node":
+        pods = () if snapshot.lacks("pods") or snapshot.listing("pods").trouble else snapshot.pods_by_node.get(subject.name.split()[0], ())
+        return not _has_plugin(subject.name.split()[0], scope) or any(pod.spec.resource_claims for pod in pods)
+    if subject.kind == "Pod":
+        pod = next((one for one in snapshot.listing("pods").items if (one.namespace, one.name) == (subject.namespace, subject.name)), None)
+        return pod is None or bool(pod.spec.resource_claims) or not _has_plugin(pod.spec.node_name, scope)
+    return True
+
+
+def _has_plugin(name: str, scope: Scope) -> bool:
+    node = scope.snapshot.node_by_name.get(name)
+    return node is not None and any(scope.device_capacity(node).values())
+
+
+def amend(judgement: Judgement, evidence: SavedEvidence, requirement: Requirement, scope: Scope, *, required: bool) -> None:
     """Let a judgement claim no more than what was read: what is bad or undecided stays, the rest is not in the snapshot."""
-    if requirement.access is not Access.READ:
-        return  # no snapshot, however full, can answer it
     found = gaps(requirement, scope)
-    bad = [subject for subject in judgement.subjects if subject.verdict is Verdict.FAILED]
+    lacking = (*found.needed, *found.added)
+    missing = judgement.verdict is Verdict.INCONCLUSIVE and evidence.lacks_kinds_only
+    bad = judgement.judged and judgement.verdict in (Verdict.FAILED, Verdict.WARNED)
     nothing = judgement.verdict is Verdict.NOT_APPLICABLE or (judgement.verdict is Verdict.FAILED and not bad)
-    good = judgement.verdict in (Verdict.PASSED, Verdict.WAIVED) or judgement.reason_code == ADVISED
-    if (good and found.needed) or (nothing and (found.needed or found.spare)):
-        judgement.verdict = Verdict.FAILED if required else Verdict.NOT_APPLICABLE
-        judgement.reason_code, judgement.message = CODE, _sentence((*found.needed, *found.spare))
-    elif found.proofs and bad and _may_be_the_platforms(bad, scope):
-        judgement.verdict, judgement.reason_code = Verdict.INCONCLUSIVE, CODE
-        judgement.message += f"; {_sentence(found.proofs)}, which may prove that the namespace is the platform's"
+    good = judgement.verdict in (Verdict.PASSED, Verdict.WAIVED)
+    if missing or (good and lacking) or (nothing and (lacking or found.spare)):
+        judgement.verdict = Verdict.INCONCLUSIVE if required else Verdict.NOT_APPLICABLE
+        judgement.reason_code = CODE
+        count = f"{judgement.judged} of {judgement.total} judged; " if judgement.total else ""
+        judgement.message = count + _sentence(lacking or found.spare)
     elif good and found.spare:
         judgement.message += f"; {_sentence(found.spare)}"
 
@@ -106,9 +188,9 @@ def unread_hints(requirements: Mapping[str, Requirement], results: Iterable[Resu
         yield f"{listed(ids, MAX_NAMED)} {were} judged without {key}, which could not be listed: {snapshot.listing(key).message}"
 
 
-def _may_be_the_platforms(bad: Iterable[SubjectResult], scope: Scope) -> bool:
-    """Whether everything bad is in namespaces whose names sound like the platform's, so that only their proof is missing."""
-    return all(scope.platform.advice(subject.name if subject.kind == "Namespace" else subject.namespace) for subject in bad)
+def _may_be_the_platforms(subject: Subject, scope: Scope) -> bool:
+    """Whether a subject is in a namespace whose name sounds like the platform's, so that only its proof is missing."""
+    return bool(scope.platform.advice(subject.name if subject.kind == "Namespace" else subject.namespace))
 
 
 def _sentence(keys: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue
+from conformance.coverage.missing_kinds import SavedEvidence
 from conformance.plugin.opening import OpenTarget
 from conformance.plugin.options import Options
 from conformance.policy.model import Policy
@@ -75,7 +76,10 @@ class State:
 
     def evidence(self, requirement: Requirement) -> Evidence:
         """Takes the findings of a requirement, and covers what the run's waivers name."""
-        return Evidence(RequirementWaivers.of(requirement.id, self.opened.handover.waivers))
+        waivers = RequirementWaivers.of(requirement.id, self.opened.handover.waivers)
+        if self.has_snapshot and self.snapshot.offline:
+            return SavedEvidence(requirement, self.scope, waivers)
+        return Evidence(waivers)
 
     def keep_outputs(self, identifier: str, outputs: Sequence[Output]) -> None:
         """Write what a requirement's probe rests on as evidence, where the run keeps any."""

@@ -60,10 +60,10 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     """The result of a requirement: from its findings, or from what it raised."""
     required = requirement.id in state.required
     judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
-    if isinstance(error, NotApplicable):
+    if isinstance(error, NotApplicable) and not (error.code == missing_kinds.CODE and evidence.total):
         verdict = Verdict.FAILED if required and error.code != AT_THE_END else Verdict.NOT_APPLICABLE
         judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
-    elif isinstance(error, Inconclusive):
+    elif isinstance(error, NotApplicable | Inconclusive):
         # what was found bad before the trouble stays found; what was found good proves nothing any more
         if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED) or judgement.reason_code == ADVISED:
             judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
@@ -73,8 +73,8 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     elif error is not None:
         text = f"{type(error).__name__}: {error}"
         judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
-    if state.has_snapshot and state.snapshot.offline:
-        missing_kinds.amend(judgement, requirement, state.scope, required=required)
+    if isinstance(evidence, missing_kinds.SavedEvidence):
+        missing_kinds.amend(judgement, evidence, requirement, state.scope, required=required)
     if state.has_snapshot:
         _name_nodes(judgement.subjects, state.snapshot)
     if state.has_snapshot and judgement.verdict is Verdict.PASSED:

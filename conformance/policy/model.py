@@ -494,6 +494,8 @@ class Gate(Section, frozen=True, kw_only=True):
     """How many requirements may be inconclusive at most, those of level SHOULD too; ``--max-inconclusive`` overrides it."""
     max_not_applicable: Count | None = None
     """How many requirements may have nothing to judge; ``--max-not-applicable`` overrides it."""
+    max_not_in_snapshot: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.25
+    """Share of the requirements that a saved snapshot can answer (0.25: a quarter) that may judge nothing because it lacks kinds."""
     areas: tuple[str, ...] = ()
     """Areas of the catalogue (``FENCE``) of which at least one requirement must be judged."""
 
