@@ -60,17 +60,18 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     """The result of a requirement: from its findings, or from what it raised."""
     required = requirement.id in state.required
     judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
-    if isinstance(error, NotApplicable) and not (error.code == missing_kinds.CODE and evidence.total):
+    found_bad = judgement.verdict in (Verdict.FAILED, Verdict.WARNED)
+    if isinstance(error, NotApplicable) and not (error.code == missing_kinds.CODE and found_bad):
         verdict = Verdict.FAILED if required and error.code != AT_THE_END else Verdict.NOT_APPLICABLE
         judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
-    elif isinstance(error, NotApplicable | Inconclusive):
+    elif isinstance(error, Inconclusive):
         # what was found bad before the trouble stays found; what was found good proves nothing any more
-        if judgement.verdict not in (Verdict.FAILED, Verdict.WARNED) or judgement.reason_code == ADVISED:
+        if not found_bad or judgement.reason_code == ADVISED:
             judgement.verdict, judgement.reason_code, judgement.message = Verdict.INCONCLUSIVE, error.code, error.message
         else:
             evidence(undecided(REST, message=error.message, source=error.code, cause=causes.cause_of(error.code)))
             judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
-    elif error is not None:
+    elif error is not None and not isinstance(error, NotApplicable):
         text = f"{type(error).__name__}: {error}"
         judgement.verdict, judgement.reason_code, judgement.message = Verdict.ERROR, "InternalError", text[:1000]
     if isinstance(evidence, missing_kinds.SavedEvidence):
