@@ -8,7 +8,7 @@ import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS, checks_of, sent_away
-from conformance.gang.kueue_objects import conditions_of, name_of, objects_of, said
+from conformance.scope.kueue_objects import conditions_of, name_of, objects_of, said
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.times import unix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conformance.gang.kueue_objects import name_of, objects_of
+from conformance.scope.kueue_objects import name_of, objects_of
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.gang.kueue_objects import name_of, objects_of, units
+from conformance.scope.kueue_objects import name_of, objects_of, units
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings

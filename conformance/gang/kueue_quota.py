@@ -12,7 +12,7 @@ from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, Kueue
 from conformance.gang.kueue_checks import sent_away
 from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, device_quotas, devices_of_claims, reach_further
 from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quotas_of
-from conformance.gang.kueue_objects import name_of, objects_of
+from conformance.scope.kueue_objects import name_of, objects_of
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of

@@ -8,7 +8,8 @@ import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
 from conformance.gang.kueue_claims import device_quotas
-from conformance.gang.kueue_objects import assigned, name_of, objects_of, reserved, units
+from conformance.scope.kueue_objects import assigned, name_of, objects_of, reserved, units
+from conformance.scope.kueue_pods import KueuePods
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import newest, unix
@@ -17,7 +18,6 @@ from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
-_PODS_OF = "kueue.x-k8s.io/workload"
 _GATES = "kueue.x-k8s.io/"
 """How the scheduling gates begin that Kueue puts on pods (docs/facts/gangs.md#kueue)."""
 
@@ -53,7 +53,7 @@ def judge_reservations(scope: Scope, now: float) -> Iterator[Finding]:
     named = {name for item in workloads for name in reserved(item)} | {name for item in queues for _, name in _given(item)}
     devices = device_quotas(scope, named)
     held = [workload for item in workloads if (workload := _holding(item, devices)) is not None]
-    pods = _Pods(scope)
+    pods = scope.once(KueuePods)
     for workload in held:
         yield _judge(scope, workload, pods, now)
     for queue in queues:
@@ -70,7 +70,7 @@ def _holding(item: Json, devices: frozenset[str]) -> _Workload | None:
     return workload if amounts else None
 
 
-def _judge(scope: Scope, workload: _Workload, pods: _Pods, now: float) -> Finding:
+def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Finding:
     limit, place = scope.policy.gang.partial_minutes, workload.place
     names = ", ".join(kind for kind in ("QuotaReserved", "Admitted", "Evicted") if workload.holds(kind))
     expected = f"pods that live, or no quota after {limit:g} min"
@@ -144,37 +144,6 @@ def _elsewhere(workload: Json) -> str:
 def _lost(workload: _Workload) -> str:
     amounts = ", ".join(f"{count} {name}" for name, count in workload.devices.items())
     return f"{amounts} of ClusterQueue {mapping(workload.item, 'status', 'admission').get('clusterQueue')} are lost to all others"
-
-
-class _Pods:
-    """Live pods by what ties them to workloads."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._by_workload: dict[tuple[str, str], list[Pod]] = {}
-        self._by_owner: dict[tuple[str, str], list[Pod]] = {}  # with the namespace, which owners share with what they own
-        self._by_uid: dict[tuple[str, str], Pod] = {}
-        for pod in scope.snapshot.pods:
-            if pod.finished:
-                continue
-            self._by_uid[pod.namespace, pod.metadata.uid] = pod
-            if name := pod.metadata.annotation.get(_PODS_OF, ""):
-                self._by_workload.setdefault((pod.namespace, name), []).append(pod)
-            for owner in pod.metadata.owners:
-                self._by_owner.setdefault((pod.namespace, owner.uid), []).append(pod)
-
-    def of(self, workload: Json) -> list[Pod]:
-        """Pods of a workload: those that name it, those that own it (plain pods), and those of its owner."""
-        meta = mapping(workload, "metadata")
-        found = list(self._by_workload.get((str(meta.get("namespace")), name_of(workload)), ()))
-        for owner in mappings(meta.get("ownerReferences")):
-            key = str(meta.get("namespace")), str(owner.get("uid"))
-            found += [self._by_uid[key]] if key in self._by_uid else self._by_owner.get(key, [])
-        return found
-
-    def unknown_owner(self, workload: Json) -> str:
-        """An owner whose pods it would not own directly and need not name the workload, or empty."""
-        owners = [str(owner.get("kind")) for owner in mappings(mapping(workload, "metadata").get("ownerReferences"))]
-        return next((kind for kind in owners if kind not in ("Job", "Pod")), "") if not self._by_workload else ""
 
 
 def _given(queue: Json) -> dict[tuple[str, str], int]:

@@ -54,7 +54,7 @@ def check_jobs_without_pods(scope: Scope, now: float) -> Iterator[Finding]:
     known = _with_pods(scope)
     rooms = Rooms(scope, now)
     events = _events(scope)
-    queued = QueuedJobs(scope)
+    queued = scope.once(QueuedJobs)
     known_or_cluster = known | {_identity(obj) for obj in scope.snapshot.listing(_RAY_CLUSTERS).objects}
     job_sets = {_identity(obj) for obj in scope.snapshot.listing(_JOB_SETS).objects}
     for key in KINDS_OF_JOBS:

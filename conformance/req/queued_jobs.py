@@ -46,10 +46,11 @@ class QueuedJobs:
         listed = scope.snapshot.listing(_GROUPS).objects
         events = _events(scope.snapshot.listing("events").items) if listed else {}
         self._by_owner: dict[tuple[str, str], Queued] = {}
+        self._by_name: dict[tuple[str, str], Queued] = {}
         for group in listed:
             meta = mapping(group, "metadata")
             namespace = text_of(meta.get("namespace"))
-            queued = _queued(group, events)
+            queued = self._by_name[namespace, text_of(meta.get("name"))] = _queued(group, events)
             for owner in mappings(meta.get("ownerReferences")):
                 if uid := text_of(owner.get("uid")):
                     self._by_owner[namespace, uid] = queued
@@ -58,6 +59,10 @@ class QueuedJobs:
         """The PodGroup of a job, None where it has none."""
         meta = mapping(job, "metadata")
         return self._by_owner.get((text_of(meta.get("namespace")), text_of(meta.get("uid"))))
+
+    def named(self, namespace: str, name: str) -> Queued | None:
+        """The PodGroup of a name, None where there is none."""
+        return self._by_name.get((namespace, name))
 
 
 def names_quota(text: str) -> bool:

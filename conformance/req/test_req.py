@@ -80,7 +80,7 @@ def test_no_kubelet_refuses_pods_with_devices(judge: Evidence, scope: Scope, now
 
 @requirement("REQ-12")
 def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, now: float, request: pytest.FixtureRequest) -> None:
-    """No device pod or job waits longer than the policy allows while devices that fit it are free."""
+    """No device pod or workload waits too long beside free devices that fit it, or behind a forgotten gate."""
     judge(check_waiting(scope, now, _still(scope, request)))
     judge(check_jobs_without_pods(scope, now))
 

@@ -14,6 +14,7 @@ from conformance.dynamic_resources.claims import Request
 from conformance.dynamic_resources.inventory import CLASSES, SLICES
 from conformance.outputs.events import ReasonKind
 from conformance.probes.pod_state import unschedulable
+from conformance.req.gated import judge_gates
 from conformance.req.pending_groups import Group, pending_groups
 from conformance.scope.node_affinity import Choice, too_long
 from conformance.scope.pod_events import PodEvents, quoted, unread_events
@@ -42,7 +43,7 @@ def check_waiting(scope: Scope, now: float, still: Still | None = None) -> Itera
             if pod.status.nominated_node_name:
                 rooms.reserve(pod.status.nominated_node_name, pod.spec)
     for group in groups:
-        yield _judge(scope, group, now, rooms, events, still)
+        yield judge_gates(scope, group, now) or _judge(scope, group, now, rooms, events, still)
 
 
 def _judge(scope: Scope, group: Group, now: float, rooms: Rooms, events: PodEvents, still: Still | None) -> Finding:
@@ -104,9 +105,6 @@ def _bad(scope: Scope, group: Group, wishes: Sequence[Wishes], places: Sequence[
 
 def _left_out(scope: Scope, group: Group, wishes: Sequence[Wishes]) -> str:
     """Why a group is not judged here, or empty."""
-    if any(pod.spec.scheduling_gates for pod in group.pods):
-        gates = [str(gate.get("name")) for pod in group.pods for gate in pod.spec.scheduling_gates or ()]
-        return f"a scheduling gate holds it back: {listed(dict.fromkeys(gates), 3)}"
     if group.missing:
         return f"{group.missing} more of its pods would have to exist before it can be placed"
     return next((f"which of its claims can be met only its scheduler can weigh: {own.beyond}" for own in wishes if own.beyond), "")

@@ -166,10 +166,6 @@ def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(w
     assert outcome(pod) is Outcome.BAD
 
 
-def test_gates_are_left_out() -> None:
-    assert outcome(a_waiting_pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])) is Outcome.NOT_JUDGED
-
-
 def test_where_the_node_has_the_resource_itself_a_class_of_that_name_changes_nothing() -> None:
     assert outcome(a_waiting_pod(), deviceclasses=[a_class(extended="nvidia.com/gpu")]) is Outcome.BAD
 
