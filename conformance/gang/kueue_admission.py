@@ -8,11 +8,12 @@ import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from conformance.gang.kueue_checks import CHECKS, checks_of, sent_away
+from conformance.gang.kueue_order import judge_order
 from conformance.scope.kueue_objects import conditions_of, name_of, objects_of, said
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, PodSpec
 from fixtures.kubernetes.times import unix
-from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
 from fixtures.text import typed
 from fixtures.text.ages import duration, so_far
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
@@ -40,9 +41,7 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
 def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
     """One finding per queue with device work, per workload that goes round, and per worker cluster that is lost."""
     work = [found for item in objects_of(scope, WORKLOADS) if (found := _device_work(scope, item)) is not None]
-    here = {
-        (place.get("namespace"), name_of(item)): item for item in objects_of(scope, LOCAL_QUEUES) for place in [mapping(item, "metadata")]
-    }
+    here = {(text_of(mapping(item, "metadata").get("namespace")), name_of(item)): item for item in objects_of(scope, LOCAL_QUEUES)}
     queues = {name_of(item): item for item in objects_of(scope, CLUSTER_QUEUES)}
     by_local: dict[tuple[str, str], list[_Work]] = {}
     for one in work:
@@ -57,7 +56,8 @@ def judge_queues(scope: Scope, now: float) -> Iterator[Finding]:
             by_queue.setdefault(str(mapping(local, "spec").get("clusterQueue")), []).extend(own)
     for name, own in sorted(by_queue.items()):
         if name in queues:
-            yield from _cluster_queue(scope, queues[name], own, now)
+            served = frozenset(key for key, item in here.items() if mapping(item, "spec").get("clusterQueue") == name)
+            yield from _cluster_queue(scope, queues[name], own, served, now)
     yield from _lost_workers(scope, [queues[name] for name in by_queue if name in queues], work, now)
     for one in work:
         yield from _round(one)
@@ -103,10 +103,12 @@ def _local_trouble(scope: Scope, namespace: str, name: str, local: Json | None, 
     return ""
 
 
-def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], now: float) -> Iterator[Finding]:
+def _cluster_queue(scope: Scope, queue: Json, work: list[_Work], served: frozenset[tuple[str, str]], now: float) -> Iterator[Finding]:
     place, active = Subject("ClusterQueue", name_of(queue)), conditions_of(queue).get("Active", {})
     if trouble := _trouble(scope, queue):
         yield from _stopped(scope, place, trouble, queue, work, now)
+    elif active.get("status") == "True" and (blocking := judge_order(scope, queue, served, now)):
+        yield blocking
     elif active.get("status") == "True":
         yield ok(place, observed=f"Active, {len(work)} workloads with devices", expected="Active", source=_SOURCE)
     else:

@@ -7,22 +7,26 @@ from collections.abc import Iterator
 import msgspec
 
 from conformance.gang.adapters.kueue import CLUSTER_QUEUES, WORKLOADS
+from conformance.gang.kueue_checks import CHECKS
 from conformance.gang.kueue_claims import device_quotas
+from conformance.gang.kueue_placement import judge_unplaced
+from conformance.scope.gang_marks import KUEUE_GATES
 from conformance.scope.kueue_objects import assigned, name_of, objects_of, reserved, units
 from conformance.scope.kueue_pods import KueuePods
+from conformance.scope.pod_events import quoted
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import newest, unix
-from fixtures.kubernetes.untyped import mapping, mappings
-from fixtures.text.ages import duration
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.text.ages import duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
-_GATES = "kueue.x-k8s.io/"
-"""How the scheduling gates begin that Kueue puts on pods (docs/facts/gangs.md#kueue)."""
-
 _LAG = 60.0
 """Seconds that a queue's status may lag behind its workloads."""
+
+_PATIENT = frozenset({"kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request"})
+"""Controllers of admission checks that wait for machines or for other clusters."""
 
 _SOURCE = "workload.status.conditions, workload.status.admission, its pods"
 
@@ -88,6 +92,8 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
     alive = pods.of(workload.item)
     if alive and (gate := _gate_of_all(alive)):
         return _gated(scope, workload, names, alive, gate, now)
+    if alive and (finding := judge_unplaced(scope, place, alive, workload.text_of_time("Admitted"), _lost(workload), now)):
+        return finding
     if alive:
         return ok(place, observed=f"{names}, {len(alive)} pods", expected=expected, source=_SOURCE)
     age = _age(now, workload.since("Admitted"))
@@ -102,36 +108,52 @@ def _judge(scope: Scope, workload: _Workload, pods: KueuePods, now: float) -> Fi
 
 
 def _gate_of_all(pods: list[Pod]) -> str:
-    """A gate of Kueue's own that holds back every one of the pods, or empty. Gates of others are not Kueue's to take away."""
-    gates = [[name for gate in pod.spec.scheduling_gates or () if (name := str(gate.get("name"))).startswith(_GATES)] for pod in pods]
-    return gates[0][0] if all(gates) else ""
+    """A gate that holds back the first of the pods where every one has some, or empty. One of Kueue's own comes first."""
+    gates = [[str(gate.get("name")) for gate in pod.spec.scheduling_gates or ()] for pod in pods]
+    return min(gates[0], key=lambda name: not name.startswith(KUEUE_GATES)) if all(gates) else ""
 
 
 def _gated(scope: Scope, workload: _Workload, names: str, pods: list[Pod], gate: str, now: float) -> Finding:
-    """Kueue takes its gates away within moments of the admission: a pod that keeps one does not live, and holds quota."""
-    limit, place = scope.policy.gang.partial_minutes * 60, workload.place
+    """Kueue takes its gates away within moments of the admission, and those of others never: quota is held by pods that cannot run."""
+    limit, place, gate = scope.policy.gang.partial_minutes * 60, workload.place, quoted(gate, 80)
     since = newest([*(pod.metadata.creation_timestamp for pod in pods), workload.text_of_time("Admitted")])
     if since is None or now - since <= limit:
         so_long = f" for {duration(now - since)}" if since is not None else ", and nothing says since when"
-        return undecided(place, message=f"{names}, and its pods keep the gate {gate}{so_long}", source=_SOURCE)
+        return undecided(place, message=f"{names}, and its pods keep the gate {gate}{so_long}", source=_SOURCE, cause="ChangeUnderWay")
     kept = f"it is {names} and its pods keep the gate {gate} for {duration(now - since)}"
     message = f"{kept}, so no scheduler places them: {_lost(workload)}"
-    return bad(
-        place, observed=f"{names}, {len(pods)} pods behind {gate}", expected="pods without Kueue's gates", source=_SOURCE, message=message
-    )
+    observed = f"{names}, {len(pods)} pods behind {gate}"
+    return bad(place, observed=observed, expected="pods without a gate", source=_SOURCE, message=message, cause="GateNeverLifted")
 
 
 def _unadmitted(scope: Scope, workload: _Workload, names: str, now: float) -> Finding:
     """Quota is reserved and the workload is not admitted: a check that has not answered may hold it, and nothing else."""
     limit, place = scope.policy.gang.partial_minutes, workload.place
     checks = mappings(mapping(workload.item, "status").get("admissionChecks"))
-    if waiting := [str(one.get("name")) for one in checks if one.get("state") == "Pending"]:
-        return not_judged(place, message=f"{names}, and admission checks hold it: {listed(waiting)}", source=_SOURCE)
+    if waiting := [one for one in checks if one.get("state") == "Pending"]:
+        return _checked(scope, workload, names, waiting, now)
     age = _age(now, workload.since("QuotaReserved"))
     if age is None or age <= limit * 60:
         return undecided(place, message=f"{names}, not admitted yet", source=_SOURCE)
     message = f"{names} for {duration(age)}, not admitted, and no admission check holds it: {_lost(workload)}"
     return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message)
+
+
+def _checked(scope: Scope, workload: _Workload, names: str, waiting: list[Json], now: float) -> Finding:
+    """Checks have not answered. Those of Kueue's own controllers may take hours: a machine is bought, or another cluster has no room."""
+    place, limit = workload.place, scope.policy.requests.pending_minutes * 60
+    known = {name_of(item): text_of(mapping(item, "spec").get("controllerName")) for item in objects_of(scope, CHECKS)}
+    words = f"{names}, and admission checks hold it: {listed([str(one.get('name')) for one in waiting])}"
+    if scope.snapshot.lacks(CHECKS) or any(known.get(str(one.get("name"))) in _PATIENT for one in waiting):
+        return not_judged(place, message=words, source=_SOURCE)
+    since = newest([workload.text_of_time("QuotaReserved"), *(str(one.get("lastTransitionTime")) for one in waiting)])
+    if since is None or now - since <= limit:
+        so_long = f" {so_far(now - since, limit)}" if since is not None else ", and nothing says since when"
+        return undecided(place, message=f"{words}{so_long}", source=_SOURCE, cause="ChangeUnderWay")
+    missing = [str(one.get("name")) for one in waiting if str(one.get("name")) not in known]
+    why = f"there is no AdmissionCheck {missing[0]}" if missing else "its controller has not answered"
+    message = f"{words} for {duration(now - since)}: {why}; {_lost(workload)}"
+    return bad(place, observed=names, expected="admitted", source=_SOURCE, message=message, cause="AdmissionCheckSilent")
 
 
 def _elsewhere(workload: Json) -> str:

@@ -35,8 +35,8 @@ class KueuePods:
             meta = mapping(item, "metadata")
             namespace = str(meta.get("namespace"))
             self._workloads[namespace, name_of(item)] = item
-            for owner in mappings(meta.get("ownerReferences")):
-                self._owned.setdefault((namespace, str(owner.get("uid"))), []).append(item)
+            for reference in mappings(meta.get("ownerReferences")):
+                self._owned.setdefault((namespace, str(reference.get("uid"))), []).append(item)
 
     def of(self, workload: Json) -> list[Pod]:
         """Pods of a workload: those that name it, those that own it (plain pods), and those of its owner."""

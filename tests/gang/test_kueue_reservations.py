@@ -9,7 +9,7 @@ import pytest
 from conformance.gang.checks import check_held
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable
-from tests.builders import a_pod, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class
 from tests.gang.test_adapters import kueue_s
 
@@ -88,12 +88,15 @@ def test_a_workload_without_pods_fails_after_the_age() -> None:
         (60, ["kueue.x-k8s.io/topology"], "bad"),
         (5, [ADMISSION], "undecided"),
         (60, [ADMISSION, ""], "ok"),  # a part of the pods is GANG-05's
-        (60, ["acme.example/data-is-there"], "ok"),  # Kueue takes away its own gates only
+        (60, ["acme.example/data-is-there"], "bad"),  # Kueue takes away its own gates only
     ],
 )
 def test_admitted_pods_that_keep_kueue_s_gate_do_not_hold_quota_for_work(minutes: float, pods: list[str], expected: str) -> None:
     """kubernetes-sigs/kueue#7433, #2029."""
-    gated = [a_pod(f"t-{n}", devices=2, owner="Job/job", schedulingGates=[{"name": gate}] if gate else None) for n, gate in enumerate(pods)]
+    gated = [
+        a_pod(f"t-{n}", devices=2, owner="Job/job", node="" if gate else "gpu-0", schedulingGates=[{"name": gate}] if gate else None)
+        for n, gate in enumerate(pods)
+    ]
     assert outcome(a_workload("QuotaReserved", "Admitted", minutes=minutes), *gated) == expected
 
 
@@ -110,7 +113,13 @@ def test_pods_that_cannot_be_tied_to_their_owner_leave_it_undecided() -> None:
 def test_a_check_that_has_not_answered_holds_quota_and_one_that_rejected_does_not() -> None:
     """kubernetes-sigs/kueue#6035."""
     pending = [{"name": "capacity", "state": "Pending"}]
-    assert outcome(a_workload("QuotaReserved", admissionChecks=pending)) == "not_judged"
+    waiting = a_workload("QuotaReserved", admissionChecks=pending)
+    assert outcome(waiting) == "bad"  # there is no such check
+    for controller, expected in (("kueue.x-k8s.io/multikueue", "not_judged"), ("acme.example/budget", "bad")):
+        check = {"metadata": {"name": "capacity"}, "spec": {"controllerName": controller}}
+        (finding,) = findings(waiting, admissionchecks=[check])
+        assert finding.outcome.value == expected
+    assert outcome(a_workload("QuotaReserved", minutes=5, admissionChecks=pending)) == "undecided"
     assert outcome(a_workload("QuotaReserved", admissionChecks=[{"name": "capacity", "state": "Rejected"}])) == "bad"
     assert outcome(a_workload("QuotaReserved", minutes=1)) == "undecided"
 
@@ -170,3 +179,34 @@ def test_a_configuration_that_is_not_read_leaves_open_what_an_unknown_quota_coun
     with pytest.raises(NotApplicable):
         claimed(admitted("cpu"), **world)
     assert [finding.outcome.value for finding in claimed(admitted(GPU), **world)] == ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("free", "devices", "more", "expected"),
+    [
+        ((5, 6, 6), 8, {}, "bad"),  # kubernetes-sigs/kueue#5243: 17 are free, and no node has 8
+        ((5, 6, 6), 6, {}, "ok"),  # REQ-12 says that it waits beside free devices
+        ((5, 6, 6), 8, {"nodeSelector": {"pool": "other"}}, "bad"),
+        ((0, 0, 0), 1, {"minutes": 5}, "undecided"),
+        ((0, 0, 0), 1, {"policy": {"requests": {"autoscaled": [GPU]}}}, "not_judged"),
+        ((0, 0, 0), 1, {"ready": "pods", "minutes": 60}, "undecided"),  # waitForPodsReady with a longer timeout evicts it yet
+        ((0, 0, 0), 1, {"joined": 1}, "undecided"),
+    ],
+)
+def test_an_admitted_workload_that_no_node_takes_holds_quota_for_nothing(
+    free: tuple[int, ...], devices: int, more: dict[str, Any], expected: str
+) -> None:
+    minutes = more.get("minutes", 360)
+    nodes = [a_node(f"gpu-{n}") for n in range(len(free))]
+    nodes[0].metadata.creation_timestamp = ago(more.get("joined", 9999))
+    selector = {"nodeSelector": more["nodeSelector"]} if "nodeSelector" in more else {}
+    holders = [a_pod(f"holder-{n}", node=f"gpu-{n}", devices=8 - count) for n, count in enumerate(free) if count < 8]
+    waiting = a_pod("big", devices=devices, owner="Job/job", tolerations=["nvidia.com/gpu:NoSchedule"], **selector)
+    waiting.metadata.creation_timestamp = ago(minutes)
+    configmaps = [kueue_s("# kueue\nwaitForPodsReady: {enable: true, timeout: 2h}")] if "ready" in more else []
+    lists: dict[str, Any] = {"kueue_x-k8s_io__workloads": [a_workload("QuotaReserved", "Admitted", minutes=minutes)]}
+    scope = a_scope(a_policy(**more.get("policy", {})), nodes=nodes, pods=[*holders, waiting], configmaps=configmaps, **lists)
+    (finding,) = check_held(scope, NOW)
+    assert finding.outcome.value == expected, finding.message
+    if expected == "bad" and not selector:
+        assert "no node has more than 6 free, and all together have 17" in finding.message

@@ -9,7 +9,7 @@ import pytest
 from conformance.gang.checks import check_queues_admit
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
-from tests.builders import a_pod, a_scope, a_spec
+from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.gang.test_kueue_reservations import NOW, ago
 
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready"}
@@ -217,3 +217,62 @@ def test_the_pods_of_a_group_say_that_it_asks_for_devices() -> None:
         volcano("Closed", group("Pending", minResources={"cpu": "4"}))
     with pytest.raises(NotApplicable):
         volcano("Closed", group("Completed"))
+
+
+# -- strict order: kubernetes-sigs/kueue#8309, #8393, #4809 --
+
+FLAVORS: list[Json] = [{"metadata": {"name": name}, "spec": {"nodeLabels": {"pool": name}}} for name in ("a", "b")]
+
+
+def queued(name: str, *, pool: str = "", devices: int = 8, minutes: float = 480, priority: int = 0, held: str = "", cpu: str = "") -> Json:
+    found = work(*(["QuotaReserved", "Admitted"] if held else []), minutes=minutes, name=name)
+    amounts = {"nvidia.com/gpu": str(devices)} if devices else {}
+    spec = a_spec(devices={**amounts, **({"cpu": cpu} if cpu else {})}, nodeSelector={"pool": pool} if pool else {})
+    found["spec"] |= {"priority": priority, "podSets": [{"name": "main", "count": 1, "template": {"spec": spec}}]}
+    if held:
+        assignment = {"name": "main", "flavors": {"nvidia.com/gpu": held}, "resourceUsage": {"nvidia.com/gpu": str(devices)}}
+        found["status"]["admission"] = {"clusterQueue": "queue", "podSetAssignments": [assignment]}
+    return found
+
+
+def strict(*workloads: Json, strategy: str = "StrictFIFO", busy: int = 0, **quota: str) -> Finding:
+    nominal = {"a": "8", "b": "8", **quota}
+    of_flavors = [{"name": name, "resources": [{"name": "nvidia.com/gpu", "nominalQuota": nominal[name]}]} for name in ("a", "b")]
+    groups = [{"coveredResources": ["nvidia.com/gpu"], "flavors": of_flavors}]
+    if "cpu" in quota:
+        flavor = {"name": "a", "resources": [{"name": "cpu", "nominalQuota": quota["cpu"]}]}
+        groups.append({"coveredResources": ["cpu"], "flavors": [flavor]})
+    nodes = [a_node(f"gpu-{name}", labels={"pool": name}) for name in ("a", "b")]
+    pods = [a_pod("holder-a", node="gpu-a", devices=8), *([a_pod("holder-b", node="gpu-b", devices=busy)] if busy else [])]
+    lists: dict[str, Any] = {"clusterqueues": [queue(queueingStrategy=strategy, resourceGroups=groups)], "resourceflavors": FLAVORS}
+    return only(judged(*workloads, **lists, nodes=nodes, pods=pods))
+
+
+RUNS = queued("runs", held="a")
+
+
+@pytest.mark.parametrize(
+    ("workloads", "more", "expected"),
+    [
+        (
+            [queued("head", pool="a"), queued("one", pool="b"), queued("two", pool="b", devices=2, minutes=460)],
+            {},
+            Outcome.BAD,
+        ),
+        ([queued("head", pool="a"), queued("one", pool="b", minutes=5)], {}, Outcome.UNDECIDED),
+        ([queued("head", pool="a"), queued("one", pool="b")], {"strategy": "BestEffortFIFO"}, Outcome.OK),
+        ([queued("head", pool="a"), queued("one", pool="a", devices=1)], {}, Outcome.OK),  # the order keeps room for the larger one
+        ([queued("head", devices=16), queued("one", pool="b")], {}, Outcome.OK),  # the head may be given either flavor
+        ([queued("head", pool="a"), queued("one", pool="b")], {"busy": 4}, Outcome.OK),  # the devices of its flavor are not idle
+        ([queued("head", pool="a"), queued("one", pool="b")], {"b": "4"}, Outcome.OK),
+        ([queued("head", pool="b"), queued("one", pool="a")], {}, Outcome.OK),  # the head is what can run
+        ([queued("late", pool="a", minutes=60, priority=100), queued("one", pool="b")], {}, Outcome.BAD),
+        ([queued("head", devices=0, cpu="64"), queued("one", pool="b", minutes=100)], {"cpu": "8"}, Outcome.BAD),
+        ([queued("head", devices=0, cpu="64"), queued("one", pool="b", cpu="1", minutes=100)], {"cpu": "8"}, Outcome.OK),
+    ],
+)
+def test_a_strict_queue_lets_its_head_block_no_other_flavor(workloads: list[Json], more: dict[str, Any], expected: Outcome) -> None:
+    finding = strict(RUNS, *workloads, **more)
+    assert finding.outcome is expected, finding.message
+    if expected is Outcome.BAD:
+        assert "8 nvidia.com/gpu of flavor b, which are free" in finding.message

@@ -73,8 +73,7 @@ def test_a_gate_of_kueue_is_excused_by_a_workload_that_waits(workloads: list[Jso
 
 
 def test_a_workload_of_the_pods_group_or_of_its_job_excuses_it() -> None:
-    grouped = {"labels": {"kueue.x-k8s.io/pod-group-name": "train"}}
-    assert outcome(gated(**grouped), **of_kueue(workload(owner="uid-x"))) is Outcome.NOT_JUDGED
+    assert outcome(gated(labels={"kueue.x-k8s.io/pod-group-name": "train"}), **of_kueue(workload(owner="uid-x"))) is Outcome.NOT_JUDGED
     assert outcome(gated(owner="Job/train"), **of_kueue(workload(owner="uid-train"))) is Outcome.NOT_JUDGED
 
 

@@ -1,0 +1,81 @@
+"""GANG-10: what an admitted Workload holds can be used: some node takes its pods (docs/facts/gangs.md#kueue-and-placement).
+
+Kueue admits by sums over nodes. A pod that wants more devices than any one node has free stays Pending, and its quota is lost to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.devices.claim_fit import wishes_of
+from conformance.devices.fitting import Rooms
+from conformance.gang.adapters.kueue import pods_ready_timeout
+from conformance.scope.gang_marks import placed
+from conformance.scope.node_affinity import Choice, too_long
+from conformance.scope.node_changes import change_under_way
+from conformance.scope.scope import Scope, matches
+from conformance.scope.tolerations import Tolerated
+from fixtures.kubernetes.models import Node, Pod
+from fixtures.kubernetes.times import newest
+from fixtures.text.ages import duration, so_far
+from fixtures.text.sentences import listed
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, undecided
+
+_SOURCE = "workload.status.conditions, requests of its pods, status.allocatable of nodes"
+
+
+def judge_unplaced(scope: Scope, place: Subject, pods: Sequence[Pod], admitted: str, lost: str, now: float) -> Finding | None:
+    """The finding about an admitted workload none of whose device pods has a node; None where one has, or a node would take one.
+
+    ``admitted``: when it was admitted, as its condition has it; ``lost``: what it holds, as a clause.
+    """
+    asking = [pod for pod in pods if scope.device_demand_of(pod).devices]
+    if not asking or any(map(placed, asking)) or any(pod.metadata.deletion_timestamp for pod in asking):
+        return None
+    pod, words = asking[0], f"none of its {len(asking)} device pods has a node" if len(asking) > 1 else "its device pod has no node"
+    since = newest([admitted, *(one.metadata.creation_timestamp for one in asking)])
+    if since is None:
+        return undecided(place, message=f"{words}, and nothing says since when", source=_SOURCE, cause="AdmittedNeverPlaced")
+    age, limit = now - since, max(scope.policy.requests.pending_minutes * 60, pods_ready_timeout(scope) or 0)
+    if age <= limit:
+        return undecided(place, message=f"{words} {so_far(age, limit)}", source=_SOURCE, cause="ChangeUnderWay")
+    wishes = wishes_of(scope, pod.spec, pod.namespace, pod.status.resource_claim_statuses)
+    if unclear := wishes.beyond or too_long(pod.spec):
+        return undecided(place, message=f"{words} for {duration(age)}: {unclear}", source=_SOURCE, cause="OnlySchedulerCanWeigh")
+    if Rooms(scope, now).place(pod.spec, wishes) is not None:
+        return None  # REQ-12 says that it waits beside free devices
+    names = sorted({*scope.devices_of(pod.spec), *wishes.amounts})
+    if scaled := [name for name in names if matches(name, scope.policy.requests.autoscaled)]:
+        message = f"{words}; {listed(scaled)} would come with new nodes (policy requests.autoscaled)"
+        return not_judged(place, message=message, source="policy requests.autoscaled")
+    nodes = _allowed(scope, pod)
+    if doing := next((f"{node.name}: {why}" for node in nodes if (why := change_under_way(node, scope.policy, now))), ""):
+        return undecided(place, message=f"{words} for {duration(age)}, and {doing}", source=_SOURCE, cause="ChangeUnderWay")
+    asked = {**scope.devices_of(pod.spec), **wishes.amounts}
+    message = f"it is Admitted and {words} for {duration(age)}: {_why_none(scope, nodes, asked)}; {lost}"
+    observed = f"Admitted, {len(asking)} pods without a node for {duration(age)}"
+    return bad(
+        place,
+        observed=observed,
+        expected="pods that a node can take",
+        source=_SOURCE,
+        message=message,
+        cause="AdmittedNeverPlaced",
+    )
+
+
+def _allowed(scope: Scope, pod: Pod) -> list[Node]:
+    choice, tolerated = Choice(pod.spec), Tolerated(pod.spec.tolerations)
+    return [node for node in scope.accelerator_nodes if choice.admits(node) and tolerated.lets_onto(node)]
+
+
+def _why_none(scope: Scope, nodes: Sequence[Node], asked: dict[str, int]) -> str:
+    """Why no node takes a pod, in figures: the most that one node has free, and what all have together."""
+    name, count = max(asked.items(), key=lambda item: item[1], default=("", 0))
+    if not nodes:
+        return "its selector, affinity and tolerations let it onto no accelerator node"
+    usable = [node for node in nodes if scope.why_not_judged(node) == ""]
+    free = [max(scope.free(node, name), 0) for node in usable]
+    if not name or name not in scope.capacity_names:
+        return f"none of {len(nodes)} nodes has free what it asks for"
+    return f"it asks for {count} {name}, no node has more than {max(free, default=0)} free, and all together have {sum(free)}"
