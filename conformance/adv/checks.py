@@ -8,8 +8,9 @@ from conformance.adv.dra_devices import check_published, check_untainted
 from conformance.devices.arithmetic import Term, amd_terms, counted_terms, gke_terms, label_terms
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import GPU_COUNT, PhysicalCount, physical_counts
-from conformance.devices.plugin_pods import why_none_allocatable
+from conformance.devices.plugin_pods import faults_of_devices, why_none_allocatable
 from conformance.devices.routes import same_devices, why_none_offered
+from conformance.devices.scheduler_amounts import split_of
 from conformance.devices.unlisted_offers import unlisted_offers
 from conformance.devices.vendors import shared_pools
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
@@ -49,7 +50,7 @@ def check_advertised(scope: Scope) -> Iterator[Finding]:
 def _advertised(scope: Scope, node: Node) -> Finding:
     view = view_of(scope, node)
     offered = {name: count for name, count in scope.device_capacity(node).items() if count > 0}
-    predicted = [name for name, count in expectations(view).items() if count > 0]
+    predicted = [] if split_of(node) else [name for name, count in expectations(view).items() if count > 0]
     missing = [name for name in predicted if not offered.get(name)]
     expected = " and ".join(f"{name} > 0" for name in predicted) or "a device resource > 0"
     if (missing or not offered) and (reason := why_none_offered(scope, node, scope.dra_inventory.get(node.name, []))):
@@ -113,11 +114,12 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
             if can == have:
                 yield ok(part(node, resource), observed=observed, expected=expected, source=source)
             elif can < have:
+                why = why_none_allocatable(scope, node, resource)
                 message = (
                     f"{have - can} of {have} {resource} are unhealthy: they stay in capacity and no pod gets them until the plugin restarts"
                     if can
-                    else f"none of {have} {resource} is allocatable: {why_none_allocatable(scope, node, resource)}"
-                )
+                    else f"none of {have} {resource} is allocatable: {why}"
+                ) + faults_of_devices(scope, node)
                 yield bad(
                     part(node, resource),
                     observed=observed,
@@ -171,6 +173,10 @@ def _arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventory]) ->
             source="node labels",
         )
         return
+    split = split_of(node)
+    if split is not None and split.doubt:
+        yield not_judged(subject(node), message=f"{split.doubt}: how much of them its devices give is not known", source=CAPACITY)
+        return
     terms = terms_of(node, view, capacity, sources)
     if terms and (other := unlisted_offers(scope, node)):
         yield undecided(subject(node), message=f"{other}: how much of them its devices give is not known", source=CAPACITY)
@@ -205,6 +211,11 @@ def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventor
 def terms_of(node: Node, view: NodeAdvertisement, capacity: Mapping[str, int], sources: list[PhysicalCount]) -> list[Term]:
     """The arithmetic of a node by the most exact source there is."""
     labels = node.metadata.label
+    if (split := split_of(node)) is not None and split.units:
+        units, source = sum(split.units), f"annotation {split.key}"
+        return [
+            Term(resource=split.resource, observed=capacity.get(split.resource, 0), expected=units, formula=split.formula, source=source)
+        ]
     if terms := gke_terms(labels, capacity):
         return terms
     if any(name.startswith("amd.com/") for name, units in capacity.items() if units):
@@ -236,9 +247,11 @@ def _judge_term(node: Node, term: Term) -> Finding:
     if term.problem:
         message = f"it advertises {term.observed} {term.resource}, expected {term.formula}: {term.problem}"
     elif term.expected and term.observed < term.expected:
-        message = f"it advertises {term.observed} {term.resource} of {term.expected}: no pod can use the missing devices"
+        message = (
+            f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: devices are missing, or that is wrong"
+        )
     else:
-        message = f"it advertises {term.observed} {term.resource} and has {term.expected}: pods are promised devices that are not there"
+        message = f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: one of the two is wrong"
     return bad(
         part(node, term.resource),
         observed=term.shown,

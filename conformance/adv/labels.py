@@ -9,6 +9,7 @@ from conformance.adv.gfd_labels import TIMESTAMP, count_of, discovered, problems
 from conformance.devices.arithmetic import amd_terms, gke_terms, label_terms
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import number
+from conformance.devices.scheduler_amounts import split_of
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
@@ -77,7 +78,7 @@ def _amd(scope: Scope, node: Node) -> Finding:
 def _against_capacity(scope: Scope, node: Node) -> Iterator[str]:
     """Labels against what is advertised. A resource that is not advertised at all is ADV-01's and ADV-03's finding."""
     view = view_of(scope, node)
-    if view.vgpu or gke_terms(node.metadata.label, scope.device_capacity(node)):
+    if view.vgpu or split_of(node) or gke_terms(node.metadata.label, scope.device_capacity(node)):
         return
     for term in label_terms(view):
         if term.observed and not term.agrees:

@@ -10,6 +10,7 @@ import msgspec
 from conformance.adv.plugin_config import ConfigNotRead, PluginConfig, PluginConfigError, parse
 from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
+from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
 from conformance.scope.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
 from conformance.scope.components import workload_names
@@ -41,7 +42,12 @@ def config_reference(scope: Scope) -> ConfigReference:
     found: dict[ConfigReference, str] = {}
     for policy in scope.snapshot.listing(POLICIES).objects:
         config = _get(policy, "spec", "devicePlugin", "config")
-        if isinstance(config, dict) and config.get("name") and str(_get(policy, "status", "state")) not in IGNORED:
+        if (
+            isinstance(config, dict)
+            and config.get("name")
+            and installs_plugin(policy)
+            and str(_get(policy, "status", "state")) not in IGNORED
+        ):
             namespace = _get(policy, "status", "namespace")
             default = config.get("default")
             reference = ConfigReference(
@@ -53,6 +59,11 @@ def config_reference(scope: Scope) -> ConfigReference:
     if len(found) > 1:
         raise Inconclusive("TwoCandidates", f"ClusterPolicies {' and '.join(sorted(found.values()))} name different configurations")
     return next(iter(found), ConfigReference())
+
+
+def installs_plugin(policy: Any) -> bool:
+    """Whether a ClusterPolicy has its operator install NVIDIA's plugin, as it does where it says nothing."""
+    return _get(policy, "spec", "devicePlugin", "enabled") is not False
 
 
 def _get(value: Any, *path: str) -> Any:
@@ -147,6 +158,9 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         if not key or not (LABEL in labels or any(name.startswith("nvidia.com/") for name in node.status.capacity)):
             continue
         source = f"label {LABEL}" if labels.get(LABEL) else "ClusterPolicy spec.devicePlugin.config.default"
+        if others := _of_others(scope, node):
+            yield not_judged(subject(node), message=f"{others}: it does not read {key!r}", source=source)
+            continue
         if unproven:
             yield undecided(subject(node), message=unproven, source=source)
             continue
@@ -157,7 +171,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
             continue
         holding = holders(scope, maps, key, node)
         if not holding:
-            yield _missing(node, key, reference, maps, source)
+            yield _missing(node, key, reference, maps, source, advertises=any(scope.device_capacity(node).values()))
             continue
         if len(holding) > 1:
             names = " and ".join(f"{item.namespace}/{item.name}" for item in holding)
@@ -177,11 +191,22 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
         yield _applied(scope, node, key, read[place, key], place, flag)
 
 
-def _missing(node: Node, key: str, reference: ConfigReference, maps: list[ConfigMap], source: str) -> Finding:
+def _of_others(scope: Scope, node: Node) -> str:
+    """Why no plugin of NVIDIA's registers the devices of a node, as a clause, or empty."""
+    if split := split_of(node):
+        return f"HAMi's plugin offers its devices (annotation {split.key})"
+    heeded = [item for item in scope.snapshot.listing(POLICIES).objects if str(_get(item, "status", "state")) not in IGNORED]
+    if heeded and not any(map(installs_plugin, heeded)) and not any(admits(one.spec.template.spec, node) for one in _plugins(scope)):
+        return "its ClusterPolicy has devicePlugin.enabled: false, and another plugin offers its devices"
+    return ""
+
+
+def _missing(node: Node, key: str, reference: ConfigReference, maps: list[ConfigMap], source: str, *, advertises: bool) -> Finding:
     known = sorted({name for item in maps for name in item.data or {}})[:8] if reference.config_map else []
     where = f"ConfigMap {reference.config_map}" if reference.config_map else "any ConfigMap of the platform's namespaces"
     keys = f"; it has {', '.join(known)}" if known else ""
-    message = f"its device plugin is told to use {key!r}, which is not a key of {where}{keys}: the plugin of this node does not start"
+    runs = "the plugin goes on with the file that it had, and its next start fails" if advertises else "the plugin does not start"
+    message = f"its device plugin shall use {key!r}, which is not a key of {where}{keys}: {runs}"
     return bad(
         subject(node),
         observed=f"{key!r} is missing",

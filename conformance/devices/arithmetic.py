@@ -15,8 +15,8 @@ from conformance.outputs.node_labels import NodeAdvertisement, capacity_inconsis
 
 GKE = "cloud.google.com/gke-"
 TIMES = "\N{MULTIPLICATION SIGN}"
-_PARTITION = "amd.com/gpu.compute-memory-partition"
-_PARTITION_LABELS = (_PARTITION, "amd.com/compute-memory-partition")
+AMD_PARTITION = "amd.com/gpu.compute-memory-partition"
+AMD_PARTITION_LABELS = (AMD_PARTITION, "amd.com/compute-memory-partition")
 _AMD_UNITS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
 # compute dies per package; cpx makes a unit of each
 _AMD_DIES = {"MI300A": 6, "MI308X": 4}
@@ -104,17 +104,17 @@ def label_terms(view: NodeAdvertisement) -> Iterator[Term]:
 def amd_terms(labels: Mapping[str, str], capacity: Mapping[str, int], sources: list[PhysicalCount]) -> list[Term]:
     """AMD: units over all ``amd.com/*`` resources == devices × partitions (docs/facts/vendors-and-clouds.md#amd)."""
     offered = {name: units for name, units in capacity.items() if name.startswith("amd.com/") and units}
-    partition = next((labels[key] for key in _PARTITION_LABELS if labels.get(key)), "")
-    mixed = any(key.startswith(f"{_PARTITION}.") for key in labels)
+    partition = next((labels[key] for key in AMD_PARTITION_LABELS if labels.get(key)), "")
+    mixed = any(key.startswith(f"{AMD_PARTITION}.") for key in labels)
     if not offered or mixed:
         return []
-    units = _amd_units(partition, labels.get("amd.com/gpu.product-name", ""))
+    units = amd_units(partition, labels.get("amd.com/gpu.product-name", ""))
     total, names = sum(offered.values()), " + ".join(sorted(offered))
     if not sources:
         if units > 1 and total % units:
             problem = f"{partition} makes {units} units of each device"
             formula = f"devices {TIMES} {units}"
-            return [Term(resource=names, observed=total, expected=None, formula=formula, source=f"label {_PARTITION}", problem=problem)]
+            return [Term(resource=names, observed=total, expected=None, formula=formula, source=f"label {AMD_PARTITION}", problem=problem)]
         return []
     first = sources[0]
     expected = first.devices * units
@@ -122,10 +122,11 @@ def amd_terms(labels: Mapping[str, str], capacity: Mapping[str, int], sources: l
     if first.source.startswith("labels beta.amd.com") and units > 1 and first.devices % units == 0 and total == first.devices:
         expected, units = total, 1
     formula = f"{first.devices} {TIMES} {units}"
-    return [Term(resource=names, observed=total, expected=expected, formula=formula, source=f"{first.source}, label {_PARTITION}")]
+    return [Term(resource=names, observed=total, expected=expected, formula=formula, source=f"{first.source}, label {AMD_PARTITION}")]
 
 
-def _amd_units(partition: str, product: str) -> int:
+def amd_units(partition: str, product: str) -> int:
+    """Units that one device makes: ``partition`` is ``cpx_nps1`` or ``cpx``."""
     compute = partition.partition("_")[0].lower()
     if compute == "cpx":
         return next((dies for model, dies in _AMD_DIES.items() if model in product), 8)

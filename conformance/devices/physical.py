@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from conformance.devices.scheduler_amounts import split_of
 from conformance.dynamic_resources.inventory import DriverInventory
 from conformance.outputs.node_labels import NodeAdvertisement, parse_product
 from conformance.policy.model import Policy
@@ -81,6 +82,8 @@ def physical_counts(
     counted = [count for key in keys_with(labels, _AMD_COUNTED) if (count := number(labels[key])) is not None]
     if counted:
         found.append(PhysicalCount(sum(counted), f"labels {_AMD_COUNTED}*"))
+    if (split := split_of(node)) is not None and split.units:
+        found.append(PhysicalCount(len(split.units), f"annotation {split.key}"))
     if slices:
         found += [PhysicalCount(item.whole, f"ResourceSlices of {item.driver}") for item in through_dra if item.whole]
     return found

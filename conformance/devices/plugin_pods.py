@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.devices.words_of_nodes import words_by_node
+from conformance.node_states.polarity import Health
+from conformance.node_states.since import said
 from conformance.scope.agents import is_ready, mounts_plugin_folder
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
@@ -61,8 +64,23 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
         elsewhere = any(mounts_plugin_folder(pod.spec) and vendor_of(pod) == vendor for pod in listing.items)
         return f"{away}: no pod of it is on the node" if elsewhere else f"{away}, or calls every device unhealthy"
     if unready := [pod for pod in own if not is_ready(pod)]:
-        return f"{away}: its pod {unready[0].namespace}/{unready[0].name} is {_state(unready[0])}"
-    return f"{away}, or calls every device unhealthy, although its pod {own[0].namespace}/{own[0].name} is Ready: delete that pod"
+        return f"{away}: its pod {unready[0].namespace}/{unready[0].name} is {_state(unready[0])}{_last_words(unready[0])}"
+    return f"{away}, or calls every device unhealthy, although its pod {own[0].namespace}/{own[0].name} is Ready"
+
+
+def faults_of_devices(scope: Scope, node: Node) -> str:
+    """What conditions and labels of a node say of a fault of its devices, as a clause with ``;`` before it, or empty."""
+    faults = [word.text for word in words_by_node(scope).get(node.name, ()) if word.health is Health.FAULT and word.reading.devices]
+    return f"; the node says {listed(faults, 3)}" if faults else ""
+
+
+def _last_words(pod: Pod) -> str:
+    """What a container of a plugin wrote when it ended last, which names a lost device: a plugin may exit for one."""
+    for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+        for state in (status.state, status.last_state):
+            if words := said(text_of(mapping(mapping(state).get("terminated")).get("message")).strip(), 200):
+                return f", and said when it ended: {words}"
+    return ""
 
 
 def _state(pod: Pod) -> str:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
 from conformance.policy.model import Requests
 from conformance.scope.scope import Scope, matches
-from fixtures.kubernetes.models import Node
+from fixtures.kubernetes.models import Json, Node
+from fixtures.kubernetes.untyped import mappings
+from fixtures.text.json_text import NotJson, decode
 from fixtures.text.sentences import listed
 
 USUAL = Requests().scheduler_amounts
@@ -24,6 +28,64 @@ MARKS = {
     "volcano.sh/node-vgpu-register": "volcano.sh/vgpu-*",
 }
 """Annotations by which a device plugin tells its scheduler what a node has, with the names (glob) that this scheduler counts."""
+
+
+_SPLITS = {
+    "hami.io/node-nvidia-register": "nvidia.com/gpu",
+    "4pd.io/node-nvidia-register": "nvidia.com/gpu",
+    "hami.io/node-amd-register": "amd.com/gpu",
+}
+"""Annotations in which HAMi's device plugins write as how many units they offer each device, with the resource."""
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin of HAMi says of a node: units of each device as which it offers ``resource``; ``doubt`` says why that is not known."""
+
+    key: str
+    resource: str
+    units: tuple[int, ...] = ()
+    doubt: str = ""
+
+    @property
+    def factor(self) -> int:
+        """Units of one device, the most of any."""
+        return max(self.units, default=0)
+
+    @property
+    def formula(self) -> str:
+        """``8 × 10``, or ``10 + 8`` where devices differ."""
+        alike = len(set(self.units)) == 1
+        return f"{len(self.units)} \N{MULTIPLICATION SIGN} {self.factor}" if alike else " + ".join(map(str, self.units))
+
+
+def split_of(node: Node) -> Split | None:
+    """How HAMi splits the devices of a node, by its own annotation; None where no plugin of HAMi registers them.
+
+    JSON, and in older releases ``ID,count,…`` for each device with ``:`` behind it (docs/facts/scheduler-amounts.md#splits).
+    """
+    annotations = node.metadata.annotation
+    key = next((key for key in _SPLITS if annotations.get(key)), "")
+    if not key:
+        return None
+    split, text = Split(key=key, resource=_SPLITS[key]), annotations[key].strip()
+    try:
+        devices = mappings(decode(text)) if text.startswith("[") else [_of_old_form(part) for part in text.split(":") if part]
+    except NotJson as error:
+        return msgspec.structs.replace(split, doubt=f"its annotation {key} cannot be read ({error})")
+    units = tuple(count for device in devices if isinstance(count := device.get("count"), int) and 0 < count < _MOST_UNITS)
+    if len(units) != len(devices) or not units:
+        return msgspec.structs.replace(split, doubt=f"its annotation {key} does not say as how many units each device is offered")
+    if any("mig" in str(device.get("mode")).lower() for device in devices):
+        return msgspec.structs.replace(split, doubt=f"HAMi cuts its devices by MIG ({key}) as pods ask for it")
+    return msgspec.structs.replace(split, units=units)
+
+
+def _of_old_form(part: str) -> Json:
+    fields = part.split(",")
+    return {"count": int(fields[1])} if len(fields) > 1 and fields[1].isascii() and fields[1].isdigit() and len(fields[1]) < 6 else {}
+
+
+_MOST_UNITS = 100_000
 
 
 def counted(scope: Scope, name: str) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from conformance.devices.arithmetic import AMD_PARTITION
+from conformance.mig.partitions import PROFILE, unapplied
 from conformance.node_states.field_writes import FieldsByNode, label, last_write
 from conformance.node_states.since import said
 from conformance.scope.scope import Scope
@@ -46,7 +48,7 @@ _MANAGERS = (
     ),
     _Manager(
         name="AMD's device config manager",
-        config="dcm.amd.com/gpu-config-profile",
+        config=PROFILE,
         state="dcm.amd.com/gpu-config-profile-state",
         failed="failure",
         changing="in-progress",
@@ -104,6 +106,10 @@ def _judge(scope: Scope, node: Node, manager: _Manager, now: float, fields: obje
     if paused:
         message = f"{manager.paused} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the labels"
         return bad(place, observed=observed, expected=expected, source=f"labels {_DEPLOY}*", message=message)
+    if state == "success" and manager.config == PROFILE and config and (problem := unapplied(scope, node, config)):
+        message = f"the state says that {wanted} is applied, but {problem}: jobs find other devices than they ask for"
+        source = f"label {manager.state}, capacity, label {AMD_PARTITION}"
+        return bad(place, observed=observed, expected=f"the partitions of {wanted}", source=source, message=message)
     if state == "success":
         return ok(place, observed=observed, expected=expected, source=source)
     why = "what its state means is not known" if state else f"{manager.name} has said nothing about it, and whether it runs is not known"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from conformance.devices.arithmetic import TIMES
 from conformance.devices.node_view import view_of
+from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs.label_rules import sharing_inconsistencies
 from conformance.scope.scope import Scope, matches, subject
 from conformance.share.claimed_shares import held_share
@@ -85,7 +86,7 @@ def _contradiction(scope: Scope, item: Shared) -> str:
 
 def check_isolated(scope: Scope) -> Iterator[Finding]:
     """One finding per shared resource of a node (replicas within the policy) and per device pod of an isolated tenant."""
-    shared = {node.name: list(shared_resources(scope, node)) for node in scope.accelerator_nodes}
+    shared = {node.name: [*shared_resources(scope, node), *_split(node)] for node in scope.accelerator_nodes}
     for items in shared.values():
         for item in items:
             yield _limit(scope, item)
@@ -109,6 +110,14 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
             yield bad(subject(pod), observed=observed, expected=expected, source="ResourceClaim.status.allocation", message=message)
         else:
             yield ok(subject(pod), observed=observed, expected=expected, source=source)
+
+
+def _split(node: Node) -> Iterator[Shared]:
+    """What HAMi splits: its scheduler gives parts of one device to several pods."""
+    split = split_of(node)
+    if split is not None and split.factor > 1:
+        source, devices = f"annotation {split.key}", len(split.units)
+        yield Shared(node=node, resource=split.resource, devices=devices, factor=split.factor, strategy="HAMi", labels=None, source=source)
 
 
 def _limit(scope: Scope, item: Shared) -> Finding:

@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import pytest
 
 from conformance.adv.checks import check_advertised, check_allocatable, check_arithmetic, check_one_route
+from conformance.adv.labels import check_labels
+from conformance.adv.node_configs import check_configs
 from conformance.devices.arithmetic import TIMES
 from conformance.policy.model import Policy
 from conformance.scope.scope import Scope
+from conformance.share.checks import check_isolated
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
-from tests.builders import NFD, a_cpu_node, a_node, a_policy, a_scope, a_snapshot
+from tests.builders import NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope, a_snapshot
 
 COUNT, REPLICAS = "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
 AMD = {"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "Instinct_MI300X"}
@@ -259,3 +265,54 @@ def test_devices_for_virtual_machines_are_offered_by_another_name() -> None:
     assert verdict(check_advertised(a_scope(nodes=[fabric]))) == "failed"
     empty = a_node(resource="nvidia.com/GA102GL_A10", capacity={"nvidia.com/GA102GL_A10": "0"}, labels=labels)
     assert verdict(check_advertised(a_scope(nodes=[empty]))) == "failed"
+
+
+OLD_FORM = "".join(f"GPU-{n},10,15360,100,NVIDIA-Tesla T4,0,true:" for n in range(8))
+
+
+def registered(counts: Sequence[int], **more: object) -> str:
+    return json.dumps([{"id": f"GPU-{n}", "count": count, "health": True, **more} for n, count in enumerate(counts)])
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "wanted"),
+    [
+        (registered([10] * 8), 80, "passed"),
+        (registered([10] * 8), 70, "failed"),
+        (registered([10] * 7), 70, "failed"),  # labels count eight devices
+        (registered([10] * 7 + [4]), 74, "passed"),
+        (OLD_FORM, 80, "passed"),
+        (OLD_FORM, 8, "failed"),
+        ("[{", 80, "not_applicable"),
+        ("GPU-1,ten:", 80, "not_applicable"),
+        (registered([10], mode="mig"), 80, "not_applicable"),
+    ],
+)
+def test_hami_s_own_annotation_says_how_its_devices_are_split(text: str, units: int, wanted: str) -> None:
+    labels = {COUNT: "8", REPLICAS: "1", "nvidia.com/device-plugin.config": "missing"}
+    node = a_node(gpus=units, labels=labels)
+    node.metadata.annotations = {"hami.io/node-nvidia-register": text}
+    scope = a_scope(nodes=[node])
+    assert verdict(check_arithmetic(scope)) == wanted
+    assert verdict(check_configs(scope)) == "not_applicable"
+    assert all("capacity of" not in finding.message for finding in check_labels(scope, 0.0))
+    isolated = a_policy(tenants={"isolated": ["team-a"]}, advertisement={"maxReplicas": 10})
+    shares = verdict(check_isolated(a_scope(isolated, nodes=[node], pods=[a_pod(node="gpu-0", devices=1)])))
+    assert shares == ("passed" if wanted == "not_applicable" else "failed")
+
+
+def test_a_count_that_only_a_label_gives_is_no_proof_of_devices() -> None:
+    (finding,) = check_arithmetic(a_scope(nodes=[a_node(labels={COUNT: "4", REPLICAS: "1"})]))
+    assert finding.outcome is Outcome.BAD
+    assert "labels nvidia.com/gpu.count" in finding.message
+    assert "one of the two is wrong" in finding.message
+
+
+def test_what_says_that_a_device_is_lost_is_named() -> None:
+    node = a_node(allocatable={"nvidia.com/gpu": "0"}, labels={"nvidia.com/gpu.health": "degraded"})
+    ended = {"terminated": {"message": "unable to create cdi spec file: GPU-5 is lost"}}
+    status = {"containerStatuses": [{"name": "p", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}]}
+    volumes = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    plugin = a_pod("nvidia-plugin", "gpu-operator", node="gpu-0", volumes=volumes, status=status)
+    (finding,) = check_allocatable(a_scope(nodes=[node], pods=[plugin]))
+    assert "GPU-5 is lost; the node says label nvidia.com/gpu.health=degraded" in finding.message

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conformance.mig.other_managers import check_others, unsettled
-from fixtures.kubernetes.models import Json, Node
+from fixtures.kubernetes.models import ConfigMap, Json, Meta, Node
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
 
@@ -70,3 +72,42 @@ def test_only_what_has_an_age_is_asked_for_it() -> None:
         "failure",
         "pending",
     ]
+
+
+PARTITION = "amd.com/gpu.compute-memory-partition"
+MODEL = {"amd.com/gpu.product-name": "Instinct_MI300X"}
+CPX = '{"gpu-config-profiles": {"small": {"profiles": [{"computePartition": "CPX", "numGPUsAssigned": 8}]}}}'
+HALF = CPX.replace('"small": {', '"small": {"skippedGPUs": {"ids": [0]}, ')
+
+
+def partitioned(units: int, profile: str, shown: str = "", *, peer: bool = True, text: str = CPX) -> str:
+    """The verdict on a node that says success, beside a peer with eight whole devices."""
+    labels = {**MODEL, AMD: profile, f"{AMD}-state": "success", **({PARTITION: shown} if shown else {})}
+    nodes = [a_node(resource="amd.com/gpu", gpus=units, labels=labels, product="")]
+    nodes += [a_node("peer", resource="amd.com/gpu", labels={**MODEL, PARTITION: "spx_nps1"}, product="")] if peer else []
+    config = ConfigMap(metadata=Meta(name="config-manager-config", namespace="kube-amd-gpu"), data={"config.json": text})
+    return verdict(check_others(a_scope(nodes=nodes, configmaps=[config]), NOW, {}))
+
+
+@pytest.mark.parametrize(
+    ("units", "profile", "shown", "more", "wanted"),
+    [
+        (8, "cpx-nps1", "", {}, "failed"),
+        (64, "cpx-nps1", "", {}, "passed"),
+        (63, "cpx-nps4", "", {}, "passed"),
+        (64, "cpx-nps1", "spx_nps1", {}, "passed"),  # only the labeller was not started again
+        (8, "cpx-nps1", "spx_nps1", {"peer": False}, "failed"),
+        (8, "cpx-nps1", "", {"peer": False}, "passed"),  # one device of eight partitions, as far as anything tells
+        (16, "dpx-nps1", "dpx_nps1", {}, "passed"),
+        (64, "spx-nps1", "", {}, "failed"),
+        (7, "spx-nps1", "", {}, "passed"),  # a lost device is ADV-03's
+        (8, "small", "", {}, "failed"),
+        (64, "small", "", {}, "passed"),
+        (8, "small", "", {"text": HALF}, "passed"),
+        (8, "small", "", {"text": "no JSON of gpu-config-profiles"}, "passed"),
+        (22, "cpx-2x-spx-6x-nps1", "", {}, "passed"),
+    ],
+)
+def test_success_needs_the_partitions_of_the_profile(units: int, profile: str, shown: str, more: dict[str, Any], wanted: str) -> None:
+    """ROCm/gpu-operator#420 and #382, ROCm/k8s-device-plugin#167."""
+    assert partitioned(units, profile, shown, **more) == wanted

@@ -712,10 +712,11 @@ def dra_only() -> Cluster:
 
 @platform
 def hami() -> Cluster:
-    labels = {"gpu": "on", "node.kubernetes.io/instance-type": "t4x2"}
-    register = {
-        "hami.io/node-nvidia-register": '[{"id":"GPU-1","count":10,"devmem":15360,"devcore":100,"type":"NVIDIA-Tesla T4","health":true}]'
-    }
+    """HAMi's plugin in place of the operator's, whose feature discovery counts devices and not their units."""
+    turing = {"nvidia.com/gpu.family": "turing", "nvidia.com/gpu.compute.major": "7", "nvidia.com/gpu.compute.minor": "5"}
+    labels = {"gpu": "on", "node.kubernetes.io/instance-type": "t4x2", **gfd("Tesla-T4", 2, memory=15360, more=turing)}
+    device = {"count": 10, "devmem": 15360, "devcore": 100, "type": "NVIDIA-Tesla T4", "health": True}
+    register = {"hami.io/node-nvidia-register": json.dumps([{"id": f"GPU-{n}", **device} for n in range(2)])}
     nodes = [node("t4-0", {"nvidia.com/gpu": 20}, labels, ["nvidia.com/gpu:NoSchedule"], annotations=register)]
     plugin = daemonset("hami-device-plugin", "kube-system", ["t4-0"], image="projecthami/hami:v2.7.0", select={"gpu": "on"})
     amounts = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}
@@ -731,7 +732,10 @@ def hami() -> Cluster:
         )
         for n in range(3)
     ]
-    return Cluster(objects=[*base(), *nodes, *plugin, namespace("serving"), *pods], presets=["hami"])
+    installed = operator("gpu-operator", [])
+    installed[1]["spec"] = {"devicePlugin": {"enabled": False, "config": {"name": "plugin-configs", "default": "any"}}}
+    objects = [*base(), *nodes, *plugin, *installed[:3], namespace("serving"), *pods]
+    return Cluster(objects=objects, presets=["gpu-operator", "hami"])
 
 
 @platform
