@@ -157,10 +157,17 @@ def a_policy(**sections: Any) -> Policy:
     return msgspec.convert(sections, Policy)
 
 
-def a_snapshot(*, offline: bool = False, trouble: Mapping[str, str] | None = None, **items: Iterable[Any]) -> Snapshot:
+def a_snapshot(
+    *,
+    offline: bool = False,
+    trouble: Mapping[str, str] | None = None,
+    served: Iterable[str] | None = None,
+    **items: Iterable[Any],
+) -> Snapshot:
     """A snapshot of ``nodes=``, ``pods=`` and other kinds by plural (``batch_jobs`` is ``batch/jobs``, see :func:`key_of`).
 
-    Kinds that are not named are empty lists, or not collected when ``offline``.
+    Kinds that are not named are empty lists, or not collected when ``offline``. ``served`` is all that the API server serves, by
+    kubectl's names; None where that is not known.
     """
     named = {key_of(name): list(values) for name, values in items.items()}
     listings: list[Listing[Object]] = []
@@ -171,7 +178,8 @@ def a_snapshot(*, offline: bool = False, trouble: Mapping[str, str] | None = Non
             listings.append(Listing(key=key, items=named[key]))
         elif not offline:
             listings.append(Listing(key=key))
-    return Snapshot(listings, taken_at=1_790_000_000.0, version="v1.36.3", offline=offline)
+    groups = {name.partition(".")[2] for name in served or ()}
+    return Snapshot(listings, taken_at=1_790_000_000.0, version="v1.36.3", offline=offline, groups=groups, resources=served)
 
 
 def key_of(name: str) -> str:

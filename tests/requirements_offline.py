@@ -13,7 +13,7 @@ from conformance.policy.model import Policy
 from conformance.policy.platforms import chosen_by_marks
 from conformance.policy.policy_file import build_policy
 from conformance.scope.scope import Scope
-from fixtures.cluster.kinds import KINDS
+from fixtures.cluster.kinds import BUILT_IN, KINDS, kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.simulator.builder import build
 from fixtures.simulator.config.defects import policy_of
@@ -64,8 +64,15 @@ def snapshot_of(objects: Iterable[Json], version: str = "v1.36.3") -> Snapshot:
         if item.get("status", {}).get("phase") == "Failed" and "managedFields" in item["metadata"]
     }
     groups = {group for group, _ in named} | {item["spec"]["group"] for item in items[DEFINITIONS]}
+    served = {*map(kubectl_name, BUILT_IN), *(item["metadata"]["name"] for item in items[DEFINITIONS])}
     return Snapshot(
-        listings, taken_at=NOW.timestamp(), version=version, managed_fields=fields, failed_pod_fields=pods, groups=groups - {""}
+        listings,
+        taken_at=NOW.timestamp(),
+        version=version,
+        managed_fields=fields,
+        failed_pod_fields=pods,
+        groups=groups - {""},
+        resources=served | {f"*.{group}" for group in groups - {""} - {name.partition(".")[2] for name in served}},
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection
 
 import msgspec
 
 from chaos.ledger.bounds import Terms
-from chaos.observe.components import is_openshift, operators_in
-from chaos.observe.view import NoData, View
-from conformance.scope.platform_namespaces import OPERATORS, Operator
+from chaos.observe.components import standing_of
+from chaos.observe.view import View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.kinds import KINDS
 
@@ -24,17 +22,6 @@ def shown_by(cluster: Cluster, terms: Terms, *, vouched: frozenset[str], unprove
     """
     reach = msgspec.structs.replace(terms.reach, vouched=vouched)
     if unproven:
-        view, openshift = View.of(cluster), False
-        operators: list[Operator] = []
-        for key in OPERATORS:
-            with contextlib.suppress(NoData):
-                operators += operators_in(view, (key,))
-        with contextlib.suppress(NoData):
-            openshift = is_openshift(view)
-        reach = msgspec.structs.replace(
-            reach,
-            openshift=openshift,
-            homes=frozenset(namespace for operator in operators for namespace in operator.homes),
-            operators={one.uid: frozenset(one.homes) for one in operators if one.uid and one.kind == _CLUSTER_POLICY},
-        )
+        standing = standing_of(View.of(cluster), reach.tenants, whole=False)
+        reach = msgspec.structs.replace(reach, standing=standing, operators=standing.homes_of(_CLUSTER_POLICY))
     return msgspec.structs.replace(terms, reach=reach)

@@ -21,6 +21,7 @@ from chaos.model.ledger_lines import Entry, digest
 from chaos.model.plan import Plan
 from chaos.model.plan_facts import PlanFacts
 from conformance.policy.model import Policy, Tenants
+from conformance.scope.components import PlatformWorkloads
 from conformance.scope.platform_namespaces import PlatformNamespaces
 from fixtures.kubernetes.models import Json
 
@@ -33,17 +34,16 @@ _UNLISTED = "no proof in the cluster lists the entry"
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """Which namespaces and objects are an experiment's to touch. What is empty shows nothing.
 
-    ``tenants`` and ``components`` (namespaces of ``chaos.components``) are the policy's. The cluster shows ``openshift``, ``homes``
-    (namespaces in which operators run) and ``operators`` (the same by the UID of each ClusterPolicy). ``vouched`` are digests of the
-    entries that the proofs of their runs list.
+    ``tenants`` and ``components`` (namespaces of ``chaos.components``) are the policy's. The cluster shows ``standing`` and
+    ``operators`` (by the UID of each ClusterPolicy, the namespaces in which its operator runs). ``vouched`` are digests of the entries
+    that the proofs of their runs list.
 
     ``planned`` are UIDs of a plan's targets. With ``within``, the namespaces of a plan's targets and components, there are no others.
     """
 
     tenants: Tenants = Tenants()
     components: frozenset[str] = frozenset()
-    openshift: bool = False
-    homes: frozenset[str] = frozenset()
+    standing: PlatformWorkloads | None = None
     operators: Mapping[str, frozenset[str]] = {}
     vouched: frozenset[str] = frozenset()
     planned: frozenset[str] = frozenset()
@@ -65,8 +65,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         """Whether components may be in a namespace: as the search for targets has it, and where the policy says they are."""
         if self.within is not None:
             return namespace in self.within
-        platform = PlatformNamespaces(self.tenants, openshift=self.openshift)
-        return bool(platform.why(namespace)) or namespace in self.homes or namespace in self.components
+        standing = self.standing or PlatformWorkloads(PlatformNamespaces(self.tenants), ())
+        return standing.admits(namespace) or namespace in self.components
 
     def wrong(self, entry: Entry, args: Any) -> Iterator[str]:
         """What an entry names that nothing shows to be its experiment's to touch."""

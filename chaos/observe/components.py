@@ -20,19 +20,20 @@ import msgspec
 from chaos.model.plan_facts import InstalledComponent
 from chaos.observe import compute_domains
 from chaos.observe.view import NoData, View, dig, full_name, items_of, labels_of, name_of, namespace_of, node_of, text_of, uid_of
+from conformance.policy.marks import SLICES, Shown, drivers_of
 from conformance.policy.model import Tenants
 from conformance.scope.components import PlatformWorkloads, Workload, workload_names
 from conformance.scope.platform_namespaces import (
     OPENSHIFT_NODE,
     OPERATORS,
-    Operator,
     PlatformNamespaces,
     operators_of,
     proven_by_operators,
     release_of,
 )
 from fixtures.cluster.kinds import KINDS
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Node
+from fixtures.text import typed
 from fixtures.text.sentences import listed
 
 DAEMON_SETS = "apps/daemonsets"
@@ -150,20 +151,43 @@ class ComponentUnclear(Exception):
     """Several workloads could be the component, no owner proves those that look like it, or it is not the one that the policy names."""
 
 
-def standing_of(view: View, tenants: Tenants) -> PlatformWorkloads:
-    """What tells the platform's workloads from those that look like them. Raises :class:`NoData`."""
-    operators = operators_in(view)
-    return PlatformWorkloads(PlatformNamespaces(tenants, proven_by_operators(operators), openshift=is_openshift(view)), operators)
+def standing_of(view: View, tenants: Tenants, *, whole: bool = True) -> PlatformWorkloads:
+    """What tells the platform's workloads from those that look like them.
+
+    Raises :class:`NoData` where it is to be known ``whole``; else what cannot be read shows nothing.
+    """
+    policies = {key: _listed(view, key, whole) for key in OPERATORS if view.serves(key)}
+    operators = operators_of((KINDS[key].kind, item) for key, items in policies.items() for item in items)
+    nodes = _listed(view, "nodes", whole)
+    platform = PlatformNamespaces(
+        tenants,
+        proven_by_operators(operators),
+        openshift=any(OPENSHIFT_NODE in labels_of(node) for node in nodes),
+        shown=_shown(view, nodes),
+        operators=operators,
+        daemonsets=[(namespace_of(item), name_of(item)) for item in _listed(view, DAEMON_SETS, whole)],
+    )
+    return PlatformWorkloads(platform, operators)
 
 
-def operators_in(view: View, keys: Iterable[str] = OPERATORS) -> list[Operator]:
-    """Operators of device stacks, by their own cluster-scoped resources. Raises :class:`NoData`."""
-    return operators_of((KINDS[key].kind, item) for key in filter(view.serves, keys) for item in view.select(key))
+def _listed(view: View, key: str, whole: bool) -> list[Json]:
+    try:
+        return view.select(key)
+    except NoData:
+        if whole:
+            raise
+        return []
 
 
-def is_openshift(view: View) -> bool:
-    """Whether nodes say that the cluster is OpenShift's. Raises :class:`NoData`."""
-    return any(OPENSHIFT_NODE in labels_of(node) for node in view.select("nodes"))
+def _shown(view: View, nodes: Iterable[Json]) -> Shown:
+    """What of the cluster may prove that a product is installed."""
+    groups = frozenset(group for name in view.resources or () if (group := name.partition(".")[2]))
+    slices = _listed(view, SLICES, whole=False) if view.serves(SLICES) else []
+    try:
+        typed_nodes = [typed.convert(node, Node, strict=False) for node in nodes]
+    except msgspec.ValidationError:
+        typed_nodes = []
+    return Shown(nodes=typed_nodes or None, drivers=drivers_of(slices) or None, groups=groups, resources=view.resources)
 
 
 def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[str, str] | None = None) -> Components:

@@ -50,7 +50,8 @@ class View:
     """Objects of one moment as JSON, each selection read at most once. ``fetch`` gives the body of a GET or raises :class:`NoData`.
 
     ``before`` is the view that was looked at last: what reads as it did then is that very object, so nobody may change one.
-    ``versions_seen`` is what the server has shown to everybody in this process: no list may be older.
+    ``versions_seen`` is what the server has shown to everybody in this process: no list may be older. ``resources`` is all that it
+    serves, by kubectl's names; None where that is not known.
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class View:
         before: View | None = None,
         serves: Callable[[str], bool] = lambda _: True,
         versions_seen: VersionsSeen | None = None,
+        resources: frozenset[str] | None = None,
     ) -> None:
         self._fetch = fetch
         self._path = path
         self.serves = serves
+        self.resources = resources
         self._versions_seen = versions_seen or VersionsSeen()
         self._lists: dict[str, list[Json]] = {}
         self._pages: dict[str, _Page] = {}
@@ -87,7 +90,7 @@ class View:
                 bodies[path] = answer.body
             return bodies[path]
 
-        return cls(fetch, cluster.path, serves=cluster.serves, versions_seen=cluster.versions_seen)
+        return cls(fetch, cluster.path, serves=cluster.serves, versions_seen=cluster.versions_seen, resources=cluster.resources)
 
     @classmethod
     def at(cls, reading: Reading) -> View:

@@ -44,12 +44,13 @@ def coverage_of_run(
             sentences.append(_as_read(unjudged_devices.accelerators(scope, results)))
             sentences.append(_as_read(unjudged_devices.probes(scope, found, catalogue, access, results)))
         found.shortfalls = list(dict.fromkeys([*found.shortfalls, *chain.from_iterable(sentences)]))
+        judged = [catalogue.by_id[one.id] for one in results if one.id in catalogue.by_id]
         found.notes = [
             *missing_kinds.notes(catalogue.by_id.values(), scope.snapshot),
             *missing_kinds.doubted_time(scope.snapshot),
             *_as_read(unmatched_patterns.notes(scope)),
             *unjudged_devices.unknown_resources(scope),
-            *default_namespaces.notes(scope),
+            *default_namespaces.notes(scope, judged),
         ]
     return found
 

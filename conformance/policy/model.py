@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from conformance.policy.default_namespaces import NAMES
+
 PodSecurityLevel = Literal["privileged", "baseline", "restricted"]
 Duration = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 """In the unit that the field's name says. "Never" is a large number, which clocks can still add to a time."""
@@ -208,89 +210,9 @@ class Tenants(Section, frozen=True, kw_only=True):
 
     namespaces: tuple[str, ...] = ("*",)
     """Tenant namespaces (globs); namespaces of the platform are never tenants."""
-    infrastructure: tuple[str, ...] = (
-        "kube-system",
-        "kube-public",
-        "kube-node-lease",
-        "kube-flannel",
-        "kube-amd-gpu",
-        "gpu-operator",
-        "nvidia-gpu-operator",
-        "gpu-operator-resources",
-        "network-operator",
-        "nvidia-network-operator",
-        "sriov-network-operator",
-        "nvidia-device-plugin",
-        "nvidia-dra-driver-gpu",
-        "dra-driver-nvidia-gpu",
-        "k8s-gpu-dra-driver",
-        "intel-gpu-resource-driver",
-        "intel-gaudi-resource-driver",
-        "intel-gpu-base-operator",
-        "gpu-resources",
-        "node-feature-discovery",
-        "nvsentinel",
-        "inteldeviceplugins-system",
-        "habana-system",
-        "dra-driver-google-tpu",
-        "furiosa-system",
-        "rbln-system",
-        "mindx-dl",
-        "npu-exporter",
-        "volcano-system",
-        "koordinator-system",
-        "kueue-system",
-        "kai-scheduler",
-        "kai-resource-reservation",
-        "runai",
-        "runai-reservation",
-        "jobset-system",
-        "lws-system",
-        "kubeflow",
-        "kubeflow-system",
-        "kuberay-system",
-        "kuberay-operator",
-        "mpi-operator",
-        "training-operator",
-        "calico-system",
-        "calico-apiserver",
-        "tigera-operator",
-        "gatekeeper-system",
-        "istio-system",
-        "metallb-system",
-        "longhorn-system",
-        "cattle-system",
-        "cattle-fleet-system",
-        "cattle-monitoring-system",
-        "cattle-fleet-local-system",
-        "cattle-impersonation-system",
-        "cattle-provisioning-capi-system",
-        "cert-manager",
-        "monitoring",
-        "local-path-storage",
-        "karpenter",
-        "flux-system",
-        "app-routing-system",
-        "aks-istio-system",
-        "azure-workload-identity-system",
-        "amazon-cloudwatch",
-        "amazon-guardduty",
-        "gke-managed-system",
-        "gke-managed-cim",
-        "gke-managed-volumepopulator",
-        "gke-managed-parallelstorecsi",
-        "gke-managed-filestorecsi",
-        "gke-managed-lustrecsi",
-        "gke-managed-checkpointing",
-        "gke-managed-networking-dra-driver",
-        "gke-managed-dpv2-observability",
-        "gke-gmp-system",
-        "gmp-system",
-        "gmp-public",
-        "gpu-conformance",
-        "gpu-conformance-chaos",
-    )
-    """Namespaces of the platform (globs). The default has exact names only, because whoever may create namespaces chooses their names."""
+    infrastructure: tuple[str, ...] = NAMES
+    """Namespaces of the platform (globs). The default has exact names only, because whoever may create namespaces chooses their names.
+    A default name counts only where the cluster shows that its product is installed; a name of your own always counts."""
     more_infrastructure: tuple[str, ...] = ()
     """More namespaces of the platform (globs), besides ``infrastructure``: for operators and agents in namespaces with names of
     your own."""

@@ -52,7 +52,7 @@ def fault_of_refusal(scope: Scope, pod: Pod) -> tuple[Fault, str]:
         return Fault.POD, own
     if doubt := lacking or (_no_scheduler_would(scope, pod, node) if node is not None else ""):
         return Fault.DOUBTED, doubt
-    if scope.is_infrastructure(pod.namespace) and not scope.platform.is_default_name(pod.namespace):
+    if scope.platform.is_proven(pod.namespace):
         return Fault.NODE, ""  # no tenant makes pods there
     if naming := scope.once(_naming).get((pod.namespace, pod.spec.node_name)):
         return Fault.DOUBTED, f"the template of {naming} names {pod.spec.node_name}"

@@ -147,7 +147,7 @@ def _of_event(scope: Scope, event: Event) -> Refusal | None:
         return None
     if not (_names_device(scope, f"{event.reason} {event.text}") or "device plugin" in event.text):
         return None
-    about, platform = event.about, scope.is_infrastructure(event.namespace) and not scope.platform.is_default_name(event.namespace)
+    about, platform = event.about, scope.platform.is_proven(event.namespace)
     return Refusal(
         node=event.host,
         reason=event.reason,

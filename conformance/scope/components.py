@@ -36,10 +36,11 @@ class PlatformWorkloads:
 
     def __init__(self, platform: PlatformNamespaces, operators: Iterable[Operator]) -> None:
         self.platform = platform
+        self._operators = tuple(operators)
         self._homes: set[str] = set()
         self._releases: set[tuple[str, str]] = set()
         self._owners: dict[str, str] = {}
-        for operator in operators:
+        for operator in self._operators:
             self._homes |= operator.homes.keys()
             self._releases |= {operator.release} if all(operator.release) else set()
             self._owners[operator.uid] = operator.namespace
@@ -47,6 +48,10 @@ class PlatformWorkloads:
     def admits(self, namespace: str) -> bool:
         """Whether components may be in a namespace: the platform's, or an operator's."""
         return bool(self.platform.why(namespace)) or namespace in self._homes
+
+    def homes_of(self, kind: str) -> dict[str, frozenset[str]]:
+        """Namespaces in which operators run, by the UID of their own objects of a kind."""
+        return {one.uid: frozenset(one.homes) for one in self._operators if one.uid and one.kind == kind}
 
     def resolve(self, candidates: Sequence[T], about: Callable[[T], Workload]) -> list[T]:
         """Those candidates for one component that remain: none, the one, or several that nothing tells apart."""
@@ -59,7 +64,7 @@ class PlatformWorkloads:
 
     def unproven(self, workload: Workload) -> bool:
         """Whether only a default name of its namespace speaks for a workload: a tenant may have created both."""
-        by_name_alone = self.platform.is_default_name(workload.namespace)
+        by_name_alone = self.platform.has_usual_name_only(workload.namespace)
         return by_name_alone and not self._owned(workload) and not self._at_home(workload)
 
     def named(self, workload: Workload) -> bool:

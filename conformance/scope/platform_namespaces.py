@@ -1,7 +1,7 @@
 """Which namespaces are the platform's, and what proves it.
 
-A namespace is the platform's by an exact name, by the policy, or by a cluster-scoped object that tenants cannot write: an operator's
-own resource, the cluster's version, a node, a PriorityClass. Why nothing else counts: docs/decisions/platform-namespaces.md.
+A namespace is the platform's by the policy, or by what tenants cannot write: an operator's own resource, the cluster's version, a
+PriorityClass, or the marks of a product whose usual name it has. Why nothing else counts: docs/decisions/platform-namespaces.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from conformance.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF
+from conformance.policy.marks import Shown
 from conformance.policy.model import Tenants
 from fixtures.kubernetes.models import Json, Namespace
 from fixtures.kubernetes.untyped import mapping
@@ -37,7 +39,6 @@ RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 OPENSHIFT_NODE = "node.openshift.io/os_id"
 
 _SHARED_BY_ALL = "default"
-_OF_KUBERNETES = ("kube-system", "kube-public", "kube-node-lease")
 _RESERVED_BY_OPENSHIFT = ("openshift", "openshift-*", "kube-*")
 _LOOKS_LIKE_ONE = (
     "kube-*",
@@ -55,64 +56,8 @@ _LOOKS_LIKE_ONE = (
     "cattle-*",
     "gpu-conformance*",
 )
-
-
-class PlatformNamespaces:
-    """Namespaces that are no tenant's. ``proven`` maps names to the sentence that says what proves them."""
-
-    def __init__(self, tenants: Tenants, proven: Mapping[str, str] | None = None, *, openshift: bool = False) -> None:
-        self._named = (*tenants.infrastructure, *tenants.more_infrastructure)
-        usual = Tenants().infrastructure
-        by_default = usual if tenants.infrastructure[: len(usual)] == usual else ()
-        self._defaults = frozenset(by_default)
-        self._of_owner = (*tenants.infrastructure[len(by_default) :], *tenants.more_infrastructure)
-        self._proven = dict(proven or {})
-        self.openshift = openshift
-        self._reserved = _RESERVED_BY_OPENSHIFT if openshift else ()
-        self._known: dict[str, str] = {}
-
-    def why(self, namespace: str) -> str:
-        """Why a namespace is the platform's, as a clause; empty for every other."""
-        if namespace not in self._known:
-            self._known[namespace] = self._why(namespace)
-        return self._known[namespace]
-
-    def _why(self, namespace: str) -> str:
-        if _matches(namespace, self._named):
-            return "named as the platform's by the policy"
-        if _matches(namespace, self._reserved):
-            return "reserved by OpenShift for itself"
-        return self._proven.get(namespace, "")
-
-    def is_default_name(self, namespace: str) -> bool:
-        """Whether a default name alone makes a namespace the platform's: nothing proves it, and no owner has named it.
-
-        Kubernetes itself makes its own namespaces before any tenant can.
-        """
-        return (
-            namespace in self._defaults
-            and namespace not in _OF_KUBERNETES
-            and namespace not in self._proven
-            and not _matches(namespace, self._reserved)
-            and not self.is_of_owner(namespace)
-        )
-
-    def is_of_owner(self, namespace: str) -> bool:
-        """Whether the policy's owner has named a namespace as the platform's: the default names are nobody's word."""
-        return _matches(namespace, self._of_owner)
-
-    def advice(self, namespace: str) -> str:
-        """What to do about a namespace whose name sounds like the platform's and that nothing proves to be; else empty.
-
-        A clause to be added to a finding.
-        """
-        if not namespace or self.why(namespace) or not _matches(namespace, _LOOKS_LIKE_ONE):
-            return ""
-        return f"; a name proves nothing: if {namespace} is the platform's, name it in the policy's tenants.moreInfrastructure"
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+_UNREAD = "a default name, and what would prove its product was not read"
+_NOTHING_READ = Shown()
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +77,94 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         """``{namespace: the clause that proves it}``."""
         proofs = ((self.release[1], "belongs to a Helm release of that namespace"), (self.namespace, "says that its operator runs there"))
         return {namespace: f"{self.kind} {self.name} {words}" for namespace, words in proofs if namespace}
+
+
+class PlatformNamespaces:
+    """Namespaces that are no tenant's. ``proven`` maps names to the sentence that says what proves them.
+
+    ``shown`` is what proves that the products of default names are installed. ``operators`` and ``daemonsets`` (namespace and name) say
+    that a product runs elsewhere. What is not given was not read, and disproves nothing.
+    """
+
+    def __init__(
+        self,
+        tenants: Tenants,
+        proven: Mapping[str, str] | None = None,
+        *,
+        openshift: bool = False,
+        shown: Shown = _NOTHING_READ,
+        operators: Iterable[Operator] = (),
+        daemonsets: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        usual = Tenants().infrastructure
+        by_default = usual if tenants.infrastructure[: len(usual)] == usual else ()
+        self._defaults = frozenset(by_default)
+        self._of_owner = (*tenants.infrastructure[len(by_default) :], *tenants.more_infrastructure)
+        self._proven = dict(proven or {})
+        self.openshift = openshift
+        self._reserved = _RESERVED_BY_OPENSHIFT if openshift else ()
+        self._shown = shown
+        self._at_home = {operator.kind for operator in operators if operator.homes}
+        self._daemonsets = list(daemonsets)
+        self._known: dict[str, str] = {}
+
+    def why(self, namespace: str) -> str:
+        """Why a namespace is the platform's, as a clause; empty for every other, and for a default name whose product is not there."""
+        if namespace not in self._known:
+            self._known[namespace] = self._surely(namespace) or self._by_product(namespace)
+        return self._known[namespace]
+
+    def _surely(self, namespace: str) -> str:
+        if self.is_of_owner(namespace):
+            return "named as the platform's by the policy"
+        if _matches(namespace, self._reserved):
+            return "reserved by OpenShift for itself"
+        if namespace in OF_KUBERNETES and namespace in self._defaults:
+            return "made by Kubernetes itself"
+        return self._proven.get(namespace, "")
+
+    def _by_product(self, namespace: str) -> str:
+        if namespace not in self._defaults:
+            return ""
+        product = PRODUCT_OF[namespace]
+        if product.operator in self._at_home or any(_matches(name, product.agents) and self._surely(at) for at, name in self._daemonsets):
+            return ""
+        if reason := next(self._shown.reasons(product.marks), ""):
+            return f"its product is installed: {reason}"
+        return _UNREAD if self._shown.may_hide(product.marks) else ""
+
+    def is_proven(self, namespace: str) -> bool:
+        """Whether a namespace is surely the platform's: no tenant makes pods there."""
+        return self.why(namespace) not in ("", _UNREAD)
+
+    def is_default_name(self, namespace: str) -> bool:
+        """Whether a default name alone makes a namespace the platform's, because what would prove its product was not read."""
+        return self.why(namespace) == _UNREAD
+
+    def has_usual_name_only(self, namespace: str) -> bool:
+        """Whether nothing but its default name says that a product's namespace is this one, be the product installed or not."""
+        return namespace in self._defaults and not self._surely(namespace)
+
+    def is_free(self, namespace: str) -> bool:
+        """Whether a namespace has a default name whose product is not installed, or runs elsewhere: any tenant may have taken it."""
+        return namespace in self._defaults and not self.why(namespace)
+
+    def is_of_owner(self, namespace: str) -> bool:
+        """Whether the policy's owner has named a namespace as the platform's: the default names are nobody's word."""
+        return _matches(namespace, self._of_owner)
+
+    def advice(self, namespace: str) -> str:
+        """What to do about a namespace whose name sounds like the platform's and that nothing proves to be; else empty.
+
+        A clause to be added to a finding.
+        """
+        if not namespace or self.why(namespace) or not (self.is_free(namespace) or _matches(namespace, _LOOKS_LIKE_ONE)):
+            return ""
+        return f"; a name proves nothing: if {namespace} is the platform's, name it in the policy's tenants.moreInfrastructure"
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def operators_of(resources: Iterable[tuple[str, Json]]) -> list[Operator]:

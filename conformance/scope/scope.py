@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from conformance.dynamic_resources.claims import Claims, DeviceDemand
 from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES, TAINT_RULES, DriverInventory, Slices
+from conformance.policy.marks import Shown
 from conformance.policy.model import Policy
 from conformance.scope import platform_namespaces as platform
 from conformance.scope.components import PlatformWorkloads
@@ -356,17 +357,35 @@ class Scope:
         return matches(namespace, self.policy.tenants.namespaces) and not self.is_infrastructure(namespace)
 
     def is_infrastructure(self, namespace: str) -> bool:
-        """Whether a namespace belongs to the platform."""
-        return bool(self.platform.why(namespace))
+        """Whether no rule for tenants holds in a namespace: it is the platform's, or has a free default name and harmless pods alone."""
+        return bool(self.platform.why(namespace)) or (self.platform.is_free(namespace) and namespace not in self._used_as_tenants)
 
     @cached_property
     def platform(self) -> PlatformNamespaces:
         """The platform's namespaces, and what proves them."""
         runs = platform.namespaces_of_runs(self.snapshot.listing(PRIORITY_CLASSES).objects, self.snapshot.listing("namespaces").items)
-        proven = {**platform.proven_by_operators(self._operators), **runs}
         served = bool(self.snapshot.listing(platform.CLUSTER_VERSIONS).items) or platform.CLUSTER_VERSIONS in self.snapshot.versions
         nodes = any(platform.OPENSHIFT_NODE in node.metadata.label for node in self.snapshot.listing("nodes").items)
-        return PlatformNamespaces(self.policy.tenants, proven, openshift=served or nodes)
+        return PlatformNamespaces(
+            self.policy.tenants,
+            {**platform.proven_by_operators(self._operators), **runs},
+            openshift=served or nodes,
+            shown=Shown.by(self.snapshot),
+            operators=self._operators,
+            daemonsets=((item.namespace, item.name) for item in self.snapshot.listing("apps/daemonsets").items),
+        )
+
+    @cached_property
+    def _used_as_tenants(self) -> frozenset[str]:
+        """Namespaces of free default names with pods that ask for devices, run on accelerator nodes, or own their node."""
+        accelerators = {node.name for node in self.accelerator_nodes} if self.snapshot.served("nodes") else set()
+        return frozenset(
+            pod.namespace
+            for pod in self.snapshot.listing("pods").items
+            if not pod.finished
+            and self.platform.is_free(pod.namespace)
+            and (pod.spec.node_name in accelerators or self.device_demand_of(pod).devices or _owns_its_node(pod.spec))
+        )
 
     @cached_property
     def platform_workloads(self) -> PlatformWorkloads:
@@ -402,6 +421,11 @@ def _virtual(scope: Scope, node: Node) -> str:
     globs = scope.policy.accelerators.virtual_nodes
     found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
     return f"virtual node ({found})" if found else ""
+
+
+def _owns_its_node(spec: PodSpec) -> bool:
+    privileged = any((container.security_context or {}).get("privileged") is True for container in spec.every_container())
+    return privileged or bool(spec.host_pid or spec.host_ipc)
 
 
 def _device_demand(scope: Scope, pod: Pod) -> DeviceDemand:

@@ -1,4 +1,4 @@
-"""A run names the namespaces that it takes for the platform's by a default name alone."""
+"""A default name of the platform's namespaces counts only where the cluster shows that its product is installed."""
 
 from __future__ import annotations
 
@@ -6,66 +6,160 @@ from typing import Any
 
 import pytest
 
-from conformance.catalogue import Catalogue
+from conformance.catalogue import load_catalogue
 from conformance.coverage.default_namespaces import notes
-from conformance.coverage.run import coverage_of_run
+from conformance.fence.checks import check_agents_reach, check_blanket_tolerations, check_intruders
+from conformance.ops.images import check_pinned
+from conformance.ops.rollout import check_rolled_out
+from conformance.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF, PRODUCTS
 from conformance.policy.model import Policy, Tenants
+from conformance.psa.bypass import check_bypass
+from conformance.psa.namespaces import check_enforcement
+from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.floor import Floor
-from fixtures.verdict.record import Access, Level, Result, Verdict
-from tests.builders import a_cpu_node, a_node, a_pod, a_policy, a_scope
+from fixtures.verdict.findings import Outcome
+from tests.builders import a_container, a_cpu_node, a_daemonset, a_namespace, a_node, a_pod, a_policy, a_scope
 from tests.hostile.test_platform_namespaces import cluster_policy
 
-WEB = {"node": "gpu-0"}
 NODES = [a_node(), a_cpu_node()]
+SERVED = ("clusterpolicies.nvidia.com", "servicemonitors.monitoring.coreos.com", "nodefeatures.nfd.k8s-sigs.io")
+"""What a cluster serves that has the GPU Operator and nothing else."""
+
+OPERATOR = [cluster_policy("gpu-operator")]
+FREE = sorted({*Tenants().infrastructure} - {*OF_KUBERNETES, "gpu-operator", "node-feature-discovery"})
+WORKER = a_daemonset("gpu-operator-node-feature-discovery-worker", owner="")
+PLUGIN = a_daemonset(volumes=[{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}])
 
 
-def noted(*pods: Pod, policy: Policy | None = None, **more: Any) -> list[str]:
-    return list(notes(a_scope(policy, **{"nodes": NODES, "pods": pods, **more})))
+def miner(namespace: str, **more: Any) -> Pod:
+    """A pod that owns its node, wherever it is."""
+    container = a_container(securityContext={"privileged": True})
+    spec = {"node": "gpu-0", "tolerations": [":"], "hostPID": True, "volumes": [{"name": "r", "hostPath": {"path": "/"}}], **more}
+    pod = a_pod("miner", namespace, containers=[container], **spec)
+    pod.metadata.owner_references = None
+    return pod
 
 
-def test_a_namespace_that_only_a_default_name_exempts_is_named() -> None:
-    (note,) = noted(a_pod("web", "kubeflow", node="gpu-0"), a_pod("train", "monitoring", devices=1), a_pod("web", "team-a", node="gpu-0"))
-    assert note.startswith("no rule for tenants was applied in namespaces that are the platform's by a default name")
-    assert note.endswith(": kubeflow, monitoring")
-    assert "\n" not in note
+def cluster(*pods: Pod, **more: Any) -> Scope:
+    given = {"nodes": NODES, "served": SERVED, "clusterpolicies": OPERATOR, "daemonsets": [PLUGIN, WORKER], "pods": pods, **more}
+    return a_scope(**given)
+
+
+@pytest.mark.parametrize("name", [*FREE, "node-feature-discovery"])
+def test_a_tenant_gains_nothing_by_the_usual_name_of_a_product_that_is_not_installed(name: str) -> None:
+    scope = cluster(miner(name), namespaces=[a_namespace(name)])
+    for check in (check_intruders, check_blanket_tolerations, check_enforcement, check_bypass):
+        [finding] = check(scope)
+        assert finding.outcome is Outcome.BAD, check
+    assert f"if {name} is the platform's, name it" in next(iter(check_intruders(scope))).message
 
 
 @pytest.mark.parametrize(
-    "pod",
+    ("pod", "judged"),
     [
-        a_pod("dns", "kube-system", node="gpu-0"),
-        a_pod("web", "kubeflow", node="cpu-0"),
-        a_pod("web", "kubeflow", node="gpu-0", phase="Succeeded"),
-        a_pod("web", "kubeflow-2", node="gpu-0"),
+        (a_pod("web", "monitoring", node="cpu-0", hostNetwork=True), False),
+        (a_pod("web", "monitoring", node="gpu-0", phase="Succeeded"), False),
+        (a_pod("web", "monitoring", node="gpu-0"), True),
+        (a_pod("train", "monitoring", devices=1), True),
+        (miner("monitoring", node="cpu-0"), True),
     ],
-    ids=["Kubernetes' own", "nothing that rules judge", "finished", "another name"],
+    ids=["harmless", "finished", "on an accelerator node", "devices", "privileged"],
 )
-def test_other_namespaces_are_not(pod: Pod) -> None:
-    assert noted(pod) == []
+def test_a_free_name_is_a_tenants_where_its_pods_are_what_rules_are_for(pod: Pod, judged: bool) -> None:
+    assert cluster(pod).is_tenant("monitoring") is judged
+    assert not cluster(pod, policy=a_policy(tenants={"moreInfrastructure": ["monitoring"]})).is_tenant("monitoring")
+
+
+def test_an_agent_in_such_a_namespace_is_a_look_alike() -> None:
+    copies = [
+        a_daemonset(name, "karpenter", owner="", desired=0, tolerations=(), containers=[a_container(image="x:latest")])
+        for name in ("x-device-plugin", "dcgm-y")
+    ]
+    scope = cluster(daemonsets=[PLUGIN, *copies], pods=[miner("karpenter"), a_pod("p", "gpu-operator", node="gpu-0")])
+    for check in (check_agents_reach, check_rolled_out, check_pinned):
+        bad = [finding.subject for finding in check(scope) if finding.outcome in (Outcome.BAD, Outcome.UNDECIDED)]
+        assert [place for place in bad if "karpenter" in f"{place.namespace} {place.name}"] == []
+
+
+HAS: dict[str, dict[str, Any]] = {
+    "monitoring": {"served": ["prometheuses.monitoring.coreos.com"]},
+    "karpenter": {"served": ["nodepools.karpenter.sh"]},
+    "kai-resource-reservation": {"served": ["queues.scheduling.run.ai"]},
+    "nvidia-device-plugin": {"clusterpolicies": [], "daemonsets": []},
+    "gpu-resources": {"clusterpolicies": [], "daemonsets": []},
+    "node-feature-discovery": {"daemonsets": []},
+    "habana-system": {"nodes": [a_node(resource="habana.ai/gaudi")]},
+    "mindx-dl": {"nodes": [a_node(resource="huawei.com/Ascend910")]},
+    "nvsentinel": {"nodes": [a_node(labels={"nvsentinel.dgxc.nvidia.com/driver.installed": "true"})]},
+    "gke-managed-system": {"nodes": [a_node(labels={"cloud.google.com/gke-nodepool": "a3"})]},
+    "app-routing-system": {"nodes": [a_node(labels={"kubernetes.azure.com/agentpool": "gpu"})]},
+    "nvidia-dra-driver-gpu": {"resourceslices": [{"spec": {"driver": "gpu.nvidia.com"}}]},
+    "dra-driver-google-tpu": {"resourceslices": [{"spec": {"driver": "tpu.google.com"}}]},
+}
+
+
+@pytest.mark.parametrize("name", HAS)
+def test_what_no_tenant_writes_proves_a_product_and_its_namespace(name: str) -> None:
+    scope = cluster(miner(name), **HAS[name])
+    assert scope.platform.is_proven(name)
+    assert not scope.is_tenant(name)
+    assert [finding.outcome for finding in check_intruders(scope)] == [Outcome.OK]
+
+
+def test_where_an_operator_runs_elsewhere_its_other_names_are_free() -> None:
+    scope = cluster(miner("nvidia-gpu-operator"))
+    assert (scope.is_tenant("nvidia-gpu-operator"), scope.is_tenant("gpu-operator")) == (True, False)
+    assert not cluster(miner("nvidia-gpu-operator"), clusterpolicies=[cluster_policy()]).is_tenant("nvidia-gpu-operator")
+
+
+def test_every_product_has_a_mark_except_this_suite() -> None:
+    without = [product.namespaces for product in PRODUCTS if product.marks == type(product.marks)()]
+    assert without == [("gpu-conformance", "gpu-conformance-chaos")]
+    assert len(Tenants().infrastructure) == len(PRODUCT_OF) + len(OF_KUBERNETES) == len(set(Tenants().infrastructure))
+
+
+# -- the note of a run
+
+
+def noted(*pods: Pod, policy: Policy | None = None, only: str = "FENCE-02", **more: Any) -> list[str]:
+    scope = a_scope(policy, **{"nodes": NODES, "pods": pods, **more})
+    return list(notes(scope, [load_catalogue().by_id[only]]))
+
+
+def test_where_the_proof_of_a_product_was_not_read_the_run_names_what_it_believed() -> None:
+    found = noted(a_pod("web", "kubeflow", node="gpu-0"), a_pod("train", "karpenter", devices=1), a_pod("web", "team-a", node="gpu-0"))
+    only = "only the default list tenants.infrastructure says it is the platform's. Confirm it in the policy."
+    assert found == [f"Tenant rules were skipped in karpenter, kubeflow: {only}"]
 
 
 @pytest.mark.parametrize(
-    "tenants", [{"moreInfrastructure": ["gpu-op*"]}, {"infrastructure": ["kube-system", "gpu-operator"]}], ids=["added", "written"]
+    ("pod", "more"),
+    [
+        (a_pod("dns", "kube-system", node="gpu-0"), {}),
+        (a_pod("web", "kubeflow", node="cpu-0"), {}),
+        (a_pod("web", "kubeflow", node="gpu-0", phase="Succeeded"), {}),
+        (a_pod("web", "kubeflow-2", node="gpu-0"), {}),
+        (a_pod("web", "kubeflow", node="gpu-0"), {"served": ["trainjobs.trainer.kubeflow.org"]}),
+        (a_pod("web", "kubeflow", node="gpu-0"), {"served": []}),
+        (a_pod("web", "kubeflow", node="gpu-0"), {"only": "FENCE-01"}),
+        (a_pod("web", "kubeflow", node="gpu-0"), {"trouble": {"pods": "Forbidden"}}),
+        (a_pod("web", "gpu-operator", node="gpu-0"), {"policy": a_policy(tenants={"moreInfrastructure": ["gpu-op*"]})}),
+        (a_pod("web", "gpu-operator", node="gpu-0"), {"policy": a_policy(tenants={"infrastructure": ["gpu-operator"]})}),
+        (a_pod("web", "gpu-operator", node="gpu-0"), {"clusterpolicies": OPERATOR}),
+    ],
+    ids=[
+        "Kubernetes' own",
+        "nothing that rules judge",
+        "finished",
+        "another name",
+        "proven",
+        "judged as a tenant's",
+        "tenants not asked for",
+        "not read",
+        "named",
+        "written",
+        "an operator's",
+    ],
 )
-def test_an_owner_who_names_it_has_said_so(tenants: dict[str, Any]) -> None:
-    pod = a_pod("web", "gpu-operator", node="gpu-0")
-    assert len(noted(pod)) == 1
-    assert noted(pod, policy=a_policy(tenants=tenants)) == []
-    extended = (*Tenants().infrastructure, "mine")
-    assert len(noted(pod, policy=a_policy(tenants={"infrastructure": extended}))) == 1  # it adds to the default names
-
-
-def test_an_operators_own_object_proves_its_namespace() -> None:
-    assert noted(a_pod("web", "gpu-operator", node="gpu-0"), clusterpolicies=[cluster_policy("gpu-operator")]) == []
-
-
-def test_what_was_not_read_is_not_guessed() -> None:
-    assert noted(trouble={"pods": "Forbidden"}) == []
-
-
-def test_the_runs_notes_have_it() -> None:
-    scope = a_scope(nodes=NODES, pods=[a_pod("web", "kubeflow", node="gpu-0")])
-    result = Result(id="FENCE-02", title="t", area="FENCE", level=Level.MUST, access=Access.READ, verdict=Verdict.PASSED)
-    found = coverage_of_run(Catalogue(areas=[]), [result], {}, access=Access.READ, floor=Floor(), scope=scope)
-    assert [note for note in found.notes if "kubeflow" in note]
+def test_nothing_else_is_named(pod: Pod, more: dict[str, Any]) -> None:
+    assert noted(pod, **more) == []

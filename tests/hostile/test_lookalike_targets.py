@@ -243,6 +243,7 @@ class Served:
     """A made-up world as a cluster that answers lists."""
 
     shown_server = "http://made-up"
+    resources = None
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -97,17 +97,18 @@ def test_a_plugin_that_somebody_installed_elsewhere_is_judged_once_the_policy_na
 
 
 def test_two_plugins_on_one_node_that_nothing_tells_apart_are_both_named() -> None:
-    first, second = true_one(namespace="kube-system", owner=""), true_one(namespace="nvidia-device-plugin", owner="")
+    first, second = true_one(namespace="kube-system", owner=""), true_one(namespace="gpu-plugins", owner="")
     second.metadata.uid = "uid-second"
     pods = [a_pod(f"p-{item.namespace}", item.namespace, node="gpu-0", owner=f"DaemonSet/{PLUGIN}") for item in (first, second)]
     pods[1].metadata.owners[0].uid = "uid-second"
 
     def doubts(*more: DaemonSet, policies: tuple[Json, ...] = (), running: int = 2) -> list[str]:
-        scope = a_scope(nodes=[a_node()], daemonsets=[first, second, *more], pods=pods[:running], clusterpolicies=policies)
+        policy = a_policy(tenants={"moreInfrastructure": ["gpu-plugins"]})
+        scope = a_scope(policy, nodes=[a_node()], daemonsets=[first, second, *more], pods=pods[:running], clusterpolicies=policies)
         return [finding.message for finding in check_rolled_out(scope) if finding.outcome is Outcome.UNDECIDED]
 
     [doubt] = doubts()
-    assert f"DaemonSet kube-system/{PLUGIN} and DaemonSet nvidia-device-plugin/{PLUGIN} run on gpu-0" in doubt
+    assert f"DaemonSet gpu-plugins/{PLUGIN} and DaemonSet kube-system/{PLUGIN} run on gpu-0" in doubt
     assert doubts(running=1) == []  # variants for other nodes, as clouds have them
     assert doubts(true_one(), policies=(CLUSTER_POLICY,)) == []  # the operator's is the platform's
 

@@ -91,15 +91,6 @@ def test_default_names_are_exact() -> None:
     assert [name for name in Tenants().infrastructure if any(sign in name for sign in "*?[")] == []
 
 
-@pytest.mark.parametrize("name", ["dra-driver-google-tpu", "furiosa-system", "rbln-system", "mindx-dl", "npu-exporter"])
-def test_a_vendor_s_guide_puts_its_plugin_into_a_default_name(name: str) -> None:
-    """docs/facts/vendors-and-clouds.md#accelerators-nobody-approves."""
-    plugin = a_pod("plugin", name, node="gpu-0", hostNetwork=True, volumes=[{"name": "dev", "hostPath": {"path": "/dev"}}])
-    scope = a_scope(nodes=[a_node()], pods=[plugin])
-    assert [finding.outcome for finding in check_intruders(scope)] == [Outcome.OK]
-    assert scope.platform.is_default_name(name)
-
-
 def test_an_operator_lives_where_its_cluster_policy_says() -> None:
     scope = a_scope(clusterpolicies=[cluster_policy("accelerators")])
     assert scope.is_infrastructure("accelerators")

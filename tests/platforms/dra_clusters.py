@@ -14,6 +14,7 @@ NVIDIA, DOMAINS = "gpu.nvidia.com", "compute-domain.nvidia.com"
 REGISTRY = {"plugins-registry": "/var/lib/kubelet/plugins_registry", "plugins": "/var/lib/kubelet/plugins"}
 PCI = "resource.kubernetes.io/pciBusID"
 ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+PROMETHEUS = definition("prometheuses", "monitoring.coreos.com", "Prometheus", "Namespaced")
 
 
 def typed(named: Mapping[str, Any] | None = None, /, **values: Any) -> Json:
@@ -255,7 +256,7 @@ def gpus_and_compute_domains() -> Cluster:
         given = [result("gpus", NVIDIA, names[index], f"gpu-{number}", adminAccess=True) for number in range(4)]
         claims.append(a_claim(f"watch-{index}", "monitoring", [every], given, one["metadata"]["name"]))
         claiming(one, f"watch-{index}")
-    spaces = [namespace("research"), namespace("monitoring", "privileged", **ADMIN)]
+    spaces = [namespace("research"), namespace("monitoring", "privileged", **ADMIN), PROMETHEUS]
     crd = definition("computedomains", "resource.nvidia.com", "ComputeDomain", "Namespaced")
     return Cluster(
         objects=[*base(), *nodes, *slices, *classes, *stack, *daemons, crd, domain, *spaces, *claims, *jobs, *monitor],
@@ -372,7 +373,7 @@ def intel_mixed() -> Cluster:
         a_claim("card", "research", [one], [result("gpu", "gpu.intel.com", "talos-0", "0000-03-00-0-0x56b1")], "media-0", version="v1beta2")
     )
     media = claiming(job("media-0", "research", "talos-0", {}, select=select, tolerations=["gpu.intel.com/gpu:NoSchedule"]), "card")
-    spaces = [namespace("research"), namespace("monitoring", "privileged", **ADMIN)]
+    spaces = [namespace("research"), namespace("monitoring", "privileged", **ADMIN), PROMETHEUS]
     return Cluster(
         objects=[
             *base(system="Talos (v1.11.2)"),

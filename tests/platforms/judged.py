@@ -32,6 +32,7 @@ def snapshot_as_served(objects: Iterable[Json]) -> Snapshot:
         managed_fields=snapshot.managed_fields,
         failed_pod_fields=snapshot.failed_pod_fields,
         groups=snapshot.groups,
+        resources=snapshot.resources,
     )
 
 
