@@ -1,4 +1,4 @@
-"""INV-05: kubelets, control plane and drivers of accelerator nodes go together. Pure.
+"""INV-05: kubelets, control plane, container runtimes and drivers of accelerator nodes go together. Pure.
 
 Facts: docs/facts/kubernetes-versions.md#skew, docs/facts/dra.md#versions-of-drivers.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.inv.cdi import without_cdi
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
 from conformance.scope.kubernetes_version import least_server_minor, minor_of, server_minor
 from conformance.scope.scope import Scope, subject
@@ -62,6 +63,13 @@ def _judge(scope: Scope, node: Node) -> Finding:
         elif int(major[1]) < _DRA_DRIVER:
             problems.append(f"its NVIDIA driver is {version[:40]}, and devices through DRA need {_DRA_DRIVER} or newer")
     source = "status.nodeInfo, ResourceSlices, node labels"
+    broken, doubt = without_cdi(scope, node)
+    if broken and not problems:
+        runtime = node.status.node_info.container_runtime_version[:60]
+        expected, source = "a container runtime that does CDI", "status.nodeInfo, DaemonSets, ClusterPolicies, ResourceSlices"
+        return bad(subject(node), cause="RuntimeWithoutCdi", observed=runtime, expected=expected, source=source, message=broken)
+    problems += [broken] if broken else []
+    unknown = unknown or doubt
     if problems:
         return bad(
             subject(node), cause="VersionsDoNotGoTogether", observed=observed, expected=expected, source=source, message=listed(problems, 4)

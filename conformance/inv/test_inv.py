@@ -40,8 +40,8 @@ def test_the_caller_may_do_what_the_selected_requirements_need(judge: Evidence, 
 
 
 @requirement("INV-05")
-def test_kubelets_control_plane_and_drivers_go_together(judge: Evidence, scope: Scope) -> None:
-    """Kubelets, control plane and drivers of accelerator nodes are of versions that go together."""
+def test_kubelets_control_plane_runtimes_and_drivers_go_together(judge: Evidence, scope: Scope) -> None:
+    """Kubelets, control plane, runtimes and drivers of accelerator nodes are of versions that go together."""
     judge(check_skew(scope))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from conformance.inv.skew import check_skew
 from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import Json, Node, NodeInfo
+from fixtures.kubernetes.models import DaemonSet, Json, Node, NodeInfo
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_node, a_scope
+from tests.builders import a_daemonset, a_node, a_scope, a_workload
 from tests.dra import a_device, a_slice
 from tests.findings import by_name
 
@@ -65,3 +67,42 @@ def test_other_vendors_drivers_have_no_floor_here() -> None:
     amd = a_device("gpu-0")
     amd["attributes"] |= {"driverVersion": {"version": "6.12.12"}}
     assert judged(at("v1.36.3"), slices=[a_slice("gpu-0", "gpu.amd.com", [amd])]) is Outcome.OK
+
+
+FOLDER = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+POLICY: Json = {"metadata": {"name": "cluster-policy"}, "spec": {"cdi": {"enabled": True}}, "status": {"state": "ready"}}
+
+
+def a_plugin(**env: str) -> DaemonSet:
+    listed = [{"name": name, "value": value} for name, value in env.items()]
+    return a_daemonset(owner="", volumes=FOLDER, containers=[{"name": "p", "image": "plugin:1", "env": listed}])
+
+
+def an_operator(tag: str) -> Json:
+    spec = {"template": {"spec": {"containers": [{"name": "o", "image": f"nvcr.io/nvidia/gpu-operator:{tag}"}]}}}
+    return a_workload("Deployment", "gpu-operator", spec, "gpu-operator")
+
+
+BY_CRI = a_plugin(DEVICE_LIST_STRATEGY="cdi-annotations,cdi-cri")
+
+
+@pytest.mark.parametrize(("runtime", "world", "outcome"), [
+    ("containerd://1.6.39", {"daemonsets": [BY_CRI]}, Outcome.BAD),
+    ("containerd://v1.7.2-k3s1", {"daemonsets": [BY_CRI]}, Outcome.OK),
+    ("cri-o://1.22.5", {"daemonsets": [BY_CRI]}, Outcome.BAD),
+    ("cri-o://1.31.1", {"daemonsets": [BY_CRI]}, Outcome.OK),
+    ("containerd://1.6.39", {"daemonsets": [a_plugin(DEVICE_LIST_STRATEGY="envvar,cdi-cri")]}, Outcome.OK),
+    ("containerd://1.6.39", {"daemonsets": [a_plugin(DEVICE_LIST_STRATEGY="cdi-cri", CDI_ANNOTATION_PREFIX="nvidia.cdi.k8s.io/")]},
+     Outcome.OK),
+    ("containerd://1.6.39", {"clusterpolicies": [POLICY], "deployments": [an_operator("v25.10.1")]}, Outcome.BAD),
+    ("containerd://1.6.39", {"clusterpolicies": [POLICY], "deployments": [an_operator("v24.9.0")]}, Outcome.OK),
+    ("containerd://1.6.39", {"clusterpolicies": [POLICY]}, Outcome.UNDECIDED),
+    ("containerd://1.6.39", {"resourceslices": [a_slice("gpu-0")]}, Outcome.BAD),
+    ("containerd://1.6.39", {}, Outcome.OK),
+])  # fmt: skip
+def test_a_runtime_that_is_too_old_for_cdi_is_bad_where_devices_are_handed_out_by_it(
+    runtime: str, world: dict[str, Any], outcome: Outcome
+) -> None:
+    node = at("v1.36.3", **{"nvidia.com__cuda.driver-version.full": "580.95.05"})
+    node.status.node_info.container_runtime_version = runtime
+    assert by_name(check_skew(a_scope(nodes=[node], **world)))["gpu-0"] is outcome
