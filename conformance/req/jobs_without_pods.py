@@ -142,8 +142,8 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     if long := too_long(template.spec):
         return undecided(place, message=f"of its pod template, {long}", source=f"{template.path}.affinity")
     asked = ", ".join(f"{count} {name}" for name, count in sorted({**scope.devices_of(template.spec), **wishes.amounts}.items()))
-    room = rooms.place(template.spec, wishes)
-    if room is None:
+    room, refused = rooms.place(template.spec, wishes), any(event.reason.startswith("FailedCreate") for event in _warnings(events))
+    if room is None and not refused:
         return ok(place, observed=f"its pods ask for {asked}: no free devices fit one", expected=_EXPECTED, source=_SOURCE)
     since = _due_since(obj, queued)
     if since is None:
@@ -161,8 +161,10 @@ def _judge(scope: Scope, obj: Json, template: Template, events: list[Event], que
     why = f"its events and status say: {said}" if said else "nothing says why: does its controller run?"
     if queued is not None:
         why = f"its PodGroup {queued.name} in queue {queued.queue} has {f'the phase {queued.phase}' if queued.phase else 'no phase'}; {why}"
-    message = f"it has had no pod for {duration(age)} although {room.node.name} has devices free that fit ({asked}): {why}"
-    return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message)
+    beside = f" although {room.node.name} has devices free that fit ({asked})" if room is not None else ""
+    message = f"it has had no pod for {duration(age)}{beside}: {why}"
+    cause = "PodsRefused" if refused else "PodsNeverMade"
+    return bad(place, observed=f"no pod for {duration(age)}", expected=_EXPECTED, source=_SOURCE, message=message, cause=cause)
 
 
 def _due_since(obj: Json, queued: Queued | None) -> float | None:

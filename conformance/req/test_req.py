@@ -17,6 +17,7 @@ from conformance.req.refused import check_refused
 from conformance.req.restarted_jobs import check_restarted_jobs
 from conformance.req.starting import check_starting
 from conformance.req.waiting import Still, check_waiting
+from conformance.req.workloads_without_pods import check_workloads
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
@@ -83,6 +84,7 @@ def test_no_device_pod_waits_beside_free_devices(judge: Evidence, scope: Scope, 
     """No device pod or workload waits too long beside free devices that fit it, or behind a forgotten gate."""
     judge(check_waiting(scope, now, _still(scope, request)))
     judge(check_jobs_without_pods(scope, now))
+    judge(check_workloads(scope, now))
 
 
 @requirement("REQ-13")
