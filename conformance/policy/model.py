@@ -225,6 +225,9 @@ class Tenants(Section, frozen=True, kw_only=True):
     host_rdma: tuple[str, ...] = ()
     """Tenants (globs) whose device pods reach the fabric by hostNetwork and privileged, because the platform has no other way; to see
     no device of others they must take all devices of their node."""
+    host_paths: tuple[str, ...] = ()
+    """Paths of hosts (globs) that the platform's own guide has device pods mount, as GKE's for GPUDirect. What would make such a pod root
+    of its host is accepted only where the pod takes all devices of its node."""
     isolated: tuple[str, ...] = ()
     """Tenants (globs) who must not share a device with others."""
 

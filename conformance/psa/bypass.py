@@ -6,18 +6,31 @@ import posixpath
 from collections.abc import Collection, Iterator
 
 from conformance.devices.free_devices import runtime_classes
-from conformance.psa.environments import HARMLESS, VARIABLES, Environments, secrets_taken, takes_config
+from conformance.devices.given_shares import knows_nodes
+from conformance.psa.environments import (
+    DEVICES,
+    HARMLESS,
+    NO_VALUE,
+    VARIABLES,
+    Environments,
+    in_secrets,
+    may_open,
+    opens,
+    secrets_taken,
+    takes_config,
+)
 from conformance.psa.given_devices import GivenDevices, takes_field
-from conformance.psa.host_fabric import by_host
+from conformance.psa.host_fabric import by_host, takes_whole_nodes
 from conformance.psa.host_paths import exposed_by, unknown_device
 from conformance.psa.host_volumes import HostVolumes, claims_volume
 from conformance.psa.reach import Reach
 from conformance.scope.pod_templates import templates
-from conformance.scope.reserved_devices import doubt, granted
-from conformance.scope.scope import Scope
+from conformance.scope.reserved_devices import doubt, granted, unreserved
+from conformance.scope.scope import Scope, matches
 from conformance.scope.template import Template, demand_of, lacks_image, unread
 from fixtures.kubernetes.models import Container
 from fixtures.kubernetes.untyped import mapping
+from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, allowed, bad, not_judged, ok, undecided
 
 SOURCE = "pod.spec"
@@ -46,6 +59,7 @@ class _Ways:
     def __init__(self, scope: Scope) -> None:
         self.classes = {RUNTIME_CLASS, *(name for name, handler in runtime_classes(scope).items() if handler.startswith("nvidia"))}
         self.environments = Environments(scope.snapshot, VARIABLES)
+        self.in_secrets = in_secrets(scope.capacity_names if knows_nodes(scope) else ())
         self.volumes = HostVolumes(scope.snapshot)
         self.reach = Reach(scope)
         self.scope = scope
@@ -70,33 +84,38 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
         )
     if doubts := list(_doubts(ways, template, given, asks_device=asks_device)):
         return undecided(template.place, message=doubts[0][:600], source=source)
-    if not ways.environments.known and any(map(takes_config, template.spec.every_container())):
+    if not ways.environments.known and any(takes_config(one) or _names_config(one) for one in template.spec.every_container()):
         reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
         return not_judged(template.place, message=reason, source=source)
     if (lacking := ways.volumes.lacking) and any(map(claims_volume, template.spec.volumes or ())):
         return not_judged(template.place, message=f"it mounts a claim, and the snapshot holds no {lacking}", source=source)
-    return ok(template.place, observed="none of the known bypasses", expected=EXPECTED, source=source)
+    excused = [path for _, path, writable in _host_paths(ways, template) if _is_platforms(scope, template, path, writable=writable)]
+    observed = f"mounts {listed(excused)} as the platform's guide has it (policy tenants.hostPaths)" if excused else ""
+    return ok(template.place, observed=observed or "none of the known bypasses", expected=EXPECTED, source=source)
 
 
 def bypasses(template: Template, ways: _Ways, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
     """Each bypass in words of its own."""
     spec = template.spec
-    reserved = granted(ways.scope, template.pod) if template.pod is not None else frozenset[str]()
+    given_parts = _given(ways, template)
     for container in spec.every_container():
         if mapping(container.security_context).get("privileged") is True:
             yield f"container {container.name} is privileged and sees every device of the node"
-        yield from _variables(container, ways.environments, template.namespace, reserved)
+        yield from _variables(container, ways.environments, template.namespace, given_parts)
         if container.env_from and ways.environments.known:
-            yield from _shared_variables(template.namespace, container, ways.environments, reserved)
+            yield from _shared_variables(template.namespace, container, ways.environments, given_parts)
         for mount in container.volume_mounts or ():
             if listed_device(mount.get("mountPath")):
                 yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
     for words, path, writable in _host_paths(ways, template):
-        if what := exposed_by(path, writable=writable):
+        what = exposed_by(path, writable=writable)
+        if what and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}: {what}"
     for entry in spec.resource_claims or ():
         if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
             yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
+    if spec.host_pid:
+        yield "hostPID=true shows the processes of the host and of other jobs, and lets root of a container end them"
     if spec.host_ipc:
         yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
     whole = not template.partial or (spec.containers and not lacks_image(spec))
@@ -123,54 +142,83 @@ def _host_paths(ways: _Ways, template: Template) -> Iterator[tuple[str, str, boo
             yield words, held.path, writable
 
 
+def _is_platforms(scope: Scope, template: Template, path: str, *, writable: bool) -> bool:
+    """Whether the platform's guide has device pods mount a path, and the pod is one that may have what the path opens."""
+    if not matches(posixpath.normpath(path), scope.policy.tenants.host_paths):
+        return False
+    return takes_whole_nodes(scope, template) if exposed_by(path, writable=writable) else bool(demand_of(scope, template).devices)
+
+
 def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
     """Why nobody can tell whether a template without a known bypass has one, each in a clause."""
     if ways.volumes.trouble and any(map(claims_volume, template.spec.volumes or ())):
         yield f"what of the host its claims mount is not known: {ways.volumes.trouble}"
     spec = template.spec
-    for words, path, _ in _host_paths(ways, template):
-        if unknown_device(path):
+    for words, path, writable in _host_paths(ways, template):
+        if unknown_device(path) and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}, and nothing shows whether that device is an accelerator's"
     for entry in spec.resource_claims or ():
         if unread := ways.scope.claims.admin_access(entry, template.namespace, template.claims).unknown:
             yield f"whether its claim {entry.get('name')} has admin access to devices is not known: {unread}"
     if template.partial and spec.containers and lacks_image(spec) and spec.runtime_class_name in ways.classes and not asks_device:
         yield f"runtimeClassName {spec.runtime_class_name} lets an image choose its devices, unless what completes this part asks for one"
-    unsure = doubt(ways.scope, template.pod) if template.pod is not None else ""
+    pod = template.pod
+    unsure = doubt(ways.scope, pod) or (pod.spec.node_name and unreserved(ways.scope, pod)) if pod is not None else ""
     if unsure and any(map(_takes_device, template.spec.every_container())):
         yield f"a container takes its device from a ConfigMap, and {unsure}"
     if ungiven := given.doubt():
         yield ungiven
     for container in template.spec.every_container():
-        taken = secrets_taken(container, VARIABLES, ways.environments, template.namespace)
+        for variable in filter(None, map(may_open, container.env or ())):
+            yield f"container {container.name} sets {variable[:100]}, and nothing shows whether a container runtime adds devices by it"
+        taken = secrets_taken(container, ways.in_secrets, ways.environments, template.namespace)
         if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
-            what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {VARIABLES[0]}"
+            what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {ways.in_secrets[0]}"
             yield f"container {container.name} {what}; let it name single keys (valueFrom.secretKeyRef)"
 
 
 def _takes_device(container: Container) -> bool:
     """Whether a container takes its device from elsewhere, as one does that shares a reserved device."""
-    return takes_config(container) or any("valueFrom" in entry and entry.get("name") in VARIABLES for entry in container.env or ())
+    return takes_config(container) or any("valueFrom" in entry and entry.get("name") in DEVICES for entry in container.env or ())
 
 
-def _variables(container: Container, environments: Environments, namespace: str, given: Collection[str]) -> Iterator[str]:
+def _names_config(container: Container) -> bool:
+    """Whether a container takes its devices from one key of a ConfigMap."""
+    return any(entry.get("name") in DEVICES and mapping(entry.get("valueFrom")).get("configMapKeyRef") for entry in container.env or ())
+
+
+def _variables(container: Container, environments: Environments, namespace: str, given: Collection[str] | None) -> Iterator[str]:
+    """Each variable by which a runtime adds devices that nobody gave, in words. ``given`` as :func:`_given` has it."""
     for entry in container.env or ():
         name, value = entry.get("name"), entry.get("value")
         if name not in VARIABLES or takes_field(entry):
             continue
-        if "valueFrom" in entry and given and environments.known:
-            if not _are_given(found := environments.of_key(namespace, entry["valueFrom"]).strip(), given):
+        if "valueFrom" not in entry:
+            if opens(name, str(value or "")):
+                yield f"container {container.name} sets {name}={str(value)[:100]} by hand"
+        elif (given is None or given) and mapping(entry["valueFrom"]).get("configMapKeyRef"):
+            found = environments.of_key(namespace, entry["valueFrom"]).strip() if environments.known else ""
+            if given and not _are_given(found, given):
                 yield f"container {container.name} takes {name}={found[:100]} from elsewhere, and its reservation holds another device"
-        elif "valueFrom" in entry:
+        elif name in DEVICES:
             yield f"container {container.name} takes {name} from elsewhere"
-        elif str(value or "").strip() not in HARMLESS:
-            yield f"container {container.name} sets {name}={str(value)[:100]} by hand"
 
 
-def _shared_variables(namespace: str, container: Container, environments: Environments, given: Collection[str]) -> Iterator[str]:
+def _given(ways: _Ways, template: Template) -> Collection[str] | None:
+    """The devices of a pod's reservations. None: it has a part of a device by a reservation that is not known.
+
+    A pod that waits for its scheduler has none, and the ConfigMap that its container names is still to come.
+    """
+    pod = template.pod
+    if pod is None or not unreserved(ways.scope, pod):
+        return granted(ways.scope, pod) if pod is not None else ()
+    return None if pod.spec.node_name else (NO_VALUE,)
+
+
+def _shared_variables(namespace: str, container: Container, environments: Environments, given: Collection[str] | None) -> Iterator[str]:
     stated = {entry.get("name") for entry in container.env or ()}  # ``env`` wins over ``envFrom``
     for name, (value, config) in environments.variables(namespace, container.env_from or ()).items():
-        if name not in stated and not _are_given(value.strip(), given):
+        if name not in stated and opens(name, value) and given is not None and not _are_given(value.strip(), given):
             yield f"container {container.name} takes {name}={value[:100]} from ConfigMap {config}"
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from conformance.devices.given_shares import amounts_in, domain_of, doubt_of_shares, is_share, knows_nodes, own_domains, parts_in
 from conformance.devices.resource_words import names_share, of_amount
-from conformance.psa.environments import HARMLESS, VARIABLES
+from conformance.psa.environments import DEVICES, HARMLESS
 from conformance.scope.scope import Scope, held_by, matches
 from conformance.scope.template import Template, demand_of
 from fixtures.kubernetes.models import Pod
@@ -49,6 +49,7 @@ class GivenDevices:
         self._taken = [taken for taken in _fields_taken(template) if self._value(*taken[2:]) not in HARMLESS]
         pod = template.pod
         amounts = scope.extended_amounts(pod) if pod else held_by(template.spec, lambda name: "/" in name or scope.is_device(name))
+        self._amounts = {name: amount for name, amount in amounts.items() if amount}
         self.shares = sorted(name for name, amount in amounts.items() if amount and is_share(scope, name))
         self._devices = sum(amount for name, amount in amounts.items() if scope.is_device(name))
         self._unlisted = sorted(name for name, amount in amounts.items() if amount and self._may_be_device(name))
@@ -66,7 +67,9 @@ class GivenDevices:
 
     def doubt(self) -> str:
         """Why it is not known whether a scheduler gave what the pod takes by record or by variable, as a clause; or empty."""
-        keys = [key for _, _, _, key in self._taken]  # each of them may be given: others are bypasses
+        if shared := self._named_twice():
+            return shared
+        keys = [key for _, _, kind, key in self._taken if not self._of_plugin(kind, key)]  # each may be given: others are bypasses
         if not keys and not self._records:
             return ""
         for record in self._records:
@@ -95,7 +98,24 @@ class GivenDevices:
             if words := self._beyond_record(kind, key):
                 yield f"container {container} takes {name}={self._value(kind, key)[:100]} from {kind} {key[:200]}{words}"
 
+    def _of_plugin(self, kind: str, key: str) -> bool:
+        """Whether an annotation has the name of a resource that the pod asks for: there its device plugin writes which ones it gave."""
+        return kind == "annotation" and key in self._amounts
+
+    def _named_twice(self) -> str:
+        """That another pod of the node has the same device in the annotation of its device plugin, as a clause; or empty."""
+        pod = self._template.pod
+        for key in {key for _, _, kind, key in self._taken if self._of_plugin(kind, key)} if pod is not None else ():
+            mine = _names(self._value("annotation", key))
+            for other in self._scope.snapshot.pods_by_node.get(pod.spec.node_name, ()) if pod is not None and pod.spec.node_name else ():
+                if other is not pod and (both := mine & _names(other.metadata.annotation.get(key, ""))):
+                    return f"annotation {key} names {min(both)[:100]}, and so does that of {other.namespace}/{other.name}"
+        return ""
+
     def _beyond_record(self, kind: str, key: str) -> str:
+        if self._of_plugin(kind, key):
+            named, asked = _names(self._value(kind, key)), self._amounts[key]
+            return f", which names {len(named)} devices, and it asks for {asked}" if "all" in named or len(named) > asked else ""
         if self._template.pod is None or kind != "annotation" or not self._may_be_given(key):
             return ", which no scheduler wrote"
         devices, own = {device.strip() for device in self._value(kind, key).split(",")}, self._domains(key)
@@ -139,6 +159,11 @@ class GivenDevices:
         return ""
 
 
+def _names(value: str) -> set[str]:
+    """Devices that a variable names, with commas between them."""
+    return {one.strip() for one in value.split(",")} - HARMLESS
+
+
 def takes_field(entry: Mapping[str, Any]) -> bool:
     """Whether a variable is taken from an annotation or a label of the pod."""
     return bool(_field(entry.get("valueFrom"))[0])
@@ -148,7 +173,7 @@ def _fields_taken(template: Template) -> Iterator[tuple[str, str, str, str]]:
     """Variables that choose devices and are taken from annotation or label: container, variable, ``annotation`` or ``label``, key."""
     for container in template.spec.every_container():
         for entry in container.env or ():
-            if entry.get("name") in VARIABLES and takes_field(entry):
+            if entry.get("name") in DEVICES and takes_field(entry):
                 yield container.name, str(entry["name"]), *_field(entry["valueFrom"])
 
 

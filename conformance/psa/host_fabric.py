@@ -7,13 +7,16 @@ from conformance.scope.template import Template
 
 
 def by_host(scope: Scope, template: Template) -> bool:
-    """Whether the policy excuses a pod: of a named tenant, on the host's network, and alone with all devices of its node.
+    """Whether the policy excuses a pod: of a named tenant, on the host's network, and alone with all devices of its node."""
+    named = template.spec.host_network and matches(template.namespace, scope.policy.tenants.host_rdma)
+    return bool(named) and takes_whole_nodes(scope, template)
 
-    Who takes every device of a node sees none of others, privileged or not. A template that is bound to no node must take the devices
-    of any node that offers them.
+
+def takes_whole_nodes(scope: Scope, template: Template) -> bool:
+    """Whether a pod takes every device of its node, and so sees none of others, privileged or not.
+
+    A template that is bound to no node must take the devices of any node that offers them.
     """
-    if not template.spec.host_network or not matches(template.namespace, scope.policy.tenants.host_rdma):
-        return False
     asked = {name: count for name, count in scope.devices_of(template.spec).items() if count}
     bound = scope.snapshot.node_by_name.get(template.spec.node_name)
     nodes = [bound] if bound is not None else scope.accelerator_nodes

@@ -18,7 +18,8 @@ class Reach:
         listing = scope.snapshot.listing("nodes")
         known = listing.collected and not listing.trouble
         self._nodes: list[Node] = scope.accelerator_nodes if known else []
-        self._names = {node.name for node in self._nodes}
+        accelerators = {node.name for node in self._nodes}
+        self._others = {node.name for node in scope.snapshot.nodes if node.name not in accelerators} if known else set[str]()
         self._answers: dict[str, bool] = {}
 
     def accelerators(self, spec: PodSpec, *, asks_device: bool) -> bool:
@@ -26,7 +27,7 @@ class Reach:
         if not self._nodes or asks_device:
             return True
         if spec.node_name:
-            return spec.node_name in self._names
+            return spec.node_name not in self._others
         form = repr((spec.node_selector, spec.affinity, spec.tolerations))
         if form not in self._answers:
             self._answers[form] = bool(too_long(spec)) or self._one_lets_in(spec)

@@ -84,6 +84,15 @@ def doubt(scope: Scope, pod: Pod) -> str:
     return next((words for one in found if (words := scope.once_for(one, _overfull))), "")
 
 
+def unreserved(scope: Scope, pod: Pod) -> str:
+    """Why a pod that asks its scheduler for a part has no reservation that is known, as a clause; empty where nothing speaks for it."""
+    if not fraction_of(pod) or _reservations(scope, pod):
+        return ""
+    if not pod.spec.node_name:
+        return "its scheduler has not placed it yet"
+    return "the binder of its scheduler bound it, and no reservation in a namespace of the platform is known" if _by_binder(pod) else ""
+
+
 def _by_binder(pod: Pod) -> bool:
     condition = pod.condition(BOUND)
     return condition is not None and condition.status == "True"

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.fence.checks import check_intruders
 from conformance.psa.bypass import check_bypass
-from fixtures.kubernetes.models import ConfigMap, Pod
+from fixtures.kubernetes.models import Condition, ConfigMap, Pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_node, a_pod, a_scope
 
@@ -58,6 +58,23 @@ def test_a_fraction_shares_the_device_that_a_pod_of_the_platform_reserves() -> N
 )
 def test_a_label_alone_reserves_nothing(other: Pod) -> None:
     assert fraction_judged(*half(), other) == (Outcome.BAD, Outcome.BAD)
+
+
+def test_a_fraction_that_waits_for_its_scheduler_has_no_config_map_yet() -> None:
+    pod, config = half(node="")
+    assert outcome(check_bypass(a_scope(pods=[pod])), "half") is Outcome.OK
+    assert outcome(check_bypass(a_scope(pods=[pod], configmaps=[config])), "half") is Outcome.BAD
+
+
+def test_a_fraction_of_a_snapshot_without_config_maps_is_not_judged() -> None:
+    scope = a_scope(nodes=[a_node()], pods=[half()[0], reservation()], offline=True, runtimeclasses=[])
+    assert outcome(check_bypass(scope), "half") is Outcome.NOT_JUDGED
+
+
+def test_a_fraction_that_its_binder_bound_is_undecided_where_its_reservation_is_not_known() -> None:
+    pod, config = half()
+    pod.status.conditions = [Condition(type="PodBound", status="True")]
+    assert fraction_judged(pod, config, reservation("gpus-of-mine"))[1] is Outcome.UNDECIDED
 
 
 def test_a_fraction_that_takes_another_device_than_the_reserved_one_is_bad() -> None:

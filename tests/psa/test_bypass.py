@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.policy.platforms import named
+from conformance.policy.policy_file import build_policy
 from conformance.psa.bypass import check_bypass
+from conformance.psa.environments import DEVICES, FEATURES
 from conformance.psa.host_paths import exposed_by
 from fixtures.kubernetes.models import ConfigMap, Meta, PersistentVolume, PersistentVolumeClaim
 from fixtures.verdict.findings import Finding, Outcome
@@ -39,6 +42,22 @@ def test_a_plain_device_pod_goes_around_nothing() -> None:
 
 def mounted(path: str) -> Any:
     return a_pod(containers=[a_container(volumeMounts=[{"name": "v", "mountPath": path}])])
+
+
+ROOTS = (
+    *("/proc", "/proc/sys", "/proc/1/rootfs", "/sys", "/sys/fs/cgroup", "/sys/kernel/debug"),
+    *("/etc/cron.d", "/etc/systemd/system", "/etc/ld.so.preload", "/usr", "/usr/bin", "/usr/local"),
+    *("/opt/cni/bin", "/root", "/root/.ssh", "/lib/modules", "/run/systemd", "/var/run/systemd/system"),
+    *(
+        "/run/dbus",
+        "/var/spool",
+        "/var/lib/kubelet/pods",
+        "/var/lib/kubelet/pods/uid/volumes",
+        "/var/lib/containerd",
+        "/var/lib/docker/overlay2",
+    ),
+    *("/var/lib/etcd", "/var/lib/rancher/k3s/agent/containerd"),
+)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +110,11 @@ def mounted(path: str) -> Any:
         (mounted("/var/run/nvidia-container-devices/all"), "mounts a volume at /var/run/nvidia-container-devices/all"),
         (mounted("/run/nvidia-container-devices/GPU-8a0cb40d/"), "nvidia-container-devices/GPU-8a0cb40d"),
         (mounted("/var/run/../run//nvidia-container-devices/cdi/nvidia.com/gpu/all"), "cdi/nvidia.com/gpu/all"),
+        *((mounting(path), "root of the host") for path in ROOTS),
+        (reading("/run/systemd/private"), "root of the host"),
+        *((setting(name=name, value="0"), f"sets {name}=0") for name in DEVICES),
+        *((setting(name=name, value="enabled"), f"sets {name}=enabled") for name in FEATURES),
+        (a_pod(hostPID=True), "hostPID=true"),
         (a_pod(hostIPC=True), "hostIPC=true"),
         (a_pod(runtimeClassName="nvidia"), "runtimeClassName nvidia without a device"),
         (a_pod(annotations={"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}), "annotation cdi.k8s.io/gpu"),
@@ -119,10 +143,18 @@ def test_each_bypass_is_found_in_words_of_its_own(pod: Any, words: str) -> None:
         mounting("/dev/nvme1n1"),
         mounting("/data/dev/nvidia0"),
         mounting("/var/log"),
-        mounting("/proc"),
-        mounting("/proc/1/rootfs"),
+        reading("/proc"),
+        reading("/sys"),
+        reading("/var/lib/kubelet/pods"),
         mounting("/var/lib/kubelet/pod-resources"),
-        mounting("/var/lib/kubelet/pods"),
+        mounting("/etc/localtime"),
+        mounting("/run/systemd/journal"),
+        mounting("/usr/local/Ascend/driver"),
+        setting(name="CUDA_VISIBLE_DEVICES", value="0"),
+        setting(name="ASCEND_RT_VISIBLE_DEVICES", value="0"),
+        setting(name="RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", value="1"),
+        setting(name="NVIDIA_MOFED", value="disabled"),
+        setting(name="MTHREADS_VISIBLE_DEVICES", value="void"),
         mounting("/etc/kubernetes/node-feature-discovery/features.d"),
         mounting("/var/lib/rancher/k3s/storage/pvc-1"),
         reading("/etc/kubernetes"),
@@ -139,6 +171,60 @@ def test_a_device_that_nobody_knows_is_undecided(path: str) -> None:
     finding = judged(mounting(path))
     assert finding.outcome is Outcome.UNDECIDED
     assert finding.message == f"volume v mounts hostPath {path}, and nothing shows whether that device is an accelerator's"
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ({"name": "NVIDIA_GDRCOPY", "value": "enabled"}, "NVIDIA_GDRCOPY"),
+        ({"name": "NVIDIA_MOFED", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, "NVIDIA_MOFED"),
+        ({"name": "NEWCHIP_VISIBLE_DEVICES", "value": "all"}, "NEWCHIP_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_variable_that_may_add_devices_is_undecided(entry: dict[str, Any], name: str) -> None:
+    finding = judged(setting(**entry))
+    assert (finding.outcome, f"sets {name}, and nothing shows" in finding.message) == (Outcome.UNDECIDED, True)
+
+
+NPU = "huawei.com/Ascend910"
+
+
+def by_plugin(given: str, name: str = "train-0", asked: int = 1) -> Any:
+    """A pod whose device plugin writes into an annotation which devices it gave, as Ascend's does."""
+    env = [{"name": "ASCEND_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{NPU}']"}}}]
+    return a_pod(name, node="gpu-0", containers=[a_container(devices={NPU: asked}, env=env)], annotations={NPU: given})
+
+
+@pytest.mark.parametrize(
+    ("pods", "outcomes"),
+    [
+        ([by_plugin("Ascend910-4")], [Outcome.OK]),
+        ([by_plugin("Ascend910-4,Ascend910-5")], [Outcome.BAD]),
+        ([by_plugin("Ascend910-4"), by_plugin("Ascend910-5", "train-1")], [Outcome.OK, Outcome.OK]),
+        ([by_plugin("Ascend910-4"), by_plugin("Ascend910-4", "train-1")], [Outcome.UNDECIDED, Outcome.UNDECIDED]),
+    ],
+)
+def test_an_annotation_of_a_device_plugin_names_what_was_asked_for(pods: list[Any], outcomes: list[Outcome]) -> None:
+    assert [finding.outcome for finding in check_bypass(a_scope(pods=pods, nodes=[a_node()]))] == outcomes
+
+
+@pytest.mark.parametrize(
+    ("paths", "devices", "preset", "outcome"),
+    [
+        (["/dev/aperture_devices"], 1, "gke", Outcome.OK),
+        (["/dev/aperture_devices", "/sys", "/proc/sys"], 8, "gke", Outcome.OK),
+        (["/dev/aperture_devices", "/sys", "/proc/sys"], 1, "gke", Outcome.BAD),
+        (["/dev/aperture_devices"], 0, "gke", Outcome.UNDECIDED),
+        (["/sys/kernel"], 8, "gke", Outcome.BAD),
+        (["/dev/aperture_devices"], 8, "eks", Outcome.UNDECIDED),
+    ],
+)
+def test_paths_of_the_platforms_guide_are_its_own(paths: list[str], devices: int, preset: str, outcome: Outcome) -> None:
+    [chosen] = named([preset], "test")
+    volumes = [{"name": f"v{at}", "hostPath": {"path": path}} for at, path in enumerate(paths)]
+    pod = a_pod(devices=devices, node="gpu-0", volumes=volumes)
+    [finding] = check_bypass(a_scope(pods=[pod], nodes=[a_node()], policy=build_policy(chosen.policy)))
+    assert finding.outcome is outcome
 
 
 def taking(*sources: Any, **more: Any) -> Any:
@@ -357,8 +443,19 @@ def test_all_keys_of_a_secret_leave_a_pod_undecided() -> None:
         (placed({**SECRET, "prefix": "DB_"}, node="gpu-0"), Outcome.OK),
         (placed({**SECRET, "prefix": "NVIDIA_"}, node="gpu-0"), Outcome.UNDECIDED),
         (placed({"secretRef": None}, node="gpu-0"), Outcome.OK),
+        (placed(SECRET, node="gone-0"), Outcome.UNDECIDED),
     ],
-    ids=["on a CPU node", "cannot get there", "may get there", "selects another", "is there", "prefix", "its prefix", "no reference"],
+    ids=[
+        "on a CPU node",
+        "cannot get there",
+        "may get there",
+        "selects another",
+        "is there",
+        "prefix",
+        "its prefix",
+        "no reference",
+        "its node is not known",
+    ],
 )
 def test_a_secret_matters_where_its_pod_may_meet_devices(pod: Any, outcome: Outcome) -> None:
     assert judged(pod, nodes=[a_node(), a_cpu_node()]).outcome is outcome
