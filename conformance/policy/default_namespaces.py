@@ -19,14 +19,16 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     """A product and the names that its namespaces usually have.
 
     ``marks`` prove that it is installed; without any, only a namespace's own proof counts. ``operator`` is the kind of an operator's own
-    object: where one says in which namespace it runs, the other names are free. ``agents`` are names (globs) of its DaemonSets: where a
-    namespace that is surely the platform's runs one, these names are free.
+    object: where one says in which namespace it runs, the other names are free. ``agents`` are names (globs) of its DaemonSets: where
+    another namespace of the platform runs one, these names are free. ``one_of``: the product has one of these namespaces, the oldest
+    that is in use.
     """
 
     namespaces: tuple[str, ...]
     marks: Marks = Marks()
     operator: str = ""
     agents: tuple[str, ...] = ()
+    one_of: bool = False
 
 
 _NVIDIA = ("nvidia.com/gpu*", "nvidia.com/mig-*", "nvidia.com/pgpu")
@@ -47,13 +49,19 @@ PRODUCTS: tuple[Product, ...] = (
     Product(
         namespaces=("gpu-operator", "nvidia-gpu-operator", "gpu-operator-resources"), marks=_groups("nvidia.com"), operator="ClusterPolicy"
     ),
-    Product(namespaces=("network-operator", "nvidia-network-operator"), marks=_groups("mellanox.com"), operator="NicClusterPolicy"),
+    Product(
+        namespaces=("network-operator", "nvidia-network-operator"),
+        marks=_groups("mellanox.com"),
+        operator="NicClusterPolicy",
+        one_of=True,
+    ),
     Product(namespaces=("sriov-network-operator",), marks=_groups("sriovnetwork.openshift.io")),
-    Product(namespaces=("nvidia-device-plugin", "gpu-resources"), marks=Marks(capacity=_NVIDIA), agents=_PLUGIN),
+    Product(namespaces=("nvidia-device-plugin", "gpu-resources"), marks=Marks(capacity=_NVIDIA), agents=_PLUGIN, one_of=True),
     Product(
         namespaces=("nvidia-dra-driver-gpu", "dra-driver-nvidia-gpu"),
         marks=Marks(drivers=("gpu.nvidia.com", "compute-domain.nvidia.com"), api_groups=("resource.nvidia.com",)),
         agents=("*nvidia*dra*kubelet-plugin*", "*dra*nvidia*kubelet-plugin*"),
+        one_of=True,
     ),
     Product(namespaces=("k8s-gpu-dra-driver",), marks=Marks(drivers=("gpu.amd.com",))),
     Product(namespaces=("intel-gpu-resource-driver",), marks=Marks(drivers=("gpu.intel.com",))),
@@ -92,9 +100,27 @@ PRODUCTS: tuple[Product, ...] = (
     Product(namespaces=("jobset-system",), marks=_groups("jobset.x-k8s.io")),
     Product(namespaces=("lws-system",), marks=_groups("leaderworkerset.x-k8s.io")),
     Product(
-        namespaces=("kubeflow", "kubeflow-system", "training-operator", "mpi-operator"), marks=_groups("kubeflow.org", "*.kubeflow.org")
+        namespaces=("kubeflow", "kubeflow-system", "training-operator"),
+        marks=Marks(
+            api_groups=("trainer.kubeflow.org",),
+            api_resources=tuple(
+                f"{kind}.kubeflow.org"
+                for kind in (
+                    "pytorchjobs",
+                    "tfjobs",
+                    "jaxjobs",
+                    "xgboostjobs",
+                    "notebooks",
+                    "profiles",
+                    "experiments",
+                    "scheduledworkflows",
+                )
+            ),
+        ),
+        one_of=True,  # what two of them have in common needs neither devices nor their nodes
     ),
-    Product(namespaces=("kuberay-system", "kuberay-operator"), marks=_groups("ray.io")),
+    Product(namespaces=("mpi-operator",), marks=Marks(api_resources=("mpijobs.kubeflow.org",))),
+    Product(namespaces=("kuberay-system", "kuberay-operator"), marks=_groups("ray.io"), one_of=True),
     Product(namespaces=("calico-system", "calico-apiserver", "tigera-operator"), marks=_groups("operator.tigera.io")),
     Product(namespaces=("gatekeeper-system",), marks=_groups("*.gatekeeper.sh")),
     Product(namespaces=("istio-system",), marks=_groups("*.istio.io")),

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF
+from conformance.policy.default_namespaces import OF_KUBERNETES, PRODUCT_OF, Product
 from conformance.policy.marks import Shown
 from conformance.policy.model import Tenants
 from fixtures.kubernetes.models import Json, Namespace
@@ -58,6 +58,8 @@ _LOOKS_LIKE_ONE = (
 )
 _UNREAD = "a default name, and what would prove its product was not read"
 _NOTHING_READ = Shown()
+_NEWEST = "~"
+"""Later than every timestamp."""
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +84,9 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 class PlatformNamespaces:
     """Namespaces that are no tenant's. ``proven`` maps names to the sentence that says what proves them.
 
-    ``shown`` is what proves that the products of default names are installed. ``operators`` and ``daemonsets`` (namespace and name) say
-    that a product runs elsewhere. What is not given was not read, and disproves nothing.
+    ``shown`` is what proves that the products of default names are installed. ``operators``, ``daemonsets`` (namespace and name) and
+    ``since`` (when namespaces that are in use were made) say that a product runs elsewhere. What is not given was not read, and
+    disproves nothing.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class PlatformNamespaces:
         shown: Shown = _NOTHING_READ,
         operators: Iterable[Operator] = (),
         daemonsets: Iterable[tuple[str, str]] = (),
+        since: Mapping[str, str] | None = None,
     ) -> None:
         usual = Tenants().infrastructure
         by_default = usual if tenants.infrastructure[: len(usual)] == usual else ()
@@ -106,6 +110,7 @@ class PlatformNamespaces:
         self._shown = shown
         self._at_home = {operator.kind for operator in operators if operator.homes}
         self._daemonsets = list(daemonsets)
+        self._since = since or {}
         self._known: dict[str, str] = {}
 
     def why(self, namespace: str) -> str:
@@ -127,11 +132,19 @@ class PlatformNamespaces:
         if namespace not in self._defaults:
             return ""
         product = PRODUCT_OF[namespace]
-        if product.operator in self._at_home or any(_matches(name, product.agents) and self._surely(at) for at, name in self._daemonsets):
+        if product.operator in self._at_home or self._runs_elsewhere(product, namespace):
             return ""
         if reason := next(self._shown.reasons(product.marks), ""):
             return f"its product is installed: {reason}"
         return _UNREAD if self._shown.may_hide(product.marks) else ""
+
+    def _runs_elsewhere(self, product: Product, namespace: str) -> bool:
+        """Whether an older namespace of a product that has one is in use, or another namespace of the platform runs its agents."""
+        own = self._since.get(namespace, _NEWEST)
+        if product.one_of and any(self._since.get(name, own) < own for name in product.namespaces):
+            return True
+        homes = {at for at, name in self._daemonsets if at not in product.namespaces and _matches(name, product.agents)}
+        return any(self.is_proven(at) for at in homes if not (at in self._defaults and PRODUCT_OF.get(at, product).agents))
 
     def is_proven(self, namespace: str) -> bool:
         """Whether a namespace is surely the platform's: no tenant makes pods there."""

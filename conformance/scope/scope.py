@@ -373,7 +373,16 @@ class Scope:
             shown=Shown.by(self.snapshot),
             operators=self._operators,
             daemonsets=((item.namespace, item.name) for item in self.snapshot.listing("apps/daemonsets").items),
+            since={
+                item.name: item.metadata.creation_timestamp or ""
+                for item in self.snapshot.listing("namespaces").items
+                if item.name in self._namespaces_in_use
+            },
         )
+
+    @cached_property
+    def _namespaces_in_use(self) -> frozenset[str]:
+        return frozenset(pod.namespace for pod in self.snapshot.listing("pods").items if not pod.finished)
 
     @cached_property
     def _used_as_tenants(self) -> frozenset[str]:

@@ -112,6 +112,16 @@ def test_where_an_operator_runs_elsewhere_its_other_names_are_free() -> None:
     assert not cluster(miner("nvidia-gpu-operator"), clusterpolicies=[cluster_policy()]).is_tenant("nvidia-gpu-operator")
 
 
+def test_of_names_for_one_product_the_oldest_that_is_in_use_counts() -> None:
+    old, new = a_namespace("nvidia-dra-driver-gpu"), a_namespace("dra-driver-nvidia-gpu")
+    old.metadata.creation_timestamp, new.metadata.creation_timestamp = "2026-01-01T00:00:00Z", "2026-11-01T00:00:00Z"
+    driver = a_pod("plugin", old.name, node="gpu-0", hostNetwork=True)
+    slices = HAS[old.name]["resourceslices"]
+    scope = cluster(driver, miner(new.name), namespaces=[new, old], resourceslices=slices)
+    assert (scope.is_tenant(old.name), scope.is_tenant(new.name)) == (False, True)
+    assert not cluster(miner(new.name), namespaces=[new, old], resourceslices=slices).is_tenant(new.name)
+
+
 def test_every_product_has_a_mark_except_this_suite() -> None:
     without = [product.namespaces for product in PRODUCTS if product.marks == type(product.marks)()]
     assert without == [("gpu-conformance", "gpu-conformance-chaos")]
