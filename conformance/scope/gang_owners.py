@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.kubernetes.untyped import mapping, mappings, text_of
 
 LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _LWS_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -58,10 +58,10 @@ def group_size(lws: Json, pods: Sequence[Pod]) -> Size:
 def _jobset(spec: Json, pods: Sequence[Pod]) -> Size:
     there = {pod.metadata.label.get(_JOBSET_PART, "") for pod in pods}
     parts = [part for part in mappings(spec.get("replicatedJobs")) if asks(mapping(part, "template", "spec", "template", "spec"))]
-    due = [part for part in parts if not part.get("dependsOn") or part.get("name") in there]
+    due = [part for part in parts if not part.get("dependsOn") or text_of(part.get("name")) in there]
     needed = sum(count(part.get("replicas", 1)) * job_pods(mapping(part, "template")) for part in due)
     in_order = mapping(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder"
-    missing = [str(part.get("name")) for part in due if part.get("name") not in there]
+    missing = [name for part in due if (name := text_of(part.get("name"))) not in there]
     held = f"{missing[0]} is made once the jobs before it are ready (startupPolicy InOrder)" if in_order and missing else ""
     return Size(needed=needed, devices=needed, held=held)
 
@@ -102,7 +102,7 @@ def _ray(spec: Json, _: Sequence[Pod]) -> Size:
 
 def _volcano(spec: Json, pods: Sequence[Pod]) -> Size:
     there = {pod.metadata.label.get(_VOLCANO_TASK, "") for pod in pods}
-    tasks = [task for task in mappings(spec.get("tasks")) if not task.get("dependsOn") or task.get("name") in there]
+    tasks = [task for task in mappings(spec.get("tasks")) if not task.get("dependsOn") or text_of(task.get("name")) in there]
     numbers = [count(task.get("replicas", 1)) for task in tasks]
     needed = sum(numbers)
     size = Size(needed=needed, devices=_of(numbers, [asks(mapping(task, "template", "spec")) for task in tasks]), all_members=True)

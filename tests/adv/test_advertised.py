@@ -9,13 +9,11 @@ from conformance.adv.checks import check_advertised, check_allocatable, check_ar
 from conformance.adv.labels import check_labels
 from conformance.adv.node_configs import check_configs
 from conformance.devices.arithmetic import TIMES
-from conformance.policy.model import Policy
-from conformance.scope.scope import Scope
 from conformance.share.checks import check_isolated
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.adv.built import outcomes, verdict
-from tests.builders import NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope, a_snapshot
+from tests.builders import NFD, a_cpu_node, a_node, a_pod, a_policy, a_scope
 
 COUNT, REPLICAS = "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
 AMD = {"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "Instinct_MI300X"}
@@ -200,21 +198,6 @@ def test_one_device_by_two_routes_is_a_fault_and_a_split_is_not() -> None:
 def test_older_generations_of_a_pool_do_not_count() -> None:
     old, new = a_slice("gpu-0", 8, generation=1), a_slice("gpu-0", 0, generation=2)
     assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=[old, new]))) == "passed"
-
-
-def test_slices_that_were_refused_do_not_look_like_none() -> None:
-    snapshot = a_snapshot(nodes=[a_node()], trouble={"resource.k8s.io/resourceslices": "Forbidden"})
-    assert verdict(check_one_route(Scope(snapshot, Policy()))) == "inconclusive"
-
-
-def test_hostile_slices_are_survived() -> None:
-    wild = [
-        {},
-        {"spec": None},
-        {"spec": {"driver": 7, "pool": [], "devices": "x"}},
-        {"spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu-0"}},
-    ]
-    assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=wild))) == "passed"
 
 
 def test_devices_split_between_plugin_and_dra_add_up() -> None:

@@ -80,11 +80,6 @@ def test_a_class_whose_expression_is_not_plain_may_choose_them() -> None:
     assert judged([a_slice("gpu-0", devices=4)], deviceclasses=classes)["1"] == "passed"
 
 
-def test_classes_that_were_not_read_decide_nothing() -> None:
-    scope = a_scope(nodes=[a_dra_node()], resourceslices=[a_slice("gpu-0")], trouble={"resource.k8s.io/deviceclasses": "Forbidden"})
-    assert verdict(check_advertised(scope)) == "inconclusive"
-
-
 @pytest.mark.parametrize(("effect", "word"), [("NoExecute", "failed"), ("NoSchedule", "failed"), ("None", "passed"), ("", "passed")])
 def test_hard_taints_take_devices_away(effect: str, word: str) -> None:
     lost = a_device("gpu-1", taints=[{"key": "gpu.nvidia.com/gpu-lost", "effect": effect}])

@@ -81,12 +81,6 @@ def test_what_cannot_be_followed_is_undecided(items: Json, word: str) -> None:
         assert word in finding.message
 
 
-def test_lists_that_were_refused_leave_it_open() -> None:
-    scope = a_scope(nodes=[a_node()], pods=[web("c")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
-    assert "resourceclaims could not be listed" in scope.device_demand_of(web("c")).unknown
-    assert "were not read" in a_scope(nodes=[a_node()], pods=[], offline=True).device_demand_of(web("c")).unknown
-
-
 @pytest.mark.parametrize(
     ("expression", "answer"),
     [

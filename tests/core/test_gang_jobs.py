@@ -13,7 +13,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import unix
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
 
 HOUR_AGO = "2026-01-01T00:00:00Z"
@@ -194,24 +194,6 @@ def test_what_is_no_multi_pod_device_job_is_no_subject() -> None:
 def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
     [finding] = partial(a_scope(pods=of_job(0), batch__jobs=[a_job(spec={"suspend": True})]))
     assert finding.outcome is Outcome.NOT_JUDGED
-
-
-def test_wild_objects_break_nothing() -> None:
-    wild: list[Any] = [
-        {},
-        {"metadata": None, "spec": 7},
-        {"metadata": {"name": 3, "ownerReferences": "x"}, "spec": {"parallelism": "many"}, "status": {"conditions": {}}},
-        a_job(spec={"parallelism": -3, "completions": [1]}),
-    ]
-    kinds = ("batch__jobs", "jobsets", "mpijobs", "pytorchjobs", "scheduling_volcano_sh__podgroups", "scheduling_k8s_io__podgroups")
-    items: Json = dict.fromkeys((*kinds, "kueue_x-k8s_io__workloads"), wild)
-    scope = a_scope(pods=of_job(3), **items)
-    assert all(isinstance(finding, Finding) for finding in partial(scope))
-
-
-def test_a_refused_list_is_inconclusive() -> None:
-    with pytest.raises(Inconclusive):
-        partial(a_scope(trouble={"batch/jobs": "Forbidden"}))
 
 
 def test_partial_since_needs_a_placement() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from conformance.gang.checks import check_partial, check_used
+from conformance.gang.checks import check_used
 from conformance.net.jobs import check_jobs
 from conformance.scope.gang_jobs import gang_jobs
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_container, a_node, a_pod, a_policy, a_scope, a_workload
+from tests.builders import a_container, a_node, a_pod, a_scope, a_workload
 from tests.core.test_gang_jobs import NOW, member, partial
 
 GPU: Json = {"spec": {"containers": [a_container(devices=8)]}}
@@ -353,21 +353,3 @@ def a_train() -> Json:
     job = a_workload("Job", "train", {"parallelism": 8, "completions": 8})
     job["metadata"]["uid"] = "uid-train"
     return job
-
-
-@pytest.mark.parametrize(
-    "key", ["rayclusters", "leaderworkersets", "batch_volcano_sh__jobs", "jobsets", "pytorchjobs", "trainjobs", "podcliques"]
-)
-def test_wild_owners_break_nothing(key: str) -> None:
-    labels = {"ray.io/cluster": "x", "leaderworkerset.sigs.k8s.io/name": "x", "volcano.sh/job-name": "x"}
-    labels |= {"jobset.sigs.k8s.io/jobset-name": "x", "training.kubeflow.org/job-name": "x", "grove.io/podclique": "x"}
-    meta: Json = {"name": "x", "namespace": "team-a"}
-    wild: list[Any] = [{}, {"metadata": meta, "spec": 3}]
-    parts: list[Any] = [3, [], {}, [3], [{"replicas": -1, "template": 3, "dependsOn": 3, "numOfHosts": "x"}]]
-    for part in parts:
-        fields = ("workerGroupSpecs", "leaderWorkerTemplate", "tasks", "replicatedJobs", "pytorchReplicaSpecs", "plugins", "elasticPolicy")
-        wild.append({"metadata": meta, "spec": dict.fromkeys(fields, part), "status": part})
-    lists: Json = {key: wild}
-    findings = partial(a_scope(a_policy(), pods=[member(i, bound=i < 1, labels=labels) for i in range(3)], **lists))
-    assert all(isinstance(finding, Finding) for finding in findings)
-    assert all(isinstance(finding, Finding) for finding in check_partial(a_scope(**lists), NOW))

@@ -169,13 +169,3 @@ def test_a_job_whose_size_is_not_known_needs_no_gang_scheduler_and_no_fabric() -
     for findings in (check_used(scope), check_installed(alone), check_jobs(scope)):
         finding = only(list(findings))
         assert (finding.outcome, "Servers" in finding.message) == (Outcome.NOT_JUDGED, True)
-
-
-def test_wild_groups_break_nothing() -> None:
-    wild: list[Any] = [
-        {},
-        {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": "x", "subGroups": [3, {"minMember": -1}]}},
-    ]
-    for system, key in KEYS.items():
-        lists: Json = {key: wild}
-        assert all(isinstance(finding, Finding) for finding in partial(a_scope(pods=of(1, **MARKS[system]), **lists)))

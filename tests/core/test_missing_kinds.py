@@ -43,9 +43,11 @@ class Saved:
         self._taken_at = scope.snapshot.taken_at
         self._listings = {key: _told(scope.snapshot.listing(key)) for key in KINDS}
 
-    def judged(self, *, without: Collection[str] = (), ids: Collection[str] = READ) -> dict[str, Result]:
-        kept = [listing for key, listing in self._listings.items() if key not in without]
-        return judge(Snapshot(kept, taken_at=self._taken_at, offline=True), self.policy, ids)
+    def judged(self, *, without: Collection[str] = (), refused: str = "", ids: Collection[str] = READ) -> dict[str, Result]:
+        kept = [listing for key, listing in self._listings.items() if key not in (*without, refused)]
+        if refused:
+            kept.append(Listing(key=refused, trouble="Forbidden", message=f"list {refused}: forbidden"))
+        return judge(Snapshot(kept, taken_at=self._taken_at, offline=not refused), self.policy, ids)
 
 
 def _told(listing: Listing[Object]) -> Listing[Object]:
@@ -125,6 +127,19 @@ def test_no_requirement_passes_without_a_kind_that_it_reads(id_: str) -> None:
             else:
                 assert result.verdict is Verdict.NOT_APPLICABLE
                 assert result.reason_code == "NotInSnapshot" or result.reason_code == full[id_].reason_code == "NotServed"
+
+
+@pytest.mark.parametrize("id_", READ)
+def test_no_requirement_passes_or_fails_where_a_list_that_it_needs_was_refused(id_: str) -> None:
+    requirement = CATALOGUE.by_id[id_]
+    for scenario in SCENARIOS:
+        cluster, _ = saved(scenario)
+        for key in (*requirement.reads, *requirement.optional_reads):
+            result = cluster.judged(refused=key, ids=[id_])[id_]
+            if key in requirement.weighs:
+                assert result.verdict not in (Verdict.PASSED, *RED), key
+            else:
+                assert (result.verdict, result.reason_code) == (Verdict.INCONCLUSIVE, "Forbidden"), key
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from conformance.dra.allocations import check_allocations
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_claim, a_class, a_device, a_slice
 
@@ -108,11 +107,6 @@ def test_a_held_device_that_is_gone_is_found(slices: list[Json], found: dict[str
 def test_devices_of_a_network_are_not_judged() -> None:
     claims = [a_claim("a", "dra.net", device="eth0"), a_claim("b", "dra.net", device="eth0")]
     assert given(claims) == {NODE: "ok"}
-
-
-def test_claims_that_were_not_read_decide_nothing() -> None:
-    scope = a_scope(nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0")], trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
-    assert [one.outcome for one in check_allocations(scope, NOW)] == [Outcome.UNDECIDED]
 
 
 def test_a_claim_that_changed_a_moment_ago_is_undecided() -> None:

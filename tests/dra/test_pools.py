@@ -9,7 +9,7 @@ import pytest
 from conformance.dra.pools import check_pools
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
+from tests.builders import a_cpu_node, a_daemonset, a_pod, a_policy, a_scope
 from tests.dra import a_device, a_slice
 from tests.findings import by_name, messages
 
@@ -94,11 +94,6 @@ def test_a_driver_that_lost_the_slice_of_one_node_is_found() -> None:
     found = judged(slices, [a_driver(), a_driver("gpu-1")])
     assert found["gpu-1 compute-domain.nvidia.com"] is Outcome.BAD
     assert found["gpu-0 compute-domain.nvidia.com"] is Outcome.OK
-
-
-def test_pods_that_were_not_read_decide_nothing() -> None:
-    scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0")], trouble={"pods": "Forbidden"})
-    assert by_name(check_pools(scope))[NODE] is Outcome.UNDECIDED
 
 
 def test_a_network_driver_is_not_looked_for_in_another_driver_s_pods() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.dra.reservations import check_reserved
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_pod, a_scope
 from tests.dra import a_claim, a_slice
 
@@ -100,9 +100,3 @@ def test_a_pod_group_is_not_taken_for_a_missing_pod() -> None:
 def test_network_claims_and_claims_without_devices_are_left_out() -> None:
     eth = a_claim("net", "dra.net", device="eth0")
     assert list(check_reserved(a_scope(pods=[], resourceclaims=[eth, a_claim("waits")]), NOW)) == []
-
-
-def test_pods_that_were_not_read_decide_nothing() -> None:
-    scope = a_scope(resourceclaims=[reserved("gone")], resourceslices=[a_slice("gpu-0")], trouble={"pods": "Forbidden"})
-    with pytest.raises(Inconclusive):
-        list(check_reserved(scope, NOW))

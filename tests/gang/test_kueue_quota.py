@@ -142,20 +142,6 @@ def test_a_run_that_may_not_list_cohorts_judges_queues_that_name_none(named: Jso
     assert (result.verdict, result.reason_code) == (verdict, "Forbidden" if named else ""), result.message
 
 
-def test_clusterqueues_that_could_not_be_listed_are_missed_always() -> None:
-    scope = a_scope(None, trouble={"kueue.x-k8s.io/clusterqueues": "Forbidden"}, nodes=[a_node("gpu-0")])
-    assert judge(scope.snapshot, scope.policy, ["GANG-09"])["GANG-09"].verdict is Verdict.INCONCLUSIVE
-
-
-def test_wild_cohorts_break_nothing() -> None:
-    wild: list[Json] = [
-        {},
-        {"metadata": {"name": "all"}, "spec": {"parentName": 7, "resourceGroups": [3, {"flavors": [{"resources": "x"}]}]}},
-    ]
-    (finding,) = with_cohorts([a_queue("a", 8, cohortName="all")], *wild)
-    assert finding.outcome.value == "ok"
-
-
 # -- MultiKueue --
 
 

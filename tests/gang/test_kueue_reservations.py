@@ -143,14 +143,6 @@ def test_a_queue_that_counts_more_than_its_workloads_have_fails_once_its_status_
     assert moving[1].outcome.value == "undecided"
 
 
-@pytest.mark.parametrize(
-    "wild", [{}, {"status": 3}, {"status": {"conditions": "x", "admission": []}}, {"metadata": {"ownerReferences": 1}}]
-)
-def test_wild_workloads_end_nothing(wild: Json) -> None:
-    with pytest.raises(NotApplicable):
-        findings({"metadata": {"name": "w"}, **wild})
-
-
 CLAIMED = "whole-gpus"
 
 

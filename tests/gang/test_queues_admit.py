@@ -8,7 +8,7 @@ import pytest
 
 from conformance.gang.checks import check_queues_admit
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_node, a_pod, a_scope, a_spec
 from tests.gang.test_kueue_reservations import NOW, ago
 
@@ -161,19 +161,6 @@ def test_work_that_ended_was_given_up_or_asks_for_no_device_is_no_subject() -> N
     given_up["spec"]["active"] = False
     with pytest.raises(NotApplicable):
         judged(work("Finished"), given_up, work(devices=0), clusterqueues=[queue(stopPolicy="Hold")])
-
-
-def test_a_refused_list_is_inconclusive() -> None:
-    with pytest.raises(Inconclusive):
-        judged(work(), trouble={"kueue.x-k8s.io/clusterqueues": "Forbidden"}, clusterqueues=[])
-
-
-@pytest.mark.parametrize("wild", [3, "x", [], {}, [3], {"conditions": [3], "evictions": 3}])
-def test_wild_objects_end_nothing(wild: Any) -> None:
-    items = [{"metadata": {"name": "queue", "namespace": "team-a"}, "spec": wild, "status": wild}, {}]
-    strange = [work(), {**work(), "status": wild}, {**work(), "spec": {"podSets": [{"template": {"spec": {"containers": wild}}}]}}]
-    found = judged(*strange, localqueues=items, clusterqueues=items, admissionchecks=items, multikueueclusters=items)
-    assert all(isinstance(finding, Finding) for finding in found)
 
 
 # -- Volcano --

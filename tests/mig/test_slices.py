@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.mig.applied_layout import check_applied
 from conformance.mig.checks import check_geometry, check_mixed, check_off, check_single
@@ -213,27 +210,6 @@ def test_entries_are_chosen_by_product() -> None:
 def test_a_file_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(PartedError):
         parse(text)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["devices", "device-filter", "mig-enabled", "mig-devices"]),
-        st.one_of(
-            st.none(),
-            st.integers(),
-            st.text(max_size=9),
-            st.lists(st.integers(), max_size=3),
-            st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
-        ),
-    )
-)
-def test_wild_entries_are_read_or_refused(entry: dict[str, object]) -> None:
-    text = msgspec.json.encode({"mig-configs": {"a": [entry]}}).decode()
-    try:
-        rows = parse(text)["a"]
-    except PartedError:
-        return
-    assert len(rows) == 1
 
 
 # -- clusters without discovery, or without a device plugin

@@ -11,7 +11,7 @@ from conformance.net.nic_policy import check_nic_cluster_policy, promises, the_p
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Listing, Object, Snapshot
-from fixtures.verdict.findings import Inconclusive, Outcome
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_scope
 
 
@@ -54,11 +54,6 @@ def test_a_policy_of_another_name_is_not_judged_because_the_operator_ignores_it(
 
 def test_a_policy_without_status_does_not_conform() -> None:
     assert outcomes({"metadata": {"name": "nic-cluster-policy"}}) == [Outcome.BAD]
-
-
-def test_a_refused_list_is_inconclusive() -> None:
-    with pytest.raises(Inconclusive):
-        list(check_nic_cluster_policy(a_scope(trouble={"mellanox.com/nicclusterpolicies": "Forbidden"})))
 
 
 def test_names_are_derived_with_the_prefix_of_each_plugin() -> None:

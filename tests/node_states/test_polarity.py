@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.node_states.polarity import Health, read_condition, wrong_status
 from fixtures.kubernetes.models import Condition
@@ -137,12 +135,6 @@ def test_gke_tells_the_boot_and_the_xids(boot: str, reason: str, wanted: Health)
 )
 def test_experiments_ask_the_same_table(kind: str, wanted: str) -> None:
     assert wrong_status(kind) == wanted
-
-
-@given(st.text(max_size=400), st.text(max_size=20), st.text(max_size=400), st.text(max_size=400))
-def test_no_condition_breaks_the_reading(kind: str, status: str, reason: str, message: str) -> None:
-    condition = Condition(type=kind, status=status, reason=reason, message=message)
-    assert read_condition(condition, a_node()).health in Health
 
 
 def test_a_long_message_is_read_in_no_time() -> None:

@@ -148,14 +148,6 @@ def test_a_device_config_is_judged_by_its_counts(matching: int, desired: int, av
     assert finding.outcome is Outcome.BAD
 
 
-@pytest.mark.parametrize(
-    "status", [None, [], "ready", {"state": ["ready"], "conditions": {"type": "Ready"}}, {"state": "ready", "conditions": ["x", None]}]
-)
-def test_hostile_statuses_do_not_raise(status: object) -> None:
-    item = {"metadata": {"name": "p"}, "status": status}
-    assert list(check_ready(a_scope(nodes=[a_cpu_node()], clusterpolicies=[item], deviceconfigs=[item])))
-
-
 def test_without_an_operator_nothing_is_judged_and_a_refused_list_is_inconclusive() -> None:
     with pytest.raises(NotApplicable):
         list(check_ready(a_scope(nodes=[a_node()])))

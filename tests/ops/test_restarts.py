@@ -155,11 +155,6 @@ def test_a_tenant_cannot_name_its_namespace_like_the_stack() -> None:
         list(check_restarts(a_scope(nodes=[a_node()], pods=pods)))
 
 
-def test_wild_states_are_survived() -> None:
-    pod = a_member(-3, {"terminated": "nonsense"})
-    assert judged(pod).outcome is Outcome.OK
-
-
 def test_two_of_two_hundred_exporters_had_bad_luck() -> None:
     pods = [a_member(name=f"exporter-{number}", node=f"gpu-{number}") for number in range(2, 200)]
     assert judged(killed(0), killed(1), *pods).outcome is Outcome.OK

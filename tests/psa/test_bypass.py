@@ -323,11 +323,6 @@ def test_annotations_of_a_template_are_judged_and_those_of_its_workload_are_not(
     assert found == {"inside": Outcome.BAD, "outside": Outcome.OK}
 
 
-def test_a_kind_that_could_not_be_listed_is_undecided() -> None:
-    [finding] = check_bypass(a_scope(trouble={"batch/jobs": "Forbidden"}))
-    assert finding.outcome is Outcome.UNDECIDED
-
-
 # -- persistent volumes
 
 

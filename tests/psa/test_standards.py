@@ -100,11 +100,6 @@ def test_pods_without_device_and_infrastructure_are_no_subjects() -> None:
     assert judged(a_pod("web"), a_pod("plugin", "gpu-operator", devices=1), a_pod("done", devices=1, phase="Succeeded", node="n")) == []
 
 
-def test_a_list_that_was_refused_is_undecided() -> None:
-    outcomes = [f.outcome for f in check_standards(a_scope(trouble={"batch/jobs": "Forbidden"}))]
-    assert outcomes == [Outcome.UNDECIDED]
-
-
 def test_wild_security_contexts_count_as_not_set() -> None:
     pod = a_pod(
         containers=[a_container(devices=1, securityContext={"capabilities": {"add": "IPC_LOCK", "drop": 7}})],

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
-from conformance.scope.custom_templates import templates_by_shape
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_DEPTH, MAX_PATH
@@ -209,39 +206,3 @@ def test_depth_and_paths_of_strangers_are_bounded() -> None:
     assert len(template.path) <= MAX_PATH
     [template] = templates(having({"many": [{"x": {}} for _ in range(30_000)]}))
     assert template.trouble
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "containers",
-                    "tolerations",
-                    "volumes",
-                    "hostPath",
-                    "image",
-                    "resources",
-                    "limits",
-                    "nvidia.com/gpu",
-                    "env",
-                    "name",
-                    "spec",
-                ]
-            ),
-            inner,
-            max_size=5,
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(_JSON)
-def test_wild_objects_never_raise(spec: object) -> None:
-    scope = having(spec)
-    for check in (check_whole_devices, check_blanket_tolerations, check_standards, check_bypass):
-        assert all(isinstance(finding, Finding) for finding in check(scope))
-    assert all(found.spec is not None for found in templates_by_shape("example.com/things", Subject("Thing", "x"), {"spec": spec}))

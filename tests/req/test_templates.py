@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.scope.pod_templates import templates, templates_in
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_DEPTH
 from conformance.scope.template import unread
-from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
@@ -122,25 +119,3 @@ def test_depth_is_bounded_and_said() -> None:
 def test_width_is_bounded_and_said() -> None:
     wide = {"many": [{"x": {}} for _ in range(30_000)], "template": TEMPLATE}
     assert any(template.trouble for template in templates_in("apps/deployments", a_workload("Deployment", "d", wide)))
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["containers", "tolerations", "template", "spec", "predictor", "model", "resources", "trainer"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=15,
-)
-
-
-@given(st.sampled_from(WORKLOAD_KEYS), _JSON)
-def test_wild_objects_never_raise(key: str, spec: object) -> None:
-    if key == "apps/daemonsets":
-        return
-    for template in templates_in(key, {"metadata": {"name": "w"}, "spec": spec}):
-        assert template.spec is not None

@@ -16,7 +16,7 @@ from conformance.scope.scope import Scope
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json, Node, Pod
-from fixtures.verdict.findings import Finding, Inconclusive, Outcome
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.dra import a_claim, a_class, a_device, a_slice, a_template
 from tests.findings import by_name, messages
@@ -641,11 +641,6 @@ def test_a_condition_without_a_name_ends_no_job() -> None:
 
 def test_a_job_without_devices_is_not_judged() -> None:
     assert job_outcome(a_job(template={"spec": a_spec()})) == {}
-
-
-def test_jobs_that_could_not_be_listed_are_not_taken_for_none() -> None:
-    with pytest.raises(Inconclusive):
-        list(check_jobs_without_pods(a_scope(nodes=[a_node()], pods=[], trouble={"batch/jobs": "Forbidden"}), NOW))
 
 
 # -- clusters of others

@@ -235,7 +235,7 @@ def is_of(workload: Json, gang: Gang) -> bool:
 
 def is_active(queue: Json) -> bool:
     """Whether a ClusterQueue's condition Active is True."""
-    conditions = (queue.get("status") or {}).get("conditions") or ()
+    conditions = mappings(mapping(queue, "status").get("conditions"))
     return any(item.get("type") == "Active" and item.get("status") == "True" for item in conditions)
 
 

@@ -47,11 +47,6 @@ def test_a_node_that_is_gone_is_no_data() -> None:
     assert value("node.present", World(nodes=[node("b")])) is False
 
 
-def test_a_list_that_is_refused_is_no_data() -> None:
-    with pytest.raises(NoData):
-        value("allocatable", World())
-
-
 def test_a_device_that_comes_back_is_noticed() -> None:
     read = Read(World(nodes=[node("a", allocatable=8)]), plan())
     assert value("gpus.returned", World(), read) is False
