@@ -95,13 +95,6 @@ def test_quantities_that_are_no_numbers_do_not_pass() -> None:
 # -- ADV-03
 
 
-def test_the_arithmetic_is_shown() -> None:
-    assert arithmetic(a_node(labels={COUNT: "8", REPLICAS: "1"})) == [(Outcome.OK, f"nvidia.com/gpu 8 = 8 {TIMES} 1")]
-    shared = a_node(gpus=16, labels={COUNT: "4", REPLICAS: "4", "nvidia.com/gpu.product": "Tesla-T4-SHARED"})
-    assert arithmetic(shared) == [(Outcome.OK, f"nvidia.com/gpu 16 = 4 {TIMES} 4")]
-    assert arithmetic(a_node(gpus=7, labels={COUNT: "8", REPLICAS: "1"})) == [(Outcome.BAD, f"nvidia.com/gpu 7 ≠ 8 {TIMES} 1")]
-
-
 def test_the_owner_knows_of_a_device_that_nobody_sees() -> None:
     node = a_node(gpus=7, labels={COUNT: "7", REPLICAS: "1"})
     assert [outcome for outcome, _ in arithmetic(node)] == [Outcome.OK]
@@ -193,11 +186,6 @@ def test_one_device_by_two_routes_is_a_fault_and_a_split_is_not() -> None:
     assert verdict(check_one_route(split)) == "passed"
     other = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0", driver="gpu.amd.com"), a_slice("gpu-0", kind="channel")])
     assert verdict(check_one_route(other)) == "passed"
-
-
-def test_older_generations_of_a_pool_do_not_count() -> None:
-    old, new = a_slice("gpu-0", 8, generation=1), a_slice("gpu-0", 0, generation=2)
-    assert verdict(check_one_route(a_scope(nodes=[a_node()], resourceslices=[old, new]))) == "passed"
 
 
 def test_devices_split_between_plugin_and_dra_add_up() -> None:

@@ -32,12 +32,6 @@ def judged(slices: list[Json], *, nodes: list[Node] | None = None, policy: Polic
     return {number: verdict(check(scope)) for number, check in checks.items()}
 
 
-def test_a_whole_pool_with_its_class_is_advertised() -> None:
-    node = a_dra_node(**{"nvidia.com__gpu.count": "4"})
-    assert judged([a_slice("gpu-0", devices=4)], nodes=[node]) == {"1": "passed", "2": "passed", "3": "passed"}
-    assert judged([a_slice("gpu-0", devices=1)], nodes=[node])["3"] == "failed"
-
-
 @pytest.mark.parametrize(
     ("slices", "classes"),
     [
@@ -73,11 +67,6 @@ def test_an_older_generation_and_another_driver_s_pool_do_no_harm() -> None:
     old = a_slice("gpu-0", devices=4, slices=7, name="old")
     network = a_slice("gpu-0", "dra.net", [{"name": "eth0"}], slices=9)
     assert judged([old, a_slice("gpu-0", devices=4, generation=2), network])["1"] == "passed"
-
-
-def test_a_class_whose_expression_is_not_plain_may_choose_them() -> None:
-    classes = [a_class(expression="device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].productName.contains('H100')")]
-    assert judged([a_slice("gpu-0", devices=4)], deviceclasses=classes)["1"] == "passed"
 
 
 @pytest.mark.parametrize(("effect", "word"), [("NoExecute", "failed"), ("NoSchedule", "failed"), ("None", "passed"), ("", "passed")])
@@ -143,13 +132,6 @@ def test_a_rule_of_a_moment_ago_is_a_repair_under_way(times: list[str], word: st
     assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=rules)["2"] == word
     stamped = {"metadata": {"name": "drain", "creationTimestamp": YOUNG}, "spec": {**spec, "taint": {**XID, "timeAdded": OLD}}}
     assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[stamped])["2"] == "failed"
-
-
-@pytest.mark.parametrize("selector", [{}, {"driver": "gpu.nvidia.com"}])
-def test_a_rule_that_takes_every_device_is_no_repair(selector: Mapping[str, str]) -> None:
-    """kubernetes/kubernetes#141422: an empty selector, where one device was meant."""
-    rule = {"metadata": {"name": "drain-one-gpu", "creationTimestamp": YOUNG}, "spec": {"deviceSelector": selector, "taint": XID}}
-    assert judged([a_slice("gpu-0", devices=2)], devicetaintrules=[rule])["2"] == "failed"
 
 
 def test_a_young_rule_says_when_to_ask_again_and_hides_no_fault() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from conformance.catalogue import load_catalogue
 from conformance.cli.commands import COMMANDS
 from conformance.cli.completion import SHELLS, script
 from conformance.cli.main import main
@@ -121,15 +120,6 @@ def test_zsh_and_fish_offer_what_the_parser_takes(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     assert offers(f"gpu-conformance {line}", tmp_path) == offered
-
-
-def test_bash_offers_every_command(bash_script: Path) -> None:
-    assert completed(bash_script, "") == sorted([*COMMANDS])
-
-
-def test_bash_offers_the_ids_of_the_catalogue(bash_script: Path) -> None:
-    ids = [id_ for id_ in load_catalogue().by_id if id_.startswith("FENCE")]
-    assert completed(bash_script, "explain", "FENCE") == sorted(ids)
 
 
 def test_bash_offers_files_where_a_value_is_one(bash_script: Path, tmp_path: Path) -> None:

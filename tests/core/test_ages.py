@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fixtures.kubernetes.times import moment, newest
+from fixtures.kubernetes.times import moment
 from fixtures.text.ages import ask_again, duration, so_far
 
 
@@ -28,17 +26,6 @@ from fixtures.text.ages import ask_again, duration, so_far
 )
 def test_times_are_read_as_clusters_write_them(text: object, wanted: float | None) -> None:
     assert moment(text) == wanted
-
-
-@given(st.text(max_size=60))
-def test_no_text_breaks_the_reading_of_times(text: str) -> None:
-    found = moment(text)
-    assert found is None or isinstance(found, float)
-
-
-def test_the_newest_of_some_times_is_one_that_is_a_time() -> None:
-    assert newest(["2026-09-21T14:13:20Z", "yesterday", None, "1790000001"]) == 1_790_000_001.0
-    assert newest(["yesterday"]) is None
 
 
 @pytest.mark.parametrize(

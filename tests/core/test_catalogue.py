@@ -7,8 +7,7 @@ import pytest
 from conformance.catalogue import CatalogueError, load_catalogue
 from conformance.catalogue_groups import READ_GROUPS, WRITE_GROUPS, expanded
 from conformance.scope.platform_namespaces import READS as PROOFS
-from deploy.rights import right
-from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
+from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.snapshot.custom_kinds import DEFINITIONS
 
 ENTRY = """
@@ -58,12 +57,6 @@ def test_what_two_groups_share_is_read_once() -> None:
 def test_a_group_that_nobody_knows_is_named_with_its_requirement(tmp_path: Path, entry: dict[str, str], said: str) -> None:
     with pytest.raises(CatalogueError, match=rf"fence/catalogue.yaml: FENCE-01: {said}"):
         load_catalogue(load(tmp_path, **entry))
-
-
-def test_a_group_is_no_kind_and_stands_for_kinds_or_rights() -> None:
-    assert not {*READ_GROUPS, *WRITE_GROUPS} & set(KINDS)
-    assert {key for keys in READ_GROUPS.values() for key in keys} <= set(KINDS)
-    assert all(right(text) for texts in WRITE_GROUPS.values() for text in texts)
 
 
 LOOK_FOR_AGENTS = ("DRA-01", "DRA-02", "DRA-09", "GANG-09", "INV-06", "OPS-02", "OPS-03", "OPS-04", "OPS-06", "OPS-13")

@@ -71,20 +71,10 @@ def test_a_device_whose_part_is_taken_is_not_free() -> None:
     assert free([a_slice("gpu-0", devices=devices)], resourceclaims=[a_claim("a", device="mig-0")]) == [("gpu.nvidia.com", 1, 3)]
 
 
-def test_a_shared_device_says_so() -> None:
-    (place,) = places([a_slice("gpu-0", devices=[a_device("gpu-0", allowMultipleAllocations=True)])])
-    assert place.shared
-
-
 def test_a_node_whose_devices_are_all_held_is_busy() -> None:
     items: Json = {"resourceslices": [a_slice("gpu-0")], "deviceclasses": [a_class()]}
     assert busy(a_scope(nodes=[NODE], **items), NODE) == ""
     assert busy(a_scope(nodes=[NODE], resourceclaims=[a_claim("a", device="gpu-0")], **items), NODE) == "gpu.nvidia.com 1 of 1"
-
-
-def test_a_node_with_a_plugin_is_asked_by_resource() -> None:
-    scope = a_scope(nodes=[a_node()], resourceslices=[a_slice("gpu-0")], deviceclasses=[a_class()])
-    assert [place.resource for place in places_of(scope, a_node())] == ["nvidia.com/gpu"]
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])

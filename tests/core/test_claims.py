@@ -96,15 +96,6 @@ def test_classes_name_their_driver_in_many_ways(expression: str, answer: str) ->
     assert asking(web("c"), **items) == answer
 
 
-def test_older_claims_and_alternatives_are_read() -> None:
-    classes = [a_class("gpu", "gpu.nvidia.com"), a_class("net", "dra.net")]
-    old = {"metadata": {"name": "c", "namespace": "team-a"}, "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
-    assert asking(web("c"), resourceclaims=[old], deviceclasses=classes) == "yes"  # v1beta1
-    ways = [{"name": "a", "deviceClassName": "net"}, {"name": "b", "deviceClassName": "gpu"}]
-    several = {"metadata": old["metadata"], "spec": {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}}
-    assert asking(web("c"), resourceclaims=[several], deviceclasses=classes) == "yes"
-
-
 WISH: Json = {
     "deviceClassName": "gpu",
     "count": 3,
@@ -151,15 +142,6 @@ def test_a_pod_is_a_device_pod_however_its_claim_asks(request_: Json, check: Any
         items: Json = {"resourceclaims": [claim], "resourceclaimtemplates": [template], "deviceclasses": classes, "resourceslices": [GPU]}
         found = [one.outcome for one in check(a_scope(nodes=[a_node()], pods=[pod], **items)) if one.subject.name == "web"]
         assert set(found) <= {Outcome.OK}
-
-
-@pytest.mark.parametrize(
-    ("resource", "answer"),
-    [("example.com/gpu", "yes"), ("example.com/net", "no"), ("deviceclass.resource.kubernetes.io/gpu", "yes"), ("example.com/other", "no")],
-)
-def test_a_resource_that_stands_for_a_class_is_a_claim_of_it(resource: str, answer: str) -> None:
-    classes = [a_class("gpu", "gpu.nvidia.com", extended="example.com/gpu"), a_class("net", "dra.net", extended="example.com/net")]
-    assert asking(a_pod(devices={resource: 1}), deviceclasses=classes) == answer
 
 
 def test_a_claim_of_a_network_card_makes_no_device_pod() -> None:

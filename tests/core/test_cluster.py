@@ -40,15 +40,6 @@ def test_one_list_per_kind_and_page(tmp_path: Path) -> None:
         assert counts["list pods"] == 1
 
 
-@pytest.mark.parametrize(
-    "trouble", [Trouble("list", "nodes", 500, 1), Trouble("list", "nodes", 429, 1, 0), Trouble("list", "nodes", "drop", 1)]
-)
-def test_passing_trouble_is_retried(tmp_path: Path, trouble: Trouble) -> None:
-    with served(tmp_path, [a_node("n")], [trouble]) as (cluster, _):
-        assert len(collect(cluster, ["nodes"], version="").nodes) == 1
-        assert cluster.requests().by_verb_and_resource["list nodes"] == 2
-
-
 RACE = 'Operation cannot be fulfilled on resourcequotas "limits": the object has been modified; please apply your changes'
 
 
@@ -64,13 +55,6 @@ def test_a_creation_that_loses_every_race_ends_with_that_answer(tmp_path: Path, 
         answer = cluster.create("configmaps", a_configmap("c"), namespace="default")
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert cluster.requests().by_verb_and_resource["create configmaps"] == 9
-
-
-def test_a_name_that_is_taken_is_an_answer_at_once(tmp_path: Path) -> None:
-    with served(tmp_path, [a_configmap("c")]) as (cluster, _):
-        answer = cluster.create("configmaps", a_configmap("c"), namespace="default")
-        assert (answer.status, answer.reason) == (409, "AlreadyExists")
-        assert cluster.requests().by_verb_and_resource["create configmaps"] == 1
 
 
 def test_retry_after_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
+from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.custom_kinds import DEFINITIONS, TOO_MANY, custom_kinds
@@ -152,22 +152,8 @@ def test_kinds_and_objects_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 # -- saved snapshots
 
 
-def test_saved_objects_of_any_kind_are_kept(tmp_path: Path) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    (tmp_path / "all.json").write_text(
-        json.dumps({"kind": "List", "apiVersion": "v1", "items": [node, an_object(), an_object("e", spec={})]})
-    )
-    [listing] = load_files(tmp_path).custom
-    assert [item["metadata"]["name"] for item in listing.objects] == ["train"]
-
-
 def test_a_kind_that_only_its_definition_tells_of_was_not_collected(tmp_path: Path) -> None:
     (tmp_path / "crds.json").write_text(json.dumps(a_definition()))
     assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", False)]
     (tmp_path / "mxjobs.kubeflow.org.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
     assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", True)]
-
-
-def test_the_suites_kinds_are_never_custom() -> None:
-    definitions = [a_definition(kind.plural, kind.group, kind.kind) for kind in KINDS.values() if "." in kind.group]
-    assert found(*definitions) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Event, Json
 from fixtures.snapshot import collect as collecting
 from fixtures.snapshot.collect import collect
-from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Listing, Snapshot
 from fixtures.verdict.record import Verdict
 from tests.builders import a_node, a_pod, a_policy
@@ -62,20 +60,6 @@ def test_both_shapes_say_the_same(shape: Json) -> None:
 def test_an_event_without_any_time_has_happened_once_and_nobody_knows_when() -> None:
     event = msgspec.convert({"metadata": {"name": "e"}}, Event)
     assert (event.first, event.last, event.times) == ("", "", 1)
-
-
-@pytest.mark.parametrize("shapes", [[CORE], [NEW], [CORE, NEW]], ids=["core", "events.k8s.io", "one object saved twice"])
-def test_a_saved_event_is_read_in_either_shape(tmp_path: Path, shapes: list[Json]) -> None:
-    file = tmp_path / "events.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": shapes}))
-    (event,) = load_files(file).items("events")
-    assert event.text == "no runtime"
-
-
-def test_an_empty_list_of_events_was_looked_at(tmp_path: Path) -> None:
-    (tmp_path / "events.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
-    (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "n"}}]}))
-    assert not load_files(tmp_path).lacks("events")
 
 
 def test_only_warnings_are_read_of_a_cluster(tmp_path: Path) -> None:

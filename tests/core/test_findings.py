@@ -32,10 +32,6 @@ def judged(*findings: Finding, level: Level = Level.MUST, strict: bool = False, 
     return judgement.verdict, judgement.reason_code, judgement.judged, judgement.total
 
 
-def test_all_good_passes_with_counts() -> None:
-    assert judged(ok(NODE), ok(NODE)) == (Verdict.PASSED, "", 2, 2)
-
-
 def test_nothing_judged_never_passes() -> None:
     assert judged() == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 0)
     assert judged(not_judged(NODE, message="cordoned")) == (Verdict.NOT_APPLICABLE, "NoSubjects", 0, 1)
@@ -53,15 +49,6 @@ def test_what_is_only_recommended_warns_whatever_the_level_and_hides_nothing_wor
     assert judged(advice, undecided(NODE, message="?"))[0] is Verdict.INCONCLUSIVE
     assert judged(advice, bad(NODE, observed="7", expected="8"))[0] is Verdict.FAILED
     assert judged(advice, allowed(NODE, message="by the policy"))[0] is Verdict.WARNED
-
-
-def test_one_bad_subject_fails_whatever_else_was_good() -> None:
-    assert judged(ok(NODE), bad(NODE, observed="untainted", expected="a taint"), undecided(NODE, message="?")) == (
-        Verdict.FAILED,
-        "NonConformant",
-        2,
-        3,
-    )
 
 
 def test_a_should_warns_unless_strict_or_required() -> None:
@@ -88,12 +75,6 @@ def test_what_was_missed_fails_and_is_not_judged() -> None:
         1,
         3,
     )
-
-
-def test_the_message_names_the_first_subject_and_the_count() -> None:
-    evidence = Evidence()
-    evidence([bad(NODE, observed="no taint", expected="a taint"), bad(NODE, observed="no taint", expected="a taint")])
-    assert evidence.judgement(Level.MUST).message == "Node gpu-0: no taint, expected a taint (and 1 more)"
 
 
 def test_passed_subjects_are_capped_and_counted() -> None:
@@ -132,14 +113,6 @@ def test_long_names_that_begin_alike_stay_two_subjects() -> None:
     evidence(bad(Subject("Pod", LONG + end), observed="1", expected="2") for end in ("a", "b"))
     first, second = evidence.judgement(Level.MUST).subjects
     assert first.name != second.name
-
-
-def test_texts_of_usual_length_are_as_a_check_wrote_them() -> None:
-    texts = {"observed": "o" * 4_000, "expected": "e", "source": "s", "message": "m" * 4_000}
-    evidence = Evidence()
-    evidence(bad(Subject("Pod", "n" * 1_000, "team-a"), **texts))
-    [one] = evidence.judgement(Level.MUST).subjects
-    assert (one.name, one.observed, one.message) == ("n" * 1_000, texts["observed"], texts["message"])
 
 
 def test_why_a_requirement_ended_is_cut_too() -> None:

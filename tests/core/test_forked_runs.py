@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from conformance.matrix.forked_runs import Finished, run_pytest
-from fixtures.simulator.process import forked
 
 TEST = """
 import atexit, os, pathlib, sys, time
@@ -37,12 +36,6 @@ def test_it_has_the_environment_it_was_given_and_no_other(tmp_path: Path, monkey
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_its_exit_code_is_pytests_and_what_is_due_at_exit_is_done(tmp_path: Path) -> None:
-    done = run(tmp_path, "raise ValueError('wrong')")
-    assert (done.code, "ValueError: wrong" in done.output) == (1, True)
-    assert (tmp_path / "left").read_text() == "at exit"
-
-
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     before = set(multiprocessing.active_children())
     with pytest.raises(TimeoutError, match="no end within 1 s"):
@@ -53,9 +46,3 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_one_that_dies_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, "os.kill(os.getpid(), 9)")
     assert done.code == -9
-
-
-def test_it_forks_its_simulator(tmp_path: Path) -> None:
-    code = "from fixtures.simulator.process import forked; print('prepared', forked.prepared())"
-    assert "prepared fork\n" in run(tmp_path, code).output
-    assert forked.prepared() != "fork"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.devices.free_devices import is_shared, listable_places, runtime_classes, usable_places
+from conformance.devices.free_devices import is_shared, listable_places, usable_places
 from conformance.devices.node_view import view_of
 from fixtures.verdict.findings import NotApplicable
 from tests.builders import a_cpu_node, a_node, a_pod, a_scope
@@ -44,9 +44,3 @@ def test_other_vendors_and_passthrough_are_not_asked_with_nvidia_smi() -> None:
 def test_shared_is_told_from_labels_and_name(resource: str, labels: dict[str, str], shared: bool) -> None:
     node = a_node(labels=labels)
     assert is_shared(node, view_of(a_scope(nodes=[node]), node), resource) is shared
-
-
-def test_runtime_classes_by_handler() -> None:
-    classes = [{"metadata": {"name": "b"}, "handler": "nvidia"}, {"metadata": None, "handler": 3}, {"metadata": {"name": "a"}}]
-    assert runtime_classes(a_scope(runtimeclasses=classes)) == {"None": "3", "a": "None", "b": "nvidia"}
-    assert runtime_classes(a_scope(offline=True)) == {}

@@ -46,13 +46,6 @@ def partial(scope: Any, now: float = NOW) -> list[Finding]:
 # -- GANG-05 --
 
 
-def test_three_of_eight_for_an_hour_is_the_defect() -> None:
-    [finding] = partial(a_scope(pods=of_job(3), batch__jobs=[a_job()]))
-    assert finding.outcome is Outcome.BAD
-    assert finding.observed == "3 of 8 pods placed for 1 h"
-    assert "gpu-0" in finding.message
-
-
 def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_no_member() -> None:
     """A tenant completes or breaks nobody else's gang: an owner is in the namespace of what it owns."""
     filling = [member(index, bound=True, owner="Job/train", namespace="aaa") for index in range(3, 8)]
@@ -60,12 +53,6 @@ def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_no_member
     waiting = [member(9, bound=False, owner="Job/train", namespace="aaa")]
     [finding] = partial(a_scope(pods=[*of_job(8), *waiting], batch__jobs=[a_job()]))
     assert (finding.outcome, finding.observed) == (Outcome.OK, "8 of 8 pods placed")
-
-
-@pytest.mark.parametrize("bound", [0, 8])
-def test_all_or_none_conforms(bound: int) -> None:
-    [finding] = partial(a_scope(pods=of_job(bound), batch__jobs=[a_job()]))
-    assert finding.outcome is Outcome.OK
 
 
 def test_partly_placed_for_a_short_time_conforms() -> None:
@@ -128,11 +115,6 @@ def test_stale_conditions_do_not_count_only_the_node_does() -> None:
     for pod in pods:
         pod.status.conditions = [type(pod.status.conditions[0])(type="PodScheduled", status="True")]  # type: ignore[index]
     assert partial(a_scope(pods=pods, batch__jobs=[a_job()]))[0].observed == "0 of 8 pods placed"
-
-
-def test_a_finished_member_was_placed() -> None:
-    pods = [*of_job(7, 7), member(7, bound=False, owner="Job/train", phase="Succeeded")]
-    assert partial(a_scope(pods=pods, batch__jobs=[a_job()]))[0].outcome is Outcome.OK
 
 
 def test_without_any_time_it_is_undecided() -> None:
@@ -202,12 +184,6 @@ def test_partial_since_needs_a_placement() -> None:
 
 
 # -- GANG-06 --
-
-
-def test_a_job_by_the_default_scheduler_does_not_use_a_gang_scheduler() -> None:
-    [finding] = check_used(a_scope(pods=of_job(8), batch__jobs=[a_job()]))
-    assert finding.outcome is Outcome.BAD
-    assert "default-scheduler" in finding.message
 
 
 @pytest.mark.parametrize(

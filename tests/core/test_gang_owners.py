@@ -58,16 +58,6 @@ def test_each_group_of_a_leader_worker_set_is_judged_by_itself() -> None:
     assert findings[0].observed == "3 of 4 pods placed for 1 h"
 
 
-def test_a_leader_without_its_worker_is_partly_placed() -> None:
-    """kubernetes-sigs/lws#167: the scheduler takes the leaders of several groups first."""
-    pods = [*of_group(0, 1, 2), *of_group(1, 1, 2)]
-    assert {finding.outcome for finding in partial(a_scope(pods=pods, leaderworkersets=[an_lws(2)]))} == {Outcome.BAD}
-
-
-def test_groups_of_one_pod_are_no_gangs() -> None:
-    assert gang_jobs(a_scope(pods=of_group(0, 1, 1), leaderworkersets=[an_lws(1)])) == []
-
-
 def test_a_leader_without_devices_counts_but_is_no_gang_with_one_worker() -> None:
     leader: Json = {"leaderTemplate": CPU}
     pods = of_group(0, 2, 3)
@@ -91,12 +81,6 @@ def test_workers_that_are_made_after_their_leader_are_missed_only_when_it_had_ti
     assert "LeaderReady" in old.observed
 
 
-def test_a_pod_that_is_being_replaced_was_not_placed_for_good() -> None:
-    pods = [*of_group(0, 2, 2), member(2, name="vllm-0-1-old", bound=True, phase="Failed", labels=of_group(0, 0, 1)[0].metadata.label)]
-    pods[1].spec.node_name = ""
-    assert only(partial(a_scope(pods=pods, leaderworkersets=[an_lws(2)]))).outcome is Outcome.BAD
-
-
 # -- RayClusters --
 
 
@@ -113,23 +97,12 @@ def of_ray(workers: int, total: int, *, head: bool = True) -> list[Pod]:
     return [head_pod, *(member(i, bound=i < workers, labels=labels) for i in range(total))]
 
 
-def test_a_ray_cluster_of_fixed_size_needs_all_its_workers() -> None:
-    """ray-project/kuberay#4066: three of six workers run, the others wait, and the scheduler says that it places gangs."""
-    finding = only(partial(a_scope(pods=of_ray(3, 6), rayclusters=[a_ray(2, group={"numOfHosts": 3})])))
-    assert (finding.outcome, finding.observed) == (Outcome.BAD, "4 of 7 pods placed for 1 h")
-
-
 def test_only_nodes_whose_devices_are_idle_are_named() -> None:
     message = only(partial(a_scope(pods=of_ray(2, 4), rayclusters=[a_ray(4)]))).message
     assert "devices on gpu-0, gpu-1 do nothing" in message
     assert "cpu-0" not in message
     alone = only(partial(a_scope(pods=of_ray(0, 4), rayclusters=[a_ray(4)])))
     assert (alone.outcome, "hold no device" in alone.message) == (Outcome.BAD, True)
-
-
-def test_workers_without_their_head_do_nothing() -> None:
-    """ray-project/kuberay#3592: the workers took what the head needed."""
-    assert only(partial(a_scope(pods=of_ray(4, 4, head=False), rayclusters=[a_ray(4)]))).outcome is Outcome.BAD
 
 
 def test_a_ray_cluster_that_scales_itself_works_with_its_least_workers() -> None:
@@ -144,10 +117,6 @@ def test_a_ray_cluster_that_starts_with_its_head_alone_needs_no_gang_scheduler()
     ray = a_ray(3, least=0, enableInTreeAutoscaling=True)
     assert only(list(check_used(a_scope(pods=of_ray(3, 3), rayclusters=[ray])))).outcome is Outcome.NOT_JUDGED
     assert only(list(check_used(a_scope(pods=of_ray(3, 3), rayclusters=[a_ray(3)])))).outcome is Outcome.BAD
-
-
-def test_one_worker_with_devices_is_no_gang() -> None:
-    assert gang_jobs(a_scope(pods=of_ray(1, 1), rayclusters=[a_ray(1)])) == []
 
 
 def test_a_ray_head_needs_no_fabric() -> None:
@@ -324,12 +293,6 @@ def test_a_workload_of_kueue_says_that_its_owner_waits_in_a_queue() -> None:
     workload = {"metadata": {"name": "w", "namespace": "team-a", "ownerReferences": [{"kind": "RayJob", "name": "job", "uid": "uid-job"}]}}
     lists: Json = {"pods": of_ray(3, 3), "rayclusters": [ray], "kueue_x-k8s_io__workloads": [workload]}
     assert only(list(check_used(a_scope(**lists)))).observed == "4 pods by Kueue"
-
-
-def test_a_part_that_follows_another_is_not_needed_yet() -> None:
-    follows = a_part("evaluate", 4, dependsOn=[{"name": "node", "status": "Complete"}])
-    scope = a_scope(pods=of_part("node", 4, 4), jobsets=[a_jobset(a_part("node", 4), follows)])
-    assert only(partial(scope)).outcome is Outcome.OK
 
 
 def test_a_part_that_is_made_in_order_is_missed_only_when_the_first_had_time_to_start() -> None:

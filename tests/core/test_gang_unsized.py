@@ -115,11 +115,6 @@ def test_other_labels_and_annotations_name_no_group(marks: Json) -> None:
     assert partial(a_scope(pods=of(1, **marks))) == []
 
 
-def test_a_group_is_of_its_namespace() -> None:
-    pods = [*of(1, 1, **COSCHEDULING), *of(0, 1, namespace="team-b", **COSCHEDULING)]
-    assert partial(a_scope(pods=pods)) == []
-
-
 # -- owners of an unknown kind --
 
 
@@ -150,15 +145,6 @@ def test_pods_that_work_each_for_itself_are_no_gang(kind: str, api: str) -> None
 
 def test_a_kind_of_the_same_name_in_another_group_is_not_taken_for_one_of_these() -> None:
     assert only(partial(a_scope(pods=owned(1, "Workflow", "x.example/v1")))).outcome is Outcome.UNDECIDED
-
-
-def test_one_pod_and_those_that_ended_or_go_make_no_job_of_an_unknown_kind() -> None:
-    """A step after the other, a runner for each job: an owner that had pods before is not partly placed."""
-    done = owned(2, "Pipeline", "x.example/v1", 2, phase="Succeeded")
-    going = owned(1, "Pipeline", "x.example/v1", 1)
-    going[0].metadata.deletion_timestamp = "2026-01-01T00:59:00Z"
-    waiting = [pod for pod in owned(3, "Pipeline", "x.example/v1", 4) if not pod.spec.node_name]
-    assert gang_jobs(a_scope(pods=[*done, *going, *waiting])) == []
 
 
 def test_a_job_whose_size_is_not_known_needs_no_gang_scheduler_and_no_fabric() -> None:

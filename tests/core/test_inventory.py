@@ -64,24 +64,6 @@ def test_an_earlier_pod_of_that_name_is_no_owner() -> None:
     assert [claim.owner for claim in found.devices[0].claims or ()] == [""]
 
 
-def test_older_generations_and_networks_are_left_out() -> None:
-    slices = [a_slice("gpu-0", generation=1), a_slice("gpu-0", generation=2), a_slice("gpu-0", "dra.net", [{"name": "eth0"}])]
-    assert [(found.driver, found.generation) for found in slices_of(scope_of(*slices))] == [("gpu.nvidia.com", 2)]
-
-
-def test_a_pool_of_two_slices_is_two_rows() -> None:
-    slices = [a_slice("gpu-0", devices=[a_device(f"gpu-{part}")], slices=2, name=f"part-{part}") for part in range(2)]
-    assert [(found.name, [device.name for device in found.devices]) for found in slices_of(scope_of(*slices))] == [
-        ("part-0", ["gpu-0"]),
-        ("part-1", ["gpu-1"]),
-    ]
-
-
-def test_claims_that_were_not_read_are_not_none() -> None:
-    scope = scope_of(a_slice("gpu-0"), trouble={"resource.k8s.io/resourceclaims": "Forbidden"})
-    assert [device.claims for found in slices_of(scope) for device in found.devices] == [None]
-
-
 def test_what_a_slice_may_hold_is_bounded() -> None:
     devices = [a_device(f"gpu-{number}") for number in range(MAX_DEVICES + 2)]
     devices[0]["attributes"]["productName"] = {"string": "x" * 10_000}

@@ -79,12 +79,6 @@ def untrue(full: dict[str, Result], less: dict[str, Result], limit: str = SAID) 
                 yield f"{id_}: {text}"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_full_snapshot_of_a_healthy_cluster_is_green(scenario: str) -> None:
-    _, full = saved(scenario)
-    assert [str(result) for result in full.values() if result.verdict not in (Verdict.PASSED, Verdict.NOT_APPLICABLE)] == []
-
-
 @pytest.mark.parametrize("key", KINDS)
 def test_without_a_kind_nothing_is_said_of_it(key: str) -> None:
     for scenario in ("showcase", "dra"):

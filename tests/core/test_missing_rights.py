@@ -15,7 +15,6 @@ from fixtures.cluster.watch import Observation
 from fixtures.ownership import proof
 from fixtures.probes.workspace import Workspace
 from tests.served import served
-from tests.troubles import Trouble
 
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}
 
@@ -78,21 +77,6 @@ def test_each_kind_is_asked_about_once(tmp_path: Path) -> None:
             workspace.create("configmaps", {**CONFIGMAP, "metadata": {"name": name}}, workspace.namespace())
         asked = cluster.requests().by_verb_and_resource["create authorization.k8s.io/selfsubjectaccessreviews"]
         assert asked == 2 * len(access.REMOVAL_VERBS) + len(proof.VERBS)  # namespaces, ConfigMaps; the class that vouches
-
-
-def test_a_kind_that_is_known_to_be_removable_is_not_asked_about(tmp_path: Path) -> None:
-    with a_cluster(tmp_path) as cluster:
-        workspace = Workspace(cluster, "r1", removable=["configmaps", "namespaces"])
-        workspace.create("configmaps", CONFIGMAP, workspace.namespace())
-        asked = cluster.requests().by_verb_and_resource["create authorization.k8s.io/selfsubjectaccessreviews"]
-        assert asked == len(proof.VERBS)
-
-
-def test_a_review_without_an_answer_refuses_nothing(tmp_path: Path) -> None:
-    trouble = Trouble("create", "selfsubjectaccessreviews", 403, 99)
-    with served(tmp_path, troubles=[trouble]) as (cluster, _):
-        assert access.refused(cluster, "pods", ["delete"]) == []
-        assert Workspace(cluster, "r1").namespace()
 
 
 def test_a_refused_watch_is_not_asked_for_again(tmp_path: Path) -> None:

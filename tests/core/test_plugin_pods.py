@@ -68,11 +68,3 @@ def test_devices_held_while_the_plugin_is_away_are_not_called_overcommitted() ->
     assert "hold 4 of its 8 nvidia.com/gpu and the node can allocate none" in finding.message
     assert "is not Ready (CrashLoopBackOff)" in finding.message
     assert "nobody took too many" in finding.message
-
-
-def test_more_than_the_node_has_stays_overcommitted_and_deletions_are_told_apart() -> None:
-    leaving = a_pod("leaving", devices=6, node="gpu-0")
-    leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    (finding,) = check_not_overcommitted(a_scope(nodes=[a_node()], pods=[a_pod(devices=4, node="gpu-0"), leaving]))
-    assert finding.outcome is Outcome.BAD
-    assert "team-a/leaving (6, being deleted), team-a/train-0 (4)" in finding.message

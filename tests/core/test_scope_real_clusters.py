@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.kubernetes.models import Json
-from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_scope
+from tests.builders import a_cpu_node, a_node, a_pod_spec, a_scope
 
 
 def a_slice(node: str, driver: str) -> Json:
@@ -24,26 +24,6 @@ def a_slice(node: str, driver: str) -> Json:
 def test_a_slice_of_something_else_makes_no_accelerator_node(driver: str) -> None:
     scope = a_scope(nodes=[a_node(), a_cpu_node()], resourceslices=[a_slice("gpu-0", driver), a_slice("cpu-0", driver)])
     assert [node.name for node in scope.accelerator_nodes] == ["gpu-0"]
-
-
-@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "tpu.google.com", "neuron.aws.com"])
-def test_a_slice_of_accelerators_makes_one(driver: str) -> None:
-    scope = a_scope(nodes=[a_cpu_node()], resourceslices=[a_slice("cpu-0", driver)])
-    assert [node.name for node in scope.accelerator_nodes] == ["cpu-0"]
-
-
-def test_devices_of_sidecars_are_held_and_not_free() -> None:
-    sidecars = [a_container("proxy", devices=1, restartPolicy="Always"), a_container("monitor", devices=2, restartPolicy="Always")]
-    pod = a_pod(node="gpu-0", devices=4, initContainers=sidecars)
-    node = a_node()
-    assert a_scope(nodes=[node], pods=[pod]).free(node, "nvidia.com/gpu") == 1
-
-
-@pytest.mark.parametrize(("order", "held"), [(("init", "sidecar"), 4), (("sidecar", "init"), 5)])
-def test_an_init_container_runs_beside_the_sidecars_before_it(order: tuple[str, str], held: int) -> None:
-    known = {"init": a_container("init", devices=4), "sidecar": a_container("sidecar", devices=1, restartPolicy="Always")}
-    spec = a_pod_spec(devices=2, initContainers=[known[name] for name in order])
-    assert a_scope(nodes=[]).devices_of(spec) == {"nvidia.com/gpu": held}
 
 
 @pytest.mark.parametrize(("amount", "asks"), [("0", False), ("0k", False), ("1", True), ("500m", True), ("many", True)])

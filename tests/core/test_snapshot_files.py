@@ -13,7 +13,7 @@ from fixtures.cluster.kinds import BUILT_IN, kubectl_name
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.folder import SERVED, TAKEN_AT
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Inconclusive, NotApplicable
+from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Verdict
 from tests.builders import a_policy
 from tests.judging import judge
@@ -33,12 +33,6 @@ def test_a_single_object_a_list_and_documents_are_read(tmp_path: Path) -> None:
     snapshot = load_files(tmp_path)
     assert [node.name for node in snapshot.nodes] == ["gpu-0"]
     assert [pod.name for pod in snapshot.pods] == ["a", "b"]
-
-
-def test_a_typed_list_gives_its_items_their_kind(tmp_path: Path) -> None:
-    items = [{key: value for key, value in POD.items() if key not in ("kind", "apiVersion")}]
-    snapshot = load_files(write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "PodList", "items": items}))
-    assert snapshot.pods[0].namespace == "team-a"
 
 
 def test_the_same_object_in_two_files_counts_once(tmp_path: Path) -> None:
@@ -80,13 +74,6 @@ spec: {containers: [{name: c}]}
 def test_a_terminal_prompt_before_the_yaml_is_no_trouble(tmp_path: Path) -> None:
     path = write(tmp_path / "n.yaml", "$ kubectl get node gpu-0 -o yaml\napiVersion: v1\nkind: Node\nmetadata: {name: gpu-0}\n")
     assert load_files(path).nodes[0].name == "gpu-0"
-
-
-def test_a_kind_that_the_files_do_not_hold_is_not_an_empty_list(tmp_path: Path) -> None:
-    snapshot = load_files(write(tmp_path / "n.json", NODE))
-    with pytest.raises(NotApplicable) as caught:
-        _ = snapshot.pods
-    assert caught.value.code == "NotInSnapshot"
 
 
 @pytest.mark.parametrize(
@@ -134,12 +121,6 @@ def test_an_empty_list_is_of_the_kind_that_its_file_is_named_after(tmp_path: Pat
     snapshot = load_files(tmp_path)
     assert snapshot.objects(POLICIES) == []
     assert snapshot.lacks("mellanox.com/nicclusterpolicies")
-
-
-def test_an_empty_list_of_a_kind_says_that_there_is_none_whatever_its_file_is_called(tmp_path: Path) -> None:
-    write(tmp_path / "nodes.json", NODE)
-    write(tmp_path / "x.json", {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicyList", "metadata": {}, "items": []})
-    assert load_files(tmp_path).objects(POLICIES) == []
 
 
 @pytest.mark.parametrize("name", ["x.json", "clusterpolicies.json", "nodes.nvidia.com.json"])
@@ -292,12 +273,6 @@ def test_files_beside_the_objects_may_be_anything(tmp_path: Path) -> None:
     assert snapshot.taken_at == (tmp_path / "nodes.json").stat().st_mtime
 
 
-def test_objects_count_whatever_the_list_of_resources_says(tmp_path: Path) -> None:
-    write(tmp_path / "pods.json", POD)
-    write(tmp_path / SERVED, "nodes\n")
-    assert [pod.name for pod in load_files(tmp_path).pods] == ["p"]
-
-
 @pytest.mark.parametrize(
     ("name", "document"),
     [
@@ -313,13 +288,6 @@ def test_an_empty_list_of_one_namespace_says_nothing_of_the_others(tmp_path: Pat
     snapshot = load_files(tmp_path)
     assert snapshot.lacks("pods")
     assert snapshot.lacks("apps/daemonsets")
-
-
-def test_an_empty_list_of_what_has_no_namespace_counts_wherever_it_lies(tmp_path: Path) -> None:
-    write(tmp_path / "nodes.json", NODE)
-    (tmp_path / "cluster-scoped-resources").mkdir()
-    write(tmp_path / "cluster-scoped-resources" / "clusterpolicies.nvidia.com.yaml", EMPTY)
-    assert load_files(tmp_path).objects(POLICIES) == []
 
 
 def a_cluster(uid: str) -> list[dict[str, Any]]:

@@ -45,11 +45,6 @@ def about_accelerators(scope: Scope, *results: Result) -> list[str]:
 # -- accelerators ------------------------------------------------------------------------------------------
 
 
-def test_devices_that_a_requirement_judged_are_no_shortfall() -> None:
-    scope = a_scope(nodes=[a_node("gpu-0"), a_node("gpu-1"), a_cpu_node()])
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
-
-
 def test_a_device_resource_that_no_requirement_judged_is_named() -> None:
     scope = a_scope(nodes=[a_node("gpu-0"), a_node("tpu-0", resource="google.com/tpu", labels={"nvidia.com/gpu.present": ""})])
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu"), one_per_node("INV-01", "gpu-0", "tpu-0")) == [
@@ -74,11 +69,6 @@ def test_devices_that_only_claims_reach_are_named_by_their_driver_until_a_requir
     by_plugin = one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")
     assert about_accelerators(scope, by_plugin) == ["no requirement judged the devices of gpu.nvidia.com, which gpu-1 offers"]
     assert about_accelerators(scope, by_plugin, one_per_node("DRA-02", "gpu-1 gpu.nvidia.com")) == []
-
-
-def test_a_network_device_behind_claims_is_no_accelerator() -> None:
-    scope = a_scope(nodes=[a_node("gpu-0")], resourceslices=[a_slice("gpu-0", "dra.net", [{"name": "eth0"}])])
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
 
 
 def test_without_slices_nobody_knows_what_a_node_without_device_resources_offers() -> None:
@@ -325,11 +315,6 @@ def test_a_snapshot_that_lacks_what_no_requirement_asked_for_is_no_shortfall() -
 def about_patterns(policy: Policy, **items: Any) -> list[str]:
     given: dict[str, Any] = {"nodes": [a_node()], "namespaces": NAMESPACES, **items}
     return list(unmatched_patterns.shortfalls(a_scope(policy, **given)))
-
-
-def test_the_default_policy_has_no_pattern_that_must_match() -> None:
-    assert about_patterns(Policy()) == []
-    assert about_patterns(Policy(), nodes=[a_cpu_node()], namespaces=[]) == []
 
 
 @pytest.mark.parametrize(

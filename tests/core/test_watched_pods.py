@@ -31,11 +31,6 @@ def test_a_pod_that_is_gone_is_no_longer_shown_and_one_that_comes_back_is_new() 
     assert pods.among({"run/first": a_pod("first")}, ["run/first"])["run/first"].spec.node_name == ""
 
 
-def test_the_pods_come_in_the_order_of_the_names_and_others_are_left_out() -> None:
-    objects = {f"run/{name}": a_pod(name) for name in ("first", "second", "other")}
-    assert list(WatchedPods().among(objects, ["run/second", "run/third", "run/first"])) == ["run/second", "run/first"]
-
-
 def test_what_is_no_pod_is_trouble() -> None:
     with pytest.raises(ApiTrouble, match="pod: "):
         WatchedPods().among({"run/first": {"metadata": {"name": "first"}, "spec": "none"}}, ["run/first"])

@@ -43,11 +43,6 @@ def test_probes_wait_for_their_pods_together_and_each_is_judged(tmp_path: Path) 
     assert done.report.run.duration_seconds < sum(waited) - POD_START
 
 
-def test_a_defect_that_one_probe_of_a_wave_finds_is_found_by_it_alone(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, "--simulate", "healthy,iso-visible-devices-honoured", "--only", ",".join(TOGETHER))
-    assert {id_: str(done.result(id_).verdict) for id_ in TOGETHER} == {**dict.fromkeys(TOGETHER, "passed"), "ISO-02": "failed"}
-
-
 def test_a_part_of_a_workspace_clears_its_own_pods_and_creates_none_after_the_end(tmp_path: Path) -> None:
     running = start("healthy", tmp_path)
     try:

@@ -27,7 +27,6 @@ from conformance.delivery.node_labels import (
     until,
     verdicts,
 )
-from fixtures.verdict.findings import REST
 from fixtures.verdict.record import (
     AreaCoverage,
     Cause,
@@ -66,10 +65,6 @@ def on(node: str, verdict: Verdict = Verdict.PASSED, kind: str = "Node") -> Subj
 GOOD = result("FENCE-01", Verdict.PASSED, [on("gpu-0"), on("gpu-1")])
 
 
-def test_a_node_that_a_must_judged_and_none_failed_has_passed() -> None:
-    assert verdicts(a_report(GOOD)) == {"gpu-0": NodeVerdict.PASSED, "gpu-1": NodeVerdict.PASSED}
-
-
 def test_a_failure_of_a_part_of_a_node_is_the_node_s() -> None:
     bad = result("ADV-01", Verdict.FAILED, [on("gpu-0 nvidia.com/gpu", Verdict.FAILED), on("gpu-1")])
     assert verdicts(a_report(GOOD, bad, exit_code=1)) == {"gpu-0": NodeVerdict.FAILED, "gpu-1": NodeVerdict.PASSED}
@@ -88,15 +83,6 @@ def test_a_failure_of_a_part_of_a_node_is_the_node_s() -> None:
 def test_what_a_subject_says_of_its_node(subject_: SubjectResult, level: Level, expected: NodeVerdict) -> None:
     other = result("OPS-01", subject_.verdict, [subject_], level=level)
     assert verdicts(a_report(GOOD, other, exit_code=1))["gpu-0"] is expected
-
-
-def test_a_node_that_no_must_judged_is_unknown() -> None:
-    assert verdicts(a_report(result("FENCE-01", Verdict.PASSED, [on("gpu-0")])))["gpu-1"] is NodeVerdict.UNKNOWN
-
-
-@pytest.mark.parametrize("exit_code", [2, 3, 10, 11])
-def test_a_run_that_did_not_judge_all_passes_no_node(exit_code: int) -> None:
-    assert set(verdicts(a_report(GOOD, exit_code=exit_code)).values()) == {NodeVerdict.UNKNOWN}
 
 
 UNSURE_POD = SubjectResult(kind="Pod", namespace="team-a", name="train-0", verdict=Verdict.INCONCLUSIVE)
@@ -141,12 +127,6 @@ def test_a_failure_elsewhere_passes_no_node_where_a_must_is_undecided_that_names
     unread = result("ISO-01", Verdict.INCONCLUSIVE, [], level=level)
     expected = NodeVerdict.UNKNOWN if level is Level.MUST else NodeVerdict.PASSED
     assert verdicts(a_report(GOOD, bad, unread, exit_code=1))["gpu-0"] is expected
-
-
-def test_a_requirement_that_failed_and_did_not_come_to_its_end_passes_no_node() -> None:
-    rest = SubjectResult(kind=REST.kind, name=REST.name, verdict=Verdict.INCONCLUSIVE)
-    cut_off = result("ADV-01", Verdict.FAILED, [on("gpu-1", Verdict.FAILED), rest])
-    assert verdicts(a_report(GOOD, cut_off, exit_code=1)) == {"gpu-0": NodeVerdict.UNKNOWN, "gpu-1": NodeVerdict.FAILED}
 
 
 def test_a_run_that_ends_with_its_first_failure_passes_no_node(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_cpu_node, a_scope
 from tests.dra import a_device, a_slice
-from tests.findings import by_name, messages
+from tests.findings import by_name
 
 NODE = "gpu-0 gpu.nvidia.com"
 PCI = "resource.kubernetes.io/pciBusID"
@@ -113,10 +113,3 @@ def test_devices_of_another_product_need_only_what_claims_choose_them_by(lacking
     assert judged(*peers, *others)[NODE] is outcome
     peers[0]["attributes"].pop("partitionProfile")
     assert judged(*peers)[NODE] is Outcome.ADVISED
-
-
-def test_a_doubled_name_is_told() -> None:
-    scope = a_scope(
-        nodes=[a_cpu_node("gpu-0")], resourceslices=[a_slice("gpu-0", devices=[device("gpu-0"), device("gpu-0", uuid="GPU-x")])]
-    )
-    assert "device gpu-0 is published 2 times" in messages(check_devices(scope))

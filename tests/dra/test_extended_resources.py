@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.claimable import units_of
 from conformance.dra.extended_resources import check_extended
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from conformance.scope.scope import Scope
@@ -99,12 +98,6 @@ def test_a_pod_whose_node_offers_the_resource_itself_needs_no_claim() -> None:
 # -- other rows that look at amounts -------------------------------------------------------------------
 
 
-def test_capacity_of_a_resource_comes_from_the_slices() -> None:
-    scope = scope_of()
-    (node,) = scope.accelerator_nodes
-    assert [units_of(scope, node, name) for name in (GPU, IMPLICIT, "nvidia.com/mig-1g.5gb")] == [4, 4, 0]
-
-
 @pytest.mark.parametrize(("count", "outcome"), [(4, Outcome.OK), (5, Outcome.BAD)])
 def test_pods_hold_no_more_than_the_slices_have(count: int, outcome: Outcome) -> None:
     assert one(check_not_overcommitted(scope_of(asking(count=count))), f"gpu-0 {GPU}").outcome is outcome
@@ -136,9 +129,3 @@ def test_whole_devices_are_asked_for_by_any_name_that_a_class_serves() -> None:
 def test_a_class_that_is_asked_for_by_its_implicit_name_must_be_approved() -> None:
     scope = scope_of(asking(resource=IMPLICIT))
     assert outcomes(check_approved_names(scope)) == {"gpu.nvidia.com": Outcome.OK}
-
-
-def test_a_taint_named_like_the_extended_resource_of_a_class_fences() -> None:
-    scope = scope_of(extended=OWN)
-    assert scope.is_fence_key(OWN)
-    assert not scope.is_fence_key("example.com/other")

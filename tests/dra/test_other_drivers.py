@@ -22,7 +22,6 @@ from tests.dra import a_claim, a_class, a_slice
 
 NOW = 1_700_000_000.0
 CONFLICT = {"key": "gpu.amd.com/memory-partition-conflict", "effect": "NoExecute", "timeAdded": "2023-11-01T00:00:00Z"}
-XID = {"key": "HealthIssues-memorytemperature", "effect": "NoExecute", "timeAdded": "2023-11-01T00:00:00Z"}
 
 
 def text(**attributes: str) -> Json:
@@ -135,17 +134,6 @@ def test_ways_to_cut_a_gpu_that_exclude_each_other_are_no_fault() -> None:
     assert [finding.outcome for finding in check_taints(scope, NOW)] == [Outcome.OK]
 
 
-def test_a_fault_beside_them_is_one() -> None:
-    scope = scope_of("gpu.amd.com", amd(0, taints=[XID]), amd(1, taints=[CONFLICT]))
-    assert untainted(scope) is Outcome.BAD
-    assert [finding.outcome for finding in check_taints(scope, NOW)] == [Outcome.BAD]
-
-
 def test_a_conflict_still_keeps_a_device_from_probes() -> None:
     scope = scope_of("gpu.amd.com", amd(0), amd(1, taints=[CONFLICT]))
     assert [place.capacity for place in places_of(scope, scope.accelerator_nodes[0])] == [1]
-
-
-@pytest.mark.parametrize("more", [{"taints": [XID]}, {"attributes": {**intel()["attributes"], "health": {"string": "Unhealthy"}}}])
-def test_what_intel_says_of_health_is_heard(more: Json) -> None:
-    assert untainted(scope_of("gpu.intel.com", {**intel(), **more})) is Outcome.BAD

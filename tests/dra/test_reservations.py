@@ -30,10 +30,6 @@ def judged(claim: Json, **items: Any) -> Finding:
     return finding
 
 
-def test_a_claim_of_a_living_pod_is_fine() -> None:
-    assert judged(reserved()).outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(("claim", "word"), [
     (reserved("gone"), "pod gone, which does not exist"),
     (reserved(uid="uid-of-yesterday"), "an earlier pod train-0"),
@@ -84,11 +80,6 @@ def test_a_pod_group_holds_a_claim_while_it_exists(group: Json, outcome: Outcome
     finding = judged(claim, scheduling_k8s_io__podgroups=[{"metadata": group}])
     assert finding.outcome is outcome
     assert (outcome is Outcome.BAD) is ("PodGroup g" in finding.message)
-
-
-def test_a_claim_that_a_pod_names_waits_for_its_reservation() -> None:
-    pod = a_pod("train-0", resourceClaims=[{"name": "own", "resourceClaimName": "c"}])
-    assert judged(reserved(""), pods=[pod]).outcome is Outcome.OK
 
 
 def test_a_pod_group_is_not_taken_for_a_missing_pod() -> None:

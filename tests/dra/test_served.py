@@ -57,11 +57,6 @@ def test_a_driver_without_the_api_is_named() -> None:
     assert "does not serve resourceslices" in messages(findings)
 
 
-def test_a_cluster_without_claims_has_nothing_to_judge() -> None:
-    with pytest.raises(NotApplicable):
-        list(check_served(a_dra_scope(resourceslices=[], deviceclasses=[]), not_asked))
-
-
 def test_a_network_driver_is_no_accelerator() -> None:
     eth = a_slice("gpu-0", "dra.net", [{"name": "eth0", "attributes": {"ifName": {"string": "eth0"}}}])
     with pytest.raises(NotApplicable):

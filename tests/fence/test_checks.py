@@ -18,13 +18,6 @@ SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 # -- FENCE-01
 
 
-@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_hard_taints_fence(effect: str) -> None:
-    assert by_name(check_fenced(a_scope(nodes=[a_node(taints=[f"nvidia.com/gpu=present:{effect}"]), a_cpu_node()]))) == {
-        "gpu-0": Outcome.OK
-    }
-
-
 @pytest.mark.parametrize(
     ("taints", "word"),
     [((), "no taint"), (("nvidia.com/gpu=present:PreferNoSchedule",), "only asks"), (("team=ml:NoSchedule",), "allowed key")],
@@ -193,15 +186,6 @@ def test_blanket_tolerations_of_templates(toleration: str, blanket: bool) -> Non
     assert (finding.outcome is Outcome.BAD) is blanket
 
 
-def test_an_empty_key_without_exists_is_no_blanket() -> None:
-    equal: Json = {"operator": "Equal", "key": "", "value": ""}
-    (finding,) = check_blanket_tolerations(a_scope(pods=[a_pod(node="gpu-0").__class__()]))  # a pod that says nothing at all
-    assert finding.outcome is Outcome.OK
-    spec = {"template": {"spec": {"containers": [{"name": "a"}], "tolerations": [equal]}}}
-    (finding,) = check_blanket_tolerations(a_scope(jobs=[a_workload("Job", "j", spec)]))
-    assert finding.outcome is Outcome.OK
-
-
 def test_platform_namespaces_may_tolerate_everything() -> None:
     pods = [a_pod("cilium", "kube-system", tolerations=["*"]), a_pod("web", "team-a", tolerations=["nvidia.com/gpu:NoSchedule"])]
     assert by_name(check_blanket_tolerations(a_scope(pods=pods))) == {"web": Outcome.OK}
@@ -236,11 +220,6 @@ def test_a_tolerated_node_without_pod_fails_too_and_a_cordon_is_tolerated_by_the
     (finding,) = check_agents_reach(a_scope(nodes=[node], daemonsets=[a_daemonset()]))
     assert finding.outcome is Outcome.BAD
     assert "tolerates every taint" in finding.message
-
-
-def test_nodes_that_an_agent_does_not_select_are_no_pair() -> None:
-    daemonset = a_daemonset("nvidia-mig-manager", node_selector={"nvidia.com/gpu.deploy.mig-manager": "true"})
-    assert list(check_agents_reach(a_scope(nodes=[a_node()], daemonsets=[daemonset]))) == []
 
 
 def test_agents_that_the_policy_names_must_be_there_and_everywhere() -> None:

@@ -19,12 +19,6 @@ def only(*nodes: Node, fields: object = None) -> Finding:
     return next(finding for finding in findings if finding.subject.name == "gpu-0")
 
 
-def test_a_node_with_a_fault_in_service_fails_and_the_age_is_said() -> None:
-    finding = only(told(LOST))
-    assert finding.outcome is Outcome.BAD
-    assert finding.message.startswith("AcceleratedHardwareReady=False (NvidiaXID79Error) for 3 h")
-
-
 @pytest.mark.parametrize(
     "node",
     [
@@ -46,10 +40,6 @@ def test_a_taint_that_no_healthy_peer_has_is_a_quarantine_whatever_its_name() ->
     assert only(told(LOST, taints=["acme.example/broken:NoSchedule", "team=vision:NoSchedule"]), peer).outcome is Outcome.OK
     assert only(told(LOST, taints=["team=vision:NoSchedule"]), peer).outcome is Outcome.BAD
     assert only(told(LOST, taints=["acme.example/broken:PreferNoSchedule"]), peer).outcome is Outcome.BAD
-
-
-def test_the_fence_of_the_pool_is_no_quarantine() -> None:
-    assert only(told(LOST, taints=[])).outcome is Outcome.BAD
 
 
 def test_a_fault_that_was_just_told_is_undecided_with_the_time_to_ask_again() -> None:

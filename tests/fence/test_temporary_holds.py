@@ -21,10 +21,6 @@ def old(key: str, age: float, value: str = "") -> Taint:
     return Taint(key=key, value=value, effect="NoSchedule", time_added=ago(age))
 
 
-def test_a_node_that_nothing_holds_passes_and_cpu_nodes_are_no_subject() -> None:
-    assert only(told()).outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(
     ("node", "fields", "words"),
     [
@@ -149,10 +145,6 @@ def test_notes_of_an_earlier_cordon_do_not_name_the_owner_of_this_one() -> None:
     assert "owner kubectl-cordon" in finding.message
     labels["k8saas.nvidia.com/cordon-timestamp"] = ago(2 * DAY + MINUTE).replace(":", "-")
     assert "owner NVSentinel" in only(told(cordoned=2 * DAY, labels=labels)).message
-
-
-def test_a_taint_of_ones_own_under_the_prefix_of_kubernetes_may_stay() -> None:
-    assert only(told(taints=["node.kubernetes.io/dedicated=gpu:NoSchedule"])).outcome is Outcome.OK
 
 
 def test_a_taint_that_only_reads_like_a_start_may_be_the_pool_s_own() -> None:

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, adapters, chosen, native
+from conformance.gang.adapters import Gang, Guarantee, Kueue, Native, Volcano, chosen, native
 from conformance.gang.adapters.base import in_turn
 from conformance.gang.adapters.grouped import keeps_link
-from conformance.gang.adapters.kueue import pods_ready_timeout, seconds_of
+from conformance.gang.adapters.kueue import pods_ready_timeout
 from conformance.gang.adapters.volcano import member
 from conformance.gang.checks import check_installed
-from conformance.policy.model import Gang as GangSection
 from conformance.scope.scope import Scope
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import ConfigMap, Json, Meta
@@ -50,11 +48,6 @@ def installed(scope: Scope) -> dict[str, Finding]:
 
 
 # -- GANG-01 --
-
-
-def test_volcano_with_both_deployments_available_is_healthy() -> None:
-    findings = installed(scope_of((VOLCANO,), apps__deployments=BOTH))
-    assert {name: finding.outcome for name, finding in findings.items()} == {"volcano": Outcome.OK}
 
 
 @pytest.mark.parametrize(
@@ -103,11 +96,6 @@ def test_an_adapter_that_the_policy_names_must_be_there() -> None:
     assert installed(scope_of(policy=policy, pods=of_job(8), batch__jobs=[a_job()]))["kueue"].outcome is Outcome.BAD
 
 
-def test_the_policy_names_every_adapter_there_is() -> None:
-    names = ", ".join(adapter.name for adapter in adapters())
-    assert f"({names})" in inspect.getsource(GangSection)
-
-
 # -- guarantees --
 
 
@@ -143,11 +131,6 @@ def test_a_configuration_that_cannot_be_read_may_set_anything(text: str) -> None
         with pytest.raises(Inconclusive, match="ConfigMap kueue-system/kueue-manager-config cannot be read") as caught:
             ask(configured(text))
         assert caught.value.code == "ConfigurationUnreadable"
-
-
-def test_a_duration_that_is_none_is_kueues_default() -> None:
-    assert seconds_of(None) == seconds_of("soon") == 300.0
-    assert seconds_of("250ms") == 0.25
 
 
 def test_kueue_promises_what_it_is_set_up_for() -> None:

@@ -9,10 +9,10 @@ import pytest
 from conformance.gang.checks import check_installed
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_pod, a_policy
 from tests.core.test_gang_jobs import a_job, of_job
-from tests.gang.test_adapters import KUEUE, VOLCANO, deployment, installed, scope_of
+from tests.gang.test_adapters import VOLCANO, deployment, installed, scope_of
 
 NATIVE = "scheduling.k8s.io/podgroups"
 NEEDED: Any = a_policy(gang={"required": True})
@@ -46,11 +46,6 @@ def test_a_served_api_is_no_scheduler() -> None:
     assert only(native(policy=NEEDED), may_probe=True).outcome is Outcome.NOT_JUDGED
 
 
-def test_a_served_api_that_nobody_needs_says_nothing() -> None:
-    with pytest.raises(NotApplicable):
-        only(native())
-
-
 def test_a_served_api_beside_a_scheduler_that_works_says_nothing() -> None:
     both = [deployment("volcano-scheduler"), deployment("volcano-controllers")]
     assert {name: found.outcome for name, found in installed(scope_of((NATIVE, VOLCANO), apps__deployments=both)).items()} == {
@@ -78,13 +73,6 @@ def test_a_policy_that_names_it_asks_for_proof() -> None:
 # -- Kueue and Volcano without their usual objects --
 
 
-def test_kueue_is_there_without_a_workload() -> None:
-    manager = [deployment("kueue-controller-manager", 1, "kueue-system")]
-    assert only(scope_of(policy=NEEDED, apps__deployments=manager)).outcome is Outcome.OK
-    assert only(scope_of(("kueue.x-k8s.io/clusterqueues",), policy=NEEDED)).outcome is Outcome.UNDECIDED
-    assert only(scope_of((KUEUE,), policy=NEEDED)).outcome is Outcome.UNDECIDED
-
-
 def test_volcano_is_there_without_a_pod_group() -> None:
     both = [deployment("volcano-scheduler"), deployment("volcano-controllers", 0)]
     assert only(scope_of(policy=NEEDED, apps__deployments=both)).outcome is Outcome.BAD
@@ -98,22 +86,11 @@ def of_kai(scheduler: str, available: int = 1, binder: int = 1, namespace: str =
     return [deployment(name, number, namespace) for name, number in names.items()]
 
 
-@pytest.mark.parametrize("scheduler", ["kai-scheduler-default", "scheduler"])
-def test_kai_is_known_by_its_deployments(scheduler: str) -> None:
-    finding = only(scope_of(pods=of_job(8), batch__jobs=[a_job()], apps__deployments=of_kai(scheduler)))
-    assert (finding.subject.name, finding.outcome) == ("kai", Outcome.OK)
-
-
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
 def test_kai_without_its_scheduler_or_its_binder_places_nothing(numbers: tuple[int, int]) -> None:
     finding = only(scope_of(apps__deployments=of_kai("kai-scheduler-default", *numbers)))
     assert finding.outcome is Outcome.BAD
     assert "0/1 available" in finding.message
-
-
-def test_runai_is_known_too() -> None:
-    finding = only(scope_of(policy=NEEDED, apps__deployments=of_kai("runai-scheduler-default", namespace="runai")))
-    assert (finding.subject.name, finding.outcome) == ("runai", Outcome.OK)
 
 
 def test_coscheduling_is_known_too() -> None:

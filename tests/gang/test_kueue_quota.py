@@ -48,14 +48,6 @@ def outcomes(*queues: Json, **more: Any) -> list[str]:
     return [finding.outcome.value for finding in findings(*queues, **more)]
 
 
-def test_quota_that_the_nodes_have_passes_and_more_fails_over_all_queues_of_a_flavor() -> None:
-    assert outcomes(a_queue("a", 8), a_queue("b", "8")) == ["ok"]
-    (finding,) = findings(a_queue("a", 16), a_queue("b", 8))
-    assert finding.outcome.value == "bad"
-    assert "24 in a and b" in finding.message or "24 in a, b" in finding.message
-    assert "its 2 nodes can allocate 16" in finding.message
-
-
 def test_a_flavor_counts_the_nodes_that_it_selects() -> None:
     some = [a_flavor(nodeLabels={"kubernetes.io/hostname": "gpu-0"})]
     assert outcomes(a_queue("a", 8), flavors=some) == ["ok"]
@@ -79,13 +71,6 @@ def test_topology_decides_only_in_the_flavors_that_name_one() -> None:
     some = [a_flavor(topologyName="racks"), a_flavor("a100")]
     found = {str(one.subject): one.outcome.value for one in findings(a_queue("a", 64), a_queue("b", 64, flavor="a100"), flavors=some)}
     assert found == {"ResourceFlavor h100 nvidia.com/gpu": "not_judged", "ResourceFlavor a100 nvidia.com/gpu": "bad"}
-
-
-def test_no_queue_with_a_quota_of_devices_is_nothing_to_judge() -> None:
-    wild = {"metadata": {}, "spec": {"resourceGroups": 3}}
-    for queues in ([], [a_queue("a", 8, resource="memory")], [a_queue("a", "0")], [a_queue("a", "x")], [wild]):
-        with pytest.raises(NotApplicable):
-            findings(*queues)
 
 
 # -- Cohorts --
@@ -157,12 +142,6 @@ def test_a_queue_whose_work_other_clusters_run_is_not_held_against_nodes_here(fo
     assert "AdmissionCheck mk" in away.message
     both = findings(a_queue("a", 640, **form), a_queue("own", 24), admissionchecks=[a_check("mk")])
     assert [(finding.outcome.value, finding.observed) for finding in both] == [("not_judged", ""), ("bad", "24 in own")]
-
-
-def test_any_other_check_sends_no_work_away() -> None:
-    asks = a_queue("a", 640, admissionChecks=["prov"])
-    assert outcomes(asks, admissionchecks=[a_check("prov", "kueue.x-k8s.io/provisioning-request"), a_check("mk")]) == ["bad"]
-    assert outcomes(asks) == ["bad"]
 
 
 def test_a_queue_that_sends_its_work_away_takes_nothing_of_its_cohort_here() -> None:

@@ -51,12 +51,6 @@ def only(findings: list[Finding]) -> Finding:
 # -- Kueue --
 
 
-@pytest.mark.parametrize("held", [(), ("QuotaReserved", "Admitted")])
-def test_a_queue_that_is_active_can_admit_its_work(held: tuple[str, ...]) -> None:
-    finding = only(judged(work(*held)))
-    assert (str(finding.subject), finding.outcome) == ("ClusterQueue queue", Outcome.OK)
-
-
 def test_every_queue_drained_fails_even_while_its_work_is_still_called_admitted() -> None:
     finding = only(judged(work("QuotaReserved", "Admitted"), clusterqueues=[queue(stopPolicy="HoldAndDrain")]))
     assert finding.outcome is Outcome.BAD
@@ -104,11 +98,6 @@ def test_an_admission_check_that_is_down_is_named_before_its_effect(form: Json) 
     assert "AdmissionCheck prov is not Active: BadParametersRef: no config" in finding.message
     missing = only(judged(work(), clusterqueues=[down]))
     assert "AdmissionCheck prov, and there is none" in missing.message
-
-
-def test_any_other_reason_is_quoted() -> None:
-    finding = only(judged(work(), clusterqueues=[queue(active=inactive("TopologyNotFound", "no Topology racks"))]))
-    assert "TopologyNotFound: no Topology racks" in finding.message
 
 
 def test_a_queue_that_says_nothing_is_undecided() -> None:
@@ -185,11 +174,6 @@ def test_a_queue_of_volcano_that_is_not_open_lets_nothing_in(state: str) -> None
     assert f"it is {state}" in finding.message
     assert volcano(state, group("Pending", minutes=5)).outcome is Outcome.UNDECIDED
     assert volcano(state, group("Running")).outcome is Outcome.NOT_JUDGED
-
-
-def test_an_open_queue_of_volcano_passes_and_a_missing_one_does_not() -> None:
-    assert volcano("Open", group("Pending")).outcome is Outcome.OK
-    assert volcano(None, group("Pending")).outcome is Outcome.BAD
 
 
 def test_a_state_that_nobody_set_is_undecided() -> None:

@@ -49,11 +49,6 @@ def test_a_capability_above_the_nodes_leaves_no_gang_in_part() -> None:
     assert only(promised(queue("a", capability=gpus(16)))).outcome is Outcome.OK
 
 
-def test_queues_without_devices_are_no_subject() -> None:
-    with pytest.raises(NotApplicable):
-        promised(queue("a", capability={"cpu": "900"}, guarantee={"resource": 3}), {"spec": {"guarantee": []}})
-
-
 def held(item: Json, *pods: Pod) -> Finding:
     lists: Json = {"scheduling_volcano_sh__podgroups": [item]}
     return only(list(check_held(a_scope(None, pods=pods, **lists), NOW)))
@@ -70,10 +65,6 @@ def test_a_group_that_was_let_in_and_has_no_pod_holds_its_queue(phase: str) -> N
     assert "16 nvidia.com/gpu of queue default" in finding.message
     assert held(group(phase, minutes=2)).outcome is Outcome.UNDECIDED
     assert held(group(phase), a_pod("g-0", devices=8, **MEMBER)).outcome is Outcome.OK
-
-
-def test_a_group_whose_pods_have_ended_is_not_forgotten() -> None:
-    assert held(group("Running"), a_pod("g-0", devices=8, phase="Succeeded", **MEMBER)).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("item", [group("Pending"), group("Completed"), group("Inqueue", minResources={"cpu": "2"}), {}, {"status": 3}])

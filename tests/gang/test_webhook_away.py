@@ -55,13 +55,3 @@ def test_what_creates_pods_is_undecided_and_says_why(without_it: Finished, id_: 
     result = without_it.result(id_)
     assert result.verdict is Verdict.INCONCLUSIVE, result.message
     assert "failed calling webhook" in " ".join([result.message, *(subject.message for subject in result.subjects)])
-
-
-def test_nothing_fails_and_nothing_stays(without_it: Finished) -> None:
-    assert without_it.report is not None
-    assert [result.id for result in without_it.report.results if result.verdict in (Verdict.FAILED, Verdict.ERROR)] == []
-    assert (without_it.code, without_it.report.residue) == (10, [])
-
-
-def test_what_reads_is_judged(without_it: Finished) -> None:
-    assert {without_it.result(id_).verdict for id_ in ("INV-01", "GANG-01", "GANG-05", "ADV-01")} == {Verdict.PASSED}

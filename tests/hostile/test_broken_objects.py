@@ -91,7 +91,7 @@ def scope_with(key: str, *objects: Json) -> Scope:
         a_pod("waits", resourceClaims=[*named, {}], labels=LABELS),
         *(a_pod(f"of-{number}", owner=f"{KINDS[key].kind}/x", devices=1, labels=LABELS) for number in range(2)),
     ]
-    lists = {name.replace("/", "__").replace(".", "_"): [item] for name, item in whole().items()}
+    lists: dict[str, Any] = {name.replace("/", "__").replace(".", "_"): [item] for name, item in whole().items()}
     lists[key.replace("/", "__").replace(".", "_")] += objects
     nodes = [a_node("gpu-0", gpus=0), a_node("gpu-1")]
     return Scope(a_snapshot(nodes=nodes, pods=pods, **lists), Policy())

@@ -28,10 +28,6 @@ def only(**kwargs: Any) -> Finding:
     return finding
 
 
-def test_a_ready_node_is_judged_and_cpu_nodes_are_no_subject() -> None:
-    assert only(nodes=[a_node(), a_cpu_node()]).outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(
     ("node", "word"),
     [

@@ -48,11 +48,6 @@ def test_a_node_with_fewer_devices_than_its_peers_fails_although_its_labels_agre
     assert "nvidia.com/gpu is 7 here and 8 on 3 of 4 nodes" in found["gpu-3"].message
 
 
-def test_of_two_idle_nodes_the_one_without_the_fabric_fails() -> None:
-    assert outcomes(a_node("gpu-0", capacity={EFA: "32"}), a_node("gpu-1")) == {"gpu-0": "ok", "gpu-1": "bad"}
-    assert outcomes(a_node("gpu-0", capacity={EFA: "32"}), a_node("gpu-1", capacity={EFA: "0"})) == {"gpu-0": "ok", "gpu-1": "bad"}
-
-
 def test_a_node_whose_discovery_labels_went_is_compared_with_those_that_are_like_it() -> None:
     bare = a_node("gpu-2", gpus=4, product="")
     assert outcomes(*some(2), bare)["gpu-2"] == "bad"
@@ -99,10 +94,6 @@ def test_machines_of_another_size_are_no_peers_where_nothing_names_the_machine()
 def test_a_label_that_names_each_node_names_no_pool() -> None:
     nodes = [a_node(f"gpu-{n}", gpus=7 if n == 2 else 8, labels={"example.com/pool": f"gpu-{n}"}) for n in range(3)]
     assert outcomes(*nodes)["gpu-2"] == "bad"
-
-
-def test_the_only_node_of_a_pool_is_not_judged() -> None:
-    assert outcomes(a_node(), a_node("a", product="NVIDIA-L4", gpus=1)) == {"gpu-0": "not_judged", "a": "not_judged"}
 
 
 def test_devices_that_are_withheld_on_purpose_are_not_missed() -> None:

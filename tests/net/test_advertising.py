@@ -32,26 +32,6 @@ def judged(*nodes: Node, policy: Json | None = None, **more: Any) -> dict[str, F
     return {finding.subject.name: finding for finding in check_advertised(a_scope(nodes=nodes, nicclusterpolicies=policies, **more))}
 
 
-def test_nodes_that_advertise_what_is_configured_conform() -> None:
-    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1", a="63"), policy=a_nic_policy("rdma/a"))
-    assert {name: finding.outcome for name, finding in found.items()} == dict.fromkeys(("rdma/a", "gpu-0", "gpu-1"), Outcome.OK)
-    assert found["gpu-0"].observed == "rdma/a: 63"
-
-
-@pytest.mark.parametrize("value", ["0", "", "-1", "x"])
-def test_a_node_without_units_does_not_conform(value: str) -> None:
-    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1", a=value), policy=a_nic_policy("rdma/a"))
-    assert found["gpu-1"].outcome is Outcome.BAD
-    assert "rdma/a" in found["gpu-1"].message
-    assert found["gpu-0"].outcome is Outcome.OK
-
-
-def test_a_labelled_node_without_the_resource_does_not_conform() -> None:
-    found = judged(an_rdma_node("gpu-0", a="63"), an_rdma_node("gpu-1"), policy=a_nic_policy("rdma/a"))
-    assert found["gpu-1"].outcome is Outcome.BAD
-    assert NFD in found["gpu-1"].message
-
-
 def test_a_resource_under_another_name_than_configured_does_not_conform() -> None:
     found = judged(an_rdma_node(b="63"), policy=a_nic_policy("rdma/a"))
     assert found["rdma/a"].outcome is Outcome.BAD
@@ -117,10 +97,6 @@ def test_affinity_that_only_excludes_chooses_nobody() -> None:
     assert [entry.node.name for entry in fabric_nodes(scope)] == ["gpu-0"]
 
 
-def test_a_cluster_without_fabric_has_nothing_to_judge() -> None:
-    assert judged(a_node(), a_cpu_node()) == {}
-
-
 def test_fabric_resources_are_those_of_the_policy_cr_and_of_the_owners_globs() -> None:
     nodes = [a_node(capacity={"vpc.amazonaws.com/efa": "32", "example.com/roce": "4", "nvidia.com/hostdev": "0"})]
     scope = a_scope(
@@ -144,10 +120,6 @@ def attachments(scope: Scope) -> list[Outcome]:
 
 def scope_with(*items: Json, **resources: str) -> Scope:
     return a_scope(nodes=[an_rdma_node(**resources), a_cpu_node()], network_attachment_definitions=items)
-
-
-def test_an_attachment_that_names_an_advertised_resource_conforms() -> None:
-    assert attachments(scope_with(an_attachment("rdma/a"), a="63")) == [Outcome.OK]
 
 
 @pytest.mark.parametrize("resource", ["rdma/b", "a", "rdma/A"])

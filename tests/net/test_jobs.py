@@ -2,15 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from conformance.net.jobs import check_jobs
 from fixtures.kubernetes.models import Json, Pod
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_node, a_pod, a_scope, a_workload
 
 RDMA = "rdma/a"
-FULL = {"nvidia.com/gpu": "8", RDMA: "1"}
 BARE = {"nvidia.com/gpu": "8"}
 NODES = [a_node(name, capacity={RDMA: "63"}) for name in ("gpu-0", "gpu-1")]
 
@@ -27,18 +24,6 @@ def a_member(index: int, devices: dict[str, str], node: str = "", **more: Any) -
 
 def judged(*pods: Pod, nodes: Any = NODES, parallelism: int = 2) -> list[Finding]:
     return list(check_jobs(a_scope(nodes=nodes, pods=pods, batch__jobs=[a_job(parallelism)])))
-
-
-def test_a_job_on_two_nodes_that_asks_for_the_fabric_conforms() -> None:
-    findings = judged(a_member(0, FULL, "gpu-0"), a_member(1, FULL, "gpu-1"))
-    assert [finding.outcome for finding in findings] == [Outcome.OK]
-    assert "2 nodes" in findings[0].observed
-
-
-def test_a_job_on_two_nodes_without_it_does_not_conform() -> None:
-    findings = judged(a_member(0, FULL, "gpu-0"), a_member(1, BARE, "gpu-1"))
-    assert [finding.outcome for finding in findings] == [Outcome.BAD]
-    assert "train-1" in findings[0].message
 
 
 def test_a_pending_job_that_no_node_could_hold_counts() -> None:
@@ -70,11 +55,6 @@ def test_claims_may_bring_fabric_devices() -> None:
 def test_zero_units_are_no_request() -> None:
     pods = [a_member(index, {**BARE, RDMA: "0"}, f"gpu-{index}") for index in range(2)]
     assert [finding.outcome for finding in judged(*pods)] == [Outcome.BAD]
-
-
-def test_without_rdma_nodes_it_does_not_apply() -> None:
-    with pytest.raises(NotApplicable):
-        judged(a_member(0, BARE, "gpu-0"), a_member(1, BARE, "gpu-1"), nodes=[a_node("gpu-0"), a_node("gpu-1")])
 
 
 def test_pods_that_have_ended_or_are_being_deleted_ask_for_nothing_any_more() -> None:

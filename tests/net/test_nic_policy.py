@@ -28,18 +28,6 @@ def outcomes(*policies: Json) -> list[Outcome]:
     return [finding.outcome for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies))]
 
 
-def test_a_ready_policy_with_ready_and_ignored_states_conforms() -> None:
-    policy = a_nic_policy(applied={"state-multus-cni": "ready", "state-OFED": "ignore"})
-    assert outcomes(policy) == [Outcome.OK, Outcome.OK, Outcome.OK]
-
-
-@pytest.mark.parametrize("state", ["notReady", "error", "ignore", ""])
-def test_a_policy_that_is_not_ready_does_not_conform(state: str) -> None:
-    finding = next(iter(check_nic_cluster_policy(a_scope(nicclusterpolicies=[a_nic_policy(state=state)]))))
-    assert finding.outcome is Outcome.BAD
-    assert (state or "no state") in finding.message
-
-
 @pytest.mark.parametrize("state", ["notReady", "error", "Ready", ""])
 def test_an_applied_state_that_is_not_ready_does_not_conform_even_in_a_ready_policy(state: str) -> None:
     findings = list(check_nic_cluster_policy(a_scope(nicclusterpolicies=[a_nic_policy(applied={"state-RDMA-device-plugin": state})])))

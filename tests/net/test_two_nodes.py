@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.net.two_nodes import Plan, exclusive, make_plan
+from conformance.net.two_nodes import Plan, make_plan
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Inconclusive, NotApplicable
@@ -84,9 +84,3 @@ def test_multi_node_nvlink_needs_no_resource_where_it_is_accepted() -> None:
 def test_one_node_is_no_run_between_nodes() -> None:
     with pytest.raises(NotApplicable):
         plan(nodes(2), a_policy(network={"nodes": 1}))
-
-
-def test_whole_devices_only() -> None:
-    assert exclusive(a_node(), "nvidia.com/gpu")
-    assert exclusive(a_node(labels={"nvidia.com/gpu.replicas": "1"}), "nvidia.com/gpu")
-    assert not exclusive(a_node(labels={"nvidia.com/gpu.replicas": "2"}), "nvidia.com/gpu")

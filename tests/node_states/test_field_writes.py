@@ -1,17 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from conformance.node_states.field_writes import MOST_ASKED, SPEC_TAINTS, SPEC_UNSCHEDULABLE, fields_of, label, last_write
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from tests.builders import a_node, a_snapshot
 from tests.node_states.said import DAY, HOUR, NOW, written
-
-WILD = st.recursive(
-    st.none() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner)
-)
 
 
 class Api:
@@ -39,12 +32,6 @@ def test_the_newest_write_of_a_field_is_found_with_its_manager() -> None:
     assert last_write(fields, label("a")) is None
 
 
-@given(WILD)
-def test_wild_managed_fields_are_survived(value: object) -> None:
-    assert last_write(value, SPEC_TAINTS) is None
-    assert last_write([{"fieldsV1": value, "time": "2026-09-21T14:13:20Z"}], ("f:no", "f:such")) is None
-
-
 def test_what_the_snapshot_holds_is_not_asked_for_and_nothing_is_asked_twice() -> None:
     snapshot, api = a_snapshot(), Api()
     snapshot.managed_fields = {"kept": ["entry"]}
@@ -53,10 +40,6 @@ def test_what_the_snapshot_holds_is_not_asked_for_and_nothing_is_asked_twice() -
     assert found == {"kept": ["entry"], "asked": []}
     fields_of(snapshot, nodes[:2], lambda: api)  # type: ignore[arg-type, return-value]
     assert api.asked == ["nodes/asked", "nodes/slow"]
-
-
-def test_a_saved_snapshot_has_no_cluster_to_ask() -> None:
-    assert fields_of(a_snapshot(offline=True), [a_node()], lambda: 1 / 0) == {}  # type: ignore[arg-type, return-value]
 
 
 def test_requests_do_not_grow_with_the_cluster() -> None:

@@ -17,19 +17,6 @@ def only(node: Node) -> Finding:
     return finding
 
 
-def test_good_words_pass_and_say_how_many_are_about_devices() -> None:
-    finding = only(told(GOOD, a_condition("DiskPressure", "False")))
-    assert finding.outcome is Outcome.OK
-    assert finding.observed.startswith("2 conditions and labels, 1 of them about devices")
-
-
-def test_a_fault_fails_and_is_quoted() -> None:
-    finding = only(told(BAD))
-    assert finding.outcome is Outcome.BAD
-    assert "NvidiaDeviceCountMismatch) for 2 h" in finding.message
-    assert "goes on taking device pods" in finding.message
-
-
 def test_a_fault_of_a_node_in_repair_is_undecided_until_the_repair_takes_too_long() -> None:
     finding = only(told(BAD, cordoned=HOUR))
     assert finding.outcome is Outcome.UNDECIDED

@@ -52,11 +52,6 @@ def test_an_exporter_that_somebody_narrowed_to_one_node_fails_although_its_count
     assert "not selected on gpu-1, gpu-2" in words
 
 
-def test_an_agent_that_is_enabled_and_has_no_daemonset_fails() -> None:
-    found = findings(nodes=nodes(), nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)])
-    assert list(bad(found)) == ["ClusterPolicy cluster-policy dcgmExporter"]
-
-
 def test_a_tenants_daemonset_of_that_selector_does_not_stand_for_the_operators() -> None:
     copy = a_daemonset("nvidia-dcgm-exporter", "aaa", node_selector={EXPORTER: "true"})
     found = findings(nodes=nodes(), apps__daemonsets=[copy], nvidia_com__clusterpolicies=[a_policy_with(dcgmExporter=True)])

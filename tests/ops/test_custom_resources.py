@@ -38,11 +38,6 @@ def messages(findings: Iterable[Finding]) -> str:
     return "\n".join(finding.message for finding in findings if finding.outcome is Outcome.BAD)
 
 
-def test_one_ready_cluster_policy_passes() -> None:
-    found = by_name(check_ready(a_scope(nodes=[a_node()], clusterpolicies=[an_object()])))
-    assert found == {"ClusterPolicy *": Outcome.OK, "ClusterPolicy cluster-policy": Outcome.OK}
-
-
 @pytest.mark.parametrize(
     ("state", "conditions", "word"),
     [

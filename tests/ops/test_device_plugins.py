@@ -6,7 +6,6 @@ import pytest
 
 from conformance.ops.device_plugins import check_one_plugin
 from fixtures.kubernetes.models import Pod
-from fixtures.verdict.findings import NotApplicable
 from tests.builders import a_node, a_pod, a_scope
 
 FOLDER = [{"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
@@ -72,8 +71,3 @@ def test_a_pod_that_is_replaced_or_deleted_or_finished_is_no_second_plugin() -> 
 def test_eks_auto_mode_has_a_plugin_that_no_pod_shows() -> None:
     """A GPU operator installed there left allocatable at 0 (awsdocs/amazon-eks-user-guide#914)."""
     assert outcome(OPERATORS, labels={"eks.amazonaws.com/compute-type": "auto"}) == "bad"
-
-
-def test_where_no_plugin_is_seen_nothing_is_judged() -> None:
-    with pytest.raises(NotApplicable):
-        list(check_one_plugin(a_scope(nodes=[a_node()], pods=[a_pod(node="gpu-0", devices=1)])))

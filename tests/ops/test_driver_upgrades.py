@@ -13,7 +13,6 @@ from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
 from tests.node_states.said import DAY, HOUR, NOW, ago, told, written
 
 STATE = "nvidia.com/gpu-driver-upgrade-state"
-AMD = "operator.amd.com/gpu-driver-upgrade-state"
 
 
 def in_state(value: str, name: str = "gpu-0", key: str = STATE, labels: Mapping[str, str] | None = None, **more: Any) -> Node:
@@ -27,20 +26,6 @@ def written_state(age: float, key: str = STATE) -> Any:
 def only(node: Node, fields: Any = None, **policy: Any) -> Finding:
     (finding,) = check_upgrades(a_scope(a_policy(**policy), nodes=[node, a_cpu_node()]), {node.name: fields})
     return finding
-
-
-@pytest.mark.parametrize(("key", "value"), [(STATE, "upgrade-done"), (AMD, "Upgrade-Complete"), (AMD, "Install-Complete")])
-def test_a_finished_upgrade_passes(key: str, value: str) -> None:
-    assert only(in_state(value, key=key)).outcome is Outcome.OK
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [(STATE, "upgrade-failed"), (AMD, "Upgrade-Timed-Out"), (AMD, "Uncordon-Failed"), (AMD, "Reboot-Failed")]
-)
-def test_a_failed_upgrade_fails_at_any_age(key: str, value: str) -> None:
-    finding = only(in_state(value, key=key), written_state(60, key))
-    assert finding.outcome is Outcome.BAD
-    assert value in finding.message
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,6 @@ def outcomes(**world: Any) -> list[str]:
     return [finding.outcome.value for finding in findings(**world)]
 
 
-def test_an_operator_with_its_object_passes_and_without_traces_nothing_is_judged() -> None:
-    assert outcomes(apps__deployments=[an_operator()], nvidia_com__clusterpolicies=[POLICY]) == ["ok"]
-    assert outcomes() == []
-
-
 def test_an_operator_or_agents_without_the_object_fail() -> None:
     (finding,) = findings(apps__deployments=[an_operator()])
     assert finding.outcome.value == "bad"

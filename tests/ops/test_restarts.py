@@ -47,17 +47,6 @@ def judged(*pods: Pod, **policy: Any) -> Finding:
     return finding
 
 
-def test_an_agent_that_never_restarted_passes() -> None:
-    assert judged(a_member()).outcome is Outcome.OK
-
-
-@pytest.mark.parametrize("init", [False, True])
-def test_a_crash_loop_fails(init: bool) -> None:
-    finding = judged(a_member(840, ended(), waiting="CrashLoopBackOff", init=init))
-    assert finding.outcome is Outcome.BAD
-    assert "exporter-0 on gpu-0: CrashLoopBackOff (exporter: 840 restarts, last Error)" in finding.message
-
-
 def test_a_pod_that_has_just_started_may_fail_until_the_driver_is_there() -> None:
     young = a_member(3, ended(age=MINUTE), waiting="CrashLoopBackOff", age=5 * MINUTE)
     finding = judged(young)

@@ -85,13 +85,6 @@ def test_no_row(line: str) -> None:
     assert nccl_tests.parse_row(line) is None
 
 
-def test_factors() -> None:
-    assert nccl_tests.factor("all_reduce_perf", 8) == 1.75
-    assert nccl_tests.factor("all_gather", 4) == 0.75
-    assert nccl_tests.factor("sendrecv", 4) == 1
-    assert nccl_tests.factor("hypercube", 4) is None
-
-
 def test_gpu_memory_by_its_lines() -> None:
     output = perftest.parse(lookalike("ib-write-bw-cuda"))
     assert (output.memory, output.dmabuf, output.devices, output.whole) == (Memory.CUDA, True, ("mlx5_2",), True)

@@ -4,7 +4,6 @@ import pytest
 
 from conformance.cli.inspect import inspect
 from conformance.outputs import dcgm, job_log, nvidia_smi, xid
-from conformance.outputs.dcgm import State
 from conformance.outputs.nvidia_smi import Action
 from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.xid import XidClass
@@ -49,16 +48,6 @@ def test_query_text() -> None:
     }
 
 
-def test_query_xml_whole_and_cut() -> None:
-    text = lookalike("smi-query.xml")
-    (gpu,) = nvidia_smi.parse_query(text).gpus
-    assert gpu.judge()[0] is Action.REBOOT
-    assert (gpu.model, gpu.remap_pending, gpu.volatile_uncorrectable, gpu.mig_enabled) == ("NVIDIA A30", True, 4, True)
-    assert gpu.slowdowns == ("hw_power_brake_slowdown",)
-    cut = nvidia_smi.parse_query(text[: text.index("<remapped_row_unc>") + 10])
-    assert (cut.cut, len(cut.gpus), cut.gpus[0].remap_pending) == (True, 1, None)
-
-
 def test_xml_entities_are_not_expanded() -> None:
     bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "AAAA">]>\n<nvidia_smi_log><gpu id="0"><uuid>&a;</uuid></gpu></nvidia_smi_log>'
     query = nvidia_smi.parse_query(bomb)
@@ -66,22 +55,8 @@ def test_xml_entities_are_not_expanded() -> None:
     assert all("AAAA" not in gpu.uuid for gpu in query.gpus)
 
 
-def test_a_gpu_without_any_signal_is_not_healthy() -> None:
-    text = "Driver Version : 580.1\nAttached GPUs : 1\nGPU 00000000:1B:00.0\n    Product Name : NVIDIA L4\n"
-    result = inspect("nvidia-smi", text)
-    assert (result.verdict, result.reason_code) == ("undecidable", "NO_HEALTH_SIGNAL")
-
-
 def test_missing_gpu_is_noticed() -> None:
     assert inspect("nvidia-smi", "Attached GPUs : 2\nGPU 00000000:1B:00.0\n    GPU Recovery Action : None\n").verdict == "undecidable"
-
-
-def test_dcgm_devices() -> None:
-    busy, leaking, instance = dcgm.parse(lookalike("dcgm"))
-    assert (busy.state, busy.pods, busy.xid) == (State.BUSY, (("team", "train-0", "cuda"),), 31)
-    assert (busy.temperature, busy.power, busy.memory_used, busy.activity) == (61, 640.5, 70000, 0.97)
-    assert (leaking.state, leaking.allocated, leaking.used_but_unallocated) == (State.IDLE, False, True)
-    assert (instance.host, instance.profile, instance.pods, instance.state) == ("node-2", "1g.10gb", (("ns", "mig-pod", "c"),), State.IDLE)
 
 
 def test_dcgm_inspection_notes_idle_and_leaking_devices() -> None:
@@ -103,14 +78,6 @@ def test_dcgm_faults(series: str, verdict: str, code: str) -> None:
     value = 79 if "XID" in series else 1
     result = inspect("dcgm-metrics", f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a"}} 5\n{series}{{gpu="0",UUID="GPU-a"}} {value}\n')
     assert (result.verdict, result.reason_code) == (verdict, code)
-
-
-def test_window_counter_of_xids() -> None:
-    counter = 'DCGM_EXP_XID_ERRORS_COUNT{{gpu="0",UUID="GPU-a",xid="{}",window_size_in_ms="300000"}} {}\n'
-    text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 5\n' + counter.format(13, 2) + counter.format(79, 0)
-    (device,) = dcgm.parse(text)
-    assert (device.xids, device.fatal_xids, device.state) == ((13,), (), State.BUSY)
-    assert dcgm.parse(text + counter.format(119, 1))[0].state is State.XID_FATAL
 
 
 def test_dcgm_undecidable() -> None:

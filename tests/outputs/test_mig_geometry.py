@@ -52,14 +52,6 @@ def test_products_without_a_table(product: str) -> None:
     assert mig_geometry.fits(product, {"1g.5gb": 99})[0], "what no table knows cannot be refused"
 
 
-def test_the_product_decides_the_maximum_of_a_profile() -> None:
-    assert mig_geometry.max_instances("NVIDIA-A100-SXM4-40GB", "1g.10gb") == 4
-    assert mig_geometry.max_instances(H100, "1g.10gb") == 7
-    assert mig_geometry.max_instances("NVIDIA-H200", "1g.35gb") == 4
-    assert mig_geometry.max_instances("NVIDIA-GB300", "1g.35gb") == 7
-    assert mig_geometry.max_instances(H100, "1g.5gb") == 0
-
-
 @pytest.mark.parametrize(
     ("layout", "possible"),
     [
@@ -134,11 +126,6 @@ def test_profile_and_resource_names(profile: str) -> None:
     assert name == "nvidia.com/mig-" + profile.replace("+", ".")
     assert mig_geometry.profile_of(name) == profile
     assert mig_geometry.profile_of(name + ".shared") == profile
-
-
-@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-", "nvidia.com/mig-big", "nvidia.com/mig-1g.10gb+me"])
-def test_no_profile(name: str) -> None:
-    assert mig_geometry.profile_of(name) is None
 
 
 def test_config_names() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.outputs import nccl_log
-from conformance.outputs.nccl_log import NcclCode, Uncovered
+from conformance.outputs.nccl_log import NcclCode
 from conformance.outputs.unreadable import Unreadable
 from tests.outputs.lookalikes import lookalike
 
@@ -36,13 +36,6 @@ def test_channels_of_a_two_node_run() -> None:
     assert nccl_log.one_way_nodes(log) == []
 
 
-def test_one_direction_only_is_found() -> None:
-    text = "".join(line for line in lookalike("nccl-gdr").splitlines(keepends=True) if "[send]" not in line or "3[1] ->" in line)
-    log = nccl_log.parse(text)
-    assert nccl_log.uncovered(log) == [Uncovered(0, 0, 1, 2, "send")]
-    assert nccl_log.uncovered(log, {1: "x", 2: "x", 3: "x", 0: "y"}) == [], "a pair inside a node needs no network"
-
-
 def test_one_direction_only_fails_a_whole_log_and_not_an_excerpt() -> None:
     comms = "".join(f"h{rank}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0\n" for rank in (0, 1))
     one = channel(0, 1, "send", host="h0")
@@ -59,17 +52,6 @@ def test_traffic_one_way_between_nodes_is_found() -> None:
     assert nccl_log.uncovered(log) == []
     assert nccl_log.one_way_nodes(log) == [("h1", "h2")]
     assert nccl_log.silent_ranks(log, {0: "h1", 1: "h2", 2: "h2"}) == [2]
-
-
-def test_socket_fallback_behind_a_launcher() -> None:
-    verdict = nccl_log.judge(nccl_log.parse(lookalike("nccl-socket")))
-    assert (verdict.code, verdict.good) == (NcclCode.SOCKET_FALLBACK, False)
-    assert verdict.facts["environment"] == {"NCCL_IB_DISABLE": "1"}
-
-
-def test_multi_node_nvlink() -> None:
-    verdict = nccl_log.judge(nccl_log.parse(lookalike("nccl-mnnvl")))
-    assert (verdict.code, verdict.good) == (NcclCode.MNNVL, True)
 
 
 @pytest.mark.parametrize(

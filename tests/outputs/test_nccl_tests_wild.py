@@ -52,11 +52,6 @@ def test_prefixes_of_launchers(prefix: str) -> None:
     assert inspect("nccl-tests", text).facts == inspect("nccl-tests", TABLE).facts
 
 
-def test_a_table_in_a_json_log() -> None:
-    text = "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "t"}) for line in TABLE.splitlines())
-    assert inspect("nccl-tests", text).facts == inspect("nccl-tests", TABLE).facts
-
-
 @pytest.mark.parametrize(
     "noise", ["h-1:8:9 [0] NCCL INFO Connected all rings", "\nh-1:8:9 [0] NCCL INFO Connected all rings\nh-1:8:9 [1] NCCL INFO x"]
 )

@@ -8,7 +8,6 @@ from conformance.cli.inspect import inspect
 from conformance.outputs import label_rules, node_labels, node_text
 from conformance.outputs.node_labels import advertisement
 from conformance.outputs.unreadable import Unreadable
-from tests.outputs.lookalikes import lookalike
 
 GPU = "nvidia.com/gpu"
 SHARED = "nvidia.com/gpu.shared"
@@ -110,14 +109,6 @@ def test_partly_mig_node_is_bounded() -> None:
     assert what(node_labels.capacity_inconsistencies(advertisement(full, {GPU: "1", "nvidia.com/mig-1g.10gb": "8"}))) == [f"capacity {GPU}"]
 
 
-def test_allocatable() -> None:
-    assert node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "8"})) == []
-    (fewer,) = node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "7"}))
-    assert "1 unhealthy unit(s)" in fewer.source
-    (more,) = node_labels.allocatable_inconsistencies(advertisement({}, {GPU: "8"}, {GPU: "9"}))
-    assert "never above capacity" in more.source
-
-
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
@@ -160,16 +151,6 @@ def test_single_strategy_and_its_config() -> None:
     ]
 
 
-def test_describe_of_two_nodes() -> None:
-    first, second = node_text.parse_nodes(lookalike("node-describe"))
-    assert (first.name, first.capacity, first.allocatable) == ("gpu-7", {GPU: "10"}, {GPU: "10"})
-    assert "nvidia.com/gpu-driver-upgrade-enabled" not in first.labels
-    assert second.allocatable == {GPU: "7"}
-    result = inspect("node", lookalike("node-describe"))
-    assert (result.verdict, result.reason_code) == ("bad", "INCONSISTENT")
-    assert result.message == "gpu-8: allocatable nvidia.com/gpu 7, expected 8 (capacity; 1 unhealthy unit(s))"
-
-
 def node_object(name: str, units: str, state: str = "") -> dict[str, object]:
     return {
         "kind": "Node",
@@ -193,14 +174,6 @@ def node_object(name: str, units: str, state: str = "") -> dict[str, object]:
 def test_objects(document: object, verdict: str, code: str) -> None:
     result = inspect("node", json.dumps(document))
     assert (result.verdict, result.reason_code) == (verdict, code)
-
-
-def test_yaml_node_and_cut_yaml() -> None:
-    text = (
-        "$ kubectl get node a -o yaml\napiVersion: v1\nkind: Node\nmetadata:\n  labels:\n    nvidia.com/gpu.count: '1'\n  ...\n"
-        "status:\n  capacity: {nvidia.com/gpu: 1}\n"
-    )
-    assert inspect("node", text).verdict == "good"
 
 
 @pytest.mark.parametrize(("units", "verdict"), [("8", "undecidable"), ("7", "bad")])

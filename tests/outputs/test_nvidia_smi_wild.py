@@ -47,12 +47,6 @@ def judged(text: str) -> tuple[str, str]:
     return result.verdict.value, result.reason_code
 
 
-def test_a_healthy_fabric_is_a_sign_of_health() -> None:
-    assert judged(query(fabric(), fabric())) == ("good", "HEALTHY")
-    old = "\n".join(line for line in fabric().splitlines()[:3])
-    assert judged(query(old)) == ("good", "HEALTHY")
-
-
 @pytest.mark.parametrize(
     ("section", "says"),
     [
@@ -118,14 +112,6 @@ def test_the_table_hides_no_query_behind_it() -> None:
     assert judged(table(("76W / 700W", "0")) + query(fabric(Summary="Unhealthy"))) == ("bad", "RESET")
     assert judged(table(("76W / 700W", "0")) + query(fabric())) == ("good", "HEALTHY")
     assert judged(table(("76W / 700W", "2")) + query(fabric())) == ("bad", "RESET")
-
-
-def test_the_fabric_in_xml() -> None:
-    health = "<health><bandwidth>Full</bandwidth><route_unhealthy>{}</route_unhealthy></health>"
-    fabric_of = "<fabric><state>Completed</state><status>Success</status>{}</fabric>"
-    text = f"<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id='0'>{fabric_of}</gpu></nvidia_smi_log>"
-    assert judged(text.format(health.format("False"))) == ("good", "HEALTHY")
-    assert judged(text.format(health.format("True"))) == ("bad", "RESET")
 
 
 def table(*gpus: tuple[str, str]) -> str:

@@ -96,11 +96,6 @@ def test_weak_evidence_proves_nothing_of_any_kind(kind: str, name: str) -> None:
     assert result.verdict == "undecidable"
 
 
-def test_what_the_evidence_of_sharing_shows() -> None:
-    facts = inspect("nvidia-smi", sample("openshift-gpu-sharing-1")).facts
-    assert (facts["gpus"], facts["listings"]) == (2, 4)
-
-
 def test_fields_that_the_api_server_refused() -> None:
     causes = inspect("api-refusal", sample("pod-invalid-1")).facts["causes"]
     assert isinstance(causes, list)
@@ -109,11 +104,6 @@ def test_fields_that_the_api_server_refused() -> None:
         "spec.containers[0].resources.requests[nvidia.com/gpu]",
     ]
     assert all(cause["what"] == "Invalid value" and "must be an integer" in cause["detail"] for cause in causes)
-
-
-def test_states_of_the_operators_pods() -> None:
-    facts = inspect("pods", sample("operator-pods-1")).facts
-    assert facts["states"] == {"Completed": 1, "Running": 11}
 
 
 @pytest.mark.parametrize(
@@ -155,17 +145,6 @@ def test_gpus_to_replace_and_to_reset() -> None:
     assert number == {"replace": [1, 2, 6, 8], "reset": [4], "healthy": [3, 5, 7]}
 
 
-def test_one_gpu_in_the_pod_with_a_claim() -> None:
-    facts = inspect("nvidia-smi", sample("kops-secure-access-1")).facts
-    assert (facts["attachedGpus"], facts["gpus"], facts["recoveryActions"]) == (1, 1, ["None"])
-
-
-def test_listed_mig_layouts() -> None:
-    assert inspect("nvidia-smi", sample("nvidia-smi-L-1")).facts["layouts"] == [{"1g.10gb": 7}]
-    assert inspect("nvidia-smi", sample("nvidia-smi-L-2")).facts["layouts"] == [{"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}]
-    assert inspect("nvidia-smi", sample("nvidia-smi-L-3")).facts["layouts"] == [{"1g.12gb": 7}, {"1g.12gb": 7}]
-
-
 def test_metrics_of_devices() -> None:
     devices = inspect("dcgm-metrics", sample("dcgm-metrics-5")).facts["devices"]
     assert isinstance(devices, list)
@@ -193,16 +172,6 @@ def test_expected_units() -> None:
     assert expected("node-timeslice-1") == {"nvidia.com/gpu": 16}
     assert expected("node-timeslice-2") == {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 16}
     assert expected("node-timeslice-3") == {"nvidia.com/gpu": 6}
-
-
-def test_shared_and_exclusive_rows_of_a_table() -> None:
-    nodes = inspect("node", sample("node-timeslice-5")).facts["acceleratorNodes"]
-    assert isinstance(nodes, list)
-    assert [node["shared"] for node in nodes] == [True, False]
-
-
-def test_one_gpu_behind_four_units() -> None:
-    assert "1 device(s) x 4 replicas" in inspect("node", sample("node-timeslice-4")).message
 
 
 def test_pools_of_two_nodes() -> None:

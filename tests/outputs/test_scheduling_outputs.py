@@ -53,11 +53,6 @@ def test_overlapping_counts_and_commas_inside_a_reason() -> None:
     assert len(message.about(ReasonKind.TAINT)) == 1
 
 
-def test_message_without_reasons() -> None:
-    with pytest.raises(Unreadable):
-        events.parse_unschedulable("pod has unbound immediate PersistentVolumeClaims")
-
-
 def test_columns_of_get_events() -> None:
     first, second = events.parse_events(lookalike("events-get"))
     assert (first.type, first.reason, first.object, first.kind) == ("Warning", "FailedScheduling", "pod/trainer-0", EventKind.UNSCHEDULABLE)
@@ -140,11 +135,6 @@ def test_yaml_events_of_both_apis() -> None:
     )
     (found,) = events.parse_events(text)
     assert (found.object, found.source, found.kind) == ("pod/x", "default-scheduler", EventKind.UNSCHEDULABLE)
-
-
-def test_gang_numbers() -> None:
-    assert events.gang_shortage("**3/6** tasks in gang unschedulable") == (3, 6)
-    assert events.gang_shortage("fine") is None
 
 
 def test_slices_by_newest_generation() -> None:
@@ -257,11 +247,6 @@ def test_a_pod_group_of_another_scheduler_is_not_judged_by_volcanos_phases() -> 
         assert (result.verdict, result.reason_code) == ("undecidable", "OTHER_SCHEDULER")
     volcano_group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "status": {"phase": "Unknown"}}
     assert inspect("podgroup", json.dumps(volcano_group)).verdict == "bad"
-
-
-def test_psa_rejection() -> None:
-    result = inspect("psa-rejection", lookalike("psa-rejection"))
-    assert (result.verdict, result.facts["reasons"]) == ("good", ["host namespaces", "runAsNonRoot != true"])
 
 
 @pytest.mark.parametrize("kind", ["events", "resourceslice", "podgroup", "psa-rejection"])

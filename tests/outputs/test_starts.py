@@ -89,11 +89,6 @@ def test_a_pod_of_describe_that_waited_and_was_placed() -> None:
     assert judged(described(waited)) == ("bad", "UNSCHEDULABLE")
 
 
-def test_a_line_alone() -> None:
-    assert judged(f"{CDI}\n") == ("bad", "START_FAILED")
-    assert judged(f"2026-01-01T00:00:00Z stderr F {CDI}\n") == ("bad", "START_FAILED")
-
-
 def pod(state: dict[str, object], restarts: int = 0) -> str:
     status = {"containerStatuses": [{"name": "cuda", "restartCount": restarts, "state": state}]}
     return json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": status})

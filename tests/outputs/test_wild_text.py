@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from conformance.cli.inspect import KINDS, inspect, to_json, to_text
 from conformance.outputs import events, mig_geometry, nccl_log, nccl_tests, node_labels, perftest
-from conformance.outputs.captured_bytes import decoded
 from conformance.outputs.inspection import Inspection
 from conformance.outputs.log_wrappers import unwrapped
 from conformance.outputs.unreadable import Unreadable
@@ -126,13 +125,6 @@ def test_no_channel_of_a_log_is_lost_by_what_stands_behind_it(name: str, data: s
     whole = nccl_log.parse("\n".join(lines))
     assert len(damaged.channels) >= len(whole.channels)
     assert sum(line.gdr for line in damaged.channels) <= sum(line.gdr for line in whole.channels)
-
-
-@SETTINGS
-@given(data=st.binary(max_size=400))
-def test_any_bytes(data: bytes) -> None:
-    with contextlib.suppress(Unreadable):
-        assert "\0" not in decoded(data)
 
 
 @SETTINGS

@@ -52,12 +52,6 @@ def test_a_template_with_admin_access_is_found_before_its_pods_start() -> None:
     assert "claim gpu has adminAccess=true" in finding.message
 
 
-@pytest.mark.parametrize("claims", [[a_claim("adm")], [a_claim("adm", device="gpu-0")], []], ids=["asked for", "given", "not there"])
-def test_a_claim_without_admin_access_is_no_bypass(claims: list[Any]) -> None:
-    pod = a_pod(resourceClaims=PODS_CLAIM)
-    assert judged(pod, resourceclaims=claims, deviceclasses=[a_class()]).outcome is Outcome.OK
-
-
 def test_claims_that_were_refused_leave_their_pods_undecided() -> None:
     pod = a_pod(resourceClaims=PODS_CLAIM)
     finding = judged(pod, trouble={"resource.k8s.io/resourceclaims": "Forbidden"})

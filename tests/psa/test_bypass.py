@@ -36,10 +36,6 @@ def setting(**entry: Any) -> Any:
     return a_pod(containers=[a_container(env=[entry])])
 
 
-def test_a_plain_device_pod_goes_around_nothing() -> None:
-    assert judged(a_pod(devices=1, volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}}])).outcome is Outcome.OK
-
-
 def mounted(path: str) -> Any:
     return a_pod(containers=[a_container(volumeMounts=[{"name": "v", "mountPath": path}])])
 

@@ -20,13 +20,6 @@ def judged(*namespaces: Namespace, **more: Any) -> list[Finding]:
     return list(check_enforcement(a_scope(namespaces=namespaces, **more)))
 
 
-def test_a_pinned_namespace_with_all_modes_conforms_without_advice() -> None:
-    [finding] = judged(labelled(enforce="restricted", enforce_version="v1.36", warn="restricted", audit="restricted"))
-    assert finding.outcome is Outcome.OK
-    assert finding.message == ""
-    assert "enforce=restricted" in finding.observed
-
-
 def test_an_unpinned_namespace_conforms_and_is_told_so() -> None:
     [finding] = judged(labelled(enforce="restricted"))
     assert finding.outcome is Outcome.OK
@@ -112,10 +105,6 @@ def test_a_tenant_that_may_lock_memory_is_waived_where_its_pods_can_exist(modes:
     namespaces = [labelled("team-rdma", **modes), labelled("team-a", enforce="privileged")]
     outcomes = {f.subject.name: f.outcome for f in check_enforcement(a_scope(policy, namespaces=namespaces))}
     assert outcomes == {"team-rdma": outcome, "team-a": Outcome.BAD}
-
-
-def test_infrastructure_is_no_tenant() -> None:
-    assert judged(a_namespace("kube-system"), a_namespace("gpu-operator"), a_namespace("gpu-conformance")) == []
 
 
 def test_the_empty_default_namespace_is_not_judged_and_a_used_one_is() -> None:

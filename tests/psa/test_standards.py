@@ -26,29 +26,10 @@ def judged(*pods: Any, policy: Any = None, **more: Any) -> list[Finding]:
     return list(check_standards(a_scope(policy, pods=pods, **more)))
 
 
-def test_a_compliant_device_pod_conforms_with_its_count_of_controls() -> None:
-    [finding] = judged(compliant())
-    assert finding.outcome is Outcome.OK
-    assert "controls" in finding.observed
-
-
 def test_the_suites_own_probe_pod_conforms() -> None:
     body = probe_pod(PodShape(name="p", image="i", script="true", resources={"nvidia.com/gpu": 1}))
     [finding] = judged(a_pod("p", **body["spec"]))
     assert finding.outcome is Outcome.OK
-
-
-def test_a_root_pod_violates_with_the_api_servers_reasons() -> None:
-    [finding] = judged(a_pod(devices=1, securityContext={"runAsUser": 0}))
-    assert finding.outcome is Outcome.BAD
-    for reason in (
-        "runAsUser=0",
-        "runAsNonRoot != true",
-        "unrestricted capabilities",
-        "allowPrivilegeEscalation != false",
-        "seccompProfile",
-    ):
-        assert reason in finding.message
 
 
 @pytest.mark.parametrize("part", ["initContainers", "ephemeralContainers"])
@@ -94,10 +75,6 @@ def test_templates_of_workloads_and_custom_resources_are_judged() -> None:
     ray = a_workload("RayCluster", "tune", {"workerGroupSpecs": [{"groupName": "gpu", "template": template}]})
     findings = judged(batch__jobs=[job], ray_io__rayclusters=[ray])
     assert {f.subject.kind: f.outcome for f in findings} == {"Job": Outcome.BAD, "RayCluster": Outcome.BAD}
-
-
-def test_pods_without_device_and_infrastructure_are_no_subjects() -> None:
-    assert judged(a_pod("web"), a_pod("plugin", "gpu-operator", devices=1), a_pod("done", devices=1, phase="Succeeded", node="n")) == []
 
 
 def test_wild_security_contexts_count_as_not_set() -> None:

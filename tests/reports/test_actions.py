@@ -31,11 +31,6 @@ def test_text_is_made_harmless_and_stays_readable(text: str) -> None:
     assert "".join(shown.split()) == "".join(text.split())
 
 
-def test_ordinary_text_stays_as_it_is() -> None:
-    for text in ("Node a: b", "std::string", "a ## b", "conformance/x.py::test"):
-        assert actions.harmless(text) == text
-
-
 def test_what_needs_attention_is_annotated_and_no_more_than_github_shows() -> None:
     made = sample_report()
     lines = list(actions.annotate(made))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fixtures.verdict.record import AreaCoverage, Coverage, Report, Verdict
-from reports.formats import allure, allure_files
-from tests.reports.chaos_samples import bare, hostile_chaos, mixed_chaos
+from reports.formats import allure
+from tests.reports.chaos_samples import bare, hostile_chaos
 from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report, subject
 
 GITHUB = {
@@ -80,13 +80,6 @@ def test_every_verdict_but_a_pass_has_a_category_of_its_own(tmp_path: Path) -> N
     assert chosen["INV-01"] == []
 
 
-def test_a_message_of_many_lines_keeps_its_category(tmp_path: Path) -> None:
-    [item] = items(report([result("A-1", Verdict.FAILED, message="one\ntwo\npassed: three")]), tmp_path).values()
-    message = item["statusDetails"]["message"]
-    matching = [rule["name"] for rule in json.loads(allure_files.categories()) if re.fullmatch(rule["messageRegex"], message)]
-    assert matching == ["Not conformant"]
-
-
 def test_findings_are_steps_the_bad_ones_first(tmp_path: Path) -> None:
     steps = items(sample_report(), tmp_path)["FENCE-01"]["steps"]
     assert len(steps) == 8
@@ -102,13 +95,6 @@ def test_steps_are_bounded_and_the_others_counted(tmp_path: Path) -> None:
     steps = items(made, tmp_path)["A-1"]["steps"]
     assert len(steps) == allure.MAX_STEPS + 1
     assert steps[-1]["name"] == "290 more are not shown"
-
-
-def test_findings_of_experiments_are_steps(tmp_path: Path) -> None:
-    chaos = mixed_chaos()
-    found = items(bare(chaos), tmp_path, chaos=chaos)
-    with_findings = next(one for one in chaos.experiments if one.findings)
-    assert [step["name"].split(" [")[0] for step in found[with_findings.id]["steps"]] == [one.name for one in with_findings.findings]
 
 
 def test_links_have_the_names_of_their_pages(tmp_path: Path) -> None:

@@ -16,22 +16,12 @@ from reports.formats import allure, ctrf, junit, openmetrics
 from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, mixed_chaos
 from tests.reports.sample_report import sample_report
 
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
 # -- JUnit
 
 
 def cases(made: Report, of: ChaosReport) -> dict[str, ET.Element]:
     root = ET.fromstring(junit.render(made, of))
     return {case.get("name", "").split()[0]: case for case in root.iter("testcase")}
-
-
-@pytest.mark.parametrize(("identifier", "tag"), [("A1", ""), ("A3", "failure"), ("D6", "error"), ("N7", "error"), ("D13", "skipped")])
-def test_junit_has_a_case_per_experiment(identifier: str, tag: str) -> None:
-    case = cases(bare(mixed_chaos()), mixed_chaos())[identifier]
-    assert case.get("classname") == "gpu-conformance.chaos"
-    assert [child.tag for child in case] == ["properties", *([tag] if tag else [])]
 
 
 def test_junit_properties_of_an_experiment() -> None:
@@ -114,11 +104,6 @@ def test_ctrf_has_a_test_per_experiment() -> None:
     assert len({test["id"] for test in tests.values()}) == 5
 
 
-def test_ctrf_takes_both_and_hostile_numbers() -> None:
-    assert {"FENCE-01", "A3"} <= set(ctrf_tests(sample_report(), mixed_chaos()))
-    assert len(ctrf_tests(bare(hostile_chaos()), hostile_chaos())) == 2
-
-
 # -- Allure
 
 
@@ -138,13 +123,6 @@ def test_allure_has_a_result_per_experiment(tmp_path: Path) -> None:
     assert re.search(r"failed +recovery +RecoveryTooSlow +not recovered within 30 s", table)
 
 
-def test_allure_takes_hostile_experiments(tmp_path: Path) -> None:
-    allure.write(bare(hostile_chaos()), tmp_path, hostile_chaos())
-    found = [json.loads(file.read_text(encoding="utf-8")) for file in tmp_path.glob("*-result.json")]
-    assert len(found) == 2
-    assert all("<script" not in item["description"] for item in found)
-
-
 # -- metrics
 
 
@@ -158,17 +136,3 @@ def test_metrics_of_experiments() -> None:
     assert 'gpu_conformance_chaos_experiments{verdict="error",target="simulated"} 1' in lines
     assert 'gpu_conformance_chaos_residue_changes{experiment="N7",fidelity="simulated",target="simulated"} 1' in lines
     assert not any(line.startswith('gpu_conformance_chaos_recovery_seconds{experiment="A3"') for line in lines), "none was measured"
-
-
-def test_metrics_say_conformant_only_where_requirements_were_judged() -> None:
-    assert "gpu_conformance_conformant" not in openmetrics.render(bare(mixed_chaos()), mixed_chaos())
-    assert "gpu_conformance_conformant{" in openmetrics.render(sample_report(), mixed_chaos())
-    assert "gpu_conformance_chaos" not in openmetrics.render(sample_report())
-
-
-def test_metrics_of_hostile_experiments_parse() -> None:
-    series = re.compile(r'^[a-z_]+\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} [0-9.]+$')
-    lines = [line for line in openmetrics.render(bare(hostile_chaos()), hostile_chaos()).splitlines() if not line.startswith("#")]
-    assert all(series.match(line) for line in lines)
-    names = [line.rsplit(" ", 1)[0] for line in lines]
-    assert len(names) == len(set(names))

@@ -57,12 +57,6 @@ def test_a_run_of_both_has_both_tables_and_both_lines() -> None:
     assert last.startswith("NOT CONFORMANT [simulated cluster]: 10 of the 14 requirements in this record judged; exit code 1")
 
 
-def test_what_is_wrong_with_an_experiment_is_said() -> None:
-    text = " ".join(plain(bare(mixed_chaos()), mixed_chaos()).replace("|", " ").split())
-    assert "RecoveryTooSlow: too slow - recovery [RecoveryTooSlow]: not recovered within 30 s" in text
-    assert "NOT PUT BACK: nodes n1: unschedulable" in text
-
-
 def test_residue_of_experiments_names_the_command_that_undoes_it() -> None:
     made = bare(mixed_chaos())
     made.residue = ["nodes n1: unschedulable"]
@@ -136,11 +130,6 @@ def test_markdown_of_experiments_alone() -> None:
     assert row in lines
     assert text.count("<details>") == text.count("</details>") == 3
     assert "NOT PUT BACK: nodes n1: unschedulable" in text
-
-
-def test_markdown_of_both_has_both_tables() -> None:
-    text = markdown.render(sample_report(), mixed_chaos())
-    assert text.index("| Experiment |") < text.index("| Area |") < text.index("<b>A3</b>") < text.index("MUST failed: FENCE-01")
 
 
 def test_markdown_marks_no_real_cluster_as_simulated() -> None:
@@ -218,13 +207,6 @@ def test_what_was_never_lost_has_no_time_and_what_the_undo_ended_says_so() -> No
 
 
 # -- folders
-
-
-def test_a_run_is_read_back_whole(tmp_path: Path) -> None:
-    held = mixed_chaos()
-    write_all(bare(held), tmp_path, held)
-    assert load_run(tmp_path) == (bare(held), held)
-    assert load_run(tmp_path / "report.json") == (bare(held), held)
 
 
 def test_records_of_two_runs_are_not_mixed(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from conformance.plugin.baseline import compare_with
 from fixtures.verdict.record import Report, Verdict
-from reports.diff import gate, runs
-from reports.diff.comparison import MAX_CHANGES_KEPT, comparison
+from reports.diff import gate
 from tests.reports.sample_report import report, result, subject
 
 
@@ -26,22 +25,3 @@ def test_the_record_says_what_is_new_fixed_and_still_failing() -> None:
     ]
     assert [one.gating for one in after.comparison.changes] == [True, False, False]
     assert after.verdict is Verdict.FAILED
-
-
-def test_what_is_no_longer_judged_is_told() -> None:
-    after = report([result("FENCE-01", Verdict.NOT_APPLICABLE, message="no accelerator node")])
-    before = run_of(passed=("a",))
-    compare_with(before, after, gate.between(before, after, None, None, ()))
-    assert after.comparison
-    assert [(one.bucket, one.message) for one in after.comparison.changes] == [
-        ("no longer judged", "1 judged before, none now: no accelerator node")
-    ]
-
-
-def test_many_changes_are_capped_and_counted() -> None:
-    names = tuple(f"n{i:04}" for i in range(700))
-    before, after = run_of(passed=names), run_of(*names)
-    found = comparison(before, runs.compare(before, after))
-    assert found.counts == {"new failure": 700}
-    assert len(found.changes) == MAX_CHANGES_KEPT
-    assert found.changes_omitted == 200

@@ -94,10 +94,6 @@ def test_rendering_counts_regressions_most_urgent_first() -> None:
     assert text.endswith("\n5 regressions\n")
 
 
-def test_no_difference_is_said() -> None:
-    assert "no difference" in runs.render(runs.compare(report([]), report([]), recovered(4.0), recovered(4.0)))
-
-
 def test_hostile_text_stays_on_its_line() -> None:
     text = runs.render(runs.compare(bare(hostile_chaos()), bare(hostile_chaos()), hostile_chaos(), hostile_chaos()))
     assert HOSTILE not in text

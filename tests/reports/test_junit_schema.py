@@ -88,11 +88,6 @@ def test_the_file_of_a_case_is_a_test_of_the_suite() -> None:
     assert [(REPOSITORY / str(file)).is_file() for file in files] == [True] * len(areas)
 
 
-def test_a_name_that_is_no_area_names_no_file() -> None:
-    made = report([result("A-1", Verdict.PASSED, area=area) for area in ("../../etc", "fence", "A/B", "\u0410", "")])
-    assert [case.get("file") for case in parsed(made).iter("testcase")] == [None] * 5
-
-
 def test_text_from_the_cluster_gives_jenkins_no_orders() -> None:
     order = "[[ATTACHMENT|/etc/passwd]] [[[PROPERTY|a=b]]]"
     made = report([result(f"A-{i}", verdict, [subject(order, Verdict.FAILED, observed=order)], message=order, remediation=order)
@@ -114,7 +109,3 @@ def test_a_case_names_the_line_of_its_test_where_that_is_known(line: int, shown:
     document = parsed(report([result("FENCE-01", Verdict.PASSED, area="FENCE", line=line)]))
     assert [case.get("line") for case in document.iter("testcase")] == [shown]
     assert schema.validate(document), schema.error_log
-
-
-def test_a_line_without_a_file_is_not_named() -> None:
-    assert parsed(report([result("A-1", Verdict.PASSED, area="A/B", line=3)])).find(".//testcase").get("line") is None

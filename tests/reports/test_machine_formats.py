@@ -91,24 +91,12 @@ def test_junit_properties_and_failure_text() -> None:
     assert "waived until 2026-12-31" in (cases(sample_report())["REQ-02"].findtext("system-out") or "")
 
 
-def test_junit_names_the_simulated_target() -> None:
-    root = ET.fromstring(junit.render(sample_report()))
-    assert "simulated cluster, scenario h100-8x" in root.get("name", "")
-
-
 def test_junit_of_an_empty_run_and_of_residue_is_red() -> None:
     assert len(list(ET.fromstring(junit.render(report([], exit_code=5))).iter("error"))) == 1
     made = report([result("A-1", Verdict.PASSED)], exit_code=11)
     made.residue = ["Namespace x"]
     [error] = ET.fromstring(junit.render(made)).iter("error")
     assert error.text == "Namespace x"
-
-
-def test_junit_has_no_illegal_characters() -> None:
-    text = junit.render(hostile_report())
-    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", text)
-    assert "<![CDATA[" not in text
-    text.encode("utf-8")
 
 
 @REPORTS
@@ -143,20 +131,6 @@ def test_ctrf_statuses_and_extra() -> None:
     assert document["results"]["environment"]["extra"]["defects"] == ["untainted-node", "half-gang"]
 
 
-SERIES = re.compile(r'^[a-z_]+\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} [0-9.]+$')
-
-
-@REPORTS
-def test_metrics_parse_line_by_line_and_never_repeat_a_series(made: Report) -> None:
-    text = openmetrics.render(made)
-    assert text.endswith("\n")
-    assert "# EOF" not in text
-    samples = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(SERIES.match(line) for line in samples)
-    names = [line.rsplit(" ", 1)[0] for line in samples]
-    assert len(names) == len(set(names))
-
-
 def test_metrics_values() -> None:
     lines = openmetrics.render(sample_report()).splitlines()
     assert 'gpu_conformance_requirement{id="FENCE-01",area="FENCE",level="MUST",verdict="failed",target="simulated"} 1' in lines
@@ -170,11 +144,6 @@ def test_metrics_values() -> None:
 
 def test_openmetrics_mode_ends_with_eof() -> None:
     assert openmetrics.render(sample_report(), openmetrics=True).endswith("# EOF\n")
-
-
-def test_repeated_requirement_ids_do_not_void_the_metrics() -> None:
-    text = openmetrics.render(report([result("A-1", Verdict.PASSED), result("A-1", Verdict.PASSED)]))
-    assert text.count('gpu_conformance_subjects_judged{id="A-1"') == 1
 
 
 def allure_results(made: Report, folder: Path) -> dict[str, dict[str, object]]:
@@ -220,14 +189,6 @@ def test_allure_fields_are_those_of_allures_own_model(kind: type[Part]) -> None:
     assert {field.encode_name for field in msgspec.structs.fields(kind)} <= theirs
 
 
-def test_allure_history_ids_are_stable_between_runs(tmp_path: Path) -> None:
-    later = sample_report()
-    later.run.id = "another"
-    one, two = allure_results(sample_report(), tmp_path / "1"), allure_results(later, tmp_path / "2")
-    assert all(one[i]["historyId"] == two[i]["historyId"] for i in one)
-    assert all(one[i]["uuid"] != two[i]["uuid"] for i in one)
-
-
 def test_allure_keeps_addresses_out(tmp_path: Path) -> None:
     allure_results(sample_report(), tmp_path)
     written = "".join(file.read_text(encoding="utf-8") for file in tmp_path.iterdir())
@@ -237,13 +198,6 @@ def test_allure_keeps_addresses_out(tmp_path: Path) -> None:
     assert "target=simulated cluster\n" in environment
     assert "warning=SIMULATED CLUSTER" in environment
     assert not (tmp_path / "executor.json").exists()
-
-
-def test_allure_takes_hostile_text(tmp_path: Path) -> None:
-    allure_results(hostile_report(), tmp_path)
-    assert all(line.count("=") >= 1 for line in (tmp_path / "environment.properties").read_text(encoding="utf-8").splitlines())
-    for file in tmp_path.glob("*-result.json"):
-        assert "<script" not in json.loads(file.read_text(encoding="utf-8"))["description"]
 
 
 def test_megabyte_names_are_clipped_everywhere(tmp_path: Path) -> None:

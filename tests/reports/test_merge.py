@@ -98,12 +98,6 @@ def test_a_run_of_no_known_time_replaces_none_and_is_not_replaced_if_it_is_not_g
     assert ([one.run_id for one in bad.clusters], code(bad)) == (["run-odd", "run-a"], 1)
 
 
-def test_two_clusters_of_one_name_stay_two() -> None:
-    first, second = a_run("a", Verdict.PASSED), a_run("a", Verdict.PASSED)
-    second.target.cluster_uid, second.run.id = "uid-other", "run-other"
-    assert sorted(one.name for one in fleet_of(first, second).clusters) == ["a", "a (run-other)"]
-
-
 @pytest.mark.parametrize(
     ("started", "stale"),
     [
@@ -118,13 +112,6 @@ def test_an_old_run_is_stale_and_no_pass(started: str, stale: bool) -> None:
     fleet = fleet_of(a_run("a", Verdict.PASSED, started=started), max_age=timedelta(hours=26))
     assert fleet.clusters[0].stale is stale
     assert code(fleet) == (10 if stale else 0)
-
-
-@pytest.mark.parametrize(
-    ("codes", "expected"), [((0, 0), 0), ((0, 10), 10), ((10, 1), 1), ((11, 1), 1), ((0, 11), 11), ((0, 99), 3), ((0, 2), 2)]
-)
-def test_the_gate_ends_with_the_worst_code(codes: tuple[int, ...], expected: int) -> None:
-    assert code(fleet_of(*(a_run(f"c{at}", Verdict.PASSED, exit_code=held) for at, held in enumerate(codes)))) == expected
 
 
 def selected(name: str, verdict: Verdict = Verdict.PASSED, *, exit_code: int | None = None, started: str = "") -> Report:
@@ -240,14 +227,6 @@ def test_a_later_run_of_the_whole_replaces_a_part_that_failed() -> None:
     assert code(fleet) == 0
 
 
-def test_a_selection_that_passed_is_no_cluster_that_passed() -> None:
-    fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"), selected("short", exit_code=10))
-    said = "3 clusters: 1 passed, 0 not conformant, 2 others; 1 of them passed in part only"
-    assert sentence(fleet) == said
-    assert [one["inPart"] for one in json.loads(to_json(fleet))["clusters"]] == [True, True, False]
-    assert said in to_html(fleet)
-
-
 def test_every_view_of_a_fleet_says_how_much_was_judged() -> None:
     fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"))
     words = "within the selection: 1 of 2 requirements judged; not judged: 1 (NET), left out by --only FENCE"
@@ -264,10 +243,6 @@ def test_what_is_said_of_many_clusters_in_markdown_is_bounded() -> None:
     text = to_markdown(fleet_of(*runs))
     assert "- and 5 more clusters; see the full report." in text
     assert len(text.encode()) < 64_000
-
-
-def test_no_cluster_is_no_pass() -> None:
-    assert code(fleet_of()) == 10
 
 
 class Tags(HTMLParser):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fixtures.verdict.findings import MAX_OTHERS_KEPT
 from fixtures.verdict.record import ComparedChange, Comparison, InventoryRow, Report, Verdict
-from reports.page.changes import MAX_LISTED, buckets
+from reports.page.changes import buckets
 from reports.page.matrix import MAX_ROWS, UNKNOWN_POOL, matrix
 from reports.subject_groups import in_short, subject_groups
 from tests.reports.page_reports import fleet_report
@@ -23,10 +23,6 @@ def test_subjects_with_the_same_texts_are_one_cause_and_others_are_not() -> None
     )
     assert [[one.name for one in cause.subjects] for cause in found] == [["gpu-0002", "gpu-0003"], ["gpu-0004"], ["gpu-0005"], ["gpu-0001"]]
     assert [cause.message for cause in found] == ["… is bare", "gpu-0004 is bare", "gpu-0005 is bare", "gpu-0001 is bare"]
-
-
-def test_a_short_name_is_not_taken_for_a_word_of_the_text() -> None:
-    assert subject_groups([subject("a", message="a node"), subject("b", message="a node")])[0].message == "a node"
 
 
 def test_in_short_the_message_alone_tells_causes_apart() -> None:
@@ -114,10 +110,6 @@ def test_parts_of_nodes_agents_and_unknown_nodes_count_for_their_node() -> None:
     ]
 
 
-def test_without_nodes_there_is_no_matrix() -> None:
-    assert matrix(report([result("PSA-01", Verdict.FAILED, [subject("team-a", Verdict.FAILED, kind="Namespace")])])) is None
-
-
 def changed(bucket: str, about: str, message: str = "") -> ComparedChange:
     return ComparedChange(bucket=bucket, requirement="FENCE-01", subject=about, message=message)
 
@@ -137,9 +129,3 @@ def test_subjects_with_the_same_change_stand_together() -> None:
         (0, "in all"),
     ]
     assert buckets(None) == []
-
-
-def test_changes_that_are_not_listed_are_counted() -> None:
-    changes = [changed("fixed", f"Node gpu-{i:03}", f"reason {i}") for i in range(90)]
-    [one] = buckets(Comparison(run="r", started_at="s", counts={"fixed": 900}, changes=changes, changes_omitted=810))
-    assert (len(one.groups), one.more, one.is_open) == (MAX_LISTED, 900 - MAX_LISTED, False)

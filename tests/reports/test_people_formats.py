@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fixtures.verdict.record import TargetKind, Verdict
+from fixtures.verdict.record import Verdict
 from reports.formats import markdown
 from reports.terminal import summary
 from tests.reports.sample_report import hostile_report, large_report, report, result, sample_report, subject
@@ -26,13 +26,6 @@ def test_summary_without_colour_is_ascii_within_the_width() -> None:
             wrapped = [line for line in lines[:-1] if not line.startswith(SENTENCES)]
             assert all(len(line) <= width for line in wrapped)  # the others are sentences to be found again, as the last line is
             assert "\x1b" not in "\n".join(lines)
-
-
-def test_summary_names_cluster_version_and_simulation() -> None:
-    lines = plain().splitlines()
-    assert lines[0] == "SIMULATED CLUSTER: scenario h100-8x, defects untainted-node, half-gang. This is not a real cluster's result."
-    assert lines[1] == "Cluster admin@gpu-prod (simulated cluster), Kubernetes v1.36.2, 8 accelerator nodes"
-    assert "SIMULATED" not in plain(sample_report(TargetKind.LIVE))
 
 
 def cells(line: str) -> list[str]:
@@ -100,11 +93,6 @@ def test_coloured_summary_carries_no_escape_of_the_cluster() -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", stripped)
     assert "\\x1b" in stripped
     assert "[bold]" not in plain(report([result("A-1", Verdict.FAILED, title="x")]))
-
-
-def test_markup_of_the_console_library_is_not_interpreted() -> None:
-    text = plain(report([result("A-1", Verdict.FAILED, title="[bold red]x[/] :smile:")]))
-    assert "[bold red]x[/] :smile:" in text
 
 
 def test_summary_of_an_empty_run() -> None:

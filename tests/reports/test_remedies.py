@@ -38,11 +38,6 @@ def bad(name: str, kind: str = "Node", namespace: str = "") -> SubjectResult:
     return subject(name, Verdict.FAILED, kind=kind, namespace=namespace)
 
 
-def test_one_command_names_all_nodes_that_are_wrong() -> None:
-    made = lines("`kubectl cordon NODE` first.", bad("gpu-0"), subject("gpu-1", kind="Node"), bad("gpu-2 nvidia.com/gpu"), bad("gpu-2"))
-    assert made == ["kubectl cordon gpu-0 gpu-2"]
-
-
 def test_a_command_that_takes_one_object_is_written_for_each() -> None:
     pods = [bad("train-0", "Pod", "team-a"), bad("train-1", "Pod", "team-b")]
     assert lines("`kubectl -n NAMESPACE describe pod POD`", *pods, bad("gpu-0")) == [
@@ -69,12 +64,6 @@ def test_kinds_namespaces_agents_and_versions_are_filled_in() -> None:
     assert lines("`kubectl label namespace NAMESPACE a/version=v1.NN`", bad("team-a", "Namespace"), version="?") == [
         "kubectl label namespace team-a a/version=v1.NN"
     ]
-
-
-def test_nodes_are_drained_and_looked_into_one_by_one() -> None:
-    nodes = [bad("gpu-0"), bad("gpu-1")]
-    assert lines("`kubectl drain NODE --ignore-daemonsets`", *nodes) == [f"kubectl drain gpu-{i} --ignore-daemonsets" for i in (0, 1)]
-    assert len(lines("`kubectl get node NODE -o jsonpath='{.spec.taints}'`", *nodes)) == 2
 
 
 def test_a_command_about_a_kind_names_objects_of_that_kind_alone() -> None:
@@ -126,11 +115,6 @@ def test_many_subjects_make_few_commands_and_say_how_many_are_left() -> None:
     [one] = remedies.commands(made, made.results[0])
     assert len(one.lines) == remedies.MAX_COMMANDS
     assert one.more == 500 - remedies.MAX_COMMANDS * remedies.MAX_NAMES
-
-
-def test_waived_and_passed_subjects_need_no_command() -> None:
-    waived = subject("gpu-1", Verdict.WAIVED, kind="Node")
-    assert lines("`kubectl cordon NODE`", waived, subject("gpu-2", kind="Node")) == []
 
 
 def test_prose_and_commands_are_told_apart() -> None:

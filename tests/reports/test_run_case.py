@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Coverage, Level, Report, Verdict
+from fixtures.verdict.record import Coverage, Report, Verdict
 from reports import run_case
 from reports.formats import allure, ctrf, junit
 from tests.reports.chaos_samples import chaos, experiment
@@ -52,12 +52,6 @@ def test_a_run_that_nothing_explains_has_a_red_case_of_its_own(
     assert f"exit code {code}" in junit.render(made, held)
 
 
-def test_an_undecided_should_does_not_explain_an_error(tmp_path: Path) -> None:
-    unsure = result("A-4", Verdict.INCONCLUSIVE, level=Level.SHOULD)
-    found = red(report([*GREEN, unsure], verdict=Verdict.ERROR, exit_code=3), None, tmp_path)
-    assert all(run_case.NAME in names for names in found.values())
-
-
 def test_the_notes_of_a_run_that_failed_by_itself_are_in_its_case() -> None:
     made = report(list(GREEN), verdict=Verdict.ERROR, exit_code=3)
     made.scope = Coverage(requirements=3, judged=3, notes=["test_mine.py::test_mine failed, and no result says so"])
@@ -70,14 +64,3 @@ def test_a_shortfall_is_red_everywhere(tmp_path: Path) -> None:
     made.scope = Coverage(requirements=3, judged=2, shortfalls=["2 requirements were judged, and --min-judged asks for 3"])
     found = red(made, None, tmp_path)
     assert list(found.values()) == [[run_case.NAME]] * 3
-
-
-@pytest.mark.parametrize(("verdict", "code"), [(Verdict.FAILED, 1), (Verdict.ERROR, 3), (Verdict.INCONCLUSIVE, 10), (Verdict.PASSED, 0)])
-def test_what_a_requirement_tells_is_not_told_twice(verdict: Verdict, code: int, tmp_path: Path) -> None:
-    found = red(report([*GREEN, result("A-4", verdict)], verdict=verdict, exit_code=code), None, tmp_path)
-    assert not any(run_case.NAME in names for names in found.values())
-    assert all(len(names) == (code != 0) for names in found.values())
-
-
-def test_a_green_run_is_green_everywhere(tmp_path: Path) -> None:
-    assert red(report(list(GREEN)), chaos(experiment()), tmp_path) == {"junit": [], "ctrf": [], "allure": []}

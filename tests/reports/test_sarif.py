@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Access, Coverage, Level, Report, Result, TargetKind, Verdict
+from fixtures.verdict.record import Access, Coverage, Report, Result, TargetKind, Verdict
 from reports.formats import sarif
 from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import HOSTILE, hostile_report, large_report, report, result, sample_report, subject
@@ -81,14 +81,6 @@ def test_results_are_what_did_not_pass_and_point_at_their_rule() -> None:
     assert found[1]["properties"]["source"] == "node.spec.taints"
 
 
-def test_a_waived_subject_stays_and_is_suppressed() -> None:
-    found = {one["ruleId"]: one for one in results(sample_report())}
-    [suppression] = found["REQ-02"]["suppressions"]
-    assert (suppression["kind"], suppression["status"]) == ("external", "accepted")
-    assert "waived until 2026-12-31" in suppression["justification"]
-    assert not any("suppressions" in one for id_, one in found.items() if id_ != "REQ-02")
-
-
 def test_a_requirement_that_failed_without_subjects_has_a_result() -> None:
     [one] = results(report([result("A-1", Verdict.FAILED, message="nothing to judge although it is required")]))
     assert uri(one) == "Cluster"
@@ -149,13 +141,6 @@ def test_markdown_of_the_help_forms_nothing_but_its_own_links() -> None:
             assert "://" not in rest
 
 
-def test_a_failing_should_warns_and_strict_fails_it() -> None:
-    bad = [subject("n", Verdict.FAILED)]
-    warned = result("A-1", Verdict.WARNED, bad, level=Level.SHOULD)
-    failed = result("A-1", Verdict.FAILED, bad, level=Level.SHOULD)
-    assert [results(report([one]))[0]["level"] for one in (warned, failed)] == ["warning", "error"]
-
-
 GREEN = (
     result("A-1", Verdict.PASSED),
     result("A-2", Verdict.WARNED, [subject("n", Verdict.WARNED)]),
@@ -213,13 +198,6 @@ def test_residue_shortfalls_and_failed_experiments_are_errors_of_the_run() -> No
     assert errors(short)[0] == ["run"]
     broken = report(list(GREEN), verdict=Verdict.FAILED, exit_code=1)
     assert errors(broken, chaos(experiment(Verdict.FAILED)))[0] == ["run"]
-
-
-def test_a_run_that_is_good_or_that_an_object_explains_has_no_result_of_its_own() -> None:
-    assert errors(report(list(GREEN))) == ([], [])
-    assert errors(report(list(GREEN)), chaos(experiment())) == ([], [])
-    bad = result("B-1", Verdict.FAILED, [subject("n", Verdict.FAILED)])
-    assert errors(report([*GREEN, bad], verdict=Verdict.FAILED, exit_code=1)) == (["B-1"], [])
 
 
 def test_the_result_of_the_run_is_the_first_and_stays_when_results_are_cut_off() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Level, Report, Verdict, decode_report, encode_report
-from reports.formats import allure, ctrf, html, junit, markdown, openmetrics, sarif
+from reports.formats import ctrf, html, junit, markdown, openmetrics, sarif
 from reports.terminal import summary
 from tests.reports.sample_report import report, result, sample_report, subject
 from tests.reports.test_html import Document
@@ -96,14 +95,6 @@ def test_no_view_calls_it_conformant(made: Report) -> None:
     assert '\ngpu_conformance_conformant{target="live"} 0\n' in openmetrics.render(made)
 
 
-def test_markdown_says_it() -> None:
-    assert (
-        "**Scope:** 3 of 4 requirements judged; not judged: 1 (A-04), because the cluster has nothing that they judge"
-        in markdown.render(whole())
-    )
-    assert "> Not judged: 3 requirements were judged, and --min-judged asks for 4" in markdown.render(short())
-
-
 def test_ctrf_says_it() -> None:
     scope = json.loads(ctrf.render(short()))["results"]["summary"]["extra"]["scope"]
     assert scope == {
@@ -126,16 +117,6 @@ def test_junit_says_it_and_a_shortfall_is_a_red_case() -> None:
     assert (error.get("message"), error.text) == (f"{SHORT}; exit code 10", SHORT)
 
 
-def test_junit_says_a_long_scope_to_its_end() -> None:
-    made = whole()
-    assert made.scope is not None
-    more = "; ".join(f"{n} (AREA-{n:02}), because the snapshot lacks kind {n}" for n in range(10, 30))
-    made.scope.sentence = f"{ABSENT}; {more}; the end"
-    assert len(made.scope.sentence) > 900
-    root = ET.fromstring(junit.render(made))
-    assert {one.get("value") for one in root.iter("property") if one.get("name") == "scope"} == {made.scope.sentence}
-
-
 def test_metrics_count_it_by_cause() -> None:
     text = openmetrics.render(selected())
     for line in (
@@ -146,12 +127,6 @@ def test_metrics_count_it_by_cause() -> None:
         'scope_shortfalls{target="live"} 0',
     ):
         assert f"\ngpu_conformance_{line}\n" in text
-
-
-def test_allure_says_it(tmp_path: Path) -> None:
-    allure.write(selected(), tmp_path)
-    environment = next(tmp_path.glob("environment.properties")).read_text()
-    assert f"scope={WITHIN}\n" in environment
 
 
 @pytest.mark.parametrize("made", [whole(), selected(), lacking(), short()], ids=["whole", "selected", "lacking", "short"])

@@ -9,7 +9,7 @@ from fixtures.verdict.record import Coverage, Level, Report, Result, SubjectResu
 from reports.diff import gate, runs
 from reports.diff.since_baseline import Since, since_baseline
 from tests.reports.chaos_samples import chaos, experiment
-from tests.reports.sample_report import HOSTILE, report, result, subject
+from tests.reports.sample_report import report, result, subject
 
 OK, BAD, SILENT, UNSURE = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_APPLICABLE, Verdict.INCONCLUSIVE
 PENDING = result("UPG-05", SILENT, [])
@@ -128,15 +128,6 @@ def test_a_comparison_is_no_part_of_another_comparison() -> None:
     assert by_name(compared(before, after)) == {"ADV-01": OK}
 
 
-def test_hostile_names_stay_on_one_line() -> None:
-    before = report([result("ADV-01", OK, [subject(HOSTILE["newlines"], OK, kind="Node")])])
-    after = report([result("ADV-01", BAD, [subject(HOSTILE["newlines"], BAD, kind="Node")])])
-    before.run.id = HOSTILE["ansi"]
-    found = compared(before, after)
-    assert "\x1b" not in found.message
-    assert len(found.subjects[0].message.splitlines()) == 1
-
-
 def waived(before: Report, after: Report, *names: str, old: ChaosReport | None = None, new: ChaosReport | None = None) -> Since:
     def words(one: SubjectResult) -> str:
         return "waived until 2027-01-31 by team-a: known" if f"{one.kind} {one.name}" in names else ""
@@ -169,9 +160,3 @@ def test_a_waiver_of_the_comparison_covers_an_experiment() -> None:
 
     found = waived(a_run(ADV_01=OK), a_run(ADV_01=OK), "Experiment A1", old=held(4), new=held(9))
     assert (found.result.verdict, runs.regressions(found.difference)) == (Verdict.WAIVED, [])
-
-
-def test_the_reason_why_something_is_no_longer_judged_is_told() -> None:
-    after = report([result("NET-05", SILENT, reason_code="NoRdmaNodes", message="no RDMA")])
-    found = compared(a_run(NET_05=OK), after)
-    assert found.subjects[0].message == "no longer judged: the requirement as a whole (1 judged before, none now: no RDMA)"

@@ -27,12 +27,6 @@ def test_writes_every_format_and_nothing_else(tmp_path: Path) -> None:
     assert len(list((folder / "allure-results").glob("*-result.json"))) == 14
 
 
-def test_written_report_loads_as_it_was(tmp_path: Path) -> None:
-    write_all(sample_report(), tmp_path)
-    assert load(tmp_path) == sample_report()
-    assert load(tmp_path / "report.json") == sample_report()
-
-
 def test_second_run_replaces_the_first(tmp_path: Path) -> None:
     write_all(sample_report(), tmp_path)
     write_all(report([result("A-1", Verdict.PASSED)]), tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from conformance.devices.requests import held, is_extended, looks_like_device, problem
 from conformance.req.checks import check_approved_names, check_can_be_offered, check_not_overcommitted, check_whole_devices
 from fixtures.kubernetes.models import Json
-from fixtures.verdict.findings import NotApplicable, Outcome
+from fixtures.verdict.findings import Outcome
 from tests.builders import a_container, a_cpu_node, a_node, a_pod, a_pod_spec, a_policy, a_scope, a_spec, a_workload
 from tests.findings import by_name
 
@@ -149,11 +149,6 @@ def test_waiting_for_capacity_is_no_fault() -> None:
     assert by_name(check_can_be_offered(a_scope(nodes=[a_node()], pods=pods))) == {"waits": Outcome.OK, "gated": Outcome.OK}
 
 
-def test_capacity_counts_where_a_device_is_unhealthy_for_now() -> None:
-    (finding,) = check_can_be_offered(a_scope(nodes=[a_node(allocatable={GPU: "7"})], pods=[a_pod(devices=8)]))
-    assert finding.outcome is Outcome.OK
-
-
 def test_resources_that_come_with_new_nodes_are_left_to_the_autoscaler() -> None:
     policy = a_policy(requests={"autoscaled": ["nvidia.com/mig-*"]})
     (finding,) = check_can_be_offered(a_scope(policy, nodes=[a_node()], pods=[a_pod(devices={"nvidia.com/mig-3g.40gb": 1})]))
@@ -184,24 +179,6 @@ def test_names_of_devices_misspelt_ones_included() -> None:
     assert not is_extended("gpu")
 
 
-def test_unapproved_names_name_their_users() -> None:
-    pods = [a_pod("ok", devices=1), a_pod("typo", devices={"nvidia.com/gpus": 1})]
-    deployment = a_workload("Deployment", "d", {"template": {"spec": a_spec(devices={"huawei.com/npu": 1})}})
-    findings = list(check_approved_names(a_scope(pods=pods, deployments=[deployment])))
-    assert by_name(findings) == {GPU: Outcome.OK, "nvidia.com/gpus": Outcome.BAD, "huawei.com/npu": Outcome.BAD}
-    assert "Deployment team-a/d" in findings[0].message
-
-
-def test_names_of_devices_for_virtual_machines_are_approved() -> None:
-    pods = [a_pod("virt-launcher", devices={"nvidia.com/GA102GL_A10": 1})]
-    assert by_name(check_approved_names(a_scope(pods=pods))) == {"nvidia.com/GA102GL_A10": Outcome.OK}
-
-
 def test_the_policy_may_approve_fewer_names() -> None:
     policy = a_policy(requests={"approved": ["nvidia.com/mig-*"]})
     assert by_name(check_approved_names(a_scope(policy, pods=[a_pod(devices=1)]))) == {GPU: Outcome.BAD}
-
-
-def test_without_device_requests_there_is_nothing_to_approve() -> None:
-    with pytest.raises(NotApplicable):
-        list(check_approved_names(a_scope(pods=[a_pod()])))

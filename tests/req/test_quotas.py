@@ -34,11 +34,6 @@ def train(**more: Any) -> Pod:
     return a_pod("train", devices=1, node="gpu-0", **more)
 
 
-def test_a_quota_under_the_key_counts_whatever_else_it_names() -> None:
-    (finding,) = judged([train()], a_quota("pods"), a_quota(KEY, "limits.nvidia.com/gpu"))
-    assert (finding.outcome, str(finding.subject)) == (Outcome.OK, "Namespace team-a")
-
-
 @pytest.mark.parametrize("key", ["nvidia.com/gpu", "limits.nvidia.com/gpu"])
 def test_a_key_that_counts_nothing_is_no_quota(key: str) -> None:
     """kubeflow/website#2460: the bare key is accepted and does nothing. NVIDIA/k8s-device-plugin#211: so are limits."""
@@ -53,12 +48,6 @@ def test_each_resource_needs_its_own_key() -> None:
     assert finding.outcome is Outcome.BAD
     assert "requests.nvidia.com/mig-1g.10gb" in finding.message
     assert judged(pods, a_quota(KEY), a_quota("requests.nvidia.com/mig-1g.10gb"))[0].outcome is Outcome.OK
-
-
-def test_another_namespaces_quota_is_none() -> None:
-    (finding,) = judged([train()], a_quota(KEY, namespace="team-b"))
-    assert finding.observed == "no ResourceQuota"
-    assert finding.outcome is Outcome.BAD
 
 
 @pytest.mark.parametrize(
@@ -125,12 +114,6 @@ BY_CLAIM = a_pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "
 CLASS_KEY = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
 
 
-@pytest.mark.parametrize("key", [KEY, CLASS_KEY, f"requests.deviceclass.resource.kubernetes.io/{DRIVER}"])
-def test_claims_of_a_class_are_counted_by_its_extended_resource_too(key: str) -> None:
-    """KEP-5004: a quota on the extended resource of a class counts claims of the class."""
-    assert judged([BY_CLAIM], a_quota(key), **claiming())[0].outcome is Outcome.OK
-
-
 @pytest.mark.parametrize("key", [KEY, CLASS_KEY])
 def test_an_extended_resource_of_a_class_is_counted_by_the_class_too(key: str) -> None:
     assert judged([train()], a_quota(key), **claiming())[0].outcome is Outcome.OK
@@ -148,12 +131,6 @@ def test_another_classs_extended_resource_counts_nothing() -> None:
     dra = claiming()
     dra["deviceclasses"].append(newer)
     assert judged([BY_CLAIM], a_quota(KEY), **dra)[0].outcome is Outcome.BAD
-
-
-def test_a_class_without_an_extended_resource_has_one_key() -> None:
-    """The quota evaluator of claims matches the implicit name only where the class names an extended resource."""
-    implicit = f"requests.deviceclass.resource.kubernetes.io/{DRIVER}"
-    assert judged([BY_CLAIM], a_quota(implicit), **claiming(""))[0].outcome is Outcome.BAD
 
 
 @pytest.mark.parametrize("spec", [{"scopes": ["NotTerminating"]}, of_class("training")])

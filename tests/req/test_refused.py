@@ -370,12 +370,6 @@ def test_what_a_healthy_node_says_to_a_pod_that_names_it_is_undecided(more: dict
     assert by_name(judged(old, fields=NAMED)) == {"gpu-0": Outcome.OK}
 
 
-def test_a_doubtful_refusal_does_not_hide_one_that_is_the_nodes() -> None:
-    doubtful = a_refused_pod("by-hand", reason="OutOfnvidia.com/gpu", message=FULL.format(8, 3), devices=8, owner="")
-    sick = a_refused_pod("sick", reason="OutOfnvidia.com/gpu", message=FULL.format(1, 8))
-    assert by_name(judged(doubtful, sick)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
-
-
 @pytest.mark.parametrize(
     "message", ["no healthy devices present", "GetPreferredAllocation rpc failed: GPU is lost", "rpc error: code = Unavailable"]
 )
@@ -387,11 +381,6 @@ def test_a_pod_that_ran_before_the_kubelet_started_anew_was_refused_by_its_node(
     status = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 137, "startedAt": ago(DAY)}}}]}
     pod = a_refused_pod(reason="OutOfnvidia.com/gpu", message=FULL.format(1, 8), owner="", status=status)
     assert by_name(judged(pod)) == {"gpu-0 OutOfnvidia.com/gpu": Outcome.BAD}
-
-
-def test_an_event_about_a_pod_that_is_there_is_not_counted_twice() -> None:
-    event = an_event("UnexpectedAdmissionError", "Allocate failed for nvidia.com/gpu")
-    assert "refused 1 device pods" in messages(judged(a_refused_pod(), events=[event]))
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,6 @@ def outcome(*pods: Pod, **more: Any) -> Outcome:
     return by_name(judged(*pods, **more))["train-0"]
 
 
-def test_a_pod_whose_node_lacks_the_runtime_is_named_with_cause_age_and_devices() -> None:
-    findings = judged(a_starting_pod(devices=4), events=[an_event("FailedCreatePodSandBox", NO_RUNTIME)])
-    assert by_name(findings) == {"train-0": Outcome.BAD}
-    assert "bound to gpu-0 6 h ago, holds 4 nvidia.com/gpu and has not started: the node has no runtime nvidia" in messages(findings)
-
-
 @pytest.mark.parametrize(
     ("reason", "message", "cause"),
     [

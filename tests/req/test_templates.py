@@ -9,7 +9,7 @@ from conformance.scope.template import unread
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
-from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_spec, a_workload
+from tests.builders import a_container, a_pod, a_policy, a_scope, a_spec, a_workload
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}
 
@@ -70,21 +70,11 @@ def test_templates_of_a_kind_are_found_where_they_are(key: str) -> None:
         assert found[0].annotations == {"a": "b"}
 
 
-def test_a_volcano_job_is_named_apart_from_a_job() -> None:
-    (template,) = templates_in("batch.volcano.sh/jobs", a_workload("Job", "w", SHAPES["batch.volcano.sh/jobs"][0]))
-    assert template.subject.kind == "VolcanoJob"
-
-
 def test_one_finding_s_place_tells_templates_of_one_object_apart() -> None:
     head, worker = templates_in("ray.io/rayclusters", a_workload("RayCluster", "r", SHAPES["ray.io/rayclusters"][0]))
     assert head.place != worker.place
     (plain,) = templates_in("apps/deployments", a_workload("Deployment", "d", {"template": TEMPLATE}))
     assert plain.place == plain.subject
-
-
-def test_live_pods_and_daemonsets_come_too_and_finished_pods_do_not() -> None:
-    scope = a_scope(pods=[a_pod("runs", node="gpu-0"), a_pod("done", phase="Succeeded")], daemonsets=[a_daemonset("agent")])
-    assert [template.subject.name for template in templates(scope)] == ["agent", "runs"]
 
 
 def test_a_refused_list_is_trouble_and_an_uncollected_one_is_inconclusive() -> None:

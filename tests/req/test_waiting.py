@@ -82,10 +82,6 @@ def test_a_pod_that_wants_a_part_of_a_device_waits_for_a_whole_one(
     assert by_name(findings) == expected
 
 
-def test_a_scheduler_that_says_nothing_is_asked_about() -> None:
-    assert "does it run?" in messages(judged(a_waiting_pod(schedulerName="no-such-scheduler")))
-
-
 def test_a_scheduler_that_counts_fewer_devices_than_are_free_is_contradicted() -> None:
     findings = judged(a_waiting_pod(said=FULL))
     assert by_name(findings) == {"train-0": Outcome.BAD}
@@ -111,10 +107,6 @@ def test_a_pod_that_fits_nowhere_waits_rightly(pod: dict[str, Any], node: dict[s
     asks = a_waiting_pod(**pod)
     asks.spec.containers[0].resources.requests = {**(asks.spec.containers[0].resources.requests or {}), "cpu": "1"}
     assert outcome(asks, holders(6), nodes=[aged(a_node(**node))]) is Outcome.OK
-
-
-def test_devices_of_pods_that_are_being_deleted_are_not_free() -> None:
-    assert outcome(a_waiting_pod(), created(holders(8), HOUR, deleted=30)) is Outcome.OK
 
 
 def test_of_a_queue_only_as_many_are_named_as_could_run() -> None:
@@ -164,10 +156,6 @@ def test_a_wish_that_only_a_scheduler_can_weigh_is_not_judged_without_its_word(w
     assert outcome(pod) is Outcome.NOT_JUDGED
     pod.status.conditions = a_waiting_pod(said=FULL).status.conditions
     assert outcome(pod) is Outcome.BAD
-
-
-def test_where_the_node_has_the_resource_itself_a_class_of_that_name_changes_nothing() -> None:
-    assert outcome(a_waiting_pod(), deviceclasses=[a_class(extended="nvidia.com/gpu")]) is Outcome.BAD
 
 
 CANNOT = "0/1 nodes are available: 1 cannot allocate all claims."
@@ -291,10 +279,6 @@ def test_a_gang_waits_rightly_until_all_of_it_fits() -> None:
 
 def test_a_gang_whose_pods_are_not_all_there_is_not_judged() -> None:
     assert gang_outcome(2, devices=1, minimum=4) == {"llm": Outcome.NOT_JUDGED}
-
-
-def test_what_a_gang_has_already_counts() -> None:
-    assert gang_outcome(3, devices=4, minimum=3, bound=2) == {"llm": Outcome.BAD}
 
 
 def test_pods_of_an_unknown_gang_must_fit_together() -> None:
@@ -633,10 +617,6 @@ def test_a_train_job_is_judged_by_its_job_set_once_that_is_there() -> None:
     assert without_pods(key, job) == {"tune": Outcome.BAD}
     again = a_job_of("JobSet", {"replicatedJobs": [{"name": "node", "template": {"spec": a_role()}}]}, {"restarts": 1})
     assert without_pods(key, job, jobsets=[again]) == {}
-
-
-def test_a_condition_without_a_name_ends_no_job() -> None:
-    assert job_outcome(a_job() | {"status": {"conditions": [{"type": {"odd": 1}, "status": "True"}]}}) == {"train": Outcome.BAD}
 
 
 def test_a_job_without_devices_is_not_judged() -> None:
