@@ -45,7 +45,7 @@ def _groups(*groups: str) -> Marks:
 
 PRODUCTS: tuple[Product, ...] = (
     Product(namespaces=("kube-flannel",), marks=Marks(node_annotations=("flannel.alpha.coreos.com/*",))),
-    Product(namespaces=("kube-amd-gpu",), marks=_groups("amd.com")),
+    Product(namespaces=("kube-amd-gpu", "kube-amd-network"), marks=_groups("amd.com")),
     Product(
         namespaces=("gpu-operator", "nvidia-gpu-operator", "gpu-operator-resources"), marks=_groups("nvidia.com"), operator="ClusterPolicy"
     ),
@@ -84,7 +84,8 @@ PRODUCTS: tuple[Product, ...] = (
             api_groups=("deviceplugin.intel.com",), capacity=("gpu.intel.com/*",), node_labels=("intel.feature.node.kubernetes.io/*=?*",)
         ),
     ),
-    Product(namespaces=("habana-system",), marks=Marks(capacity=("habana.ai/gaudi",))),
+    Product(namespaces=("habana-system", "habana-ai-operator"), marks=Marks(capacity=("habana.ai/gaudi",))),
+    Product(namespaces=("neuron-healthcheck-system",), marks=Marks(capacity=("aws.amazon.com/neuron*",), drivers=("neuron.aws.com",))),
     Product(namespaces=("dra-driver-google-tpu",), marks=Marks(drivers=("tpu.google.com",))),
     Product(namespaces=("furiosa-system",), marks=Marks(capacity=("*furiosa.ai/*",), drivers=("*furiosa.ai",))),
     Product(namespaces=("rbln-system",), marks=Marks(capacity=("rebellions.ai/*",), api_groups=("*rebellions.ai",))),
@@ -95,8 +96,10 @@ PRODUCTS: tuple[Product, ...] = (
         marks=Marks(api_groups=("*.koordinator.sh",), capacity=("*koordinator.sh/*",), node_annotations=("*koordinator.sh/*",)),
     ),
     Product(namespaces=("kueue-system",), marks=_groups("kueue.x-k8s.io")),
-    Product(namespaces=("kai-scheduler", "kai-resource-reservation"), marks=_groups("kai.scheduler", "scheduling.run.ai")),
-    Product(namespaces=("runai", "runai-reservation"), marks=_groups("run.ai")),
+    Product(
+        namespaces=("kai-scheduler", "kai-resource-reservation", "kai-scale-adjust"), marks=_groups("kai.scheduler", "scheduling.run.ai")
+    ),
+    Product(namespaces=("runai", "runai-reservation", "runai-scale-adjust"), marks=_groups("run.ai")),
     Product(namespaces=("jobset-system",), marks=_groups("jobset.x-k8s.io")),
     Product(namespaces=("lws-system",), marks=_groups("leaderworkerset.x-k8s.io")),
     Product(
@@ -150,6 +153,8 @@ PRODUCTS: tuple[Product, ...] = (
     Product(namespaces=("flux-system",), marks=_groups("*.toolkit.fluxcd.io")),
     Product(namespaces=("app-routing-system", "aks-istio-system", "azure-workload-identity-system"), marks=_AKS),
     Product(namespaces=("amazon-cloudwatch", "amazon-guardduty"), marks=_EKS),
+    Product(namespaces=("oke-monitoring-system",), marks=Marks(provider_ids=("ocid1.instance.*", "oci://ocid1.instance.*"))),
+    Product(namespaces=("mount-s3",), marks=_groups("s3.csi.aws.com")),
     Product(
         namespaces=(
             "gke-managed-system",

@@ -177,6 +177,11 @@ def eks_neuron() -> Cluster:
         image="public.ecr.aws/neuron/neuron-device-plugin:2.29.16.0",
         select={"node.kubernetes.io/instance-type": "trn1.32xlarge"},
     )
+    health, labels_of_trn = "neuron-healthcheck-system", {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
+    plugin += [
+        namespace(health, ""),
+        *daemonset("node-problem-detector", health, ["trn-0"], image="neuron/npd:v0.8.19", select=labels_of_trn),
+    ]
     select = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
     train = job("train-0", "research", "trn-0", {key: 16}, select=select, tolerations=[f"{key}:NoSchedule"])
     rest = base(kubelet=version, **{"eks.amazonaws.com/nodegroup": "cpu"})
@@ -279,6 +284,11 @@ def oke_mi300x() -> Cluster:
         image="rocm/k8s-device-plugin:1.31.0.7",
         select={"amd.com/gpu": "true"},
     )
+    watch = "oke-monitoring-system"
+    plugin += [
+        namespace(watch, ""),
+        *daemonset("oke-node-problem-detector", watch, ["mi-0", "mi-1", "mi-2"], image="oke/npd:v1.35.1", select={"amd.com/gpu": "true"}),
+    ]
     jobs = [
         job(
             f"rccl-{n}",
@@ -554,6 +564,14 @@ def intel_gaudi() -> Cluster:
             "habana-system",
             ["hl-0"],
             image="vault.habana.ai/docker-k8s-device-plugin/docker-k8s-device-plugin:1.22.0",
+            select={"intel.feature.node.kubernetes.io/gaudi": "true"},
+        ),
+        namespace("habana-ai-operator", ""),
+        *daemonset(
+            "habana-metric-exporter",
+            "habana-ai-operator",
+            ["hl-0"],
+            image="vault.habana.ai/gaudi-metric-exporter/metric-exporter:1.22.0-740",
             select={"intel.feature.node.kubernetes.io/gaudi": "true"},
         ),
         *daemonset(
