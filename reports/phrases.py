@@ -85,6 +85,8 @@ def headline(report: Report) -> str:
         return f"Passed{waived} within the selection"
     if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_snapshot(report.scope):
         return f"Passed{waived} within the snapshot"
+    if report.verdict in (Verdict.PASSED, Verdict.WAIVED) and coverage.within_access(report.scope):
+        return f"Passed{waived} within the access"
     return OVERALL[report.verdict]
 
 
@@ -199,7 +201,9 @@ def run_meaning(report: Report) -> str:
     if report.exit_code == 0 and coverage.within_selection(report.scope):
         return "no gating requirement of the selection failed"
     if report.exit_code == 0 and coverage.within_snapshot(report.scope):
-        return "no gating requirement failed among those whose kinds are all in the snapshot"
+        return "no gating requirement failed among those that the snapshot can answer"
+    if report.exit_code == 0 and coverage.within_access(report.scope):
+        return "no gating requirement failed among those that the access of this run allows"
     if report.exit_code == 1 and (found := blockers(report)) and not any(result.verdict is Verdict.FAILED for result in report.results):
         return f"not conformant: {', and '.join(blocker_words(one) for one in found)}"
     if report.exit_code == 10 and (missing := shortfalls(report)):

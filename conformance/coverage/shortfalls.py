@@ -31,8 +31,9 @@ def _cut_short(coverage: Coverage) -> Iterator[str]:
 
 def _left_out(coverage: Coverage, floor: Floor) -> Iterator[str]:
     for one in coverage.not_judged:
-        if one.cause is Cause.SELECTION and one.id in floor.required:
-            yield f"{one.id} has to be judged (--require, or required of the policy), and it was {one.because}"
+        if one.id in floor.required and one.cause in (Cause.SELECTION, Cause.ACCESS, Cause.SNAPSHOT):
+            why = f"it was {one.because}" if one.cause is Cause.SELECTION else one.because
+            yield f"{one.id} has to be judged (required of the policy), and {why}"
 
 
 def _missing_rights(results: Iterable[Result]) -> Iterator[str]:

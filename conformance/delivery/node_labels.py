@@ -17,7 +17,7 @@ from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
-from fixtures.verdict.coverage import is_partial
+from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.findings import MAX_OTHERS_KEPT, REST, UNDECIDED
 from fixtures.verdict.record import Level, Report, Result, SubjectResult, TargetKind, Verdict
 from reports import phrases
@@ -83,7 +83,7 @@ def verdicts(report: Report) -> dict[str, NodeVerdict]:
         uncounted |= bool(hidden)  # the record keeps failures first: if it holds nothing else, it may lack some
     short = report.scope is not None and bool(report.scope.shortfalls)
     ended = report.exit_code in (0, 1) or (report.exit_code == 10 and any(map(_of_nodes, report.results)))
-    whole = ended and not (short or is_partial(report.scope) or undecided or uncounted)
+    whole = ended and not (short or is_cut_down(report.scope) or undecided or uncounted)
     found = {}
     for row in report.inventory[:MAX_NODES]:
         if row.node in failed:

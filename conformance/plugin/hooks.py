@@ -17,7 +17,7 @@ from conformance.plugin import progress, selecting, waiting
 from conformance.plugin.baseline import read_baseline
 from conformance.plugin.failures import Failures
 from conformance.plugin.opening import WorkerHandover, check_policy_names, open_target, reopen
-from conformance.plugin.options import add_options, judges, read_options, refuse_unread
+from conformance.plugin.options import add_options, judges, left_out, read_options, refuse_unread
 from conformance.plugin.recording import chaos_record, finish, prepare_folder
 from conformance.plugin.residue import created_keys
 from conformance.plugin.session import EVIDENCE, REQUIREMENT, RESULT_ATTRIBUTE, SECONDS, STATE, State
@@ -43,6 +43,9 @@ from reports.terminal.actions import harmless
 WORKER_KEY = "gpu_conformance"
 UNREACHABLE = "gpu_conformance_unreachable"
 """What a worker says that could not open the cluster again: its kubeconfig may be gone by then."""
+
+REFUSED = "gpu_conformance_refused"
+"""What a worker says of options that contradict each other, as only the collected tests show."""
 
 WAVES = pytest.StashKey[Waves]()
 FAILURES = pytest.StashKey[Failures]()
@@ -227,7 +230,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if state is None:
         _refuse_unjudged(items)
         return
-    left_out = []
+    unwanted = []
     seen: dict[str, str] = {}
     for item in items:
         mark = item.get_closest_marker("requirement")
@@ -245,14 +248,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         item.stash[REQUIREMENT] = requirement
         if state.worker and requirement.access is not Access.READ:  # the marker is xdist's, which may be absent
             item.add_marker(pytest.mark.xdist_group(GROUP))
-        if selecting.left_out(requirement, state.options):
-            left_out.append(item)
+        if left_out(requirement, state.options):
+            unwanted.append(item)
     broken = config.stash[FAILURES].hit
     areas = {area.area for area in state.catalogue.areas if broken(SUITES[0] / area.area.lower())}
     state.left_out = selecting.not_collected(config, state.catalogue, state.options, seen, areas)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if item not in unwanted]
     order = list(state.catalogue.by_id)
     items.sort(key=lambda item: order.index(item.stash[REQUIREMENT].id) if REQUIREMENT in item.stash else len(order))
 
@@ -269,15 +272,25 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
         state = _state(item.config)
         if state is not None and (requirement := item.stash.get(REQUIREMENT, None)) is not None:
-            reason = selecting.left_out(requirement, state.options) or selecting.deselected_by(item.config, item.nodeid)
+            reason = left_out(requirement, state.options) or selecting.deselected_by(item.config, item.nodeid)
             state.left_out.setdefault(requirement.id, reason)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """In a worker: need no more than the selected requirements do, and tell the process that writes the record what was left out."""
+    """Refuse a run that leaves out what it requires. A worker needs no more than the selected requirements do, and hands on what was left
+    out to the process that writes the record.
+    """
     state = _state(session.config)
-    if state is None or not state.worker:
+    if state is None:
         return
+    problem = next((f"--require {id_}: {state.left_out[id_]} leaves it out" for id_ in state.options.require if id_ in state.left_out), "")
+    if problem and not state.worker:
+        raise pytest.UsageError(problem)
+    if not state.worker:
+        return
+    if problem:
+        session.config.workeroutput[REFUSED] = problem  # type: ignore[attr-defined]
+        pytest.exit(problem, returncode=int(ExitCode.USAGE))
     asked = [item.stash[REQUIREMENT] for item in session.items if REQUIREMENT in item.stash]
     state.needs = needs_of(asked, state.options.access)
     session.config.workeroutput[WORKER_KEY] = state.left_out  # type: ignore[attr-defined]
@@ -375,9 +388,11 @@ class Recorder:
     def pytest_testnodedown(self, node: object) -> None:
         """Take from a worker what was left out; all of them have collected the same.
 
-        Raises :class:`pytest.UsageError` for one that could not open the cluster: no requirement has been given to any worker then.
+        Raises :class:`pytest.UsageError` for one that refused the run or could not open the cluster: no worker has judged anything then.
         """
         said = getattr(node, "workeroutput", None) or {}
+        if REFUSED in said:
+            raise pytest.UsageError(said[REFUSED])
         if UNREACHABLE in said:
             raise pytest.UsageError(harmless(f"a worker of -n could not open the cluster again: {said[UNREACHABLE]}"))
         self._state.left_out = dict(said.get(WORKER_KEY) or self._state.left_out)

@@ -11,7 +11,10 @@ import msgspec
 import pytest
 
 from conformance.catalogue import Catalogue, CatalogueError
+from conformance.requirement import Requirement
 from fixtures.localcluster.interface import DEFAULT_MINOR
+from fixtures.verdict.coverage import beyond_access
+from fixtures.verdict.findings import COMPARISON
 from fixtures.verdict.record import Access, Level
 
 GROUP = "gpu-conformance"
@@ -295,9 +298,30 @@ def _check_names(catalogue: Catalogue, options: Options) -> None:
                 check(name)
         except CatalogueError as error:
             raise pytest.UsageError(f"{flag}: {error}") from None
-    chosen = {id_ for name in options.only for id_ in catalogue.choose(name)}
-    if missing := [id_ for id_ in options.require if chosen and id_ not in chosen]:
-        raise pytest.UsageError(f"--require {missing[0]}: --only {','.join(options.only)} leaves it out")
+    for id_ in options.require:
+        requirement = catalogue.get(id_)
+        if option := left_out(requirement, options):
+            raise pytest.UsageError(f"--require {id_}: {option} leaves it out")
+        if why := _beyond(requirement, options):
+            raise pytest.UsageError(f"--require {id_}: {why}")
+
+
+def _beyond(requirement: Requirement, options: Options) -> str:
+    """Why the access or the target of a run cannot judge a requirement; empty where it can."""
+    if requirement.access.rank > options.access.rank:
+        return f"it {beyond_access(requirement.access, options.access)}"
+    if requirement.id == COMPARISON and not options.baseline:
+        return "no --baseline was given"
+    return "it asks the cluster, and --snapshot cannot answer" if options.snapshot and requirement.access is not Access.READ else ""
+
+
+def left_out(requirement: Requirement, options: Options) -> str:
+    """The option of the suite that leaves a requirement out, as it was given; empty when it is asked for."""
+    if options.level is Level.MUST and requirement.level is not Level.MUST:
+        return "--level must"
+    if options.only and not {requirement.id, requirement.area} & set(options.only):
+        return f"--only {','.join(options.only)}"
+    return ""
 
 
 def _count(flag: str, text: str | None, unit: str = "requirements") -> int | None:

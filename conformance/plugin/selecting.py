@@ -9,18 +9,8 @@ from collections.abc import Collection
 import pytest
 
 from conformance.catalogue import Catalogue
-from conformance.plugin.options import Options
+from conformance.plugin.options import Options, left_out
 from conformance.requirement import Requirement
-from fixtures.verdict.record import Level
-
-
-def left_out(requirement: Requirement, options: Options) -> str:
-    """The option of the suite that leaves a requirement out, as it was given; empty when it is asked for."""
-    if options.level is Level.MUST and requirement.level is not Level.MUST:
-        return "--level must"
-    if options.only and not {requirement.id, requirement.area} & set(options.only):
-        return f"--only {','.join(options.only)}"
-    return ""
 
 
 def selected(catalogue: Catalogue, options: Options) -> list[Requirement]:

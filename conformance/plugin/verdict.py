@@ -16,11 +16,18 @@ from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
 from fixtures.text.sentences import cut
 from fixtures.verdict.chaos_record import ChaosResult
+from fixtures.verdict.coverage import beyond_access
 from fixtures.verdict.findings import ADVISED, AT_THE_END, REST, Evidence, Inconclusive, NotApplicable, undecided
 from fixtures.verdict.record import Access, Level, Report, Result, SubjectResult, TargetKind, Verdict
 
 _PRINTED = (Verdict.FAILED, Verdict.WARNED, Verdict.INCONCLUSIVE)
 """Verdicts of subjects that pytest prints of a requirement that did not pass."""
+
+
+_ABOVE_ACCESS = "AboveAccess"
+_SNAPSHOT_TARGET = "SnapshotTarget"
+_LEFT_OUT = (_ABOVE_ACCESS, _SNAPSHOT_TARGET, AT_THE_END)
+"""Reason codes of requirements that nobody tried to judge: they say nothing of the cluster, even of one that has to be judged."""
 
 
 class ExitCode(IntEnum):
@@ -42,9 +49,9 @@ class ExitCode(IntEnum):
 def check_preconditions(requirement: Requirement, state: State) -> None:
     """Raise why a requirement cannot be judged: beyond the ceiling of access, or what it reads is missing."""
     if state.opened.target.kind is TargetKind.SNAPSHOT and requirement.access is not Access.READ:
-        raise NotApplicable("SnapshotTarget", "a saved snapshot can answer read requirements only")
+        raise NotApplicable(_SNAPSHOT_TARGET, "a saved snapshot can answer read requirements only")
     if requirement.access.rank > state.options.access.rank:
-        raise NotApplicable("AboveAccess", f"needs access {requirement.access}, the run's ceiling is {state.options.access}")
+        raise NotApplicable(_ABOVE_ACCESS, beyond_access(requirement.access, state.options.access))
     snapshot = state.snapshot
     for key in (*requirement.reads, *requirement.optional_reads):
         if (listing := snapshot.listing(key)).trouble and key not in requirement.weighs:
@@ -62,7 +69,7 @@ def conclude(requirement: Requirement, evidence: Evidence, error: BaseException 
     judgement = evidence.judgement(requirement.level, strict=state.options.strict, required=required)
     found_bad = judgement.verdict in (Verdict.FAILED, Verdict.WARNED)
     if isinstance(error, NotApplicable) and not (error.code == missing_kinds.CODE and found_bad):
-        verdict = Verdict.FAILED if required and error.code != AT_THE_END else Verdict.NOT_APPLICABLE
+        verdict = Verdict.FAILED if required and error.code not in _LEFT_OUT else Verdict.NOT_APPLICABLE
         judgement.verdict, judgement.reason_code, judgement.message = verdict, error.code, error.message
     elif isinstance(error, Inconclusive):
         # what was found bad before the trouble stays found; what was found good proves nothing any more

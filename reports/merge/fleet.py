@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.coverage import is_partial
+from fixtures.verdict.coverage import is_cut_down
 from fixtures.verdict.record import Level, Record, Report, TargetKind, Verdict
 from reports import chaos_phrases, phrases
 from reports.diff.completeness import cut_short
@@ -201,7 +201,7 @@ def _judged_whole(report: Report) -> bool:
     """Whether the run came to its end and judged all requirements that the cluster gives something to judge."""
     if report.other_cluster_uid:
         return False
-    return bool(report.results) and report.scope is not None and not is_partial(report.scope) and not cut_short(report)
+    return bool(report.results) and report.scope is not None and not is_cut_down(report.scope) and not cut_short(report)
 
 
 def _area(counts: phrases.AreaRow) -> AreaVerdict:

@@ -8,9 +8,19 @@ from conformance.coverage.floor import floor_of
 from conformance.coverage.shortfalls import shortfalls
 from conformance.plugin.verdict import ExitCode, decide
 from conformance.policy.model import Gate
-from fixtures.verdict.coverage import Asked, groups, is_partial, measure, within_selection, within_snapshot
+from fixtures.verdict.coverage import (
+    Asked,
+    beyond_access,
+    groups,
+    is_cut_down,
+    is_partial,
+    measure,
+    within_access,
+    within_selection,
+    within_snapshot,
+)
 from fixtures.verdict.floor import Floor, Most, missed
-from fixtures.verdict.record import Cause, Coverage, Level, Result, Verdict
+from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
 AREAS = {"FENCE": 3, "GANG": 2, "NET": 2}
@@ -72,8 +82,18 @@ def test_a_snapshot_that_lacks_what_a_must_reads_makes_the_verdict_one_of_the_sn
     assert within_snapshot(coverage)
     assert is_partial(coverage)
     assert coverage.sentence.endswith("2 (FENCE-02, NET-01), because the snapshot lacks kinds that they read")
-    whole = measured(silent("NET-01", "SnapshotTarget", "a saved snapshot cannot answer questions to the cluster"))
-    assert not is_partial(whole)
+    assert is_cut_down(coverage)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("SnapshotTarget", "a saved snapshot cannot answer"), ("AboveAccess", beyond_access(Access.WORKLOAD, Access.READ))],
+)
+def test_a_must_beyond_the_access_or_a_snapshot_makes_the_verdict_one_of_a_part(code: str, message: str) -> None:
+    """Labels and fleets take it for whole nevertheless: nothing that such a run can judge was left out."""
+    coverage = measured(silent("NET-01", code, message))
+    assert (is_partial(coverage), is_cut_down(coverage)) == (True, False)
+    assert (within_snapshot(coverage), within_access(coverage)) == (code == "SnapshotTarget", code == "AboveAccess")
 
 
 def test_the_sentence_stays_short_whatever_was_not_judged() -> None:
@@ -144,7 +164,7 @@ def test_no_option_may_leave_out_what_is_required() -> None:
     floor = Floor(required=("NET-01",))
     assert missing(floor=floor) == []
     assert missing(floor=floor, left_out={"NET-01": "-k GANG", "NET-02": "-k GANG"}) == [
-        "NET-01 has to be judged (--require, or required of the policy), and it was left out by -k GANG"
+        "NET-01 has to be judged (required of the policy), and it was left out by -k GANG"
     ]
 
 

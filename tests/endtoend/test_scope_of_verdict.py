@@ -96,7 +96,8 @@ def dump(folder: Path, *items: dict[str, object]) -> tuple[str, str]:
 
 
 def test_a_snapshot_of_nodes_alone_is_inconclusive(tmp_path: Path) -> None:
-    (told,) = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
+    share, told = shortfalls(run_for_record(tmp_path, *dump(tmp_path, node("gpu-0", **{"nvidia.com/gpu": "8"}))))
+    assert "gate.maxNotInSnapshot allows 25%" in share
     assert told.startswith("the snapshot holds no pods, namespaces, apps/daemonsets, configmaps, which every cluster has: ")
 
 

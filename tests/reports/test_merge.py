@@ -229,7 +229,7 @@ def test_a_later_run_of_the_whole_replaces_a_part_that_failed() -> None:
 
 def test_every_view_of_a_fleet_says_how_much_was_judged() -> None:
     fleet = fleet_of(a_run("whole", Verdict.PASSED), selected("part"))
-    words = "within the selection: 1 of 2 requirements judged; not judged: 1 (NET), left out by --only FENCE"
+    words = "within the selection: 1 of 2 requirements judged; not judged: 1 (NET-01), left out by --only FENCE"
     assert words in html.unescape(to_markdown(fleet))
     assert words in html.unescape(to_html(fleet))
     assert words in to_json(fleet).decode()

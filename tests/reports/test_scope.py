@@ -60,7 +60,7 @@ def test_the_last_line_of_the_terminal() -> None:
     )
     assert last_line(lacking()) == (
         "PASSED WITHIN THE SNAPSHOT: 3 of 4 requirements judged; not judged: 1 (A-04), because the snapshot holds no pods; "
-        "exit code 0 (no gating requirement failed among those whose kinds are all in the snapshot), report r.html"
+        "exit code 0 (no gating requirement failed among those that the snapshot can answer), report r.html"
     )
     assert last_line(short()) == f"INCONCLUSIVE: {ABSENT}; exit code 10 (inconclusive: {SHORT}), report r.html"
 

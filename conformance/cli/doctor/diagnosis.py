@@ -18,7 +18,7 @@ from conformance.scope.scope import Scope
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.coverage import is_judged
+from fixtures.verdict.coverage import beyond_access, is_judged
 from fixtures.verdict.findings import Inconclusive, NotApplicable
 from fixtures.verdict.record import Access, Cause, Report, Target, TargetKind
 
@@ -63,7 +63,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Outlook(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The requirements of the catalogue by what a run would do with them: their ids, each in one list.
 
-    ``judged`` were tried. ``probed`` ask the cluster, and nothing that was read speaks against that.
+    ``judged`` were tried. ``probed`` ask the cluster, and nothing that was read would stop their probes.
     """
 
     requirements: int
@@ -190,7 +190,7 @@ def _outlook(state: State, report: Report, ceiling: Access, rights: Rights, with
         if trial is None or trial.cause is not Cause.ACCESS:
             because = trial.because if trial else "the trial ended before its turn"
         elif requirement.access.rank > ceiling.rank:
-            because = f"it needs access {requirement.access}, and the run's ceiling is {ceiling}"
+            because = f"it {beyond_access(requirement.access, ceiling)}"
         else:
             because = _what_stops_a_probe(requirement, state, rights, without_device)
         if because:

@@ -104,7 +104,7 @@ def _outlook(found: Diagnosis) -> Iterator[str]:
     yield f"  {len(outlook.judged)} would be judged by reading: tried now, each has something to judge"
     if outlook.probed:
         names = listed(outlook.probed, MAX_IDS)
-        yield f"  {len(outlook.probed)} would be tried by probes: nothing that was read speaks against them ({names})"
+        yield f"  {len(outlook.probed)} need probe pods or dry-run requests; nothing seen would stop them ({names})"
     if outlook.not_judged:
         yield f"  {len(outlook.not_judged)} would not be judged:"
         yield from (f"  {line}" for line in _reasons(outlook.not_judged, "reasons"))
