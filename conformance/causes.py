@@ -15,14 +15,15 @@ import msgspec
 import yaml
 
 from fixtures.text import typed
+from fixtures.verdict.findings import NOT_UNDERSTOOD
 from fixtures.verdict.record import Change, FindingCause, Remedy
 
 FOLDER = Path(__file__).parent
 MAX_TITLE = 110
 _CODE = re.compile(r"[A-Z][A-Za-z0-9]{2,40}")
 _READS = re.compile(
-    r"kubectl (?:-n \S+ )?(?:get|describe|logs|top|events|explain|version|api-resources|auth can-i|rollout (?:status|history))\b"
-    r"|gpu-conformance (?:explain|doctor|show|list|inspect|cleanup .*--dry-run)\b"
+    r"(?:kubectl (?:-n \S+ )?(?:get|describe|logs|top|events|explain|version|api-resources|auth can-i|rollout (?:status|history))\b"
+    r"|gpu-conformance (?:explain|doctor|show|list|inspect|cleanup .*--dry-run)\b)[^;|&$<>()`\n]*"
 )
 
 
@@ -48,7 +49,7 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def is_reading(command: str) -> bool:
     """Whether a command only reads."""
-    return bool(_READS.match(command))
+    return bool(_READS.fullmatch(command))
 
 
 @functools.cache  # files of the package
@@ -104,13 +105,28 @@ def _problems(cause: FindingCause) -> Iterator[str]:
         yield f"remedy {cause.remedy} offers nothing that changes a cluster"
 
 
-_OF_REASONS = {"Forbidden": "RightMissing", "Unauthorized": "RightMissing"}
-_OTHERS = "ApiTrouble"
+_OF_REASONS = {
+    "Forbidden": "RightMissing",
+    "Unauthorized": "RightMissing",
+    "NoUsableNode": "NoNodeForProbes",
+    **dict.fromkeys(("Unschedulable", "NotStarted", "NoLog", "LogTooLarge", "NoEvidence", "CommandNotFound"), "ProbeDidNotRun"),
+    **dict.fromkeys(("PodsStay", "GangStays", "GroupLinkDropped"), "ProbeDidNotRun"),
+    **dict.fromkeys(("ClaimsNotCounted", "ClaimsNotServed", "PodsNotManaged", "QueueNotActive", "QueueNotOpen"), "QueueNotUsable"),
+    "ConfigurationUnreadable": NOT_UNDERSTOOD,
+    "AgentsUnproven": NOT_UNDERSTOOD,
+    "AnotherCluster": "AddressOfAnotherCluster",
+}
+_OF_THE_SERVER = "ApiTrouble"
 
 
 def cause_of(reason: str) -> str:
     """The cause of a requirement that could not be judged, by its reason code. An API server words reasons as it likes."""
-    return reason if reason in load_causes() else _OF_REASONS.get(reason, _OTHERS)
+    return reason if reason in load_causes() else _OF_REASONS.get(reason, _OF_THE_SERVER)
+
+
+def is_known(reason: str) -> bool:
+    """Whether a reason code of the suite's own has a cause."""
+    return reason in load_causes() or reason in _OF_REASONS
 
 
 def met(codes: Iterable[str]) -> list[FindingCause]:

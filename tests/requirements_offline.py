@@ -29,13 +29,18 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 def scope_of(scenario: Scenario, defects: Sequence[Defect] = ()) -> Scope:
     """The scope a run would have: every kind listed, the scenario's policy with the defects' over the presets that its marks choose."""
-    objects = with_defects(_healthy(msgspec.json.encode(scenario)), defects, NOW)
+    objects = with_defects(healthy(scenario), defects, NOW)
     snapshot = snapshot_of(objects, scenario.kubernetes_version)
     return Scope(snapshot, policy_over(snapshot, policy_of(scenario, defects)))
 
 
+def healthy(scenario: Scenario) -> list[Json]:
+    """The objects that a scenario begins with."""
+    return _built(msgspec.json.encode(scenario))
+
+
 @lru_cache(maxsize=64)
-def _healthy(scenario: bytes) -> list[Json]:
+def _built(scenario: bytes) -> list[Json]:
     """The objects of a scenario, given as JSON. Hundreds of tests begin with the same, and none changes them."""
     return build(msgspec.json.decode(scenario, type=Scenario), now=NOW)
 

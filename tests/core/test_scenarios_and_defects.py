@@ -6,17 +6,13 @@ matrix proves the same in whole runs, for probes too; this takes seconds.
 
 from __future__ import annotations
 
-import shlex
 from functools import cache
-from itertools import pairwise, takewhile
 
 import pytest
 
 from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario, scenario_names
 from fixtures.verdict.record import Result, Verdict
-from reports import remedies
 from tests.judging import READ, judge
-from tests.reports.sample_report import report
 from tests.requirements_offline import scope_of
 
 RED = (Verdict.FAILED, Verdict.WARNED)
@@ -69,28 +65,3 @@ def test_every_read_requirement_passes_somewhere_and_one_asks_the_cluster() -> N
     assert passed == set(READ) - {RUNNING, "INV-03"} - uncompared(every[0])
     every += [judged(load_defect(name).scenario, name) for name in defect_names()]
     assert {id_ for results in every for id_ in unasked(results)} == ASKING
-
-
-def named(words: list[str]) -> list[str]:
-    """The nodes and namespaces that a command of kubectl names."""
-    found = [after for word, after in pairwise(words) if word in ("-n", "namespace")]
-    found += [word.removeprefix("spec.nodeName=") for word in words if word.startswith("spec.nodeName=")]
-    for at, word in enumerate(words):
-        if word in ("node", "nodes", "cordon", "uncordon", "drain"):
-            found += takewhile(lambda one: not one.startswith("-") and "=" not in one and one not in ("node", "KEY-"), words[at + 1 :])
-    return found
-
-
-@pytest.mark.parametrize("name", defect_names())
-def test_commands_of_remediations_name_what_the_cluster_has(name: str) -> None:
-    scenario = load_defect(name).scenario
-    results, known = _run(scenario, name)
-    made = report(list(results.values()))
-    unknown = {
-        line: missing
-        for result in results.values()
-        for one in remedies.commands(made, result)
-        for line in one.lines
-        if (missing := [word for word in named(shlex.split(line)) if word not in known and word not in result.remediation])
-    }
-    assert unknown == {}

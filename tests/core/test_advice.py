@@ -1,0 +1,198 @@
+"""Advice: every cause keeps the rules, its commands name what is there, and each of them reads or mends."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise, takewhile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conformance.causes import CauseError, is_known, is_reading, load_causes, met
+from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Json
+from fixtures.simulator.config.defects import policy_of
+from fixtures.simulator.config.scenario import defect_names, load_defect, load_scenario
+from fixtures.simulator.simulated_cluster import with_defects
+from fixtures.verdict.record import Report, SubjectResult, Verdict
+from reports.causes import found_causes
+from tests.judging import CATALOGUE, READ, judge
+from tests.kubectl import KUBECTL, needs_kubectl
+from tests.reports.sample_report import report
+from tests.requirements_offline import NOW, healthy, policy_over, snapshot_of
+from tests.served import served
+
+CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+ENTRY = {"title": "A node is odd", "remedy": "act", "advice": "Look at the node that is odd.", "look": ["kubectl describe node NODE"]}
+CORDON = [{"run": "kubectl cordon NODE", "does": "keeps new pods off"}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"remedy": "wait", "changes": CORDON}, "remedy wait offers nothing that changes"),
+        ({"remedy": "ask", "changes": CORDON}, "remedy ask offers nothing that changes"),
+        ({"remedy": "look", "changes": CORDON}, "remedy look offers nothing that changes"),
+        ({"look": ["kubectl uncordon NODE"]}, "may change something"),
+        ({"look": ["kubectl -n NAMESPACE delete pod POD"]}, "may change something"),
+        ({"look": ["kubectl rollout restart ds/NAME"]}, "may change something"),
+        ({"look": ["kubectl get pods; kubectl cordon NODE"]}, "may change something"),
+        ({"look": ["kubectl get nodes | xargs kubectl cordon"]}, "may change something"),
+        ({"changes": [{"run": "kubectl get nodes", "does": "nothing"}]}, "only reads"),
+        ({"advice": "Run kubectl cordon on the node."}, "belongs to look or changes"),
+        ({"advice": "Too short."}, "says too little"),
+        ({"title": "A node is odd."}, "full stop"),
+        ({"symptom_of": ["Nothing"]}, "no other cause"),
+        ({"symptom_of": ["NodeOdd"]}, "no other cause"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value)[:60],
+)
+def test_a_cause_whose_advice_could_harm_is_refused(tmp_path: Path, wrong: Mapping[str, object], why: str) -> None:
+    (tmp_path / "causes.yaml").write_text(yaml.safe_dump({"NodeOdd": {**ENTRY, **wrong}}))
+    with pytest.raises(CauseError, match=why):
+        load_causes.__wrapped__(tmp_path)
+    (tmp_path / "causes.yaml").write_text(yaml.safe_dump({"NodeOdd": ENTRY}))
+    assert list(load_causes.__wrapped__(tmp_path)) == ["NodeOdd"]
+
+
+def _literals() -> Iterator[tuple[str, str]]:
+    """Each text that the suite's code gives as a cause or as the reason of what is inconclusive, with its file."""
+    for path in sorted(CONFORMANCE.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call):
+                continue
+            given = [keyword.value for keyword in call.keywords if keyword.arg == "cause"]
+            if isinstance(call.func, ast.Name) and call.func.id == "Inconclusive":
+                given += call.args[:1]
+            for node in given:
+                for value in ast.walk(node):
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        yield path.name, value.value
+
+
+def test_every_cause_that_code_names_stands_in_a_file() -> None:
+    assert [(name, code) for name, code in _literals() if not is_known(code)] == []
+
+
+def test_every_cause_is_used_and_every_requirement_names_known_ones() -> None:
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("conformance", "fixtures/verdict")
+        for path in (CONFORMANCE.parent / folder).rglob("*.py")
+    )
+    assert [code for code in load_causes() if f'"{code}"' not in sources] == []
+
+
+@cache
+def _objects(name: str) -> tuple[Json, ...]:
+    defect = load_defect(name)
+    return tuple(with_defects(healthy(load_scenario(defect.scenario)), [defect], NOW))
+
+
+def _judged(name: str, objects: tuple[Json, ...], ids: tuple[str, ...] = tuple(READ)) -> Report:
+    defect = load_defect(name)
+    scenario = load_scenario(defect.scenario)
+    snapshot = snapshot_of(objects, scenario.kubernetes_version)
+    results = judge(snapshot, Scope(snapshot, policy_over(snapshot, policy_of(scenario, [defect]))).policy, ids, may_probe=True)
+    made = report(list(results.values()))
+    made.causes = met(code for one in made.results for code in (*(subject.cause for subject in one.subjects), one.cause))
+    made.target.kubernetes_version = scenario.kubernetes_version
+    return made
+
+
+@cache
+def _report(name: str) -> Report:
+    return _judged(name, _objects(name), tuple(id_ for id_ in READ if id_ != "GANG-01"))
+
+
+@pytest.mark.parametrize("name", defect_names())
+def test_what_a_defect_shows_has_a_cause_that_its_requirement_names(name: str) -> None:
+    shared = {code for code, cause in load_causes().items() if code in yaml.safe_load((CONFORMANCE / "causes.yaml").read_text())}
+    for result in _report(name).results:
+        if CATALOGUE.by_id[result.id].remediation:
+            continue  # its findings have no causes yet
+        found = {subject.cause for subject in result.subjects if subject.verdict in (Verdict.FAILED, Verdict.WARNED)}
+        assert "" not in found, f"{result.id} fails without a cause"
+        assert found <= {*CATALOGUE.by_id[result.id].causes, *shared}, result.id
+
+
+def _named(words: list[str]) -> list[str]:
+    """The nodes and namespaces that a command of kubectl names."""
+    found = [after for word, after in pairwise(words) if word in ("-n", "namespace")]
+    found += [word.removeprefix("spec.nodeName=") for word in words if word.startswith("spec.nodeName=")]
+    for at, word in enumerate(words):
+        if word in ("node", "nodes", "cordon", "uncordon", "drain"):
+            found += takewhile(lambda one: not one.startswith("-") and "=" not in one and one not in ("node", "KEY-"), words[at + 1 :])
+    return found
+
+
+@pytest.mark.parametrize("name", defect_names())
+def test_commands_name_what_the_cluster_has(name: str) -> None:
+    known = {item["metadata"]["name"] for item in _objects(name)}
+    templates = {
+        word for cause in load_causes().values() for text in (*cause.look, *(c.run for c in cause.changes)) for word in text.split()
+    }
+    lines = [line for found in found_causes(_report(name)) if found.cause for command in found.commands for line in command.lines]
+    assert [word for line in lines for word in _named(shlex.split(line)) if word not in known | templates] == []
+
+
+def _first_of_each() -> dict[str, tuple[str, str, str]]:
+    """By template of a command: a defect in which it is offered, the code of its cause, and the first line."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for name in defect_names():
+        for one in found_causes(_report(name)):
+            if one.cause is None:
+                continue
+            templates = [*one.cause.look, *(change.run for change in one.cause.changes)]
+            for command in one.commands:
+                template = next((text for text in templates if _fits(text, command.lines[0])), "")
+                found.setdefault(f"{one.cause.code}: {template}", (name, one.cause.code, command.lines[0]))
+    return found
+
+
+def _fits(template: str, line: str) -> bool:
+    return all(word in line for word in template.split() if not any(place in word for place in ("NODE", "NAME", "POD", "KIND", "v1.NN")))
+
+
+@needs_kubectl
+def test_commands_that_read_do_and_those_that_change_mend(tmp_path: Path) -> None:
+    """Each command once, with stock kubectl against the simulated cluster of a defect of its cause."""
+    by_defect: dict[str, list[tuple[str, str]]] = {}
+    for name, code, line in _first_of_each().values():
+        by_defect.setdefault(name, []).append((code, line))
+    wrong = [
+        problem
+        for name, offered in by_defect.items()
+        for problem in _tried(tmp_path, name, sorted(offered, key=lambda one: not is_reading(one[1])))
+    ]
+    assert wrong == []
+
+
+def _tried(folder: Path, name: str, offered: list[tuple[str, str]]) -> Iterator[str]:
+    """What is wrong with commands: they are refused, or what they were offered for is as before."""
+    with served(folder, _objects(name)) as (_, store):
+        for code, line in offered:
+            command = [str(KUBECTL), "--kubeconfig", str(folder / "kubeconfig"), *shlex.split(line)[1:]]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode and not _has_no_such_thing(done.stderr):
+                yield f"{name}: {line}: {done.stderr[:300]}"
+            elif not is_reading(line):
+                made = _judged(name, tuple(item for key in store.held_keys() for item in store.list(key)))
+                left = [one.name for one in _subjects(made, code) if one.name.split(" ")[0] in shlex.split(line)]
+                if left:
+                    yield f"{name}: {line}: {left} still have {code}"
+
+
+def _subjects(made: Report, code: str) -> Iterator[SubjectResult]:
+    for result in made.results:
+        yield from (subject for subject in result.subjects if subject.cause == code)
+
+
+def _has_no_such_thing(error: str) -> bool:
+    """Whether a log or an object is not there in the objects alone, without the programs that write it."""
+    return "NotFound" in error or "not found" in error or "no logs" in error
