@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.dra.counts import Machines, check_count
+from conformance.dra.unlike import Usual
 from conformance.dynamic_resources.drivers import IDENTITY, PRODUCT
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory, InventoryDevice
 from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES, SliceDevice
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
+from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, advised, bad, ok
+from fixtures.verdict.findings import Finding, Subject, advised, bad, ok, undecided
 
 _NEEDED = IDENTITY | PRODUCT | {"memory"}
 """Names of attributes and capacity by which claims and agents choose or recognise a device."""
@@ -22,16 +25,35 @@ _NEEDED = IDENTITY | PRODUCT | {"memory"}
 
 def check_devices(scope: Scope) -> Iterator[Finding]:
     """Per node that offers devices through DRA only: their number; per node and driver: each device once, and complete."""
-    machines, twice, peers = Machines(scope), _twice(scope), _Peers(scope)
+    machines, twice, peers, usual = Machines(scope), _twice(scope), _Peers(scope), Usual(scope)
     for node in scope.accelerator_nodes:
         drivers = scope.dra_inventory.get(node.name, [])
         if drivers and not any(scope.device_capacity(node).values()):
             yield from check_count(scope, node, drivers, machines)
         for item in drivers:
-            yield _judge(Subject("Node", f"{node.name} {item.driver}"), item, twice, peers)
+            place = Subject("Node", f"{node.name} {item.driver}")
+            yield _judge(place, item, twice, peers) or _like_peers(scope, place, node, item, usual)
 
 
-def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding:
+def _like_peers(scope: Scope, place: Subject, node: Node, item: DriverInventory, usual: Usual) -> Finding:
+    """Whether complete devices have the values that they should have."""
+    found = [one for device in item.devices for one in usual.unlike(device, node)]
+    observed, expected = f"{len(item.devices)} devices", "attributes and capacity as its product's other devices and the node's labels"
+    if not found:
+        return ok(place, observed=observed, expected=expected, source=SLICES)
+    wrong = [one.words for one in found if not one.version]
+    words = listed(list(dict.fromkeys(wrong or [one.words for one in found])), 3)
+    if doing := change_under_way(node, scope.policy, scope.snapshot.taken_at):
+        return undecided(place, message=f"{words}; {doing}", source=SLICES, cause="ChangeUnderWay")
+    if not wrong:
+        message = f"{words}: jobs that span the pool run on both versions"
+        return advised(place, observed=words, expected=expected, source=SLICES, message=message, cause="VersionsDifferInPool")
+    message = f"{words}: claims choose by what is published, and get another device or none"
+    return bad(place, observed=words, expected=expected, source=SLICES, message=message, cause="DeviceUnlikePeers")
+
+
+def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: _Peers) -> Finding | None:
+    """What is published twice or incomplete; None where nothing is."""
     observed, expected = f"{len(item.devices)} devices", "each device once, with the attributes that its peers have"
     doubled = list(dict.fromkeys(text for device in item.devices for key in _identities(device) if (text := twice.get(key))))
     doubled += _beside_parts(item)
@@ -52,7 +74,7 @@ def _judge(place: Subject, item: DriverInventory, twice: dict[str, str], peers: 
     if lacking:
         message = f"{listed([f'{device.id[2]} lacks {listed(missing)}' for device, missing in lacking], 3)}, which its peers have"
         return advised(place, observed=observed, expected=expected, source=SLICES, message=message)
-    return ok(place, observed=observed, expected=expected, source=SLICES)
+    return None
 
 
 def _twice(scope: Scope) -> dict[str, str]:

@@ -12,7 +12,7 @@ from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
-from fixtures.text.ages import ask_again, duration
+from fixtures.text.ages import ask_again, duration, so_far
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
 
@@ -89,6 +89,14 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
         if late:
             message = f"{late}, although no node belongs to it: neither it nor its namespace can go"
             return bad(place, observed=observed, expected="gone after its deletion", source=_SOURCE, message=message)
+        if state != "Ready" and (waiting := _since(domain, daemons, scope)):
+            age, nodes = now - min(waiting.values()), listed(sorted(waiting), 3)
+            message = (
+                f"it is {state or 'without a status'}, no node has joined it, and pods on {nodes} have waited for it {so_far(age, limit)}"
+            )
+            if age < limit:
+                return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
+            return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message, cause="DomainNotReady")
         return not_judged(place, message="no node has joined it: no pod of it runs, or the hosts run IMEX themselves", source=_SOURCE)
     problems = [*_members(scope, members, labelled), *_daemons(daemons, labelled)]
     missing = [name for name in sorted(labelled) if name not in members]

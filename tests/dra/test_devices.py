@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conformance.dra.devices import check_devices
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Outcome
-from tests.builders import a_cpu_node, a_scope
-from tests.dra import a_device, a_slice
+from tests.builders import a_cpu_node, a_policy, a_scope
+from tests.dra import DRIVER, a_device, a_slice
 from tests.findings import by_name
 
 NODE = "gpu-0 gpu.nvidia.com"
@@ -113,3 +115,68 @@ def test_devices_of_another_product_need_only_what_claims_choose_them_by(lacking
     assert judged(*peers, *others)[NODE] is outcome
     peers[0]["attributes"].pop("partitionProfile")
     assert judged(*peers)[NODE] is Outcome.ADVISED
+
+
+# -- values: dra-driver-nvidia-gpu's slices beside GPU Feature Discovery's labels --
+
+LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/cuda.driver-version.full": "580.95.05"}
+
+
+def like(node: str, *, memory: str = "81559Mi", version: str = "580.95.5", count: int = 2, **attributes: str) -> Json:
+    devices = []
+    for index in range(count):
+        found = device(f"{node}-{index}", **{"driverVersion": version, "architecture": "Hopper", **attributes})
+        devices.append({**found, "capacity": {"memory": {"value": memory}}})
+    return a_slice(node, devices=devices)
+
+
+def compared(*slices: Json, labels: dict[str, str] | None = None, policy: Any = None, joined: str = "2020-01-01T00:00:00Z") -> Outcome:
+    nodes = [a_cpu_node(f"gpu-{index}", labels=LABELS if labels is None else labels) for index in range(3)]
+    nodes[0].metadata.creation_timestamp = joined
+    found = by_name(check_devices(a_scope(policy, nodes=nodes, resourceslices=list(slices))))
+    assert {outcome for name, outcome in found.items() if name.endswith(DRIVER) and name != NODE} <= {Outcome.OK}
+    return found[NODE]
+
+
+UPGRADED = {**LABELS, "nvidia.com/cuda.driver-version.full": "590.44.01"}
+
+
+DIFFERING_DRIVERS = a_policy(accelerators={"allowedDifferences": ["driver"]})
+
+
+@pytest.mark.parametrize(
+    ("odd", "more", "expected"),
+    [
+        (like("gpu-0"), {}, Outcome.OK),
+        (like("gpu-0", memory="81920Mi"), {}, Outcome.OK),  # ECC and drivers keep a part
+        (like("gpu-0", memory="40Gi"), {}, Outcome.BAD),
+        (like("gpu-0", memory="40Gi"), {"labels": {}}, Outcome.BAD),
+        (like("gpu-0", version="590.44.1"), {}, Outcome.BAD),  # its label says 580
+        (like("gpu-0", version="590.44.1"), {"labels": {}}, Outcome.BAD),
+        (
+            like("gpu-0", version="590.44.1"),
+            {"policy": a_policy(accelerators={"allowedDifferences": ["driver"]}), "labels": {}},
+            Outcome.OK,
+        ),
+        (like("gpu-0", architecture="Ampere"), {}, Outcome.BAD),
+        (like("gpu-0", memory="40Gi"), {"joined": "2026-09-21T14:10:00Z"}, Outcome.UNDECIDED),
+    ],
+)
+def test_devices_are_published_as_their_peers_and_labels_have_them(odd: Json, more: dict[str, Any], expected: Outcome) -> None:
+    assert compared(odd, like("gpu-1"), like("gpu-2"), **more) is expected
+
+
+def test_an_upgraded_node_whose_label_says_so_only_warns() -> None:
+    nodes = [a_cpu_node("gpu-0", labels=UPGRADED), a_cpu_node("gpu-1", labels=LABELS), a_cpu_node("gpu-2", labels=LABELS)]
+    slices = [like("gpu-0", version="590.44.1"), like("gpu-1"), like("gpu-2")]
+    assert by_name(check_devices(a_scope(nodes=nodes, resourceslices=slices)))[NODE] is Outcome.ADVISED
+
+
+def test_a_node_without_peers_is_held_against_its_labels() -> None:
+    nodes = [a_cpu_node("gpu-0", labels=LABELS)]
+    for odd, expected in (
+        (like("gpu-0"), Outcome.OK),
+        (like("gpu-0", memory="40Gi"), Outcome.BAD),
+        (like("gpu-0", version="570.1"), Outcome.BAD),
+    ):
+        assert by_name(check_devices(a_scope(nodes=nodes, resourceslices=[odd])))[NODE] is expected

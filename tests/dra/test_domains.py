@@ -9,7 +9,7 @@ import pytest
 from conformance.dra.domains import check_domains
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
-from tests.builders import a_node, a_pod, a_scope
+from tests.builders import a_cpu_node, a_node, a_pod, a_scope
 
 NOW = 1_790_000_000.0
 UID, CLIQUE, OF = "uid-d", "c1.0", "resource.nvidia.com/computeDomain"
@@ -156,6 +156,12 @@ def test_a_node_has_time_to_join_an_old_domain(domain: Json, pods: list[Pod], ou
     finding = judged(domain, pods=pods)
     assert finding.outcome is outcome
     assert ("20 s ago: ask again in 1 h" in finding.message) is (outcome is Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize(("bound", "outcome"), [("", Outcome.NOT_JUDGED), (SECONDS_AGO, Outcome.UNDECIDED), (OLD, Outcome.BAD)])
+def test_a_domain_whose_pods_wait_and_that_no_node_has_joined_is_bad_after_the_age(bound: str, outcome: Outcome) -> None:
+    pods = [a_worker("gpu-0", bound)] if bound else []
+    assert judged(served(), nodes=[a_cpu_node("gpu-0")], pods=pods).outcome is outcome
 
 
 def test_a_young_pod_hides_no_wrong_clique() -> None:

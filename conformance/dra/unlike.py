@@ -1,0 +1,134 @@
+"""DRA-03, what devices are like: attributes and capacity have the values of the product's other devices, and of the node's labels. Pure.
+
+Facts: docs/facts/dra.md#nvidia-driver, docs/facts/labels.md#discovery-labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+
+import msgspec
+
+from conformance.dynamic_resources.inventory import InventoryDevice
+from conformance.outputs.resource_slice import SHAPE_FOR_MACHINES
+from conformance.scope.device_memory import LABEL as MEMORY
+from conformance.scope.device_memory import device_memory
+from conformance.scope.scope import Scope, matches
+from fixtures.kubernetes import quantity
+from fixtures.kubernetes.models import Node
+
+_NVIDIA = "gpu.nvidia.com"
+_DRIVER = "nvidia.com/cuda.driver-version.full"
+_VERSIONS = frozenset({"driverversion", "cudadriverversion"})
+_OF_PRODUCT = frozenset({"architecture", "family", "brand", "cudacomputecapability"})
+_NUMBER = re.compile(r"\d{1,9}")
+
+_TOLERANCE = Fraction(2, 100)
+"""By so much capacity may differ: a driver and ECC keep a part of the memory. Devices of one product differ by half or by nothing."""
+
+_Key = tuple[str, ...]
+
+
+class Unlike(msgspec.Struct, frozen=True):
+    """A value that differs, as a clause. ``version``: only in a driver's version that the node's own label confirms, from other nodes'."""
+
+    words: str
+    version: bool = False
+
+
+class Usual:
+    """What the devices of one product have for the most part: values of attributes and capacity, by what devices are alike in."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._values: dict[tuple[_Key, str], Counter[str]] = {}
+        for drivers in scope.dra_inventory.values():
+            for device in (device for item in drivers for device in item.devices):
+                for name, value in _compared(device):
+                    self._values.setdefault((_alike(device), name), Counter())[value] += 1
+
+    def unlike(self, device: InventoryDevice, node: Node) -> Iterator[Unlike]:
+        """How a device differs from its product's others, and from its node's labels."""
+        name, allowed = device.id[2], self._scope.policy.accelerators.allowed_differences
+        for what, value in _compared(device):
+            counted = self._values[_alike(device), what]
+            usual = max(counted, key=lambda one: (counted[one], _sortable(one)))
+            plain = _plain(what)
+            if value == usual or matches(plain, allowed) or matches(what, allowed):
+                continue
+            if plain in _VERSIONS and matches("driver", allowed):
+                continue
+            if what in device.body.capacity and _close(value, usual):
+                continue
+            confirmed = plain in _VERSIONS and bool(version := _label(node, device)) and not _differ(version, device)
+            yield Unlike(f"{name} has {plain} {value}, and {counted[usual]} of {counted.total()} of its product have {usual}", confirmed)
+        if (said := _label(node, device)) and _differ(said, device):
+            yield Unlike(f"{name} has driverVersion {device.body.attribute('driverVersion')}, and the node's label {_DRIVER} says {said}")
+        memory = device_memory(node)
+        published = _memory(device)
+        if memory.known and published and _whole(device) and not _near(published, Fraction(memory.units) * 2**20, 3):
+            has = node.metadata.label[MEMORY]
+            yield Unlike(f"{name} has memory {float(published / 2**20):g}Mi, and the node's label {MEMORY} says {has} MiB")
+
+
+def _alike(device: InventoryDevice) -> _Key:
+    body = device.body
+    return device.id[0], body.type, device.product, body.attribute("profile") or body.attribute("partitionProfile")
+
+
+def _compared(device: InventoryDevice) -> Iterator[tuple[str, str]]:
+    for name, value in device.body.attributes.items():
+        if _plain(name) in _VERSIONS | _OF_PRODUCT and value:
+            yield name, value
+    if device.body.type != SHAPE_FOR_MACHINES:
+        yield from ((name, value) for name, value in device.body.capacity.items() if value)
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("/")[2].lower()
+
+
+def _whole(device: InventoryDevice) -> bool:
+    return device.id[0] == _NVIDIA and device.body.type == "gpu" and not device.is_part
+
+
+def _label(node: Node, device: InventoryDevice) -> str:
+    return node.metadata.label.get(_DRIVER, "") if device.id[0] == _NVIDIA and device.body.attribute("driverVersion") else ""
+
+
+def _differ(label: str, device: InventoryDevice) -> bool:
+    """Whether a label names another version of the driver: ``580.95.05`` is ``580.95.5``, which is how slices write it."""
+    return _numbers(label) != _numbers(device.body.attribute("driverVersion"))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(text) for text in _NUMBER.findall(version)[:4]]
+
+
+def _sortable(value: str) -> tuple[int, Fraction, list[int], str]:
+    """Of two values that are as common, the larger is the usual one: devices lose memory, and drivers get newer."""
+    try:
+        return 1, quantity.parse(value), [], value
+    except quantity.QuantityError:
+        return 0, Fraction(0), _numbers(value), value
+
+
+def _memory(device: InventoryDevice) -> Fraction | None:
+    try:
+        return next((quantity.parse(value) for name, value in device.body.capacity.items() if _plain(name) == "memory"), None)
+    except quantity.QuantityError:
+        return None
+
+
+def _close(value: str, usual: str) -> bool:
+    try:
+        return _near(quantity.parse(value), quantity.parse(usual))
+    except quantity.QuantityError:
+        return False
+
+
+def _near(one: Fraction, other: Fraction, times: int = 1) -> bool:
+    return abs(one - other) <= _TOLERANCE * times * max(abs(one), abs(other))
