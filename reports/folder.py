@@ -17,7 +17,7 @@ import msgspec
 
 from fixtures.system import private_files
 from fixtures.system.file_search import folder_problem
-from fixtures.text import typed
+from fixtures.text import typed, users_files
 from fixtures.verdict.chaos_record import CHAOS_SCHEMA_VERSION, ChaosReport, decode_chaos, encode_chaos
 from fixtures.verdict.record import SCHEMA_VERSION, Record, Report, decode_report, encode_report
 from reports.credentials import redact
@@ -111,7 +111,7 @@ def withdraw(folder: Path) -> None:
 
 def load(folder_or_file: Path) -> Report:
     """Read ``report.json``, given itself or its folder. Raises ``ReportError`` with one line."""
-    path = folder_or_file if folder_problem(folder_or_file) else _inside(folder_or_file, JSON_NAME)
+    path = folder_or_file if folder_problem(folder_or_file) else folder_or_file / JSON_NAME
     try:
         data = _read(path)
     except OSError as error:
@@ -130,7 +130,7 @@ def load(folder_or_file: Path) -> Report:
 
 def load_chaos(folder: Path) -> ChaosReport | None:
     """Read ``chaos.json`` of a report folder; None when there is none. Raises ``ReportError`` when it is not one."""
-    path = _inside(folder, CHAOS_NAME)
+    path = folder / CHAOS_NAME
     try:
         data = _read(path)
         version = typed.decode(data, _Version).schema_version
@@ -143,21 +143,9 @@ def load_chaos(folder: Path) -> ChaosReport | None:
     raise ReportError(f"{path}: schemaVersion {one_line(version, 40)} is not one this suite reads ({CHAOS_SCHEMA_VERSION})")
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """A file of a folder, which somebody else may have packed. Raises ``ReportError`` for a pipe in its place: it may never end."""
-    try:
-        pipe = (folder / name).is_fifo()
-    except OSError:
-        pipe = False  # whoever opens it is told why
-    if pipe:
-        raise ReportError(f"{folder / name}: a pipe, expected a file")
-    return folder / name
-
-
 def _read(path: Path) -> bytes:
     """The whole file. Raises ``OSError``, and ``ReportError`` for more than a record has."""
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    data = users_files.read(path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ReportError(f"{path}: more than {MAX_BYTES:,} bytes, which no report has")
     return data

@@ -78,7 +78,7 @@ def show(text: object, *, end: str = "\n") -> None:
 
 def show_json(value: object) -> None:
     """Print what msgspec can encode as indented ASCII JSON. No CI system takes a line for a command, and every reader gets the same."""
-    print(json.dumps(msgspec.to_builtins(value), indent=2).replace("##[", "##\\u005b"))
+    print(json.dumps(msgspec.to_builtins(value), indent=2).replace("##", "#\\u0023"))
 
 
 def complain(program: str, message: object) -> int:

@@ -38,6 +38,7 @@ from conformance.outputs.inspection import Inspection, Judged
 from conformance.outputs.kind_of_output import judged_kinds, other_program
 from conformance.outputs.log_wrappers import unwrapped
 from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
+from fixtures.text import users_files
 
 KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "nccl-log": inspect_nccl_log,
@@ -145,8 +146,7 @@ def _read(file: str) -> str:
     try:
         if file == "-":
             return decoded(sys.stdin.buffer.read(MAX_CHARACTERS + 1))
-        with Path(file).open("rb") as stream:
-            return decoded(stream.read(MAX_CHARACTERS + 1))
+        return decoded(users_files.read(Path(file), MAX_CHARACTERS + 1))
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror or error}") from error
     except ValueError as error:

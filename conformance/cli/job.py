@@ -72,7 +72,7 @@ def _run(options: list[str]) -> int:
         def forward(number: int, _frame: FrameType | None) -> None:
             child.send_signal(number)
 
-        before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             code = child.wait()
         finally:

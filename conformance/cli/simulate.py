@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     if not arguments.scenario:
         return complain(parser.prog, f"name a scenario: {', '.join(scenario_names())}")
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     with tempfile.TemporaryDirectory(prefix="gpu-conformance-") as temporary:
         folder = Path(arguments.folder or temporary)

@@ -13,6 +13,7 @@ import urllib3
 import urllib3.exceptions
 
 from conformance.delivery.bundle import DeliveryError, archive
+from fixtures.text import users_files
 
 MAX_URL = 8192
 CA_FILE = "SSL_CERT_FILE"
@@ -23,8 +24,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 def read_url(file: Path) -> str:
     """The URL in the file. Raises :class:`DeliveryError`, which never shows it, and ``OSError``."""
-    with file.open("rb") as opened:
-        raw = opened.read(MAX_URL + 1)
+    raw = users_files.read(file, MAX_URL + 1)
     try:
         text = raw.decode("ascii").strip()
         parts = urlsplit(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Generator
@@ -109,13 +110,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.dist = GROUPED  # the same, but probes stay on one worker
     if getattr(config.option, "maxworkerrestart", "") is None:
         config.option.maxworkerrestart = "0"  # xdist's group scheduler ends in an internal error, or never, when a worker is replaced
-    signal.signal(signal.SIGTERM, _interrupt)
+    _end_as_by_ctrl_c()
 
 
-def _interrupt(_signum: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends a run like Ctrl-C: fixtures are torn down, nothing of the run stays behind."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def _end_as_by_ctrl_c() -> None:
+    """Let SIGTERM and SIGHUP end a run like Ctrl-C: fixtures are torn down, nothing of the run stays behind.
+
+    nohup ignores SIGHUP, and so does the run then. After a hang-up nothing can be written to the terminal, and the teardown goes on.
+    """
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGHUP and terminals:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for descriptor in terminals:
+                os.dup2(nowhere, descriptor)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, interrupt)
 
 
 def _selects_suite(config: pytest.Config) -> bool:

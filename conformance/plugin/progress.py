@@ -154,7 +154,7 @@ def summary(reporter: pytest.TerminalReporter, report: Report, file: Path, chaos
     width = writer.fullwidth if reporter.isatty or os.environ.get("COLUMNS") else PIPE_WIDTH
     text = render(report, width=width, colour=writer.hasmarkup, report_path=_shown(file), chaos=chaos)
     above, _, _last = text.rstrip("\n").rpartition("\n")
-    reporter.write(above.rstrip("\n") + "\n")
+    reporter.write(actions.harmless(above.rstrip("\n")) + "\n")
     if (log := reporter.config.stash.get(STEP_LOG, None)) is not None:
         log.say(*actions.annotate(report, chaos))
 
@@ -168,7 +168,7 @@ def conclude(config: pytest.Config) -> None:
     if reporter is not None and (line := config.stash.get(VERDICT, "")):
         waiting.begin(config, "")
         with waiting.quiet(config):
-            reporter.write_line(line if log is None else actions.harmless(line))
+            reporter.write_line(actions.harmless(line))
 
 
 def _shown(file: Path) -> str:

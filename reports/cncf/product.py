@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from fixtures.system import private_files
-from fixtures.text import yaml_text
+from fixtures.text import users_files, yaml_text
 from fixtures.verdict.record import Report
 from reports import phrases
 from reports.cncf.programme import ITEMS
@@ -98,8 +98,8 @@ def _filled(document: Json, entries: list[Shown], release: str) -> Json:
 def _read(path: Path, release: str) -> Json:
     """A checklist of that release. Raises :class:`CncfError` for any other file."""
     try:
-        with path.open("rb") as file:
-            document = yaml_text.load(file.read(MAX_CHECKLIST_BYTES + 1), most=MAX_CHECKLIST_BYTES, unique=True)
+        text = users_files.read(path, MAX_CHECKLIST_BYTES + 1)
+        document = yaml_text.load(text, most=MAX_CHECKLIST_BYTES, unique=True)
     except OSError as error:
         raise CncfError(f"{path}: cannot be read: {error.strerror or error}") from error
     except yaml_text.NotYaml as error:

@@ -1,7 +1,7 @@
-"""GitHub Actions: groups and annotations in a step's log, and text that cannot pass for a command.
+"""GitHub Actions: groups and annotations in a step's log, and text that cannot pass for a command of this or another CI system.
 
-The runner takes any line for a command that starts with ``::``, white space aside, and any that holds ``##[``
-(docs/facts/github-actions.md#commands-in-a-log).
+The runner takes any line for a command that starts with ``::``, white space aside, and any that holds ``##[``; the agent of Azure
+Pipelines any that holds ``##vso[``, and TeamCity's ``##teamcity[`` (docs/facts/github-actions.md#commands-in-a-log).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_ANNOTATIONS = 10
 """GitHub shows so many of each kind for a step, and drops the others."""
 
 _LEVEL = {Verdict.FAILED: "error", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: "warning", Verdict.WARNED: "warning"}
-_COMMAND = re.compile(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)|##(?=\[)")
+_COMMAND = re.compile(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)|##(?=\w{0,20}\[)")
 
 
 def is_on(environment: Mapping[str, str]) -> bool:

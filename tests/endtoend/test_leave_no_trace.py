@@ -55,7 +55,7 @@ def pods_of_the_suite(session: Cluster) -> list[str]:
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "workers"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_leaves_nothing(
     embedded: EmbeddedCluster, session: Cluster, tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]
 ) -> None:

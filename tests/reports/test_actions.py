@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -29,6 +31,11 @@ def test_text_is_made_harmless_and_stays_readable(text: str) -> None:
     shown = actions.harmless(text)
     assert list(carried_out(shown)) == []
     assert "".join(shown.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["a ##vso[task.setvariable variable=PATH]b", "##teamcity[buildStatus status='SUCCESS']"])
+def test_commands_of_other_ci_systems_are_broken_up(text: str) -> None:
+    assert not re.search(r"##\w*\[", actions.harmless(text))
 
 
 def test_what_needs_attention_is_annotated_and_no_more_than_github_shows() -> None:
