@@ -43,13 +43,6 @@ def arithmetic(node: object, **policy: object) -> list[tuple[Outcome, str]]:
 # -- ADV-01
 
 
-def test_a_node_without_its_resource_is_named_with_the_consequence() -> None:
-    empty = a_node("gpu-1", capacity={"nvidia.com/gpu": "0"})
-    findings = list(check_advertised(a_scope(nodes=[a_node(), empty, a_cpu_node()])))
-    assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
-    assert "has not registered" in findings[1].message
-
-
 def test_a_mixed_node_must_offer_every_profile_it_labels() -> None:
     labels = {"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.10gb.count": "7", "nvidia.com/mig-1g.10gb.replicas": "1"}
     node = a_node(labels={**labels, COUNT: "1", REPLICAS: "0"}, capacity={"nvidia.com/gpu": "8"})
@@ -83,13 +76,6 @@ def test_allocatable_below_and_above_capacity_are_both_faults() -> None:
     assert "1 of 8" in messages["low nvidia.com/gpu"]
     assert "not there" in messages["high nvidia.com/gpu"]
     assert messages["gpu-0 nvidia.com/gpu"] == ""
-
-
-def test_quantities_that_are_no_numbers_do_not_pass() -> None:
-    assert (
-        verdict(check_allocatable(a_scope(nodes=[a_node(capacity={"nvidia.com/gpu": "x"}, allocatable={"nvidia.com/gpu": "x"})])))
-        == "not_applicable"
-    )
 
 
 # -- ADV-03
@@ -149,17 +135,6 @@ def test_how_many_parts_an_unknown_product_has_is_not_guessed() -> None:
     }
     assert {outcome for units in (8, 14) for outcome, _ in arithmetic(a_node(gpus=units, labels=gke))} == {Outcome.OK}
     assert arithmetic(a_node(gpus=7, labels=gke))[0][0] is Outcome.BAD
-
-
-def test_gke_multiplies_partitions_and_clients() -> None:
-    gke = {
-        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
-        "cloud.google.com/gke-accelerator-count": "8",
-        "cloud.google.com/gke-gpu-partition-size": "1g.10gb",
-        "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
-    }
-    assert arithmetic(a_node(gpus=112, labels=gke))[0] == (Outcome.OK, f"nvidia.com/gpu 112 = 8 {TIMES} 7 {TIMES} 2")
-    assert arithmetic(a_node(gpus=56, labels=gke))[0][0] is Outcome.BAD
 
 
 def test_amd_partitions_multiply_devices() -> None:

@@ -63,20 +63,6 @@ def test_devices_that_only_a_missing_class_would_choose_are_lost() -> None:
     assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), own])], deviceclasses=[whole])["1"] == "passed"
 
 
-def test_an_older_generation_and_another_driver_s_pool_do_no_harm() -> None:
-    old = a_slice("gpu-0", devices=4, slices=7, name="old")
-    network = a_slice("gpu-0", "dra.net", [{"name": "eth0"}], slices=9)
-    assert judged([old, a_slice("gpu-0", devices=4, generation=2), network])["1"] == "passed"
-
-
-@pytest.mark.parametrize(("effect", "word"), [("NoExecute", "failed"), ("NoSchedule", "failed"), ("None", "passed"), ("", "passed")])
-def test_hard_taints_take_devices_away(effect: str, word: str) -> None:
-    lost = a_device("gpu-1", taints=[{"key": "gpu.nvidia.com/gpu-lost", "effect": effect}])
-    assert judged([a_slice("gpu-0", devices=[a_device("gpu-0"), lost])])["2"] == word
-    older: Json = {"name": "gpu-1", "basic": {"attributes": {"type": {"string": "gpu"}}, "taints": lost["taints"]}}
-    assert judged([a_slice("gpu-0", devices=[older])])["2"] == word  # v1beta1
-
-
 @pytest.mark.parametrize(
     ("health", "word"),
     [({"healthy": {"bool": False}}, "failed"), ({"health": {"string": "Unhealthy"}}, "failed"), ({"healthy": {"bool": True}}, "passed")],
@@ -231,13 +217,6 @@ def test_a_driver_that_publishes_nothing_for_its_node_disagrees_with_itself() ->
 
 
 _LABELLED = {NFD: "true", "nvidia.com/gpu.product": "NVIDIA-H100"}
-
-
-def test_a_node_whose_slices_all_went_is_not_said_to_lack_a_plugin_only() -> None:
-    bare = a_node("gpu-0", gpus=0, labels=_LABELLED)
-    (finding,) = check_advertised(a_scope(nodes=[bare], deviceclasses=[a_class()], resourceslices=[]))
-    assert finding.outcome is Outcome.BAD
-    assert "no device plugin has registered with the kubelet, and no DRA driver publishes one for it" in finding.message
 
 
 def test_what_is_said_of_a_node_with_nothing_but_a_pool_that_several_nodes_reach_is_true() -> None:

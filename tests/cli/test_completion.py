@@ -122,13 +122,6 @@ def test_zsh_and_fish_offer_what_the_parser_takes(
     assert offers(f"gpu-conformance {line}", tmp_path) == offered
 
 
-def test_bash_offers_files_where_a_value_is_one(bash_script: Path, tmp_path: Path) -> None:
-    (tmp_path / "prod.yaml").write_text("")
-    (tmp_path / "folder").mkdir()
-    assert completed(bash_script, "doctor", "--kubeconfig", "pr", cwd=tmp_path) == ["prod.yaml"]
-    assert completed(bash_script, "report", "fo", cwd=tmp_path) == ["folder"]
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_can_read_its_script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0

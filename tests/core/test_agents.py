@@ -63,14 +63,6 @@ def test_agents_are_known_by_owner_by_mount_or_by_name(daemonset: Any, expected:
     assert bool(agents(a_scope(nodes=[a_node()], daemonsets=[daemonset]))) is expected
 
 
-def test_where_an_agent_is_expected() -> None:
-    everywhere = a_daemonset("x-node-feature-discovery-worker", owner="", tolerations=["nvidia.com/gpu:NoSchedule"])
-    nodes = [a_node(), a_cpu_node("cpu-0")]
-    (agent,) = agents(a_scope(nodes=nodes, daemonsets=[everywhere]))
-    assert [node.name for node in agent.accelerator_nodes] == ["gpu-0"]
-    assert [node.name for node in agent.other_nodes] == ["cpu-0"]
-
-
 # -- OPS-02
 
 
@@ -96,13 +88,6 @@ def test_counts_are_not_believed_without_a_ready_pod_on_each_node(second: list[P
     finding = rolled_out(pods=[pod_on("gpu-0"), *second])
     assert finding.outcome is Outcome.BAD
     assert "no Ready pod on gpu-1" in finding.message
-
-
-def test_an_optional_agent_may_select_no_node_and_a_needed_one_may_not() -> None:
-    for label, outcome in (("mig-manager", Outcome.NOT_JUDGED), ("dcgm-exporter", Outcome.BAD)):
-        daemonset = a_daemonset(label, desired=0, node_selector={f"nvidia.com/gpu.deploy.{label}": "true"})
-        (finding,) = check_rolled_out(a_scope(nodes=[a_node()], daemonsets=[daemonset]))
-        assert finding.outcome is outcome
 
 
 def test_a_health_monitor_that_watches_no_accelerator_node_fails_unless_a_variant_of_it_does() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.kubernetes.times import moment
-from fixtures.text.ages import ask_again, duration, so_far
+from fixtures.text.ages import duration
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,3 @@ def test_times_are_read_as_clusters_write_them(text: object, wanted: float | Non
 )
 def test_a_duration_is_as_short_as_it_can_be_said(seconds: float, words: str) -> None:
     assert duration(seconds) == words
-
-
-def test_a_young_state_says_when_to_ask_again() -> None:
-    assert ask_again(3600, 4 * 3600) == "ask again in 3 h"
-    assert ask_again(3599, 3600) == "ask again in 60 s"
-    assert ask_again(30, 3600) == "ask again in 1 h", "never too early"
-    assert so_far(1200, 3600) == "for 20 min; ask again in 40 min"

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.availability import busy
 from conformance.devices.free_devices import Place, places_of
 from conformance.inv.rights import rights
 from conformance.requirement import Needs
@@ -14,7 +13,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.probes.claims import templates_of
 from fixtures.probes.pods import PodShape, probe_pod
 from tests.builders import a_cpu_node, a_node, a_scope
-from tests.dra import a_claim, a_class, a_device, a_slice, claim_spec
+from tests.dra import a_class, a_device, a_slice, claim_spec
 
 NODE = a_cpu_node("gpu-0")
 MIG = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"
@@ -27,20 +26,6 @@ def places(slices: list[Json], **items: Any) -> list[Place]:
 
 def free(slices: list[Json], **items: Any) -> list[tuple[str, int, int]]:
     return [(place.resource.rpartition("/")[2], place.free, place.capacity) for place in places(slices, **items)]
-
-
-@pytest.mark.parametrize(
-    ("claims", "left"),
-    [
-        ([], 3),
-        ([a_claim("a", device="gpu-0")], 2),
-        ([a_claim("a", device="gpu-0", adminAccess=True)], 3),
-        ([a_claim("a", device="gpu-0", pool="elsewhere")], 3),
-        ([a_claim("a"), a_claim("b", "dra.net", device="gpu-0")], 3),
-    ],
-)
-def test_devices_that_claims_hold_are_not_free(claims: list[Json], left: int) -> None:
-    assert free([a_slice("gpu-0", devices=3)], resourceclaims=claims) == [("gpu.nvidia.com", left, 3)]
 
 
 def test_tainted_devices_and_broken_pools_are_not_offered() -> None:
@@ -62,19 +47,6 @@ def test_a_class_that_cannot_be_evaluated_is_asked_where_no_other_chooses() -> N
     odd = a_class("odd", expression="device.driver == 'gpu.nvidia.com' || device.driver == 'gpu.amd.com'")
     assert free([a_slice("gpu-0", devices=2)], deviceclasses=[odd]) == [("odd", 2, 2)]
     assert free([a_slice("gpu-0", devices=2)], deviceclasses=[odd, a_class()]) == [("gpu.nvidia.com", 2, 2)]
-
-
-def test_a_device_whose_part_is_taken_is_not_free() -> None:
-    counters = [{"counterSet": "gpu-0-counter-set", "counters": {"memory": {"value": "80Gi"}}}]
-    part = {"name": "mig-0", "attributes": {"type": {"string": "mig"}}, "consumesCounters": counters}
-    devices = [a_device("gpu-0", consumesCounters=counters), part, a_device("gpu-1")]
-    assert free([a_slice("gpu-0", devices=devices)], resourceclaims=[a_claim("a", device="mig-0")]) == [("gpu.nvidia.com", 1, 3)]
-
-
-def test_a_node_whose_devices_are_all_held_is_busy() -> None:
-    items: Json = {"resourceslices": [a_slice("gpu-0")], "deviceclasses": [a_class()]}
-    assert busy(a_scope(nodes=[NODE], **items), NODE) == ""
-    assert busy(a_scope(nodes=[NODE], resourceclaims=[a_claim("a", device="gpu-0")], **items), NODE) == "gpu.nvidia.com 1 of 1"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
@@ -122,10 +94,3 @@ def test_of_two_classes_of_one_extended_resource_the_newer_one_serves_it() -> No
     assert scope.claims.class_behind("nvidia.com/gpu") == "new"
     assert scope.claims.class_behind("deviceclass.resource.kubernetes.io/old") == "old"
     assert scope.claims.class_behind("nvidia.com/mig-1g.5gb") == ""
-
-
-def test_a_node_that_offers_the_resource_itself_is_asked_for_it() -> None:
-    nodes = [a_node("gpu-0")]
-    scope = a_scope(nodes=nodes, resourceslices=[a_slice("gpu-0", devices=2)], deviceclasses=[a_class(extended="nvidia.com/gpu")])
-    (place,) = places_of(scope, scope.accelerator_nodes[0])
-    assert (place.capacity, place.way) == (8, "extended resource nvidia.com/gpu of the node")

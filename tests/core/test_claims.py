@@ -144,14 +144,6 @@ def test_a_pod_is_a_device_pod_however_its_claim_asks(request_: Json, check: Any
         assert set(found) <= {Outcome.OK}
 
 
-def test_a_claim_of_a_network_card_makes_no_device_pod() -> None:
-    items: Json = {"resourceclaims": [a_claim("c", "dra.net", device="eth1")], "resourceslices": [GPU, *OTHERS]}
-    (finding,) = check_intruders(a_scope(nodes=[a_node()], pods=[web("c")], **items))
-    assert finding.outcome is Outcome.BAD
-    scope = a_scope(nodes=[a_node()], pods=[web("c"), a_pod(devices=1, nodeSelector=SELECTOR)], **items)
-    assert [one.subject.name for one in check_aimed(scope)] == ["train-0"]
-
-
 def test_a_compliant_pod_with_an_unknown_claim_needs_no_decision() -> None:
     good: Json = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = a_spec(securityContext=good, resourceClaims=[{"name": "own", "resourceClaimName": "gone"}])

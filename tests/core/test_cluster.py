@@ -166,14 +166,6 @@ def test_a_watch_sees_changes_and_survives_a_drop(tmp_path: Path) -> None:
         assert seen[-1] == 3
 
 
-def test_a_watch_ends_at_its_deadline(tmp_path: Path) -> None:
-    with served(tmp_path, [a_namespace("default")]) as (cluster, _), Observation(cluster, "configmaps", "default") as observation:
-        started = time.monotonic()
-        states = list(observation.until(started + 0.4))
-        assert states == [{}]
-        assert time.monotonic() - started > 0.3
-
-
 def test_a_refused_watch_is_trouble(tmp_path: Path) -> None:
     with served(tmp_path, [a_namespace("default")], [Trouble("watch", "configmaps", 403, 99)]) as (cluster, _):
         with pytest.raises(ApiTrouble), Observation(cluster, "configmaps", "default"):

@@ -6,7 +6,6 @@ import pytest
 
 from conformance.coverage.floor import floor_of
 from conformance.coverage.shortfalls import shortfalls
-from conformance.plugin.verdict import ExitCode, decide
 from conformance.policy.model import Gate
 from fixtures.verdict.coverage import (
     Asked,
@@ -16,10 +15,9 @@ from fixtures.verdict.coverage import (
     is_partial,
     measure,
     within_access,
-    within_selection,
     within_snapshot,
 )
-from fixtures.verdict.floor import Floor, Most, missed
+from fixtures.verdict.floor import Floor, Most
 from fixtures.verdict.record import Access, Cause, Coverage, Level, Result, Verdict
 from tests.reports.sample_report import result, subject
 
@@ -70,12 +68,6 @@ def test_causes_are_told_apart(one: Result, cause: Cause) -> None:
     assert coverage.judged == 6
 
 
-def test_an_option_that_left_requirements_out_is_named_and_makes_the_verdict_one_of_the_selection() -> None:
-    coverage = measured(left_out={id_: "-k fence" for id_ in IDS if not id_.startswith("FENCE")})
-    assert within_selection(coverage)
-    assert coverage.sentence == "within the selection: 3 of 7 requirements judged; not judged: 4 (GANG, NET), left out by -k fence"
-
-
 def test_a_snapshot_that_lacks_what_a_must_reads_makes_the_verdict_one_of_the_snapshot() -> None:
     pods, two = "the snapshot holds no pods", "the snapshot holds no pods, namespaces"
     coverage = measured(silent("FENCE-02", "NotInSnapshot", pods), silent("NET-01", "NotInSnapshot", two))
@@ -109,24 +101,6 @@ def missing(*results: Result, floor: Floor | None = None, left_out: dict[str, st
     named = {one.id for one in results}
     found = [*results, *(good(id_) for id_ in IDS if id_ not in named and id_ not in (left_out or {}) and id_ != lost)]
     return list(shortfalls(measure(ASKED, found, left_out or {}), found, floor or Floor()))
-
-
-def exit_code(told: list[str], *results: Result) -> int:
-    return int(decide(list(results), strict=False, required=(), pytest_exit=0, residue=False, shortfalls=told)[1])
-
-
-def test_a_whole_run_has_no_shortfall_and_one_shortfall_makes_exit_code_10() -> None:
-    assert missing() == []
-    assert exit_code(missing(), good("NET-01")) == ExitCode.CONFORMANT
-    assert exit_code(["too little"], good("NET-01")) == ExitCode.INCONCLUSIVE
-    assert exit_code(["too little"], good("NET-01"), silent("NET-02", "NonConformant", verdict=Verdict.FAILED)) == ExitCode.NOT_CONFORMANT
-
-
-def test_a_waiver_of_what_nobody_could_judge_counts_towards_no_floor() -> None:
-    waived = silent("NET-01", "Waived", verdict=Verdict.WAIVED, total=3)
-    assert list(missed([waived], Floor(minimum=1, source="--min-judged"))) == ["0 requirements were judged, and --min-judged asks for 1"]
-    judged = result("NET-01", Verdict.WAIVED, [subject("node-1", Verdict.WAIVED)])
-    assert list(missed([judged], Floor(minimum=1, source="--min-judged"))) == []
 
 
 def test_an_area_of_which_nothing_was_judged_is_named() -> None:

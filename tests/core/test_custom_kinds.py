@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from fixtures.cluster.kinds import WORKLOAD_KEYS
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.collect import collect
 from fixtures.snapshot.custom_kinds import DEFINITIONS, TOO_MANY, custom_kinds
-from fixtures.snapshot.files import load_files
 from fixtures.snapshot.state import Snapshot
 from fixtures.text import limits
 from tests.served import served
@@ -112,18 +110,6 @@ def test_objects_of_a_kind_that_may_hold_pods_are_kept_without_the_rest(tmp_path
     assert snapshot.unknown == []
 
 
-def test_schemas_are_not_kept(tmp_path: Path) -> None:
-    snapshot, _ = live(tmp_path, [a_definition()])
-    [definition] = snapshot.objects(DEFINITIONS)
-    assert "schema" not in json.dumps(definition)
-
-
-def test_no_custom_kind_is_listed_where_templates_are_not_wanted(tmp_path: Path) -> None:
-    snapshot, requests = live(tmp_path, [a_definition(), an_object()], keys=["pods", DEFINITIONS])
-    assert snapshot.custom == []
-    assert "list kubeflow.org/mxjobs" not in requests
-
-
 def test_custom_kinds_travel_to_workers(tmp_path: Path) -> None:
     snapshot, _ = live(tmp_path, [a_definition(), an_object()])
     snapshot.save(tmp_path / "state")
@@ -147,13 +133,3 @@ def test_kinds_and_objects_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         "zebra.com/things": TOO_MANY,
     }
     assert "list zebra.com/things" not in requests
-
-
-# -- saved snapshots
-
-
-def test_a_kind_that_only_its_definition_tells_of_was_not_collected(tmp_path: Path) -> None:
-    (tmp_path / "crds.json").write_text(json.dumps(a_definition()))
-    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", False)]
-    (tmp_path / "mxjobs.kubeflow.org.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
-    assert [(listing.key, listing.collected) for listing in load_files(tmp_path).custom] == [("kubeflow.org/mxjobs", True)]

@@ -55,12 +55,6 @@ def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_no_member
     assert (finding.outcome, finding.observed) == (Outcome.OK, "8 of 8 pods placed")
 
 
-def test_partly_placed_for_a_short_time_conforms() -> None:
-    [finding] = partial(a_scope(pods=of_job(3), batch__jobs=[a_job()]), now=NOW - 55 * 60)
-    assert finding.outcome is Outcome.OK
-    assert "for 5 min" in finding.observed
-
-
 def test_the_policy_sets_the_age() -> None:
     scope = a_scope(a_policy(gang={"partialMinutes": 90}), pods=of_job(3), batch__jobs=[a_job()])
     assert partial(scope)[0].outcome is Outcome.OK
@@ -123,16 +117,6 @@ def test_without_any_time_it_is_undecided() -> None:
     assert finding.outcome is Outcome.UNDECIDED
 
 
-def test_a_volcano_group_is_whole_at_its_min_member() -> None:
-    group = {"metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 2}, "status": {"phase": "Inqueue"}}
-    pods = [member(i, bound=i < 2, annotations={"scheduling.k8s.io/group-name": "g"}) for i in range(4)]
-    [finding] = partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[group]))
-    assert finding.outcome is Outcome.OK
-    assert finding.observed == "2 of 2 pods placed"
-    group["spec"] = {"minMember": 4}
-    assert partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[group]))[0].outcome is Outcome.BAD
-
-
 def test_a_kueue_pod_group_counts_to_its_total() -> None:
     marks: Json = {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"}}
     pods = [member(i, bound=i < 2, **marks) for i in range(3)]
@@ -166,13 +150,6 @@ def test_a_jobset_is_counted_once_and_not_by_its_jobs() -> None:
     assert [(job.subject.kind, job.needed) for job in jobs] == [("JobSet", 4)]
 
 
-def test_what_is_no_multi_pod_device_job_is_no_subject() -> None:
-    ended = a_job(status={"conditions": [{"type": "Complete", "status": "True"}]})
-    assert gang_jobs(a_scope(pods=of_job(3), batch__jobs=[ended])) == []
-    assert gang_jobs(a_scope(pods=of_job(1, 1), batch__jobs=[a_job(1)])) == []
-    assert gang_jobs(a_scope(pods=[a_pod("web", owner="Job/train")], batch__jobs=[a_job()])) == []
-
-
 def test_a_suspended_job_without_pods_on_nodes_is_not_judged() -> None:
     [finding] = partial(a_scope(pods=of_job(0), batch__jobs=[a_job(spec={"suspend": True})]))
     assert finding.outcome is Outcome.NOT_JUDGED
@@ -201,13 +178,6 @@ def test_partial_since_needs_a_placement() -> None:
 )
 def test_the_gang_scheduler_is_told_from_the_pods_marks(more: Json, system: str) -> None:
     assert gang_system(a_pod(devices=1, **more)) == system
-
-
-def test_a_queue_label_on_the_job_is_enough() -> None:
-    job = a_job()
-    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpu"}
-    [finding] = check_used(a_scope(pods=of_job(8), batch__jobs=[job]))
-    assert finding.outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(

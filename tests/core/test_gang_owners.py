@@ -58,13 +58,6 @@ def test_each_group_of_a_leader_worker_set_is_judged_by_itself() -> None:
     assert findings[0].observed == "3 of 4 pods placed for 1 h"
 
 
-def test_a_leader_without_devices_counts_but_is_no_gang_with_one_worker() -> None:
-    leader: Json = {"leaderTemplate": CPU}
-    pods = of_group(0, 2, 3)
-    assert [job.needed for job in gang_jobs(a_scope(pods=pods, leaderworkersets=[an_lws(3, template=leader)]))] == [3]
-    assert gang_jobs(a_scope(pods=pods[:2], leaderworkersets=[an_lws(2, template=leader)])) == []
-
-
 def test_a_group_that_a_roll_out_has_not_reached_has_the_size_that_it_was_made_with() -> None:
     pods = of_group(0, 2, 2, annotations={"leaderworkerset.sigs.k8s.io/size": "2"})
     assert only(partial(a_scope(pods=pods, leaderworkersets=[an_lws(4)]))).outcome is Outcome.OK
@@ -172,23 +165,11 @@ def test_a_job_that_has_ended_is_no_subject() -> None:
     assert gang_jobs(a_scope(pods=of_volcano(1, 3), batch_volcano_sh__jobs=[ended])) == []
 
 
-def test_a_task_that_waits_for_another_is_not_needed_yet() -> None:
-    job = a_volcano_job(2)
-    job["spec"]["tasks"].append({"name": "evaluate", "replicas": 2, "dependsOn": {"name": ["worker"]}, "template": GPU})
-    assert only(partial(a_scope(pods=of_volcano(2, 2), batch_volcano_sh__jobs=[job]))).outcome is Outcome.OK
-
-
 def test_a_group_of_an_unknown_owner_that_asks_for_one_pod_is_undecided_when_partly_placed() -> None:
     pods = [member(i, bound=i < 1, owner="FooJob/mnist", **IN_GROUP) for i in range(3)]
     finding = only(partial(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[a_group(1)])))
     assert finding.outcome is Outcome.UNDECIDED
     assert "FooJob" in finding.message
-
-
-@pytest.mark.parametrize("owner", ["ReplicaSet/web", ""])
-def test_replicas_that_work_each_for_itself_are_no_gang(owner: str) -> None:
-    pods = [member(i, bound=i < 1, owner=owner, **IN_GROUP) for i in range(3)]
-    assert gang_jobs(a_scope(pods=pods, scheduling_volcano_sh__podgroups=[a_group(1)])) == []
 
 
 # -- training jobs --

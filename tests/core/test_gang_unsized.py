@@ -97,13 +97,6 @@ def test_a_group_of_any_scheduler_that_was_not_read_is_undecided_when_partly_pla
     assert only(partial(a_scope(pods=of(1, **marks)), NOW - 55 * 60)).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize("prefix", ["gang.scheduling.koordinator.sh", "pod-group.scheduling.sigs.k8s.io"])
-def test_pods_may_say_themselves_how_many_their_group_needs(prefix: str) -> None:
-    marks: Json = {"annotations": {f"{prefix}/name": "g", f"{prefix}/min-available": "2"}}
-    assert only(partial(a_scope(pods=of(1, **marks)))).observed == "1 of 2 pods placed for 1 h"
-    assert only(partial(a_scope(pods=of(2, **marks)))).outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(
     "marks",
     [

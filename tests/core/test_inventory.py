@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from conformance.devices.node_inventory import inventory
-from conformance.devices.published_devices import MAX_DEVICES
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import DeviceClaim, PublishedSlice, decode_report, encode_report
@@ -62,13 +61,6 @@ def test_an_earlier_pod_of_that_name_is_no_owner() -> None:
     pods = [a_pod("train-0", node="gpu-0", owner="Job/train")]
     (found,) = slices_of(scope_of(a_slice("gpu-0"), pods=pods, resourceclaims=[claim]))
     assert [claim.owner for claim in found.devices[0].claims or ()] == [""]
-
-
-def test_what_a_slice_may_hold_is_bounded() -> None:
-    devices = [a_device(f"gpu-{number}") for number in range(MAX_DEVICES + 2)]
-    devices[0]["attributes"]["productName"] = {"string": "x" * 10_000}
-    (found,) = slices_of(scope_of(a_slice("gpu-0", devices=devices)))
-    assert (len(found.devices), found.left_out, len(found.devices[0].product)) == (MAX_DEVICES, 2, 253)
 
 
 def test_the_report_keeps_them_and_says_them_in_a_line() -> None:

@@ -136,37 +136,6 @@ def test_no_requirement_passes_or_fails_where_a_list_that_it_needs_was_refused(i
                 assert (result.verdict, result.reason_code) == (Verdict.INCONCLUSIVE, "Forbidden"), key
 
 
-@pytest.mark.parametrize(
-    ("id_", "kind"),
-    [
-        ("OPS-01", "nvidia.com/clusterpolicies"),
-        ("GANG-01", "scheduling.volcano.sh/podgroups"),
-        ("NET-01", "mellanox.com/nicclusterpolicies"),
-        ("NET-02", "mellanox.com/nicclusterpolicies"),
-        ("NET-03", "k8s.cni.cncf.io/network-attachment-definitions"),
-        ("MIG-05", "configmaps"),
-        ("ADV-05", "resource.k8s.io/resourceslices"),
-        ("ADV-06", "configmaps"),
-        ("PSA-01", "namespaces"),
-    ],
-)
-def test_what_a_title_names_is_read_or_the_requirement_does_not_pass(id_: str, kind: str) -> None:
-    cluster, full = saved("showcase")
-    assert full[id_].verdict is Verdict.PASSED
-    result = cluster.judged(without=[kind], ids=[id_])[id_]
-    assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "NotInSnapshot")
-    assert kind in result.message
-
-
-def test_five_kinds_of_a_cluster_with_operator_and_gangs_claim_neither_away() -> None:
-    cluster, _ = saved("kueue-inference")
-    results = cluster.judged(without=set(KINDS) - set(FEW))
-    said = " ".join(text for result in results.values() for text in texts(result))
-    assert "is in the cluster" not in said
-    assert "no gang scheduler" not in said
-    assert results["FENCE-01"].verdict is Verdict.PASSED
-
-
 LOST = {"type": "GPUMissing", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 LOOPS = {"name": "main", "restartCount": 900, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from conformance.devices.device_types import device_type
 from conformance.devices.free_devices import Place, listable_places, usable_places, why_unlistable
 from conformance.outputs.node_labels import advertisement
-from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, left_out, per_node
+from conformance.probes.node_sampling import PlaceFinding, choose_places, in_batches, per_node
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
 from fixtures.probes.workspace import Workspace
@@ -72,19 +71,6 @@ def test_nodes_of_two_sorts(one: Node, other: Node) -> None:
     assert _type(one, "nvidia.com/gpu") != _type(other, "nvidia.com/gpu")
 
 
-def test_nodes_of_one_sort() -> None:
-    one = a_node("a", labels={"topology.kubernetes.io/zone": "z1", "feature.node.kubernetes.io/cpu-model.family": "6"})
-    assert _type(one, "nvidia.com/gpu") == _type(a_node("b"), "nvidia.com/gpu")
-    assert _type(one, "nvidia.com/gpu") != _type(one, "nvidia.com/mig-1g.10gb")
-
-
-def test_a_label_that_no_kubernetes_took_costs_nothing() -> None:
-    began = time.process_time()
-    sort = _type(a_node(labels={"gpu" * 100_000: "x", "example.com/gpu-" + "a" * 400 + ".model": "y"}), "nvidia.com/gpu")
-    assert time.process_time() - began < 5
-    assert not any(".model=y" in text for text in sort)
-
-
 # -- choice --------------------------------------------------------------------------------------------
 
 THREE = [a_node("h-0"), a_node("h-1"), a_node("l-0", product=L4), a_node("l-1", product=L4), a_node("t-0", product=T4)]
@@ -130,12 +116,6 @@ def test_judged_counts_the_nodes_that_were_asked_and_total_all() -> None:
     assert said["h-3"] == "busy (nvidia.com/gpu 8 of 8); h-0 of the same product was probed"
     assert "amd.com/gpu" in said["amd"]
     assert "no device" in said["gone"]
-
-
-def test_many_that_speak_for_a_node_are_counted() -> None:
-    node = a_node("z", cordoned=True)
-    finding = left_out(a_scope(nodes=[node]), node, "cordoned", [f"n-{index}" for index in range(9)])
-    assert finding.message == "cordoned; n-0, n-1, n-2 and 6 more of the same product was probed"
 
 
 @pytest.mark.parametrize("allow", [[], ["t-*"]])

@@ -121,16 +121,6 @@ def test_a_proxy_of_the_environment_is_the_official_clients(tmp_path: Path, monk
     assert plain(path) is None
 
 
-def test_the_context_that_was_asked_for_is_opened(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    config = yaml.safe_load(path.read_text())
-    config["contexts"].append({"name": "other", "context": {"cluster": "second", "user": "served"}})
-    config["clusters"].append({"name": "second", "cluster": {"server": "http://127.0.0.1:2"}})
-    path.write_text(yaml.safe_dump(config))
-    assert (plain(path).host, plain(path, "other").host) == ("https://127.0.0.1:1", "http://127.0.0.1:2")
-    assert plain(path, "none") is None
-
-
 def test_contexts_that_are_no_list_are_one_line(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "contexts": 5}))

@@ -59,15 +59,6 @@ def test_presets_agree_whatever_their_order() -> None:
                     assert said.setdefault((section, key), value) == value
 
 
-def test_the_first_mark_is_the_reason() -> None:
-    node = a_node(labels={"eks.amazonaws.com/compute-type": "auto"})
-    found = chosen_by_marks(a_snapshot(nodes=[node]))
-    assert [(one.name, one.why) for one in found] == [
-        ("eks", "label eks.amazonaws.com/compute-type=auto of node gpu-0"),
-        ("eks-auto", "label eks.amazonaws.com/compute-type=auto of node gpu-0"),
-    ]
-
-
 def test_api_groups_and_what_kubelets_say_choose_presets() -> None:
     assert names(served("slinky.slurm.net", "run.ai")) == ["runai", "slinky"]
     node = a_node()
@@ -76,12 +67,6 @@ def test_api_groups_and_what_kubelets_say_choose_presets() -> None:
     assert names(a_snapshot(nodes=[node])) == ["talos", "rke2"]
     node.metadata.annotations = {"hami.io/node-nvidia-register": "[]"}
     assert "hami" in names(a_snapshot(nodes=[node]))
-
-
-def test_a_drivers_slices_choose_a_preset() -> None:
-    resource_slice = {"metadata": {"name": "s"}, "spec": {"driver": "gpu.nvidia.com"}}
-    assert names(a_snapshot(nodes=[a_node()], resourceslices=[resource_slice])) == ["dra"]
-    assert names(a_snapshot(nodes=[a_node()], resourceslices=[{"metadata": {"name": "s"}, "spec": None}])) == []
 
 
 def test_no_name_label_or_annotation_of_a_tenant_chooses_a_preset() -> None:
@@ -119,12 +104,6 @@ def test_half_a_list_that_extends_is_refused() -> None:
         build_policy({"fence": {"taintKeys": ["+a", "b"]}})
     with pytest.raises(PolicyError, match=r"operators\.expectedAgents: there is no list below that \+a could extend"):
         build_policy({"operators": {"expectedAgents": ["+a"]}})
-
-
-def test_the_owners_policy_wins_over_a_preset() -> None:
-    fragment = presets()["neuron"].policy
-    assert build_policy(fragment).network.nodes == 0
-    assert build_policy(fragment, {"network": {"nodes": 4}}).network.nodes == 4
 
 
 def test_no_preset_asks_for_a_transport_that_a_cluster_of_its_kind_may_lack() -> None:

@@ -12,13 +12,6 @@ import pytest
 from fixtures.system.process import Process
 
 
-def test_this_process_lives_and_reads_itself_again() -> None:
-    me = Process.me()
-    assert Process.parse(str(me)) == me
-    assert not me.ended
-    assert (me.pid, bool(me.boot), bool(me.started)) == (os.getpid(), True, True)
-
-
 def test_one_that_has_ended_is_known_also_before_its_parent_has_asked() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
@@ -51,12 +44,6 @@ def test_nothing_is_known_of_another_machine_s_process(other: dict[str, str]) ->
     here = msgspec.structs.replace(Process.me(), pid=4_000_000, started="5")
     assert here.ended
     assert not msgspec.structs.replace(here, **other).ended
-
-
-def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = msgspec.structs.replace(Process.me(), pid=4_000_000)
-    monkeypatch.setattr("fixtures.system.process._here", lambda: ("", ""))
-    assert not gone.ended
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,6 @@ def test_labels_that_say_that_somebody_is_at_work(labels: dict[str, str], under_
     assert bool(change_under_way(a_node(labels=labels), a_policy(), NOW)) is under_way
 
 
-def test_a_node_is_new_for_as_long_as_the_policy_says() -> None:
-    assert "joined 2 min ago" in change_under_way(joined(a_node(), 2), a_policy(), NOW)
-    assert change_under_way(joined(a_node(), 16), a_policy(), NOW) == ""
-    assert change_under_way(joined(a_node(), 2), a_policy(accelerators={"newNodeMinutes": 1}), NOW) == ""
-
-
 def test_a_reboot_is_a_change_for_as_long_as_the_policy_says() -> None:
     def turned(minutes: float, ready: bool) -> str:
         node = a_node(ready=ready)

@@ -75,12 +75,6 @@ def test_equal_parts_are_held_once_and_others_are_not_mixed_up() -> None:
     assert [str(one) for one in third.spec.tolerations or ()] == ["*:*"]
 
 
-def test_equal_texts_of_different_types_stay_apart() -> None:
-    pod = _shared([_pod("a", nodeSelector={}, affinity={}, securityContext={})])[0]
-    assert (pod.spec.node_selector, pod.spec.affinity, pod.metadata.label) == ({}, {}, {"app": "x"})
-    assert pod.spec.node_selector is not pod.spec.affinity
-
-
 @pytest.mark.parametrize(
     "more",
     [

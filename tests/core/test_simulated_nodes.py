@@ -91,18 +91,6 @@ def test_nodes_that_were_not_read_are_not_known_to_be_real(listing: Listing[Node
     assert (target.nodes, target.simulated_nodes) == (None, None)
 
 
-def test_a_snapshot_of_simulated_nodes_says_so() -> None:
-    target = told(node(annotations=KWOK), kind=TargetKind.SNAPSHOT)
-    assert (target.kind, target.simulated, phrases.target_name(target)) == (TargetKind.SNAPSHOT, True, "snapshot of simulated nodes")
-    assert phrases.banner(target).startswith("SNAPSHOT OF SIMULATED NODES: 1 of 1 nodes")
-
-
-@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
-def test_what_a_run_started_itself_keeps_its_name(kind: TargetKind) -> None:
-    target = told(node(annotations=KWOK), kind=kind)
-    assert (target.kind, phrases.target_name(target)) == (kind, phrases.TARGET_NAME[kind])
-
-
 def test_marks_of_nodes_soften_nothing() -> None:
     assert TargetKind.SIMULATED_NODES.treated_as is TargetKind.LIVE
     assert [kind for kind in TargetKind if kind.treated_as is not kind] == [TargetKind.SIMULATED_NODES]

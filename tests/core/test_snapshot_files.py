@@ -35,12 +35,6 @@ def test_a_single_object_a_list_and_documents_are_read(tmp_path: Path) -> None:
     assert [pod.name for pod in snapshot.pods] == ["a", "b"]
 
 
-def test_the_same_object_in_two_files_counts_once(tmp_path: Path) -> None:
-    write(tmp_path / "a.json", NODE)
-    write(tmp_path / "b.json", NODE)
-    assert len(load_files(tmp_path).nodes) == 1
-
-
 @pytest.mark.parametrize("indent", [None, 4], ids=["a line each", "as kubectl writes"])
 def test_json_that_several_commands_wrote_into_one_file_is_read_whole(tmp_path: Path, indent: int | None) -> None:
     odd = {**NODE, "metadata": {"name": "gpu-1", "annotations": {"note": "}\n{", "other": "]\r\n ["}}}
@@ -123,15 +117,6 @@ def test_an_empty_list_is_of_the_kind_that_its_file_is_named_after(tmp_path: Pat
     assert snapshot.lacks("mellanox.com/nicclusterpolicies")
 
 
-@pytest.mark.parametrize("name", ["x.json", "clusterpolicies.json", "nodes.nvidia.com.json"])
-def test_an_empty_list_of_nothing_in_particular_says_nothing(tmp_path: Path, name: str) -> None:
-    write(tmp_path / "pods.json", POD)
-    write(tmp_path / name, EMPTY)
-    snapshot = load_files(tmp_path)
-    assert snapshot.lacks(POLICIES)
-    assert snapshot.lacks("nodes")
-
-
 OWNED = {
     "apiVersion": "apps/v1",
     "kind": "DaemonSet",
@@ -171,12 +156,6 @@ def test_an_unreadable_file_may_hold_more_of_a_kind_that_no_file_lists_whole(tmp
     write(tmp_path / "z.json", json.dumps({**EMPTY, "items": [OWNED]})[:-1])
     with pytest.raises(Inconclusive, match=r"z\.json: neither JSON nor YAML"):
         load_files(tmp_path).objects(POLICIES)
-
-
-def test_one_page_of_a_list_is_not_the_list(tmp_path: Path) -> None:
-    page = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"continue": "token"}, "items": [{"metadata": {"name": "gpu-0"}}]}
-    with pytest.raises(Inconclusive, match="one page"):
-        _ = load_files(write(tmp_path / "nodes.json", page)).nodes
 
 
 def test_a_list_with_more_to_come_is_not_the_list(tmp_path: Path) -> None:
@@ -221,16 +200,6 @@ def test_a_list_of_resources_that_is_not_whole_tells_nothing(tmp_path: Path, tex
     write(tmp_path / "nodes.json", NODE)
     write(tmp_path / SERVED, text)
     assert load_files(tmp_path).lacks(POLICIES)
-
-
-@pytest.mark.parametrize("left_out", ["namespaces", "daemonsets.apps", "customresourcedefinitions.apiextensions.k8s.io"])
-def test_a_list_of_resources_without_what_every_kubernetes_serves_tells_nothing(tmp_path: Path, left_out: str) -> None:
-    write(tmp_path / "nodes.json", NODE)
-    write(tmp_path / SERVED, WHOLE.replace(f"{left_out}\n", ""))
-    snapshot = load_files(tmp_path)
-    assert snapshot.lacks(POLICIES)
-    assert snapshot.lacks("namespaces")
-    assert snapshot.lacks("apps/daemonsets")
 
 
 def test_a_kind_that_is_defined_in_the_cluster_is_served_whatever_the_list_of_resources_says(tmp_path: Path) -> None:

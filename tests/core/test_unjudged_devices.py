@@ -98,12 +98,6 @@ def test_accelerators_that_the_policy_does_not_list_are_no_conformant_cluster(re
     assert about_accelerators(a_scope(exempt, nodes=beside), one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
 
 
-@pytest.mark.parametrize("resource", ["devices.kubevirt.io/kvm", "intel.com/vfio", "acme.example.com/gpu_nic", "nvidia.com/GA102GL_A10"])
-def test_what_is_no_accelerator_of_containers_is_no_shortfall(resource: str) -> None:
-    scope = a_scope(nodes=[a_node("gpu-0"), a_node("cpu-0", gpus=0, capacity={resource: "8"})])
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
-
-
 def test_other_names_of_devices_that_a_requirement_judged_are_no_shortfall() -> None:
     scope = a_scope(nodes=[a_node("gpu-0", capacity={"koordinator.sh/gpu": "800"})])
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == []
@@ -182,20 +176,6 @@ def test_subjects_that_the_record_does_not_keep_hide_no_unlisted_accelerator(res
     scope = a_scope(nodes=[a_node("gpu-0"), a_node("npu-0", gpus=0, capacity={resource: "4"})])
     said = f"no requirement judged {resource}, which npu-0 offers (accelerators.resources of the policy lacks it)"
     assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu", subjects_omitted=1000)) == [said]
-
-
-@pytest.mark.parametrize("resource", ["cambricon.com/mlu.smlu.vmemory", "cambricon.com/real-mlu-counts"])
-def test_amounts_of_a_vendor_whose_devices_the_policy_lists_are_no_shortfall(resource: str) -> None:
-    policy = a_policy(accelerators={"resources": ["cambricon.com/mlu370"]})
-    scope = a_scope(policy, nodes=[a_node("mlu-0", resource="cambricon.com/mlu370", capacity={resource: "800"})])
-    assert about_accelerators(scope, one_per_node("ADV-02", "mlu-0 cambricon.com/mlu370")) == []
-
-
-@pytest.mark.parametrize("resource", ["koordinator.sh/gpu", "aliyun.com/gpu-mem", "smarter-devices/nvidia-gpu"])
-def test_other_names_of_devices_that_no_requirement_judged_are_a_shortfall(resource: str) -> None:
-    scope = a_scope(nodes=[a_node("gpu-0"), a_cpu_node(capacity={resource: "8"})])
-    said = f"no requirement judged {resource}, which cpu-0 offers (accelerators.resources of the policy lacks it)"
-    assert about_accelerators(scope, one_per_node("ADV-02", "gpu-0 nvidia.com/gpu")) == [said]
 
 
 def test_devices_of_a_pool_that_several_nodes_reach_are_a_shortfall() -> None:

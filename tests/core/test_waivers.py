@@ -140,12 +140,6 @@ def test_what_a_glob_names_is_waived_and_says_until_when_by_whom_and_why() -> No
     assert waived.message == "no taint, expected a taint (waived until 2027-01-31 by team-a: they leave)"
 
 
-def test_what_no_glob_names_fails_as_ever() -> None:
-    made = judged(a_file(a_waiver("Node gpu-0")), node("gpu-0"), node("gpu-10"))
-    assert made.verdict is Verdict.FAILED
-    assert [(one.name, one.verdict) for one in made.subjects] == [("gpu-10", Verdict.FAILED), ("gpu-0", Verdict.WAIVED)]
-
-
 def test_what_could_not_be_decided_is_never_waived() -> None:
     made = judged(a_file(a_waiver("*")), node("gpu-0", Outcome.UNDECIDED), node("gpu-1"))
     assert made.verdict is Verdict.INCONCLUSIVE
@@ -185,12 +179,6 @@ def test_a_waiver_of_what_is_good_or_gone_fails_the_run() -> None:
     assert (made.exit_code, states(made)) == (1, [WaiverState.UNUSED])
     expected = "waiver 1, FENCE-01: nothing fails that Node gpu-0 names, and Node gpu-9 names no subject; remove it"
     assert made.waiver_problems == [expected]
-
-
-def test_a_waiver_of_what_the_cluster_does_not_have_is_unused() -> None:
-    file = a_file(a_waiver("*"))
-    made = accounted(file, judged(file), not_judged=Cause.ABSENT)
-    assert states(made) == [WaiverState.UNUSED]
 
 
 @pytest.mark.parametrize("cause", [Cause.SELECTION, Cause.ACCESS, Cause.NOT_IN_SNAPSHOT, Cause.CUT_SHORT])

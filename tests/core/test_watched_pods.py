@@ -23,14 +23,6 @@ def test_only_a_pod_that_an_event_replaced_is_decoded_again() -> None:
     assert [pod.spec.node_name for pod in after.values()] == ["", "gpu-1"]
 
 
-def test_a_pod_that_is_gone_is_no_longer_shown_and_one_that_comes_back_is_new() -> None:
-    objects = {"run/first": a_pod("first", node="gpu-1")}
-    pods = WatchedPods()
-    pods.among(objects, ["run/first"])
-    assert pods.among({}, ["run/first"]) == {}
-    assert pods.among({"run/first": a_pod("first")}, ["run/first"])["run/first"].spec.node_name == ""
-
-
 def test_what_is_no_pod_is_trouble() -> None:
     with pytest.raises(ApiTrouble, match="pod: "):
         WatchedPods().among({"run/first": {"metadata": {"name": "first"}, "spec": "none"}}, ["run/first"])

@@ -84,12 +84,6 @@ def test_a_machine_and_a_pod_do_not_have_the_device_of_one_address(address: str,
     assert given(claims, [a_slice("gpu-0", devices=[whole, shape])])[NODE] == outcome
 
 
-def test_one_claim_with_the_same_device_twice_is_a_fault() -> None:
-    claim = a_claim("a", device="gpu-0")
-    claim["status"]["allocation"]["devices"]["results"] *= 2
-    assert given([claim])[NODE] == "bad"
-
-
 @pytest.mark.parametrize(
     ("slices", "found"),
     [

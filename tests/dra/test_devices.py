@@ -93,12 +93,6 @@ def test_a_device_has_what_its_peers_have(lacking: str, outcome: Outcome) -> Non
     assert judged(*peers, device("gpu-3", lacking, **({} if lacking == "brand" else {"brand": "x"})))[NODE] is outcome
 
 
-def test_another_driver_version_and_another_type_are_no_peers() -> None:
-    old = device("gpu-9", "brand", driverVersion="570.1.0")
-    part: Json = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-other"}}}
-    assert judged(device("gpu-0", brand="x"), device("gpu-1", brand="x"), device("gpu-2", brand="x"), old, part)[NODE] is Outcome.OK
-
-
 @pytest.mark.parametrize(("lacking", "outcome"), [
     ("partitionProfile", Outcome.OK), ("multiprocessors", Outcome.OK), ("memory", Outcome.BAD), ("uuid", Outcome.BAD),
 ])  # fmt: skip

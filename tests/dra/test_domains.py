@@ -107,13 +107,6 @@ def test_a_deleted_domain_is_gone_also_where_no_node_has_joined_it(state: str) -
     assert judged(domain, nodes=[a_node()]).outcome is Outcome.NOT_JUDGED
 
 
-def test_a_domain_without_a_number_of_nodes_is_judged_by_those_it_has() -> None:
-    spec: Json = {"numNodes": 0}
-    assert judged(a_domain() | {"spec": spec}).outcome is Outcome.OK
-    assert "gpu-1 belongs to it by label" in judged(a_domain(members=("gpu-0",)) | {"spec": spec}).message
-    assert "gpu-0, gpu-1 belongs to it by label" in judged(a_domain(members=()) | {"spec": spec}).message
-
-
 def test_a_young_domain_is_undecided() -> None:
     assert judged(a_domain("NotReady", created="2026-09-21T14:10:00Z")).outcome is Outcome.UNDECIDED
 

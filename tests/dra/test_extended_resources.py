@@ -49,18 +49,6 @@ def one(findings: Iterable[Finding], name: str) -> Finding:
 # -- DRA-10 --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("resource", [GPU, IMPLICIT])
-def test_a_pod_whose_claim_was_allocated_holds_its_devices(resource: str) -> None:
-    scope = scope_of(asking(resource=resource, claim="c"), resourceclaims=[a_claim("c", device="gpu-0")])
-    assert outcomes(check_extended(scope)) == {"gpu.nvidia.com": Outcome.OK, "train-0": Outcome.OK}
-
-
-def test_a_bound_pod_without_a_claim_holds_nothing() -> None:
-    found = one(check_extended(scope_of(asking())), "train-0")
-    assert found.outcome is Outcome.BAD
-    assert "no claim was made for it" in found.message
-
-
 def test_a_claim_of_fewer_devices_or_none_at_all_is_too_little() -> None:
     claims = [a_claim("c", device="gpu-0")]
     assert "holds 1" in one(check_extended(scope_of(asking(count=2, claim="c"), resourceclaims=claims)), "train-0").message

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.driver_pods import is_kubelet_plugin
 from conformance.dra.selector_probe import Compiled, not_asked, read_answer
 from conformance.dra.served import check_served
 from conformance.dynamic_resources.device_classes import DeviceClass
@@ -14,7 +13,7 @@ from fixtures.cluster.client import Answer
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.findings import NotApplicable, Outcome
-from tests.builders import a_node, a_pod, a_pod_spec, a_policy, a_scope
+from tests.builders import a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
 from tests.findings import by_name, messages
 
@@ -100,13 +99,3 @@ def test_only_a_refusal_of_the_selector_itself_is_a_fault() -> None:
     assert read_answer(an_answer(422, selector, "compilation failed"), lambda: an_answer(403)).yes is None
     assert read_answer(an_answer(422, "spec.devices.requests[0].name", "Required value"), fine).yes is None
     assert read_answer(an_answer(403), fine).yes is None
-
-
-def test_a_storage_driver_is_no_driver_of_devices() -> None:
-    assert is_kubelet_plugin(a_pod_spec(volumes=REGISTRY))
-    assert is_kubelet_plugin(a_pod_spec(volumes=[{"name": "r", "hostPath": {"path": "/var/lib/k0s/kubelet/plugins_registry/"}}]))
-    assert not is_kubelet_plugin(
-        a_pod_spec(volumes=[*REGISTRY, {"name": "p", "hostPath": {"path": "/var/lib/kubelet/plugins/ebs.csi.aws.com"}}])
-    )
-    assert not is_kubelet_plugin(a_pod_spec(volumes=[{"name": "p", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]))
-    assert not is_kubelet_plugin(a_pod_spec())

@@ -102,15 +102,6 @@ def test_a_pod_that_only_watches_devices_of_others_needs_no_aim() -> None:
         list(check_aimed(a_scope(nodes=[a_node()], pods=pods[:1], resourceclaims=[admin], deviceclasses=[a_class()])))
 
 
-def test_a_tenants_daemonset_without_devices_intrudes() -> None:
-    pods = [a_pod(f"web-{name}", node=name, owner="DaemonSet/web", tolerations=["*"]) for name in ("gpu-0", "gpu-1")]
-    findings = list(
-        check_intruders(a_scope(nodes=[a_node(), a_node("gpu-1")], pods=pods, daemonsets=[a_daemonset("web", "team-a", owner="")]))
-    )
-    assert by_name(findings) == {"web-gpu-0": Outcome.BAD, "web-gpu-1": Outcome.BAD}
-    assert "DaemonSet web puts a pod on every node that it tolerates, its toleration *:* let it in" in messages(findings)
-
-
 def test_an_owner_that_no_daemonset_is_makes_no_agent_of_a_pod() -> None:
     pods = [a_pod("forged", node="gpu-0", owner="DaemonSet/my-exporter"), a_pod("other", "team-b", node="gpu-0", owner="DaemonSet/logs")]
     policy = a_policy(operators={"expectedAgents": ["team-a/my-exporter"]})
@@ -312,11 +303,3 @@ def test_a_static_pod_has_its_nodes_own_uid_as_its_owner() -> None:
         assert by_name(check_blanket_tolerations(scope)) == {"web": Outcome.BAD}
     assert by_name(check_blanket_tolerations(a_scope(pods=pods, trouble={"nodes": "Forbidden"}))) == {"web": Outcome.UNDECIDED}
     assert by_name(check_blanket_tolerations(a_scope(pods=pods, offline=True))) == {"web": Outcome.UNDECIDED}
-
-
-@pytest.mark.parametrize(
-    ("toleration", "words"), [("*", "matches every taint,"), ("*:NoExecute", "matches every taint of effect NoExecute,")]
-)
-def test_a_blanket_of_one_effect_is_said_to_be_that(toleration: str, words: str) -> None:
-    (finding,) = check_blanket_tolerations(a_scope(pods=[a_pod("web", tolerations=[toleration])]))
-    assert words in finding.message

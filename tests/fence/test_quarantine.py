@@ -121,12 +121,6 @@ def test_the_clock_of_the_cluster_may_be_ahead() -> None:
     assert only(told(a_condition("GPUMissing", age=-HOUR))).outcome is Outcome.UNDECIDED
 
 
-def test_a_fault_that_is_not_of_devices_is_no_matter_of_the_quarantine() -> None:
-    restarts = a_condition("FrequentKubeletRestart", age=3 * HOUR)
-    assert only(told(FINE, restarts)).outcome is Outcome.OK
-    assert only(told(FINE, restarts, cordoned=9 * DAY, annotations=NVSENTINEL)).outcome is Outcome.OK
-
-
 def test_a_node_that_the_policy_leaves_out_may_stay_in_quarantine() -> None:
     node = told(FINE, cordoned=9 * DAY, annotations=NVSENTINEL)
     assert only(node).outcome is Outcome.BAD

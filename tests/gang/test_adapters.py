@@ -40,9 +40,6 @@ def deployment(name: str, available: int | None = 1, namespace: str = "volcano-s
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 1}, "status": status}
 
 
-BOTH = [deployment("volcano-scheduler"), deployment("volcano-controllers")]
-
-
 def installed(scope: Scope) -> dict[str, Finding]:
     return {finding.subject.name: finding for finding in check_installed(scope)}
 
@@ -69,12 +66,6 @@ def test_processes_outside_the_cluster_are_told_from_what_they_write() -> None:
         is Outcome.OK
     )
     assert installed(scope_of((VOLCANO,)))["volcano"].outcome is Outcome.UNDECIDED
-
-
-def test_each_of_two_schedulers_is_judged() -> None:
-    deployments = [*BOTH, deployment("kueue-controller-manager", 0, "kueue-system")]
-    findings = installed(scope_of((VOLCANO, KUEUE), apps__deployments=deployments))
-    assert {name: finding.outcome for name, finding in findings.items()} == {"volcano": Outcome.OK, "kueue": Outcome.BAD}
 
 
 def test_none_is_bad_where_jobs_need_one_and_not_applicable_where_none_does() -> None:

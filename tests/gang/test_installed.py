@@ -46,13 +46,6 @@ def test_a_served_api_is_no_scheduler() -> None:
     assert only(native(policy=NEEDED), may_probe=True).outcome is Outcome.NOT_JUDGED
 
 
-def test_a_served_api_beside_a_scheduler_that_works_says_nothing() -> None:
-    both = [deployment("volcano-scheduler"), deployment("volcano-controllers")]
-    assert {name: found.outcome for name, found in installed(scope_of((NATIVE, VOLCANO), apps__deployments=both)).items()} == {
-        "volcano": Outcome.OK
-    }
-
-
 @pytest.mark.parametrize("kind", ["PodGroupScheduled", "PodGroupInitiallyScheduled"])
 def test_what_only_the_scheduler_writes_proves_it(kind: str) -> None:
     finding = only(native(a_group(kind)))

@@ -48,12 +48,6 @@ def outcomes(*queues: Json, **more: Any) -> list[str]:
     return [finding.outcome.value for finding in findings(*queues, **more)]
 
 
-def test_a_flavor_counts_the_nodes_that_it_selects() -> None:
-    some = [a_flavor(nodeLabels={"kubernetes.io/hostname": "gpu-0"})]
-    assert outcomes(a_queue("a", 8), flavors=some) == ["ok"]
-    assert outcomes(a_queue("a", 16), flavors=some) == ["bad"]
-
-
 def test_a_flavor_that_is_not_there_admits_nothing() -> None:
     (finding,) = findings(a_queue("a", 8, flavor="gone"))
     assert "no such ResourceFlavor" in finding.message
@@ -188,23 +182,9 @@ def test_a_quota_that_counts_claims_is_held_against_what_claims_can_get(quota: i
     assert finding.expected.endswith("2 nodes can allocate: 8")
 
 
-@pytest.mark.parametrize(("more", "outcome"), [("", "bad"), ("waitForPodsReady: {timeout: 1m}\n", "not_judged")])
-def test_topology_does_not_decide_how_many_claims_a_node_can_serve(more: str, outcome: str) -> None:
-    (finding,) = counting(9, more=more, flavors=[a_flavor(topologyName="racks")])
-    assert finding.outcome.value == outcome
-    assert ("topology-aware scheduling counts no claims" in finding.message) is (outcome == "bad")
-
-
 def test_a_device_that_two_classes_choose_counts_once() -> None:
     (finding,) = counting(9, classes="[gpu.nvidia.com, again, gone]", deviceclasses=[a_class(), a_class("again")])
     assert finding.outcome.value == "bad"
-
-
-def test_a_node_with_a_plugin_counts_by_that() -> None:
-    nodes = [a_node("gpu-0"), a_cpu_node("gpu-1")]
-    slices = [a_slice("gpu-1", devices=4)]
-    assert counting(12, "nvidia.com/gpu", nodes=nodes, resourceslices=slices)[0].outcome.value == "ok"
-    assert counting(13, "nvidia.com/gpu", nodes=nodes, resourceslices=slices)[0].outcome.value == "bad"
 
 
 def test_a_mapping_that_counts_something_else_is_not_judged() -> None:

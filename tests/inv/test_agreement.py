@@ -17,14 +17,6 @@ def outcomes(**kwargs: Any) -> dict[str, Outcome]:
     return {finding.subject.name: finding.outcome for finding in check_agreement(a_scope(**kwargs))}
 
 
-@pytest.mark.parametrize("capacity", [{}, {"nvidia.com/gpu": "0"}, {"nvidia.com/gpu": "many"}])
-def test_a_pci_label_without_resource_fails(capacity: dict[str, str]) -> None:
-    broken = a_cpu_node("gpu-1", labels={NFD: "true", "nvidia.com/gpu.present": "true"}, capacity=capacity)
-    finding = next(finding for finding in check_agreement(a_scope(nodes=[a_node(), broken])) if finding.subject.name == "gpu-1")
-    assert finding.outcome is Outcome.BAD
-    assert "cannot be scheduled" in finding.message
-
-
 def test_devices_offered_by_slices_count_as_offered() -> None:
     by_slice = a_cpu_node("gpu-1", labels={NFD: "true", "nvidia.com/gpu.present": "true"})
     assert outcomes(nodes=[a_node(), by_slice], resourceslices=[_SLICE]) == {"gpu-0": Outcome.OK, "gpu-1": Outcome.OK}
@@ -92,12 +84,6 @@ def test_a_label_is_no_excuse_for_a_node_that_the_policy_expects(label: str) -> 
 )
 def test_a_node_that_only_marks_name_lost_its_devices(labels: dict[str, str], capacity: dict[str, str], outcome: Outcome) -> None:
     assert outcomes(nodes=[a_node(), a_cpu_node("lost", labels=labels, capacity=capacity)])["lost"] is outcome
-
-
-@pytest.mark.parametrize("resource", ["gpu.intel.com/i915", "aws.amazon.com/neuron", "google.com/tpu"])
-def test_labels_of_discovery_say_nothing_of_a_vendor_that_none_of_them_is_about(resource: str) -> None:
-    other = a_node("other-0", gpus=0, capacity={resource: "4"})
-    assert outcomes(nodes=[a_node(), other]) == {"gpu-0": Outcome.OK, "other-0": Outcome.NOT_JUDGED}
 
 
 def test_labels_of_discovery_tell_of_a_vendor_only_where_they_name_some_node_of_it() -> None:

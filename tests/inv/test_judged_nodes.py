@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.devices.availability import busy, foreign_taints
+from conformance.devices.availability import foreign_taints
 from conformance.devices.free_devices import usable_places
 from conformance.fence.checks import check_fenced, check_intruders
 from conformance.inv.agreement import check_agreement
@@ -18,7 +18,7 @@ from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
-from tests.node_states.said import DAY, HOUR, MINUTE, ago, told
+from tests.node_states.said import HOUR, MINUTE, ago, told
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable:NoSchedule"
 
@@ -64,12 +64,6 @@ def test_a_busy_node_is_listed_with_what_is_held() -> None:
     assert "nvidia.com/gpu 8 of 8" in finding.message
     (strict,) = check_judged(a_scope(a_policy(accelerators={"allowBusy": False}), nodes=[a_node()], pods=[full]))
     assert strict.outcome is Outcome.MISSED
-
-
-def test_one_free_device_of_any_resource_is_not_busy() -> None:
-    node = a_node(capacity={"nvidia.com/mig-1g.10gb": "7"})
-    scope = a_scope(nodes=[node], pods=[a_pod(devices=8, node="gpu-0"), a_pod("done", devices=8, node="gpu-0", phase="Succeeded")])
-    assert busy(scope, node) == ""
 
 
 @pytest.mark.parametrize(
@@ -145,16 +139,6 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("left", [CORDONED, HIDDEN], ids=["cordoned", "hidden"])
-@pytest.mark.parametrize("allow", [[], ["*"], ["c", "d"]])
-@pytest.mark.parametrize("probing", [True, False])
-def test_two_of_four_is_never_a_pass(left: list[Node], allow: list[str], probing: bool) -> None:
-    scope = a_scope(a_policy(accelerators={"allowNotJudged": allow}), nodes=[*REACHED, *left])
-    verdict, judged, total = concluded(scope, probing=probing)
-    assert (judged, total) == (2, 4)
-    assert verdict is Verdict.WAIVED if allow else verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
-
-
 def test_busy_nodes_waive_it_and_do_not_pass_it() -> None:
     pods = [a_pod(name, devices=8, node=name) for name in "cd"]
     assert concluded(a_scope(nodes=[*REACHED, a_node("c"), a_node("d")], pods=pods)) == (Verdict.WAIVED, 2, 4)
@@ -198,24 +182,6 @@ def test_a_cluster_of_which_nothing_could_be_judged_is_inconclusive(allow: list[
 )
 def test_a_node_that_lost_its_devices_stays_in_the_count(lost: Node) -> None:
     assert concluded(a_scope(nodes=[*REACHED, lost])) == (Verdict.INCONCLUSIVE, 2, 3)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"feature.node.kubernetes.io/pci-8086.present": "true"},
-        {"feature.node.kubernetes.io/pci-0300_8086.present": "true"},
-        {"feature.node.kubernetes.io/pci-1200_8086.present": "true"},  # an NPU of a CPU, or a card for radio networks
-        {"feature.node.kubernetes.io/pci-0200_8086_1002.present": "true"},
-        {"feature.node.kubernetes.io/pci-1d0f.present": "true"},
-        {"node.kubernetes.io/instance-type": "m7i.4xlarge"},
-        {"node.kubernetes.io/instance-type": "infra-large"},
-        {"nvidia.com/gpu.workload.config": "container"},
-    ],
-)
-def test_other_nodes_are_no_subject(labels: dict[str, str]) -> None:
-    node = gone("x", labels=labels, taints=("node-role.kubernetes.io/infra:NoSchedule",), capacity={"vpc.amazonaws.com/efa": "0"})
-    assert concluded(a_scope(nodes=[*REACHED, node])) == (Verdict.PASSED, 2, 2)
 
 
 def test_a_plugin_that_is_away_leaves_nothing_to_ask_for() -> None:
@@ -284,12 +250,6 @@ def test_an_owner_s_cordon_without_a_time_is_undecided() -> None:
     finding = only(nodes=[node])
     assert finding.outcome is Outcome.UNDECIDED
     assert "owner jane: ask again when the owner is done" in finding.message
-
-
-def test_an_old_cordon_fails_with_age_and_owner() -> None:
-    finding = only(nodes=[told(cordoned=6 * DAY, annotations={"acme.example/cordoned-by": "jane"})])
-    assert finding.outcome is Outcome.MISSED
-    assert "cordoned for 6 days, by timeAdded of taint node.kubernetes.io/unschedulable, owner jane" in finding.message
 
 
 def test_a_cordon_of_nobody_without_a_time_fails() -> None:

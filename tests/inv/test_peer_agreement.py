@@ -84,13 +84,6 @@ def test_nodes_that_somebody_set_up_otherwise_are_no_peers(labels: dict[str, str
     assert set(outcomes(*nodes).values()) == {"ok"}
 
 
-def test_machines_of_another_size_are_no_peers_where_nothing_names_the_machine() -> None:
-    """k3s writes its own name as the instance type."""
-    k3s = {"node.kubernetes.io/instance-type": "k3s"}
-    small = [a_node(f"small-{n}", gpus=1, labels=k3s, capacity={"cpu": "16"}) for n in range(2)]
-    assert set(outcomes(*some(2, labels=k3s), *small).values()) == {"ok"}
-
-
 def test_a_label_that_names_each_node_names_no_pool() -> None:
     nodes = [a_node(f"gpu-{n}", gpus=7 if n == 2 else 8, labels={"example.com/pool": f"gpu-{n}"}) for n in range(3)]
     assert outcomes(*nodes)["gpu-2"] == "bad"

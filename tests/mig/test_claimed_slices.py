@@ -34,12 +34,6 @@ def scope_of(*devices: Json, claims: list[Json] | None = None) -> Scope:
 CUT = (part("a", "1g.10gb"), part("b", "1g.10gb"), part("c", "3g.40gb"))
 
 
-def test_each_profile_is_a_slot_of_its_own() -> None:
-    found = [(slot.node.name, slot.profile, slot.free, slot.resource.rpartition("/")[2]) for slot in slots(scope_of(*CUT))]
-    assert found == [("gpu-0", "1g.10gb", 2, "mig.nvidia.com"), ("gpu-0", "3g.40gb", 1, "mig.nvidia.com")]
-    assert [slot.profile for slot in chosen(scope_of(*CUT))] == ["1g.10gb", "3g.40gb"]
-
-
 def test_a_slice_that_a_claim_holds_is_not_free() -> None:
     found = slots(scope_of(*CUT, claims=[a_claim("x", device="a")]))
     assert [(slot.profile, slot.free) for slot in found] == [("1g.10gb", 1), ("3g.40gb", 1)]

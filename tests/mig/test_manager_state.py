@@ -4,7 +4,6 @@ import pytest
 
 from conformance.mig.manager_state import changing, check_state, since_of
 from fixtures.kubernetes.models import Json, Node
-from fixtures.verdict.findings import Outcome
 from tests.adv.built import NOW, verdict
 from tests.builders import a_node, a_scope
 
@@ -40,12 +39,6 @@ def managed(label: str, time: object) -> Json:
 def test_state(subject: Node, minutes: int | None, wanted: str) -> None:
     since = {} if minutes is None else {subject.name: NOW - minutes * 60}
     assert verdict(check_state(a_scope(nodes=[subject]), NOW, since)) == wanted
-
-
-def test_pausing_is_part_of_a_change_under_way() -> None:
-    paused = node("pending", gpu__deploy__device_plugin="paused-for-mig-change")
-    (finding,) = check_state(a_scope(nodes=[paused]), NOW, {"gpu-0": NOW - 60})
-    assert finding.outcome is Outcome.UNDECIDED
 
 
 def test_the_age_is_that_of_the_writer_of_the_state() -> None:

@@ -32,12 +32,6 @@ def judged(*nodes: Node, policy: Json | None = None, **more: Any) -> dict[str, F
     return {finding.subject.name: finding for finding in check_advertised(a_scope(nodes=nodes, nicclusterpolicies=policies, **more))}
 
 
-def test_a_resource_under_another_name_than_configured_does_not_conform() -> None:
-    found = judged(an_rdma_node(b="63"), policy=a_nic_policy("rdma/a"))
-    assert found["rdma/a"].outcome is Outcome.BAD
-    assert found["gpu-0"].outcome is Outcome.BAD
-
-
 def test_a_ready_policy_whose_daemonsets_match_no_node_does_not_conform() -> None:
     idle = a_daemonset("rdma-shared-dp-ds", "nvidia-network-operator", desired=0, owner="NicClusterPolicy/nic-cluster-policy")
     found = judged(a_node(), policy=a_nic_policy("rdma/a"), daemonsets=[idle])

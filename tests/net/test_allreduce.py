@@ -61,13 +61,6 @@ def test_every_row_is_read_back_with_consistent_figures(seconds: float, size: in
         assert row.out_of_place.busbw / row.out_of_place.algbw == pytest.approx(2 * (ranks - 1) / ranks, rel=0.03)
 
 
-def test_bus_bandwidth_is_the_published_factor() -> None:
-    assert allreduce.bus_bandwidth(100.0, 16) == pytest.approx(187.5)
-    assert allreduce.bus_bandwidth(100.0, 1) == 0.0
-    assert allreduce.algorithm_bandwidth(10**9, 0.5) == 2.0
-    assert allreduce.algorithm_bandwidth(8, 0.0) == 0.0
-
-
 def test_sizes_double_up_to_the_limit() -> None:
     assert allreduce.sizes(8, 64) == [8, 16, 32, 64]
     assert allreduce.sizes(8, 8 * GIB)[-1] == 8 * GIB

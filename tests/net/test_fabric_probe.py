@@ -96,9 +96,6 @@ def test_a_command_of_the_owner_replaces_the_script() -> None:
 # -- running it --
 
 
-TALK = "net-fabric may talk by ['gpu-conformance.io/fabric-run']"
-
-
 class FakeWorkspace:
     """Takes what the probe creates and answers with pods in a given state."""
 
@@ -146,14 +143,6 @@ def a_state(phase: str = "Succeeded", node: str = "gpu-0", code: int | None = 0,
 def run_with(workspace: FakeWorkspace, **network: Any) -> Any:
     scope = scope_of(**network)
     return fabric_probe.run_fabric(scope, workspace, make_plan(scope))  # type: ignore[arg-type]
-
-
-def test_a_finished_run_is_brought_back() -> None:
-    workspace = FakeWorkspace([a_state(), a_state(node="gpu-1")], "NCCL")
-    run = run_with(workspace)
-    assert workspace.created == ["namespace restricted", "configmaps", "services", TALK, "pod net-fabric-0", "pod net-fabric-1"]
-    assert ([pod.node for pod in run.pods], run.ranks, run.finished, run.text) == (["gpu-0", "gpu-1"], 16, True, "NCCL\nNCCL")
-    assert run.pods[0].exit_code == 0
 
 
 def test_one_failed_pod_ends_the_wait() -> None:

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.net.nic_policy import check_nic_cluster_policy, promises, the_policy
-from fixtures.cluster.kinds import KINDS
+from conformance.net.nic_policy import check_nic_cluster_policy, promises
 from fixtures.kubernetes.models import Json
-from fixtures.snapshot.state import Listing, Object, Snapshot
 from fixtures.verdict.findings import Outcome
 from tests.builders import a_scope
 
@@ -26,13 +24,6 @@ def shared(*entries: Json) -> Json:
 
 def outcomes(*policies: Json) -> list[Outcome]:
     return [finding.outcome for finding in check_nic_cluster_policy(a_scope(nicclusterpolicies=policies))]
-
-
-@pytest.mark.parametrize("state", ["notReady", "error", "Ready", ""])
-def test_an_applied_state_that_is_not_ready_does_not_conform_even_in_a_ready_policy(state: str) -> None:
-    findings = list(check_nic_cluster_policy(a_scope(nicclusterpolicies=[a_nic_policy(applied={"state-RDMA-device-plugin": state})])))
-    assert [finding.outcome for finding in findings] == [Outcome.OK, Outcome.BAD]
-    assert "state-RDMA-device-plugin" in findings[1].message
 
 
 def test_a_policy_of_another_name_is_not_judged_because_the_operator_ignores_it() -> None:
@@ -67,14 +58,6 @@ def test_an_entry_without_a_name_is_trouble_and_the_others_count() -> None:
     found = promises(a_nic_policy(rdmaSharedDevicePlugin=shared({"rdmaHcaMax": 63}, {"resourceName": "a"})))
     assert found.names == ("rdma/a",)
     assert len(found.troubles) == 1
-
-
-def test_the_policy_of_a_cluster_without_the_operator_is_none() -> None:
-    listings: list[Listing[Object]] = [Listing(key=key, served=not key.startswith("mellanox")) for key in KINDS]
-    from conformance.policy.model import Policy
-    from conformance.scope.scope import Scope
-
-    assert the_policy(Scope(Snapshot(listings, taken_at=0.0), Policy())) is None
 
 
 _JSON = st.recursive(

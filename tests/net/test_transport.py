@@ -26,14 +26,6 @@ def bad_messages(findings: list[Finding]) -> str:
     return " / ".join(finding.message for finding in findings if finding.outcome is Outcome.BAD)
 
 
-def test_a_run_by_gpudirect_rdma_in_both_directions_conforms() -> None:
-    findings = judged(run_of())
-    assert all(finding.outcome is Outcome.OK for finding in findings)
-    assert set(outcomes(findings, "rank pair")) == {"1 -> 2", "3 -> 0"}
-    assert set(outcomes(findings, "Pod")) == {"net-fabric-0", "net-fabric-1"}
-    assert len(outcomes(findings, "NCCL run")) == 1
-
-
 def test_socket_fallback_does_not_conform() -> None:
     findings = judged(run_of(lambda source, target, direction: "NET/Socket/0"))
     assert outcomes(findings, "rank pair") == {"1 -> 2": Outcome.BAD, "3 -> 0": Outcome.BAD}

@@ -26,12 +26,6 @@ def test_two_free_nodes_are_taken_whole() -> None:
     assert ([node.name for node in found.nodes], found.per_node, found.fabric, found.ranks) == (["gpu-0", "gpu-1"], 8, RDMA, 16)
 
 
-def test_what_both_nodes_have_free_is_taken() -> None:
-    pods = [a_pod("a", devices=8, node="gpu-0"), a_pod("b", devices=3, node="gpu-1"), a_pod("c", devices=1, node="gpu-2")]
-    found = plan(nodes(3), pods=pods)
-    assert ([node.name for node in found.nodes], found.per_node) == (["gpu-2", "gpu-1"], 5)
-
-
 def test_nodes_of_different_kinds_are_not_mixed() -> None:
     items = [*nodes(1), a_node("old-0", capacity={RDMA: "63"}, product="A100")]
     with pytest.raises(NotApplicable):
@@ -42,12 +36,6 @@ def test_busy_nodes_make_it_inconclusive() -> None:
     with pytest.raises(Inconclusive, match="gpu-1") as raised:
         plan(nodes(2), pods=[a_pod(devices=8, node="gpu-1")])
     assert raised.value.code == "NoFreeDevice"
-
-
-def test_held_fabric_units_make_it_inconclusive() -> None:
-    items = [a_node(f"gpu-{index}", capacity={RDMA: "1"}) for index in range(2)]
-    with pytest.raises(Inconclusive):
-        plan(items, pods=[a_pod(devices={RDMA: "1"}, node="gpu-0")])
 
 
 @pytest.mark.parametrize(

@@ -99,13 +99,6 @@ def test_what_the_operator_installs_by_itself_is_asked_for_where_the_policy_says
     assert bad(findings(nodes=[a_node("gpu-0", labels={key: "pre-installed"})], nvidia_com__clusterpolicies=[policy])) == {}
 
 
-def test_what_the_operator_installs_on_request_only_is_not_asked_for() -> None:
-    labelled = [a_node("gpu-0", labels={"nvidia.com/gpu.deploy.node-status-exporter": "true"})]
-    policy = a_policy_with()
-    del policy["spec"]["nodeStatusExporter"]
-    assert findings(nodes=labelled, nvidia_com__clusterpolicies=[policy]) == []
-
-
 AMD = "feature.node.kubernetes.io/amd-gpu"
 
 
@@ -149,12 +142,6 @@ def test_amds_device_plugin_is_asked_for_unless_the_config_disables_it() -> None
     assert amd_findings(a_device_config(), an_amd_agent("device-plugin-x7k2p")) == {}, "as Kernel Module Management names it"
 
 
-def test_an_exporter_has_a_selector_of_its_own() -> None:
-    config = a_device_config(metricsExporter={"enable": True, "selector": {HOST: "gpu-0"}})
-    agent = a_daemonset("default-metrics-exporter", "kube-amd-gpu", node_selector={HOST: "gpu-0"})
-    assert amd_findings(config, PLUGIN, agent) == {}
-
-
 def test_an_agent_that_waits_for_the_driver_of_a_node_is_not_missed() -> None:
     ready = {"kmm.node.kubernetes.io/kube-amd-gpu.default.ready": ""}
     assert amd_findings(a_device_config(), an_amd_agent("device-plugin", **ready)) == {}
@@ -188,13 +175,6 @@ def test_an_agent_of_a_chart_that_most_of_a_pool_runs_is_asked_for_on_all() -> N
     pods = [a_pod(f"e-{n}", "monitoring", node=f"gpu-{n}", owner="DaemonSet/dcgm-exporter") for n in range(2)]
     (words,) = bad(findings(nodes=nodes(), pods=pods, apps__daemonsets=[some])).values()
     assert "no DaemonSet of it selects gpu-2, and 2 of 3 nodes of the pool run it" in words
-
-
-def test_an_agent_that_few_nodes_run_may_be_meant_for_them() -> None:
-    some = a_chart(affinity=_hosts("gpu-0"))
-    some.spec.template.spec.containers[0].image = "example.com/dcgm-profiler:1"
-    pods = [a_pod("e-0", "monitoring", node="gpu-0", owner="DaemonSet/dcgm-exporter")]
-    assert bad(findings(nodes=nodes(), pods=pods, apps__daemonsets=[some])) == {}
 
 
 def test_two_daemonsets_of_one_image_share_a_pool_as_drivers_per_kernel_do() -> None:

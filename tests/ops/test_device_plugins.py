@@ -31,16 +31,6 @@ def outcome(*pods: Pod, **node: Any) -> str:
     return finding.outcome.value
 
 
-def test_one_plugin_passes_and_plugins_of_networks_and_virtual_machines_are_others() -> None:
-    rdma = a_plugin("rdma-shared-dp-ds", "nvcr.io/nvidia/mellanox/k8s-rdma-shared-dev-plugin:1.5.3", "nvidia-network-operator")
-    efa = a_plugin(
-        "aws-efa-k8s-device-plugin", "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.3", "kube-system"
-    )
-    machines = a_plugin("virt-handler", "quay.io/kubevirt/virt-handler:v1.6.0", "kubevirt")
-    slices = a_plugin("instaslice-deviceplugin", "quay.io/instaslice/nvidia-slicer:1", "instaslice-system")
-    assert outcome(OPERATORS, rdma, efa, machines, slices) == "ok"
-
-
 @pytest.mark.parametrize(
     "second",
     [

@@ -28,15 +28,6 @@ def only(node: Node, fields: Any = None, **policy: Any) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(
-    "value", ["upgrade-required", "drain-required", "wait-for-jobs-required", "validation-required", "uncordon-required"]
-)
-def test_a_step_that_never_ends_fails_with_its_age(value: str) -> None:
-    finding = only(in_state(value), written_state(21 * DAY))
-    assert finding.outcome is Outcome.BAD
-    assert f"{value} for 21 days" in finding.message
-
-
 def test_a_step_under_way_is_undecided_with_the_time_to_ask_again() -> None:
     finding = only(in_state("pod-restart-required"), written_state(HOUR))
     assert finding.outcome is Outcome.UNDECIDED

@@ -147,20 +147,8 @@ def test_values_that_dcgm_does_not_have_are_absent(blank: str) -> None:
     )
 
 
-def test_names_before_dcgms_own() -> None:
-    old = 'dcgm_gpu_utilization{{gpu="0",uuid="GPU-0",device="nvidia0"}} 12\ndcgm_xid_errors{{gpu="0",uuid="GPU-0"}} {}\n'
-    assert judged(old.format(0)) == ("good", "BUSY_UNALLOCATED")
-    assert judged(old.format(79)) == ("bad", "XID_FATAL")
-
-
 def test_a_parent_whose_instances_are_active_is_known() -> None:
     parent = series("FI_DEV_FB_USED", 10)
     instance = series("FI_PROF_GR_ENGINE_ACTIVE", 0.5, GPU_I_PROFILE="1g.23gb", GPU_I_ID="7")
     assert judged(parent + instance) == ("good", "BUSY_UNALLOCATED")
     assert judged(parent) == ("undecidable", "NO_ACTIVITY")
-
-
-def test_a_page_that_a_collector_wrapped() -> None:
-    lines = (BUSY + series("FI_DEV_XID_ERRORS", 79)).splitlines()
-    wrapped = "\n".join(json.dumps({"log": f"{text}\n", "stream": "stdout", "time": "t"}) for text in lines)
-    assert judged(wrapped) == ("bad", "XID_FATAL")

@@ -10,14 +10,6 @@ from conformance.outputs.xid import XidClass
 from tests.outputs.lookalikes import lookalike
 
 
-def test_listing() -> None:
-    listing = nvidia_smi.parse_listing(lookalike("smi-list"))
-    assert [gpu.layout for gpu in listing.gpus] == [{"3g.20gb": 2}, {}]
-    assert listing.uuids[-1] == "GPU-11111111-2222-3333-4444-555555555556"
-    assert len(listing.uuids) == 3
-    assert nvidia_smi.listing_problems(listing) == []
-
-
 def test_listing_problems() -> None:
     text = lookalike("smi-list")
     impossible = text.replace("GPU 1:", "  MIG 1g.5gb     Device  2: (UUID: MIG-x0000)\nGPU 1:")
@@ -59,14 +51,6 @@ def test_missing_gpu_is_noticed() -> None:
     assert inspect("nvidia-smi", "Attached GPUs : 2\nGPU 00000000:1B:00.0\n    GPU Recovery Action : None\n").verdict == "undecidable"
 
 
-def test_dcgm_inspection_notes_idle_and_leaking_devices() -> None:
-    result = inspect("dcgm-metrics", lookalike("dcgm"))
-    assert (result.verdict, result.reason_code) == ("good", "BUSY_ALLOCATED")
-    messages = [finding.message for finding in result.findings]
-    assert "allocated to ns/mig-pod and idle in this scrape" in messages
-    assert any(message.startswith("2048 MiB used, no pod named") for message in messages)
-
-
 @pytest.mark.parametrize(
     ("series", "verdict", "code"),
     [
@@ -91,14 +75,6 @@ def test_label_escapes_and_exported_names() -> None:
     assert (sample.labels, sample.value) == ({"a": 'x"y,z=\\', "b": "}"}, 1.5)
     (device,) = dcgm.parse('DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="U",pod="exporter",exported_pod="train",exported_namespace="t"} 1\n')
     assert device.pods == (("t", "train", ""),)
-
-
-def test_kernel_log() -> None:
-    fault, recovered, link = xid.parse_kernel_log(lookalike("kernel"))
-    assert (fault.code, fault.pci, fault.klass, fault.action) == (31, "0000:3b:00", XidClass.APPLICATION, "RESTART_APP")
-    assert (recovered.code, recovered.klass) == (154, XidClass.INFO)
-    assert (link.code, link.klass) == (145, XidClass.INFO)
-    assert inspect("kernel-log", lookalike("kernel")).verdict == "good"
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,6 @@ def test_exit_code_and_json(kind: str, name: str, exit_code: int, code: str, cap
     assert err == ""
 
 
-def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nvidia-smi", str(path_of("smi-query"))]) == 1
-    out = capsys.readouterr().out
-    assert out.startswith("nvidia-smi: BAD REPLACE\nof 3 GPUs: 1 replace, 1 reset\n")
-    assert "row remapping failed" in out
-
-
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lookalike("nccl-gdr").encode())))
     assert main(["nccl-log", "-"]) == 0

@@ -120,14 +120,6 @@ def test_greedy_placement_agrees_with_a_search() -> None:
         assert mig_geometry.fits(H100, layout)[0] is search(items, frozenset()), layout
 
 
-@pytest.mark.parametrize("profile", ["1g.10gb", "1g.10gb+me", "1g.24gb-me", "1g.24gb+me.all", "4g.96gb+gfx"])
-def test_profile_and_resource_names(profile: str) -> None:
-    name = mig_geometry.resource_name(profile)
-    assert name == "nvidia.com/mig-" + profile.replace("+", ".")
-    assert mig_geometry.profile_of(name) == profile
-    assert mig_geometry.profile_of(name + ".shared") == profile
-
-
 def test_config_names() -> None:
     assert mig_geometry.config_layout(H100, "all-balanced") == {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}
     assert mig_geometry.config_layout("NVIDIA-A30", "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}

@@ -86,12 +86,6 @@ def test_codes(text: str, expected: NcclCode) -> None:
     assert code(text) is expected
 
 
-def test_disabled_hca_downgrades_but_a_socket_does_not() -> None:
-    direct = channel(0, 1, "send")
-    assert code(direct + PREFIX + "NET/IB : GPU Direct RDMA Disabled for HCA 3 'mlx5_3'") is NcclCode.PARTIAL_GDR
-    assert code(direct + PREFIX + "NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth0'") is NcclCode.GDR_ENGAGED
-
-
 @pytest.mark.parametrize(
     ("warning", "fails"),
     [

@@ -103,13 +103,6 @@ def test_a_transport_that_is_not_understood_is_not_direct_and_never_dropped(via:
     assert alone.facts["netChannels"] == 1
 
 
-def test_an_unknown_transport_inside_a_host_needs_no_network() -> None:
-    local = line("gpu-a", "Channel 00/0 : 0[0] -> 2[1] via UALINK/3") + "\n" + line("gpu-a", "Channel 00/0 : 2[1] -> 0[0] via UALINK/3")
-    assert read(f"{A}\n{B}\n{local}\n") == ("GDR_ENGAGED", 2, 2)
-    between = line("gpu-a", "Channel 00/0 : 0[0] -> 1[0] via UALINK/3")
-    assert read(f"{A}\n{B}\n{between}\n") == ("PARTIAL_GDR", 2, 3)
-
-
 def test_lines_of_old_releases_that_say_ring() -> None:
     text = "h1:1:2 [0] NCCL INFO Ring 00 : 15 -> 0 [receive] via NET/IB/0/GDRDMA\nh1:1:2 [0] NCCL INFO Ring 00 : 0[0] -> 1[1] via P2P/IPC\n"
     assert read(text + "h1:1:2 [0] NCCL INFO Ring 00 : 17 -> 0 -> 7\n") == ("GDR_ENGAGED", 1, 1)

@@ -218,10 +218,3 @@ def test_what_jq_leaves_of_a_node() -> None:
     assert judged(json.dumps(amounts)) == ("undecidable", "NO_DEVICE_COUNT")
     stream = "\n".join(json.dumps(item, indent=2) for item in (both, both | {"allocatable": {}}))
     assert judged(stream) == ("bad", "INCONSISTENT")
-
-
-def test_columns_of_other_vendors() -> None:
-    text = "NAME         NeuronCore   instance\nip-10-0-1-2  2            trn1.2xlarge\n"
-    (view,) = node_text.parse_nodes(text)
-    assert (view.capacity, view.labels["node.kubernetes.io/instance-type"]) == ({"aws.amazon.com/neuroncore": "2"}, "trn1.2xlarge")
-    assert judged(text) == ("undecidable", "NO_DEVICE_COUNT")

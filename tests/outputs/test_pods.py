@@ -43,12 +43,6 @@ def test_states(line: str, expected: tuple[str, str]) -> None:
     assert judged("pods", "$ kubectl get pods -A\nNAMESPACE  " + HEAD + "gpu-operator  " + line) == expected
 
 
-def test_restarts_are_told() -> None:
-    result = inspect("pods", HEAD + row("Running", restarts="269 (2d ago)"))
-    assert [finding.message for finding in result.findings] == ["269 restarts"]
-    assert result.facts["restarts"] == 269
-
-
 def test_a_table_inside_other_text_ends_with_it() -> None:
     text = f"Some words\n{HEAD}{row('Running')}\nNAME   AGE\nother-1  1/1  Failed  0\n"
     assert [pod.status for pod in pod_table.parse(text)] == ["Running"]

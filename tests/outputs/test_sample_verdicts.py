@@ -125,36 +125,11 @@ def test_bandwidth_is_that_of_the_largest_size(number: int, busbw: float, size: 
     assert facts["wrong"] == (None if number == 8 else 0)
 
 
-@pytest.mark.parametrize(("number", "direct", "total"), [(1, 12, 12), (5, 0, 0), (6, 0, 4), (7, 3, 3), (8, 5, 5), (11, 1, 1)])
-def test_channels_counted(number: int, direct: int, total: int) -> None:
-    facts = inspect("nccl-log", sample(f"nccl-log-{number}")).facts
-    assert (facts["gdrChannels"], facts["netChannels"]) == (direct, total)
-
-
-def test_details_of_logs() -> None:
-    warned = inspect("nccl-log", sample("nccl-log-8"))
-    assert any(finding.verdict == "bad" and "register memory" in finding.message for finding in warned.findings)
-    assert any("NCCL_IB_DISABLE=1" in finding.message for finding in inspect("nccl-log", sample("nccl-log-9")).findings)
-    assert inspect("nccl-log", sample("nccl-log-11")).facts["hcasWithoutGdr"] == [5]
-
-
 def test_gpus_to_replace_and_to_reset() -> None:
     actions = inspect("nvidia-smi", sample("nvidia-smi-q-2")).facts["actions"]
     assert isinstance(actions, dict)
     number = {action: [int(pci[:8], 16) for pci in pcis] for action, pcis in actions.items()}
     assert number == {"replace": [1, 2, 6, 8], "reset": [4], "healthy": [3, 5, 7]}
-
-
-def test_metrics_of_devices() -> None:
-    devices = inspect("dcgm-metrics", sample("dcgm-metrics-5")).facts["devices"]
-    assert isinstance(devices, list)
-    parent, instance = devices
-    assert parent["uuid"] == instance["uuid"]
-    assert (instance["profile"], instance["instance"], instance["xid"]) == ("1g.5gb", "13", 0)
-    assert instance["activity"] == pytest.approx(0.9957, abs=1e-4)
-    guests = inspect("dcgm-metrics", sample("dcgm-metrics-4")).facts["devices"]
-    assert isinstance(guests, list)
-    assert [(guest["vgpu"], guest["activity"]) for guest in guests] == [(True, 0)]
 
 
 def test_expected_units() -> None:
@@ -172,18 +147,6 @@ def test_expected_units() -> None:
     assert expected("node-timeslice-1") == {"nvidia.com/gpu": 16}
     assert expected("node-timeslice-2") == {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 16}
     assert expected("node-timeslice-3") == {"nvidia.com/gpu": 6}
-
-
-def test_pools_of_two_nodes() -> None:
-    facts = inspect("resourceslice", sample("resourceslice-2")).facts
-    pools = facts["pools"]
-    assert isinstance(pools, list)
-    assert [(pool["driver"], pool["devices"], pool["complete"]) for pool in pools] == [
-        ("compute-domain.nvidia.com", {"daemon": 1, "channel": 1}, True),
-        ("compute-domain.nvidia.com", {"channel": 1, "daemon": 1}, True),
-        ("gpu.nvidia.com", {"gpu": 8}, True),
-        ("gpu.nvidia.com", {"gpu": 8}, True),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from conformance.cli.inspect import inspect
-from conformance.outputs import events, resource_slice, volcano
-from conformance.outputs.events import EventKind, ReasonKind
+from conformance.outputs import events, volcano
+from conformance.outputs.events import ReasonKind
 from conformance.outputs.unreadable import Unreadable
 from conformance.outputs.volcano import GangState
 from tests.outputs.lookalikes import lookalike
@@ -51,15 +51,6 @@ def test_overlapping_counts_and_commas_inside_a_reason() -> None:
     assert message.reasons[0].detail == "a=b.c"
     assert message.insufficient == {"cpu": 3, "nvidia.com/gpu": 3}
     assert len(message.about(ReasonKind.TAINT)) == 1
-
-
-def test_columns_of_get_events() -> None:
-    first, second = events.parse_events(lookalike("events-get"))
-    assert (first.type, first.reason, first.object, first.kind) == ("Warning", "FailedScheduling", "pod/trainer-0", EventKind.UNSCHEDULABLE)
-    assert first.unschedulable is not None
-    assert [reason.kind for reason in first.unschedulable.reasons] == [ReasonKind.CORDONED, ReasonKind.INSUFFICIENT, ReasonKind.TAINT]
-    assert second.reason == "Scheduled"
-    assert inspect("events", lookalike("events-get")).verdict == "bad", "another pod's placement does not place this one"
 
 
 def test_a_pod_placed_later_is_good() -> None:
@@ -128,25 +119,6 @@ def test_event_objects(document: object, verdict: str, code: str) -> None:
     assert (result.verdict, result.reason_code) == (verdict, code)
 
 
-def test_yaml_events_of_both_apis() -> None:
-    text = (
-        "apiVersion: v1\nkind: List\nitems:\n- kind: Event\n  reason: FailedScheduling\n  regarding: {kind: Pod, name: x}\n"
-        "  reportingController: default-scheduler\n  note: '0/2 nodes are available: 2 Insufficient nvidia.com/gpu.'\n"
-    )
-    (found,) = events.parse_events(text)
-    assert (found.object, found.source, found.kind) == ("pod/x", "default-scheduler", EventKind.UNSCHEDULABLE)
-
-
-def test_slices_by_newest_generation() -> None:
-    slices = resource_slice.parse(lookalike("slices.yaml"))
-    (pool,) = resource_slice.pools(slices)
-    assert (pool.generation, pool.slices, pool.expected_slices, pool.stale_slices, pool.complete) == (3, 1, 2, 1, False)
-    assert pool.types == {"gpu": 1}
-    assert pool.devices[0].attribute("uuid") == "GPU-1"
-    result = inspect("resourceslice", lookalike("slices.yaml"))
-    assert (result.verdict, result.reason_code) == ("bad", "INCOMPLETE_POOL")
-
-
 def slice_object(**spec: object) -> dict[str, object]:
     base = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": []}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": base | spec}
@@ -204,14 +176,6 @@ def test_one_tainted_device_among_many_nodes() -> None:
     result = inspect("resourceslice", json.dumps({"kind": "List", "items": items}))
     assert (result.verdict, result.facts["taintedDevices"]) == ("bad", 1)
     assert "pool n2: device gpu-0 has gpu.nvidia.com/unhealthy:NoSchedule" in result.message
-
-
-def test_pod_group_by_newest_condition() -> None:
-    (group,) = volcano.parse(lookalike("podgroup.yaml"))
-    assert (group.state, group.min_member) == (GangState.HELD, 4)
-    assert group.newest is not None
-    assert group.newest.type == "Unschedulable"
-    assert group.members == {"Pending": 4}
 
 
 @pytest.mark.parametrize(

@@ -301,15 +301,6 @@ def test_a_folder_above_a_guarded_path_opens_it(path: str, levels: int) -> None:
 # -- templates
 
 
-def test_a_deployment_at_zero_replicas_is_judged_by_its_template() -> None:
-    volumes = [{"name": "gpu", "hostPath": {"path": "/dev/nvidia0"}}]
-    spec = {"replicas": 0, "template": {"spec": a_spec(volumes=volumes)}}
-    [finding] = check_bypass(a_scope(deployments=[a_workload("Deployment", "idle", spec)]))
-    assert finding.outcome is Outcome.BAD
-    assert (finding.subject.kind, finding.subject.name) == ("Deployment", "idle")
-    assert finding.source == "spec.template.spec"
-
-
 def test_annotations_of_a_template_are_judged_and_those_of_its_workload_are_not() -> None:
     cdi = {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}
     inside = a_workload("Deployment", "inside", {"template": {"metadata": cdi, "spec": a_spec()}})

@@ -20,13 +20,6 @@ def judged(*namespaces: Namespace, **more: Any) -> list[Finding]:
     return list(check_enforcement(a_scope(namespaces=namespaces, **more)))
 
 
-def test_an_unpinned_namespace_conforms_and_is_told_so() -> None:
-    [finding] = judged(labelled(enforce="restricted"))
-    assert finding.outcome is Outcome.OK
-    assert "pinned" in finding.message
-    assert "warn and audit" in finding.message
-
-
 @pytest.mark.parametrize(
     ("modes", "words"),
     [

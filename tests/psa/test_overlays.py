@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.fence.checks import check_blanket_tolerations
 from conformance.psa.bypass import check_bypass
 from conformance.psa.standards import check_standards
 from conformance.req.checks import check_whole_devices
@@ -77,13 +76,6 @@ def test_a_patch_of_a_pod_is_not_blamed_for_what_its_base_may_have(scope: Scope)
 def test_what_a_patch_states_is_judged(make: Any, stated: Json) -> None:
     for check in (check_standards, check_bypass):
         assert worst(check(make(**stated))).outcome is Outcome.BAD
-
-
-def test_devices_and_tolerations_of_a_patch_are_judged() -> None:
-    more = {**ONE, "limits": {"nvidia.com/gpu": "2"}}
-    assert worst(check_whole_devices(llm(containers=[{**MAIN, "resources": more}]))).outcome is Outcome.BAD
-    assert worst(check_whole_devices(several_nodes({**WORKER, "resources": more}))).outcome is Outcome.BAD
-    assert worst(check_blanket_tolerations(llm(tolerations=[{"operator": "Exists"}]))).outcome is Outcome.BAD
 
 
 @pytest.mark.parametrize("scope", [several_nodes({**WORKER, "resources": {"requests": ONE["requests"]}})])

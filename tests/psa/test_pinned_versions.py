@@ -21,9 +21,3 @@ def test_a_level_holds_itself_at_the_newest_version(level: Level) -> None:
 def test_what_came_after_the_level_was_stable_is_told_apart() -> None:
     assert let_through(Level.RESTRICTED, LevelVersion(Level.RESTRICTED, "v1.33"), 36) == LetThrough(new=("probe or lifecycle host",))
     assert let_through(Level.RESTRICTED, LevelVersion(Level.RESTRICTED, "v1.33"), 33) == LetThrough()
-
-
-def test_a_weaker_level_lets_through_what_only_the_stricter_one_refuses() -> None:
-    found = let_through(Level.RESTRICTED, LevelVersion(Level.BASELINE, LATEST), None)
-    assert "runAsNonRoot != true" in found.old
-    assert "privileged" not in found.old

@@ -6,7 +6,6 @@ import pytest
 
 from conformance.psa.standards import check_standards
 from fixtures.kubernetes.models import Json
-from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_pod, a_policy, a_scope, a_workload
 
@@ -24,12 +23,6 @@ def compliant(name: str = "train-0", devices: Any = None, add: list[str] | None 
 
 def judged(*pods: Any, policy: Any = None, **more: Any) -> list[Finding]:
     return list(check_standards(a_scope(policy, pods=pods, **more)))
-
-
-def test_the_suites_own_probe_pod_conforms() -> None:
-    body = probe_pod(PodShape(name="p", image="i", script="true", resources={"nvidia.com/gpu": 1}))
-    [finding] = judged(a_pod("p", **body["spec"]))
-    assert finding.outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("part", ["initContainers", "ephemeralContainers"])
@@ -61,20 +54,6 @@ def test_ipc_lock_violates_baseline_as_well() -> None:
     [finding] = judged(compliant(devices=RDMA, add=["IPC_LOCK"]), policy=policy)
     assert finding.outcome is Outcome.BAD
     assert "non-default capabilities" in finding.message
-
-
-def test_leaving_ipc_lock_out_does_not_change_the_snapshot() -> None:
-    pod = compliant(devices=RDMA, add=["IPC_LOCK"])
-    judged(pod, policy=a_policy(tenants={"ipcLock": ["team-a"]}))
-    assert pod.spec.containers[0].security_context["capabilities"]["add"] == ["IPC_LOCK"]
-
-
-def test_templates_of_workloads_and_custom_resources_are_judged() -> None:
-    template = {"spec": {"containers": [a_container(devices=1)]}}
-    job = a_workload("Job", "train", {"template": template})
-    ray = a_workload("RayCluster", "tune", {"workerGroupSpecs": [{"groupName": "gpu", "template": template}]})
-    findings = judged(batch__jobs=[job], ray_io__rayclusters=[ray])
-    assert {f.subject.kind: f.outcome for f in findings} == {"Job": Outcome.BAD, "RayCluster": Outcome.BAD}
 
 
 def test_wild_security_contexts_count_as_not_set() -> None:

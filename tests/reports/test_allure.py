@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.verdict.record import AreaCoverage, Coverage, Report, Verdict
+from fixtures.verdict.record import Report, Verdict
 from reports.formats import allure
 from tests.reports.chaos_samples import bare, hostile_chaos
-from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report, subject
+from tests.reports.sample_report import HOSTILE, hostile_report, report, result, sample_report
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",
@@ -36,10 +36,6 @@ def items(made: Report, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
     allure.write(made, folder, environ={}, **more)
     loaded = [json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*-result.json")]
     return {item["name"].split()[0]: item for item in loaded}
-
-
-def labels(item: dict[str, Any]) -> dict[str, str]:
-    return {label["name"]: label["value"] for label in item["labels"] if label["name"] != "tag"}
 
 
 def test_verdicts_that_share_a_status_are_told_apart_by_name_message_parameter_and_tag(tmp_path: Path) -> None:
@@ -80,23 +76,6 @@ def test_every_verdict_but_a_pass_has_a_category_of_its_own(tmp_path: Path) -> N
     assert chosen["INV-01"] == []
 
 
-def test_findings_are_steps_the_bad_ones_first(tmp_path: Path) -> None:
-    steps = items(sample_report(), tmp_path)["FENCE-01"]["steps"]
-    assert len(steps) == 8
-    assert (steps[0]["name"], steps[0]["status"]) == ("node gpu-003: no taint", "failed")
-    assert steps[0]["statusDetails"]["message"].startswith("any pod without a device request")
-    assert {"name": "source", "value": "node.spec.taints"} in steps[0]["parameters"]
-    assert {step["status"] for step in steps[2:]} == {"passed"}
-    assert all(step["start"] == step["stop"] for step in steps)
-
-
-def test_steps_are_bounded_and_the_others_counted(tmp_path: Path) -> None:
-    made = report([result("A-1", Verdict.FAILED, [subject(f"n{i}", Verdict.FAILED) for i in range(300)], subjects_omitted=40)])
-    steps = items(made, tmp_path)["A-1"]["steps"]
-    assert len(steps) == allure.MAX_STEPS + 1
-    assert steps[-1]["name"] == "290 more are not shown"
-
-
 def test_links_have_the_names_of_their_pages(tmp_path: Path) -> None:
     references = [
         "Kubernetes, Taints and Tolerations: https://kubernetes.io/docs/taints/",
@@ -112,15 +91,6 @@ def test_links_have_the_names_of_their_pages(tmp_path: Path) -> None:
         ("Two pages", "https://a.example/1"),
         ("and", "https://b.example/2"),
     ]
-
-
-def test_epics_are_areas_by_name_where_the_record_has_it(tmp_path: Path) -> None:
-    made = sample_report()
-    made.scope = Coverage(requirements=1, judged=1, areas=[AreaCoverage(area="FENCE", title="Taint fencing", requirements=1, judged=1)])
-    found = items(made, tmp_path)
-    assert (labels(found["FENCE-01"])["epic"], labels(found["INV-01"])["epic"]) == ("FENCE: Taint fencing", "INV")
-    assert labels(found["FENCE-05"])["layer"] == "workload"
-    assert found["FENCE-01"]["titlePath"] == ["GPU conformance", "FENCE: Taint fencing"]
 
 
 @pytest.mark.parametrize(

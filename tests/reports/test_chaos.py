@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from fixtures.verdict.record import TargetKind, Verdict
 from reports.folder import ReportError, load_chaos, write_all
 from reports.formats import html
 from reports.page.timeline import LEFT, RIGHT, timeline
-from tests.reports.chaos_samples import chaos, experiment, hostile_experiment, marks
+from tests.reports.chaos_samples import chaos, experiment, hostile_experiment, marks, series
 from tests.reports.sample_report import report
 
 
@@ -46,6 +48,36 @@ def test_no_line_is_drawn_where_there_was_no_data() -> None:
     assert (number.high, number.low) == ("24", "16")
     assert len(state.changed) == 1
     assert "no data: 503 from +3.00 s" in number.words
+
+
+def test_a_signal_that_never_changes_is_a_line() -> None:
+    drawn = timeline(experiment(series=[series("n", "number", (2.0, 8.0, "8"))]))
+    assert drawn is not None
+    assert re.fullmatch(r"M190\.0 [\d.]+H930\.0", drawn.rows[0].path)
+
+
+def test_nothing_measured_is_nothing_drawn() -> None:
+    assert timeline(experiment(marks=[], series=[])) is None
+
+
+def test_the_page_says_the_time_line_in_words_too() -> None:
+    page = html.render(report([]), chaos(experiment()))
+    assert "injected at +0.00 s, known to 0.25 s; detected at +0.50 s" in page
+    assert re.search(r'<th scope="row">recovered</th><td class="n">\+8\.50</td><td class="n">0\.25 s</td>', page)
+    assert 'role="img" aria-labelledby="t-chaos-A1 d-chaos-A1"' in page
+    assert "recovered 8.50 s (± 0.25 s) after the fault, bound 30 s" in page
+
+
+@pytest.mark.parametrize("kind", [TargetKind.SIMULATED, TargetKind.LOCAL])
+def test_what_is_not_a_real_cluster_is_marked_at_every_experiment(kind: TargetKind) -> None:
+    page = html.render(report([]), chaos(experiment(target_kind=kind), experiment(id="A2", target_kind=kind), kind=kind))
+    assert page.count(f'class="tag fidelity {kind.value}"') == 4, "in the table and above the time line"
+
+
+def test_what_failed_comes_first_and_open() -> None:
+    page = html.render(report([]), chaos(experiment(), experiment(Verdict.FAILED, id="A9", message="lost")))
+    assert page.index('id="chaos-A9" open') < page.index('id="chaos-A1"')
+    assert 'id="chaos-A1" open' not in page
 
 
 def test_residue_is_said_where_it_belongs() -> None:

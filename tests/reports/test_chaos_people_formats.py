@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.verdict.chaos_record import ChaosReport
-from fixtures.verdict.record import Report, TargetKind, Verdict
+from fixtures.verdict.record import Report, Verdict
 from reports import chaos_phrases
 from reports.folder import ReportError, load_chaos, load_run, write_all
 from reports.formats import html, markdown
@@ -25,15 +25,6 @@ def plain(made: Report, of: ChaosReport, width: int = 110) -> str:
 
 
 # -- terminal
-
-
-def test_a_run_of_experiments_alone_has_no_table_of_areas() -> None:
-    text = plain(bare(mixed_chaos()), mixed_chaos())
-    assert "judged/total" not in text
-    assert re.search(r"^\| id +\| level \| fidelity +\| verdict +\| +detected, s \| +recovered, s \| target +\|$", text, re.M)
-    row = r"^\| A1 +\| L1 +\| simulated \| passed +\| 0\.50 \+/- 0\.25 \| 8\.50 \+/- 0\.25 \| pods gpu-operator/plugin-1 +\|$"
-    assert re.search(row, text, re.M)
-    assert re.search(r"^\| D13 +\| L1 +\| simulated \| n\.a\. +\| +- \| +- \| +\|$", text, re.M)
 
 
 def test_the_closing_line_of_experiments_fits_them() -> None:
@@ -132,13 +123,6 @@ def test_markdown_of_experiments_alone() -> None:
     assert "NOT PUT BACK: nodes n1: unschedulable" in text
 
 
-def test_markdown_marks_no_real_cluster_as_simulated() -> None:
-    live = chaos(experiment(target_kind=TargetKind.LIVE, fidelity="real"), kind=TargetKind.LIVE)
-    text = markdown.render(report([]), live)
-    assert "| L1 | real | ✅ passed |" in text
-    assert "⚠️ real" not in text
-
-
 def test_markdown_escapes_and_stays_small() -> None:
     text = markdown.render(bare(hostile_chaos()), hostile_chaos())
     assert "<script" not in text
@@ -164,12 +148,6 @@ def test_page_of_experiments_alone_is_about_experiments() -> None:
     assert page.index('id="experiments"') < page.index('id="chaos"')
     assert page.index('href="#chaos-A3"') < page.index('id="chaos-A3"')
     assert '<b class="left">Not put back:</b> nodes n1: unschedulable' in page
-
-
-def test_page_of_both_has_experiments_before_areas() -> None:
-    page = html.render(sample_report(), mixed_chaos())
-    assert page.index('id="experiments"') < page.index('id="areas"') < page.index('id="chaos"') < page.index('id="requirements"')
-    assert page.index('href="#chaos-A3"') < page.index('href="#FENCE-01"')
 
 
 def test_every_link_of_the_page_leads_somewhere() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from fixtures.verdict.record import Coverage, Level, Result, Verdict
 from reports.diff import runs
-from reports.diff.runs import Bucket
-from tests.reports.sample_report import hostile_report, report, result, sample_report, subject
+from tests.reports.sample_report import hostile_report, report, result, subject
 
 OK, BAD, UNSURE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
 
@@ -18,13 +17,6 @@ def changes(old: list[Result], new: list[Result]) -> list[tuple[str, str]]:
 
 def regress(old: list[Result], new: list[Result]) -> list[str]:
     return [c.subject for c in runs.regressions(runs.compare(report(old), report(new))) if isinstance(c, runs.Change)]
-
-
-def test_same_report_still_fails_and_does_not_regress() -> None:
-    difference = runs.compare(sample_report(), sample_report())
-    assert {c.bucket for c in difference.changes} == {Bucket.STILL_FAILING}
-    assert [c.subject for c in difference.changes] == ["node gpu-003", "node gpu-005", "node gpu-002", "PodGroup team-a/train-0"]
-    assert runs.regressions(difference) == []
 
 
 def test_new_failure_fixed_and_still_failing_by_subject() -> None:
@@ -60,14 +52,6 @@ def test_requirement_that_fails_without_a_subject() -> None:
     assert regress(old, new) == [""]
     assert changes(new, old) == [("fixed", "")]
     assert changes(new, new) == [("still failing", "")]
-
-
-def test_waiver_given_and_expired() -> None:
-    failed, waived = [one(BAD, ("a", BAD))], [one(Verdict.WAIVED, ("a", BAD))]
-    assert changes(failed, waived) == [("now waived", "node a")]
-    assert changes(waived, failed) == [("new failure", "node a")]
-    assert regress(waived, failed) == ["node a"]
-    assert changes(waived, waived) == []
 
 
 def test_requirements_added_removed_and_changed_are_not_blamed_on_the_cluster() -> None:

@@ -12,7 +12,7 @@ from fixtures.verdict.chaos_record import ChaosReport
 from fixtures.verdict.record import TargetKind, Verdict
 from reports.diff import experiments, runs
 from reports.folder import write_all
-from tests.reports.chaos_samples import HOSTILE, bare, chaos, experiment, hostile_chaos, mixed_chaos
+from tests.reports.chaos_samples import bare, chaos, experiment, mixed_chaos
 from tests.reports.sample_report import report
 
 
@@ -63,12 +63,6 @@ def test_recovery_times_differ_beyond_what_is_not_known(old: ChaosReport, new: C
     assert [bucket for bucket, _ in changes(old, new)] == expected
 
 
-def test_a_slower_recovery_within_its_bound_gates_nothing() -> None:
-    difference = runs.compare(report([]), report([]), recovered(4.0), recovered(9.0))
-    assert runs.regressions(difference) == []
-    assert "A1 Device plugin killed (passed -> passed): 4.00 +/- 0.50 s -> 9.00 +/- 0.50 s" in runs.render(difference)
-
-
 def test_new_residue_is_a_regression() -> None:
     old, new = chaos(experiment()), chaos(experiment(residue=["nodes n1: cordoned"]))
     assert changes(old, new) == [("experiment leaves residue now", "A1")]
@@ -92,13 +86,6 @@ def test_rendering_counts_regressions_most_urgent_first() -> None:
     assert text.index("experiment fails now (1)") < text.index("experiment leaves residue now (1)") < text.index("became inconclusive (2)")
     assert "A3 Discovery killed (passed -> failed): RecoveryTooSlow: too slow" in text
     assert text.endswith("\n5 regressions\n")
-
-
-def test_hostile_text_stays_on_its_line() -> None:
-    text = runs.render(runs.compare(bare(hostile_chaos()), bare(hostile_chaos()), hostile_chaos(), hostile_chaos()))
-    assert HOSTILE not in text
-    assert "\x1b" not in text
-    assert "\u202e" not in text
 
 
 def test_command_compares_and_rebuilds_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

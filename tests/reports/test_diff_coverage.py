@@ -12,7 +12,6 @@ from fixtures.verdict.findings import MAX_OTHERS_KEPT, Evidence, Subject, bad
 from fixtures.verdict.record import Access, AppliedPolicy, Level, Report, Result, SubjectResult, Verdict
 from reports.diff import runs
 from reports.folder import write_all
-from tests.reports.chaos_samples import chaos, experiment
 from tests.reports.sample_report import report, result, subject
 
 OK, BAD, NOT = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_APPLICABLE
@@ -61,12 +60,6 @@ def test_a_requirement_that_judged_and_is_not_applicable_now_is_not_called_fixed
     old = result("ADV-01", was, [a_node("gpu-0", BAD if was is not OK else OK)])
     changes = runs.compare(report([old]), report([silent()])).changes
     assert [(one.bucket, one.gating) for one in changes] == [(runs.Bucket.NO_LONGER_JUDGED, True)]
-
-
-def test_a_waiver_of_what_nobody_could_judge_hides_no_node_that_is_gone() -> None:
-    old = of("INV-02", OK, "gpu-0", "gpu-1")
-    waived = result("INV-02", Verdict.WAIVED, [a_node("gpu-0", Verdict.WAIVED)], judged=0)
-    assert lost([old], [waived]) == [("INV-02", "Node gpu-1", True)]
 
 
 def test_a_subject_that_is_set_aside_now_is_no_longer_judged() -> None:
@@ -174,23 +167,9 @@ def test_a_result_that_is_missing_from_the_record_is_no_longer_judged() -> None:
     assert (change.bucket, change.requirement) == (runs.Bucket.NO_LONGER_JUDGED, "ADV-01")
 
 
-@pytest.mark.parametrize("pattern", ["ADV-01", "ADV", "ADV-*", "Node gpu-3", "ADV-01 Node gpu-3", "*"])
-def test_a_loss_that_is_accepted_by_name_is_shown_and_gates_nothing(pattern: str) -> None:
-    difference = runs.accept(runs.compare(report([of("ADV-01", OK, *NODES)]), report([of("ADV-01", OK, *NODES[:3])])), [pattern])
-    assert runs.regressions(difference) == []
-    assert "no longer judged (1)" in runs.render(difference)
-
-
 def test_a_failure_cannot_be_accepted() -> None:
     compared = runs.compare(report([of("ADV-01", OK, "gpu-0")]), report([result("ADV-01", BAD, [a_node("gpu-0", BAD)])]))
     assert len(runs.regressions(runs.accept(compared, ["*"]))) == 1
-
-
-def test_an_experiment_that_does_not_apply_any_more_is_a_regression_that_may_be_accepted() -> None:
-    before, after = chaos(experiment(OK, id="A3")), chaos(experiment(NOT, id="A3"))
-    compared = runs.compare(report([]), report([]), before, after)
-    assert len(runs.regressions(compared)) == 1
-    assert runs.regressions(runs.accept(compared, ["A3"])) == []
 
 
 def test_the_command_ends_with_1_unless_the_loss_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

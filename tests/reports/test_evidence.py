@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.plugin.evidence import write_evidence
-from fixtures.verdict.record import Report, SubjectResult, TargetKind, Verdict
+from fixtures.verdict.record import Report, SubjectResult, Verdict
 from reports.evidence import bundle
 from reports.evidence.bundle import EvidenceError, Sources, prepare, write_outputs
 from reports.evidence.redaction import safe_object, safe_text
@@ -66,12 +66,6 @@ def written(made: Report, folder: Path, found: Sources | None = None) -> dict[st
     return files(bundle.write(made, folder, found or sources({})))
 
 
-@pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED)
-def test_credentials_are_taken_out_of_text(text: str) -> None:
-    assert leaks(safe_text(f"{text}\nafter")) == []
-    assert safe_text(f"{text}\nafter").endswith("\nafter")
-
-
 @given(
     st.recursive(
         st.sampled_from([*PLANTED.values(), "word", "nvidia.com/gpu"]) | st.integers() | st.none() | st.booleans(),
@@ -84,12 +78,6 @@ def test_credentials_are_taken_out_of_text(text: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_object_of_any_shape_keeps_a_credential(value: object) -> None:
     assert leaks(json.dumps(safe_object(value))) == []
-
-
-@pytest.mark.parametrize("unit", ["a", "a1_.-", "--a-", "password=", "token ", "x://", "-----BEGIN PRIVATE KEY-----", "QUJD\n", "bearer "])
-def test_long_hostile_text_is_taken_in_full(unit: str) -> None:
-    text = unit * (200_000 // len(unit))
-    assert leaks(safe_text(f"{text} {JWT} {PLANTED['github']}", 10**9)) == []
 
 
 @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED)
@@ -213,13 +201,6 @@ def test_every_file_is_in_the_index_with_its_digest_and_is_private(tmp_path: Pat
         "outputs/FENCE-05.02.cpu-probe.pod.json",
     ]
     assert json.loads(found["outputs/FENCE-05.02.cpu-probe.pod.json"]) == {"status": {"phase": "Pending"}}
-
-
-@pytest.mark.parametrize(("kind", "real"), [(TargetKind.LIVE, True), (TargetKind.SIMULATED, False), (TargetKind.LOCAL, False)])
-def test_the_index_says_whether_the_cluster_was_real(kind: TargetKind, real: bool, tmp_path: Path) -> None:
-    target = json.loads(written(sample_report(kind), tmp_path)["index.json"])["target"]
-    assert (target["kind"], target["real"]) == (kind.value, real)
-    assert ("not a real cluster" in target["words"]) is not real
 
 
 def test_an_object_is_written_once_and_named_by_each_requirement(tmp_path: Path) -> None:

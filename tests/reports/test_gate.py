@@ -135,15 +135,6 @@ def test_a_floor_bounds_what_need_not_be_judged() -> None:
     ]
 
 
-def test_an_experiment_that_is_not_held_any_more_closes_the_gate_unless_that_is_accepted() -> None:
-    run = a_run({"a": OK})
-    held = runs.compare(run, run, chaos(experiment()), None)
-    assert gate.decide(run, run, held, Floor()).reasons == ["experiment removed: A1 Device plugin killed (passed -> none)"]
-    assert gate.decide(run, run, held, Floor(), ["A1"]).code is GateCode.OPEN
-    never = runs.compare(run, run, chaos(experiment(Verdict.NOT_APPLICABLE)), None)
-    assert gate.decide(run, run, never, Floor()).code is GateCode.OPEN
-
-
 def test_what_is_required_must_be_judged_and_pass() -> None:
     good, bad = a_run({"a": OK}), a_run({"a": BAD})
     assert decided(good, good, Floor(required=("ADV-01",))).code is GateCode.OPEN

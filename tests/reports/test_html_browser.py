@@ -8,7 +8,7 @@ import pytest
 from fixtures.verdict.record import TargetKind
 from reports.formats import html
 from tests.reports.browser import find_browser
-from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks, mixed_chaos
+from tests.reports.chaos_samples import bare, chaos, experiment, hostile_chaos, marks
 from tests.reports.page_reports import failing_report, fleet_report, full_report
 from tests.reports.report_browser import Browser
 from tests.reports.sample_report import hostile_report, large_report, sample_report
@@ -77,15 +77,6 @@ def test_link_to_a_requirement_opens_it_even_when_filtered_away(browser: Browser
     browser.choose("q", "FENCE-01")
     browser.run("new Promise(done => { addEventListener('hashchange', () => setTimeout(done)); location.hash = 'PSA-04'; })")
     assert browser.run("document.getElementById('PSA-04').checkVisibility() && document.getElementById('PSA-04').open") is True
-
-
-def test_expand_and_collapse_act_on_what_is_shown(browser: Browser) -> None:
-    browser.open(sample_report())
-    browser.click("input[value=failed]")
-    browser.click("button[data-do=expand]")
-    assert browser.run("[...document.querySelectorAll('details.req[open]')].map(r => r.id)") == ["FENCE-01", "GANG-02"]
-    browser.click("button[data-do=collapse]")
-    assert browser.run("document.querySelectorAll('details.req[open]').length") == 0
 
 
 def test_hostile_text_does_not_run(browser: Browser) -> None:
@@ -247,19 +238,6 @@ def test_labels_of_marks_never_cover_each_other(browser: Browser, width: int, la
         assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     finally:
         browser.send("Emulation.clearDeviceMetricsOverride")
-
-
-def test_page_of_experiments_alone_works_without_the_filters(browser: Browser) -> None:
-    browser.open(bare(mixed_chaos()), "#chaos-A1", mixed_chaos())
-    assert browser.page.problems == []
-    assert browser.run("document.getElementById('filters')") is None
-    assert browser.run("document.getElementById('chaos-A1').open"), "a link to an experiment opens it"
-    assert not browser.run("document.getElementById('chaos-D13').open")
-    browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert browser.run("document.getElementById('chaos-D13').open")
-    assert browser.run("document.querySelector('#chaos-A1 .words').open"), "on paper the words are there too"
-    browser.run("dispatchEvent(new Event('afterprint'))")
-    assert not browser.run("document.getElementById('chaos-D13').open")
 
 
 def test_hostile_experiments_do_not_run_and_do_not_break_the_page(browser: Browser) -> None:

@@ -57,10 +57,3 @@ def test_the_notes_of_a_run_that_failed_by_itself_are_in_its_case() -> None:
     made.scope = Coverage(requirements=3, judged=3, notes=["test_mine.py::test_mine failed, and no result says so"])
     assert "test_mine failed" in junit.render(made)
     assert "test_mine failed" in ctrf.render(made)
-
-
-def test_a_shortfall_is_red_everywhere(tmp_path: Path) -> None:
-    made = report(list(GREEN), verdict=Verdict.INCONCLUSIVE, exit_code=10)
-    made.scope = Coverage(requirements=3, judged=2, shortfalls=["2 requirements were judged, and --min-judged asks for 3"])
-    found = red(made, None, tmp_path)
-    assert list(found.values()) == [[run_case.NAME]] * 3

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.verdict.coverage import Asked, measure
 from fixtures.verdict.record import Level, Report, Verdict, decode_report, encode_report
-from reports.formats import ctrf, html, junit, markdown, openmetrics, sarif
+from reports.formats import ctrf, html, junit, markdown, openmetrics
 from reports.terminal import summary
 from tests.reports.sample_report import report, result, sample_report, subject
 from tests.reports.test_html import Document
@@ -63,12 +63,6 @@ def test_the_last_line_of_the_terminal() -> None:
         "exit code 0 (no gating requirement failed among those that the snapshot can answer), report r.html"
     )
     assert last_line(short()) == f"INCONCLUSIVE: {ABSENT}; exit code 10 (inconclusive: {SHORT}), report r.html"
-
-
-def test_the_terminal_lists_shortfalls_and_notes() -> None:
-    lines = summary.summary(short(), width=120, colour=False, report_path="r").splitlines()
-    assert f"NOT JUDGED: {SHORT}" in lines
-    assert "Note: a note" in lines
 
 
 def test_the_record_keeps_it() -> None:
@@ -127,14 +121,6 @@ def test_metrics_count_it_by_cause() -> None:
         'scope_shortfalls{target="live"} 0',
     ):
         assert f"\ngpu_conformance_{line}\n" in text
-
-
-@pytest.mark.parametrize("made", [whole(), selected(), lacking(), short()], ids=["whole", "selected", "lacking", "short"])
-def test_sarif_says_it(made: Report) -> None:
-    """A reader of SARIF alone must not take a run that judged a part for one that judged all."""
-    assert made.scope is not None
-    (run,) = json.loads(sarif.render(made))["runs"]
-    assert run["properties"]["scope"] == made.scope.sentence
 
 
 def test_a_record_of_schema_1_0_tells_of_its_results_alone() -> None:

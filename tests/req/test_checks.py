@@ -46,13 +46,6 @@ def test_what_the_api_would_refuse(request_: str | None, limit: str | None, word
     assert (word in text) if word else text == ""
 
 
-def test_a_ray_cluster_that_limits_more_than_it_asks_fails() -> None:
-    (finding,) = check_whole_devices(a_scope(rayclusters=[ray({"requests": {GPU: 1}, "limits": {GPU: 2}})]))
-    assert finding.outcome is Outcome.BAD
-    assert "containers[0]" in finding.message
-    assert "RayCluster team-a/r spec.workerGroupSpecs[g].template.spec" in str(finding.subject)
-
-
 @pytest.mark.parametrize("group", ["initContainers", "ephemeralContainers"])
 def test_every_kind_of_container_counts(group: str) -> None:
     wrong = {"name": "x", "image": "i", "resources": {"requests": {GPU: "1"}}, "restartPolicy": "Always"}
@@ -81,14 +74,6 @@ def test_held_counts_as_the_scheduler_does() -> None:
         ],
     )
     assert held(spec) == {GPU: 5}  # while "two" runs beside the sidecar; containers and sidecar are 4
-
-
-def test_overcommitment_is_per_node_and_resource() -> None:
-    pods = [a_pod("a", devices=6, node="gpu-0"), a_pod("b", devices=6, node="gpu-0"), a_pod("c", devices={"rdma/ib": 2}, node="gpu-1")]
-    nodes = [a_node("gpu-0"), a_node("gpu-1", capacity={"rdma/ib": "8"}), a_cpu_node()]
-    findings = list(check_not_overcommitted(a_scope(nodes=nodes, pods=pods)))
-    assert by_name(findings) == {f"gpu-0 {GPU}": Outcome.BAD, f"gpu-1 {GPU}": Outcome.OK, "gpu-1 rdma/ib": Outcome.OK}
-    assert "team-a/a (6), team-a/b (6)" in findings[0].message
 
 
 def test_finished_pods_hold_nothing_and_withdrawn_resources_are_overcommitted() -> None:

@@ -93,12 +93,6 @@ def test_slices_that_were_not_read_may_have_more() -> None:
     assert [finding.outcome for finding in mixed(8, **unread)] == [Outcome.OK]
 
 
-def test_one_way_that_can_be_met_is_enough() -> None:
-    ways = [{"name": "a", "deviceClassName": "gone"}, {"name": "b", "deviceClassName": "gpu.nvidia.com"}]
-    spec = {"devices": {"requests": [{"name": "r", "firstAvailable": ways}]}}
-    assert pending({"resourceClaimName": "c"}, claims=[{**a_claim("c"), "spec": spec}])[0] == "ok"
-
-
 @pytest.mark.parametrize(("created", "classes", "outcome"), [
     (1_000, [a_class()], "bad"),
     (10, [a_class()], "undecided"),  # whoever makes it may be on the way

@@ -215,10 +215,3 @@ def test_a_pod_that_holds_a_device_beside_its_admin_access_is_judged() -> None:
     own = {"name": "own", "resourceClaimName": "own"}
     assert outcome(a_watching_pod(claims=[own]), **with_claims(a_claim("own", device="gpu-1"))) is Outcome.BAD
     assert outcome(a_watching_pod(claims=[own]), **with_claims()) is Outcome.UNDECIDED, "its other claim is not known"
-
-
-def test_a_pod_that_runs_is_well_whatever_it_holds() -> None:
-    own = {"name": "own", "resourceClaimName": "own"}
-    entries = [{"name": "gpu", "resourceClaimName": "adm"}, own]
-    found = judged(created(a_pod(node="gpu-0", devices=0, resourceClaims=entries), DAY), **with_claims())
-    assert by_name(found) == {"train-0": Outcome.OK}, "its other claim is not known"

@@ -41,12 +41,6 @@ def outcome_of(name: str, given: Answer) -> Outcome:
     return next(finding.outcome for finding in judge_quantities(answers) if finding.subject.name.endswith(name))
 
 
-def test_a_validating_server_passes_every_case() -> None:
-    findings = list(judge_quantities(healthy()))
-    assert len(findings) == len(CASES)
-    assert {finding.outcome for finding in findings} == {Outcome.OK}
-
-
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.causes])
 def test_each_mistake_must_be_refused_for_its_own_field(name: str) -> None:
     assert outcome_of(name, accepted()) is Outcome.BAD

@@ -11,7 +11,7 @@ import pytest
 from conformance.req.quotas import check_tenants_have_quotas
 from fixtures.kubernetes.models import Json, Pod, ResourceQuota
 from fixtures.verdict.findings import Finding, Outcome
-from tests.builders import a_container, a_namespace, a_node, a_pod, a_scope
+from tests.builders import a_container, a_namespace, a_pod, a_scope
 from tests.dra import DRIVER, a_claim, a_class, a_slice
 
 KEY = "requests.nvidia.com/gpu"
@@ -40,14 +40,6 @@ def test_a_key_that_counts_nothing_is_no_quota(key: str) -> None:
     (finding,) = judged([train()], a_quota(key))
     assert finding.outcome is Outcome.BAD
     assert f"names {key}, which counts nothing; the key is {KEY}" in finding.message
-
-
-def test_each_resource_needs_its_own_key() -> None:
-    pods = [train(), a_pod("slice", devices={"nvidia.com/mig-1g.10gb": 1}, node="gpu-0")]
-    (finding,) = judged(pods, a_quota(KEY))
-    assert finding.outcome is Outcome.BAD
-    assert "requests.nvidia.com/mig-1g.10gb" in finding.message
-    assert judged(pods, a_quota(KEY), a_quota("requests.nvidia.com/mig-1g.10gb"))[0].outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -117,12 +109,6 @@ CLASS_KEY = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
 @pytest.mark.parametrize("key", [KEY, CLASS_KEY])
 def test_an_extended_resource_of_a_class_is_counted_by_the_class_too(key: str) -> None:
     assert judged([train()], a_quota(key), **claiming())[0].outcome is Outcome.OK
-
-
-def test_where_a_plugin_offers_the_resource_the_class_counts_nothing_of_it() -> None:
-    (finding,) = judged([train()], a_quota(CLASS_KEY), **claiming(nodes=[a_node()]))
-    assert finding.outcome is Outcome.BAD
-    assert KEY in finding.message
 
 
 def test_another_classs_extended_resource_counts_nothing() -> None:

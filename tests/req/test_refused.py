@@ -66,15 +66,6 @@ def a_start_error(message: str, name: str = "train-0", namespace: str = "team-a"
 UNKNOWN_DEVICE = "failed to create shim task: error running hook #0: nvidia-container-cli: device error: GPU-1: unknown device"
 
 
-def test_a_node_that_refuses_pods_is_named_with_reason_count_and_age() -> None:
-    pods = [a_refused_pod(f"train-{index}", age=index * 60) for index in range(1, 61)]
-    findings = judged(*pods, a_pod("other", node="gpu-1", devices=1))
-    assert by_name(findings) == {"gpu-0 UnexpectedAdmissionError": Outcome.BAD, "gpu-1": Outcome.OK}
-    assert "refused 60 device pods" in messages(findings)
-    assert "newest 60 s and the oldest 1 h ago" in messages(findings)
-    assert "GetPreferredAllocation" in messages(findings)
-
-
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
@@ -160,13 +151,6 @@ def test_a_node_that_joined_a_minute_ago_is_asked_again() -> None:
     pods = [a_refused_pod(message="Pod was rejected: no healthy devices present", age=30)]
     found = list(unless_settling(a_scope(nodes=[young], pods=pods), judged_in(a_scope(nodes=[young], pods=pods))))
     assert by_name(found) == {"gpu-0 UnexpectedAdmissionError": Outcome.UNDECIDED}
-
-
-def test_pods_without_devices_are_not_judged() -> None:
-    assert judged(a_refused_pod(devices=0, reason="OutOfcpu", message="Pod was rejected: too little cpu")) == []
-    assert by_name(judged(a_refused_pod(devices=0, message="Allocate failed for nvidia.com/gpu, which is unexpected"))) == {
-        "gpu-0 UnexpectedAdmissionError": Outcome.BAD
-    }
 
 
 def test_a_pod_whose_claim_cannot_be_followed_is_undecided() -> None:

@@ -16,7 +16,7 @@ from conformance.scope.spec_walk import MAX_DEPTH, MAX_PATH
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.custom_kinds import TOO_MANY
 from fixtures.snapshot.state import Listing, Snapshot
-from fixtures.verdict.findings import Finding, Outcome, Subject
+from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_container, a_policy, a_snapshot, a_spec, a_toleration
 
 MORE = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}
@@ -183,12 +183,6 @@ def test_kinds_that_were_not_read_are_said(trouble: str, outcome: Outcome, words
     finding = only(check_whole_devices(of(Listing(key="example.com/things", kind="Thing", trouble=trouble, message="why"))))
     assert finding.outcome is outcome
     assert words in finding.message
-
-
-def test_refused_kinds_are_one_finding_whatever_their_number() -> None:
-    refused = [Listing[Any](key=f"example.com/k{number}s", kind="K", trouble="Forbidden") for number in range(40)]
-    finding = only(check_bypass(of(*refused)))
-    assert finding.subject == Subject("resource", "40 custom kinds")
 
 
 def test_what_a_saved_snapshot_does_not_hold_of_a_custom_kind_is_said() -> None:

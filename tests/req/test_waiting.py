@@ -176,12 +176,6 @@ def claiming(**more: Any) -> Pod:
     return a_waiting_pod(devices=0, resourceClaims=[{"name": "d", "resourceClaimTemplateName": "one"}], **more)
 
 
-def test_a_pod_that_claims_devices_waits_beside_free_ones() -> None:
-    findings = by_dra(claiming(said=CANNOT))
-    assert by_name(findings) == {"train-0": Outcome.BAD}
-    assert "gpu-0 has 2 devices of gpu.nvidia.com free" in messages(findings)
-
-
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
 def test_a_pod_that_asks_for_an_extended_resource_of_a_class_waits_beside_free_devices(resource: str) -> None:
     findings = by_dra(a_waiting_pod(devices={resource: 1}, said=CANNOT), extended="nvidia.com/gpu")
@@ -417,12 +411,6 @@ def test_a_job_that_has_had_pods_or_is_over_does_not_wait_for_its_first(status: 
     assert job_outcome(a_job(status=status)) == {}
 
 
-def test_a_job_with_pods_is_judged_by_its_pods() -> None:
-    assert job_outcome(a_job(), a_waiting_pod(owner="Job/train")) == {}
-    assert job_outcome(a_job(), a_waiting_pod(owner="Job/train", namespace="aaa")) == {"train": Outcome.BAD}  # somebody else's
-    assert job_outcome(a_job(), a_waiting_pod(labels={"job-name": "train"})) == {}
-
-
 def test_jobs_of_other_kinds_wait_for_their_pods_as_well() -> None:
     group = {"groupName": "g", "replicas": 2, "template": {"spec": a_spec(devices=1, tolerations=[TOLERATES])}}
     cluster = a_workload("RayCluster", "tune", {"workerGroupSpecs": [group]})
@@ -596,12 +584,6 @@ def test_a_ray_job_is_judged_by_its_cluster_once_that_is_there() -> None:
     cluster = a_job_of("RayCluster", spec["rayClusterSpec"])
     cluster["metadata"]["name"] = "tune-x1"
     assert without_pods("ray.io/rayjobs", job, rayclusters=[cluster]) == {"tune-x1": Outcome.BAD}
-
-
-def test_a_job_that_asks_for_no_pod_or_is_run_elsewhere_has_none() -> None:
-    assert job_outcome(a_job(parallelism=0)) == {}
-    assert job_outcome(a_job(managedBy="kueue.x-k8s.io/multikueue")) == {}
-    assert job_outcome(a_job(managedBy="kubernetes.io/job-controller")) == {"train": Outcome.BAD}, "that is run here"
 
 
 def test_an_mpi_job_that_its_own_operator_makes_waits_for_its_pods() -> None:
