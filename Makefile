@@ -1,20 +1,16 @@
-# Two commands matter: `make conformance` and `make test`. Both bring their own tools (no root, no system install).
+# Three commands matter: `make conformance`, `make test` and `make test-all`. All bring their own tools (no root, no system install).
 SHELL := /bin/sh
 PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Tests wait as much as they compute: on two cores, eight workers leave none idle and six leave a fifth (some run a control plane each).
-JOBS ?= 8
-# There are more workers than processors. In batch mode a process that wakes up does not interrupt the one that computes: a twentieth less processor time.
-BATCH := $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 ARGS ?=
 # The target that `make conformance` judges; one that ARGS names takes its place.
 TARGET = $(if $(filter --kubeconfig% --in-cluster --snapshot% --simulate% --local%,$(ARGS)),,--simulate showcase)
 # Every run starts many processes: without kept bytecode each compiles all modules anew, a third of a run's time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup conformance conformance-local test check lint matrix matrix-local incidents bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
+.PHONY: help setup conformance conformance-local test test-all quick check lint matrix matrix-local incidents bench local fidelity upgrade-local rights-local chaos-selfcheck faults allure-page docs screenshots helm linters image sbom licences lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,8 +34,14 @@ conformance: $(STAMP) ## judge the embedded simulated cluster, scenario showcase
 conformance-local: $(STAMP) ## judge real Kubernetes with simulated GPU nodes (make local first; ARGS="--simulate mig-mixed", LOCAL=1.36)
 	@$(BIN)/python -m pytest conformance --local$(if $(LOCAL),=$(LOCAL)) --simulate healthy $(ARGS)
 
-test: $(STAMP) ## run the project's own tests
-	@$(BATCH) $(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+test: $(STAMP) ## before each commit: lint, the embedded cluster, unit tests, a defect for each requirement (ARGS go to pytest)
+	@$(BIN)/python -m tests.development.tiers test $(ARGS)
+
+test-all: $(STAMP) ## make test, then tests that take long: the whole matrix, real Kubernetes, chaos, hostile clusters, browsers
+	@$(BIN)/python -m tests.development.tiers test-all $(ARGS)
+
+quick: $(STAMP) ## the part of make test that your change against main can reach
+	@$(BIN)/python -m tests.development.tiers quick $(ARGS)
 
 check: $(STAMP) ## prove one requirement while you work on it: lint of what changed, unit tests, its rows of the matrix (REQ=FENCE-01)
 	@$(BIN)/python -m tests.development.check $(REQ)
@@ -75,7 +77,7 @@ rights-local: $(STAMP) ## take each right of deploy/ away in turn on real Kubern
 	@$(BIN)/python -m tests.simulator.localcluster.rights $(ARGS)
 
 chaos-selfcheck: $(STAMP) ## prove the chaos experiments: seeded bugs, control runs, 200 kills; writes out/chaos-selfcheck.json (ARGS="--kills 20")
-	@$(BIN)/python -m pytest tests/chaos -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest tests/chaos -q -n 8 --dist loadgroup
 	@$(BIN)/python -m tests.chaos.selfcheck --jobs 3 $(ARGS)
 
 faults: $(STAMP) ## run after run through a proxy that refuses, cuts and lies; writes out/faults.json (ARGS="--runs 20 --seed 7")

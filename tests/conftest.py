@@ -1,8 +1,9 @@
-"""Wild inputs are judged by what they do, not by how long a busy machine takes; workers get their tests in an order of ours."""
+"""Which tests make which tier, which of them share a worker, and how long wild inputs may take on a busy machine."""
 
 import multiprocessing
 import signal
 from multiprocessing import forkserver
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,14 +11,31 @@ from hypothesis import HealthCheck, settings
 from conformance.matrix.forked_runs import LIBRARIES
 from fixtures.simulator import interface as simulator
 from fixtures.system.garbage import collect_rarely
-from tests.scheduling import arrange
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
 
+SPREAD = (
+    "chaos/engine/test_api_lost.py",
+    "chaos/engine/test_campaign.py",
+    "chaos/engine/test_recover.py",
+    "chaos/selfcheck/test_selfcheck.py",
+    "cli/test_doctor.py",
+    "endtoend/test_matrix.py",
+    "endtoend/test_rights.py",
+    "endtoend/test_runs.py",
+    "endtoend/test_trouble.py",
+    "simulator/localcluster/test_controlplane.py",
+    "simulator/localcluster/test_gang_programs.py",
+    "simulator/localcluster/test_matrix_local.py",
+    "simulator/localcluster/test_rights.py",
+)
+"""Files whose tests take seconds each and share nothing that takes as long: any worker takes any of their tests."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """A worker starts many simulators: they are forked from the process that its runs of the suite are forked from."""
+    config.addinivalue_line("markers", "test_all: takes long, so it belongs to `make test-all` and not to `make test`")
     collect_rarely()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: runs that tests start would be deaf to Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,10 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``--dist loadgroup`` only: alone, tests run in the order of their files."""
-    if getattr(config.option, "loadgroup", False):
-        arrange(items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file share a worker, so that what they set up is set up once."""
+    for item in items:
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        if file not in SPREAD and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(file))
 
 
 def pytest_collection_finish() -> None:

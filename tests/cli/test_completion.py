@@ -16,6 +16,8 @@ from conformance.cli.commands import COMMANDS
 from conformance.cli.completion import SHELLS, script
 from conformance.cli.main import main
 
+pytestmark = pytest.mark.test_all
+
 ASK = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
 
 ZSHRC = """

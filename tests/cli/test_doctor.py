@@ -18,6 +18,8 @@ from tests.hostile.lying import SIGN_IN, Asked, Said, lying, status
 from tests.served import kubeconfig, served
 from tests.troubles import Trouble
 
+pytestmark = pytest.mark.test_all
+
 
 class NoRights:
     """May sign in, and nothing else."""

@@ -21,6 +21,8 @@ from reports.folder import load
 from tests.endtoend.runs import ROOT
 from tests.simulated import simulated
 
+pytestmark = pytest.mark.test_all
+
 
 def last_line(capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
     held = json.loads(capfd.readouterr().out.splitlines()[-1])["gpuConformance"]

@@ -20,6 +20,8 @@ from deploy.distributions import LOCK, closure, locked
 from deploy.image import build, oci
 from deploy.image.oci import Entry
 
+pytestmark = pytest.mark.test_all
+
 CONTAINERFILE = Path(build.__file__).with_name("Containerfile")
 EPOCH = 1_700_000_000
 

@@ -43,11 +43,10 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def changed_files(root: Path = ROOT) -> list[str]:
-    """Python files that differ from where this branch left main, uncommitted and untracked ones too. Paths are from ``root``."""
+    """Files that differ from where this branch left main: uncommitted, untracked and deleted ones too. Paths are from ``root``."""
     base = next((found for branch in BASES if (found := _git(root, "merge-base", "HEAD", branch))), ["HEAD"])[0]
-    differing = _git(root, "diff", "--name-only", "--diff-filter=d", base)
-    untracked = _git(root, "ls-files", "--others", "--exclude-standard")
-    return sorted({path for path in (*differing, *untracked) if path.endswith(".py")})
+    differing = _git(root, "diff", "--name-only", "--no-renames", base)
+    return sorted({*differing, *_git(root, "ls-files", "--others", "--exclude-standard")})
 
 
 def _git(root: Path, *arguments: str) -> list[str]:
@@ -59,7 +58,8 @@ def _git(root: Path, *arguments: str) -> list[str]:
 def jobs(requirement: str, changed: Sequence[str]) -> list[Job]:
     """What a check of a requirement runs. Raises :class:`CatalogueError` naming the nearest known id."""
     area = load_catalogue().get(requirement).area.lower()
-    ruff = [[str(BIN / "ruff"), *command, *changed] for command in (["check"], ["format", "--check"])] if changed else []
+    python = [path for path in changed if path.endswith(".py") and (ROOT / path).is_file()]
+    ruff = [[str(BIN / "ruff"), *command, *python] for command in (["check"], ["format", "--check"])] if python else []
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), f"tests/{area}"]
     return [
         Job("lint", [*ruff, [str(BIN / "mypy")], [str(BIN / "lint-imports")]]),

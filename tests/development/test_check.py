@@ -35,9 +35,9 @@ def test_changed_are_files_that_differ_from_where_the_branch_left_main(checkout:
     (checkout / "deleted.py").unlink()
     for name in ("new.py", "ignored.py", "note.md"):
         (checkout / name).write_text("")
-    assert changed_files(checkout) == ["committed.py", "edited.py", "new.py"]
+    assert changed_files(checkout) == ["committed.py", "deleted.py", "edited.py", "new.py", "note.md"]
     git(checkout, "branch", "-D", "main")
-    assert changed_files(checkout) == ["edited.py", "new.py"]
+    assert changed_files(checkout) == ["deleted.py", "edited.py", "new.py", "note.md"]
 
 
 @pytest.mark.parametrize("id_", [area.requirements[0].id for area in load_catalogue().areas])
@@ -48,8 +48,8 @@ def test_every_area_has_a_folder_of_unit_tests(id_: str) -> None:
 
 
 def test_ruff_looks_at_what_changed_and_types_and_layers_at_all() -> None:
-    lint, unit, *_ = jobs("FENCE-01", ["a.py", "b.py"])
-    assert [list(command[1:]) for command in lint.commands] == [["check", "a.py", "b.py"], ["format", "--check", "a.py", "b.py"], [], []]
+    lint, unit, *_ = jobs("FENCE-01", ["conftest.py", "deleted.py", "README.md"])
+    assert [list(command[1:]) for command in lint.commands] == [["check", "conftest.py"], ["format", "--check", "conftest.py"], [], []]
     assert [Path(command[0]).name for command in lint.commands] == ["ruff", "ruff", "mypy", "lint-imports"]
     assert unit.commands[0][-1] == "tests/fence"
     lint, *_ = jobs("FENCE-01", [])

@@ -12,6 +12,8 @@ import pytest
 from tests.endtoend.runs import ROOT, environment
 from tests.kubectl import needs_kubectl
 
+pytestmark = pytest.mark.test_all
+
 
 @needs_kubectl
 def test_the_bench_compares_both_readers_on_the_same_objects(tmp_path: Path) -> None:

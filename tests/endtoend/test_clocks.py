@@ -11,6 +11,8 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 HOURS, YEARS = 3600, 365 * 86400
 SHORT = "adv-seven-of-eight"
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import run_for_record
+
+pytestmark = pytest.mark.test_all
 
 
 def test_every_free_node_is_asked_in_turns(tmp_path: Path) -> None:

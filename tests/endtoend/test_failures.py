@@ -9,6 +9,8 @@ import pytest
 from fixtures.verdict.record import Cause, Verdict
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 TARGET = ("--simulate", "healthy", "--read-only", "-p", "tests.endtoend.meddling")
 
 

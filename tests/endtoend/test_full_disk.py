@@ -12,6 +12,8 @@ import pytest
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_suite
 
+pytestmark = pytest.mark.test_all
+
 TARGET = ("--simulate", "healthy", "--read-only", "--only", "FENCE")
 PLENTY = 10_000_000
 

@@ -19,6 +19,8 @@ from tests.endtoend.hostile import SECRETS, objects
 from tests.endtoend.runs import Finished, run_suite
 from tests.served import served
 
+pytestmark = pytest.mark.test_all
+
 PROPER = (0, 1, 10)
 SCHEMAS = Path(__file__).parents[1] / "reports" / "schemas"
 CTRF = jsonschema.Draft7Validator(json.loads((SCHEMAS / "ctrf-1.0.json").read_bytes()))

@@ -17,6 +17,8 @@ from fixtures.ownership import owned
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.endtoend.runs import ROOT, command, environment
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.fixture(scope="module")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:

@@ -13,6 +13,8 @@ from fixtures.verdict.record import Verdict
 from tests.builders import NFD, a_cpu_node, a_node
 from tests.endtoend.runs import run_suite
 
+pytestmark = pytest.mark.test_all
+
 DYNAMIC = ("ResourceSlice", "ResourceClaim", "DeviceClass", "DeviceTaintRule")
 
 

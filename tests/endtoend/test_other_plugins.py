@@ -8,6 +8,8 @@ import pytest
 
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 TARGET = ("--simulate", "healthy", "--only", "FENCE-01,FENCE-05")
 
 

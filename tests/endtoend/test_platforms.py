@@ -8,6 +8,8 @@ import pytest
 
 from tests.endtoend.runs import Finished, run_suite
 
+pytestmark = pytest.mark.test_all
+
 
 def applied(done: Finished) -> dict[str, str]:
     assert done.report is not None, done.output

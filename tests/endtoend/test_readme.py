@@ -25,6 +25,8 @@ from tests.endtoend.runs import ROOT, environment
 from tests.kubectl import needs_kubectl
 from tests.outputs.lookalikes import path_of
 
+pytestmark = pytest.mark.test_all
+
 STEP = "README, line: "
 
 

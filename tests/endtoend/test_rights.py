@@ -15,6 +15,8 @@ from fixtures.probes.namespace_limits import NETWORK_POLICIES, QUOTAS
 from fixtures.verdict.record import Access
 from tests.endtoend.runs import run_for_record
 
+pytestmark = pytest.mark.test_all
+
 OWN = frozenset(
     {
         "get version",

@@ -16,6 +16,8 @@ from fixtures.snapshot.collect import collect
 from fixtures.verdict.record import Cause, Level, Verdict
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 HEALTHY = ("--simulate", "healthy")
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from conformance.plugin.settle import settle
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.endtoend.runs import run_for_record
+
+pytestmark = pytest.mark.test_all
 
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 

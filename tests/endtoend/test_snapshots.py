@@ -21,6 +21,8 @@ from fixtures.verdict.record import Access, Report, Result
 from tests.endtoend.runs import ROOT, Finished, run_for_record
 from tests.kubectl import KUBECTL, needs_kubectl
 
+pytestmark = pytest.mark.test_all
+
 CATALOGUE = load_catalogue()
 COMMAND = snapshot_command(CATALOGUE)
 ASK_THE_CLUSTER = {id_ for id_, one in CATALOGUE.by_id.items() if one.access is not Access.READ} | {"INV-03"}

@@ -15,6 +15,8 @@ from tests.served import served
 from tests.simulated import simulated
 from tests.troubles import Trouble
 
+pytestmark = pytest.mark.test_all
+
 
 def judged_under(folder: Path, *troubles: Trouble) -> Finished:
     objects = initial_objects(load_scenario("healthy"), [], datetime.now(UTC))

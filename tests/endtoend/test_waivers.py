@@ -10,6 +10,8 @@ import yaml
 from fixtures.verdict.record import Verdict, WaiverState
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 UNFENCED = ("--simulate", "healthy,fence-untainted-gpu-node", "--only", "FENCE-01")
 
 

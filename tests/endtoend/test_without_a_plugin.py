@@ -9,6 +9,8 @@ import pytest
 
 from tests.endtoend.runs import ROOT, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 _ROW = re.compile(r"\| ([A-Z]+-\d\d) \| [^|]+ \| (both|`[a-z-]+`) \|")
 _SLICES = ("--only", "SHARE,MIG")
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.endtoend.runs import Finished, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 ASKED = ("--simulate", "healthy", "--only", "ISO,REQ")
 PROBES = {
     "test_a_pod_sees_exactly_the_devices_it_asked_for",

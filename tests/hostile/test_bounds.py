@@ -30,6 +30,8 @@ from tests.served import kubeconfig, served
 from tests.steps import steps
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 
 def nest(depth: int) -> str:
     return "[" * depth + "]" * depth

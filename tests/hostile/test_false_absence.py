@@ -30,6 +30,8 @@ from tests.hostile.test_answers import announced
 from tests.served import served
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 
 def absent(resource: str, skip: int = 0, times: int = ALWAYS) -> Fault:
     """Objects of a resource are not there, says a proxy, although they are."""

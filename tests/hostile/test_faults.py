@@ -12,6 +12,8 @@ from tests.hostile.faults.commands import told
 from tests.hostile.faults.experiments import endured
 from tests.hostile.faults.plans import ordeal
 
+pytestmark = pytest.mark.test_all
+
 SCENARIO = "healthy"
 SEEDS = [seed for seed in range(1, 120) if ordeal(seed).simulate == SCENARIO][:8]
 

@@ -21,6 +21,8 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
 
+pytestmark = pytest.mark.test_all
+
 PODS = "/api/v1/namespaces/default/pods"
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 

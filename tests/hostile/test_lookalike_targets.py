@@ -28,6 +28,8 @@ from tests.chaos.observe.made_up_cluster import Read, World, made_by, node, plan
 from tests.chaos.shipped import EXPERIMENTS
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 LABELS = {
     "device-plugin": {"app": "nvidia-device-plugin-daemonset"},
     "gfd": {"app": "gpu-feature-discovery"},

@@ -41,6 +41,8 @@ from tests.hostile.test_bounds import at_version, event
 from tests.served import served
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 HELD = {"finalizers": ["example.com/held"]}
 UNCHECKED = pytest.mark.parametrize("checked", [True, False], ids=["old events", "events that look new"])
 """The lists decide in both cases."""

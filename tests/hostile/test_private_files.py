@@ -14,6 +14,8 @@ from fixtures.localcluster.control_plane.processes import Process
 from tests.endtoend.runs import run_suite
 from tests.reports.sample_report import sample_report
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.fixture(autouse=True)
 def open_umask() -> Iterator[None]:

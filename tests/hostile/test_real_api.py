@@ -41,6 +41,8 @@ from fixtures.text import limits
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, recover, replay, soon
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PRODUCT = "nvidia.com/gpu.product"
 

@@ -33,6 +33,8 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
 from tests.troubles import Trouble
 
+pytestmark = pytest.mark.test_all
+
 RUN = "20261121-100000-test"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"
 WRITES = ("create namespaces", "create pods")

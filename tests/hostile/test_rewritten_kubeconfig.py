@@ -17,6 +17,8 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import Asked, Said, lying, said, status
 
+pytestmark = pytest.mark.test_all
+
 QUICK = "probes: {windowSeconds: 1, startSeconds: 20}\n"
 ANOTHER = Fault(name="another", verb="list", resource="namespaces", effect=effects.rewritten(effects.another_uid), times=ALWAYS)
 """The simulated clusters have one UID: behind the proxy there is another."""

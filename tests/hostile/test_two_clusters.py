@@ -22,6 +22,8 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
 
+pytestmark = pytest.mark.test_all
+
 PRODUCT = "nvidia.com/gpu.product"
 
 

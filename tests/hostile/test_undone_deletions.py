@@ -24,6 +24,8 @@ from tests.hostile.faults.proxy import Fault, through
 from tests.served import served
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 LIES = {
     "success": effects.replaced(200, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'),
     "the object": effects.not_done,

@@ -21,6 +21,8 @@ from tests.hostile.faults.effects import SIGN_IN, Effect
 from tests.hostile.faults.plans import ALWAYS, DISCOVERY_LIES, ODD_HEADERS
 from tests.hostile.faults.proxy import Fault, through
 
+pytestmark = pytest.mark.test_all
+
 SCENARIO = "time-slicing:podStart=20"
 """Its pods take 20 s to start, and its watches fail before. A pod that the first list shows as ended would be judged without a watch."""
 

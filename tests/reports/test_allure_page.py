@@ -27,6 +27,7 @@ from tests.reports.sample_report import HOSTILE, hostile_report, sample_report
 PROGRAM = Path(__file__).parents[2] / ".tools" / "allure" / "node_modules" / "allure" / "cli.js"
 ANALYTICS = "https://www.googletagmanager.com/"
 pytestmark = [
+    pytest.mark.test_all,
     pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
     pytest.mark.skipif(shutil.which("node") is None, reason="no node on PATH"),
 ]

@@ -14,6 +14,7 @@ from tests.reports.report_browser import Browser
 from tests.reports.sample_report import hostile_report
 
 pytestmark = [
+    pytest.mark.test_all,
     pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
     pytest.mark.xdist_group("browser"),
 ]

@@ -15,6 +15,7 @@ from tests.reports.test_html_accessibility import SERIOUS
 from tests.reports.test_merge import NOW, a_run
 
 pytestmark = [
+    pytest.mark.test_all,
     pytest.mark.skipif(find_browser() is None, reason="no chromium or google-chrome on PATH"),
     pytest.mark.xdist_group("browser"),
 ]

@@ -13,6 +13,8 @@ from conformance.cli.main import main
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import command, environment, run_for_record
 
+pytestmark = pytest.mark.test_all
+
 HEALTHY = ["--simulate", "healthy", "--read-only", "--only", "FENCE,ADV"]
 FAULTY = ["--simulate", "healthy,fence-untainted-gpu-node", "--read-only", "--only", "FENCE,ADV"]
 

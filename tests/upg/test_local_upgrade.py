@@ -10,6 +10,8 @@ from fixtures.localcluster.install.release import DEFAULT_MINOR, minors
 from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
 from tests.upg.local_upgrade import upgrade
 
+pytestmark = pytest.mark.test_all
+
 OLDER = minors()[minors().index(DEFAULT_MINOR) + 1]
 
 

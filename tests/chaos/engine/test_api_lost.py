@@ -27,6 +27,8 @@ from tests.chaos.engine.cutting import Proxy, Trigger, through
 from tests.chaos.engine.stage import Stage, load, stage
 from tests.chaos.ledger.simulated_cluster import recover
 
+pytestmark = pytest.mark.test_all
+
 NODES = b"PATCH /api/v1/nodes/"
 FAULT, UNDO = 1, 2
 """Writes to a node, in the order in which they come."""

@@ -21,6 +21,8 @@ from fixtures.verdict.record import Verdict
 from tests.chaos.catalogue.documents import LABEL, activity, document
 from tests.chaos.engine.stage import Stage, load, stage
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.fixture(scope="module")
 def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:

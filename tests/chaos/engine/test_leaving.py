@@ -25,6 +25,8 @@ from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 ADMINISTRATORS = "uid-of-the-administrators"
 LOST = {
     "done, and no answer": effects.dropped(arrives=True),

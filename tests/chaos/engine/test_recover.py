@@ -27,6 +27,8 @@ from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, plan, recov
 from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 PRODUCT = "nvidia.com/gpu.product"
 
 

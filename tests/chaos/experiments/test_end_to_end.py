@@ -72,17 +72,25 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         yield opened
 
 
+@pytest.mark.parametrize("id_", ["A1", "D1", "N6"])
+def test_an_experiment_of_each_kind_passes_and_leaves_nothing(id_: str, campaign: Campaign) -> None:
+    passes(campaign, id_)
+
+
+@pytest.mark.test_all
 @pytest.mark.parametrize("id_", [id_ for id_ in EXPERIMENTS if id_ not in ELSEWHERE])
 def test_an_experiment_passes_and_leaves_nothing(id_: str, campaign: Campaign) -> None:
     passes(campaign, id_)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(("id_", "scenario"), ELSEWHERE.items())
 def test_an_experiment_on_another_component_passes_where_that_is(id_: str, scenario: str, tmp_path: Path) -> None:
     with campaign_on(scenario, tmp_path) as opened:
         passes(opened, id_)
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("marks", [("00000000", "ffffffff"), ("ffffffff", "00000000")])
 def test_of_two_rules_the_contender_claims_the_free_device_whatever_their_names_are(
     marks: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from chaos.cluster.cordons import cordoner
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
@@ -13,6 +15,8 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import Verdict
 from tests.chaos.experiments.test_end_to_end import SCENARIO, campaign_on
 from tests.chaos.shipped import EXPERIMENTS
+
+pytestmark = pytest.mark.test_all
 
 SECONDS = 60.0
 

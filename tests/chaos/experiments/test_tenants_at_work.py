@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from chaos.observe.view import restarts_of
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
@@ -12,6 +14,8 @@ from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import Verdict
 from tests.chaos.experiments.test_end_to_end import SCENARIO, campaign_on
 from tests.chaos.shipped import EXPERIMENTS
+
+pytestmark = pytest.mark.test_all
 
 TEAM = "team-x"
 

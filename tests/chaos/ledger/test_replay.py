@@ -19,6 +19,8 @@ from fixtures.simulator.config.rights import Rights
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
 from tests.troubles import Trouble
 
+pytestmark = pytest.mark.test_all
+
 PRODUCT = "nvidia.com/gpu.product"
 
 

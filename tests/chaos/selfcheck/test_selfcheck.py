@@ -16,6 +16,8 @@ from chaos.catalogue.selection import known_names, load_all
 from tests.chaos.selfcheck import bugs, controls, kills
 from tests.chaos.selfcheck.runs import RESILIENCE, Stage, start
 
+pytestmark = pytest.mark.test_all
+
 KILLS = int(os.environ.get("GPU_CONFORMANCE_CHAOS_KILLS", "4"))
 KILLED = ("N6", "A9", "N1", "D1")
 SECONDS = 6.0

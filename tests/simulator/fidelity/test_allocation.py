@@ -9,7 +9,7 @@ from tests.simulator.fidelity.allocation import compare_allocation
 from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.comparing import difference
 
-pytestmark = pytest.mark.xdist_group("fidelity")
+pytestmark = [pytest.mark.xdist_group("fidelity"), pytest.mark.test_all]
 
 
 def test_claims_get_the_same_devices_and_amounts(newest_plane: ControlPlane) -> None:

@@ -11,7 +11,7 @@ from tests.simulator.fidelity.amounts import TESTED
 from tests.simulator.fidelity.binding import Compared, Outcome, compare_binding
 from tests.simulator.fidelity.comparison import Comparison, add_binding
 
-pytestmark = pytest.mark.xdist_group("fidelity")
+pytestmark = [pytest.mark.xdist_group("fidelity"), pytest.mark.test_all]
 
 
 @pytest.fixture(scope="module")

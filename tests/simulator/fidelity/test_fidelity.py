@@ -14,6 +14,8 @@ from tests.simulator.fidelity.generating import BASELINE, BODIES, RESTRICTED, re
 from tests.simulator.fidelity.known import RULES, older_reason
 from tests.simulator.fidelity.parts import PARTS
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.fixture(scope="module")
 def compared(plane: ControlPlane) -> Comparison:

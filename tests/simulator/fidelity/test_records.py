@@ -12,7 +12,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.served import served
 
-pytestmark = pytest.mark.xdist_group("fidelity")
+pytestmark = [pytest.mark.xdist_group("fidelity"), pytest.mark.test_all]
 
 SPACE = "default"
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}

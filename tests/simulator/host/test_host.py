@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fixtures.simulator.config.hardware import PRODUCTS, Hardware, gpus
 from fixtures.simulator.nodes.machine.host import GpuMode, Host
+
+pytestmark = pytest.mark.test_all
 
 
 def _host(count: int = 2) -> Host:

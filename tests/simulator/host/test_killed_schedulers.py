@@ -12,6 +12,8 @@ from tests.simulator.host.scene import Scene, scene
 from tests.simulator.programs.small_cluster import pod
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 JOBS = "/apis/batch/v1/namespaces/team-assistant/jobs"

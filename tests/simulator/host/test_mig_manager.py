@@ -11,6 +11,8 @@ from tests.simulator.host.scene import NODES, Scene, scene
 from tests.simulator.programs.small_cluster import pod
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 NODE = "a100-0"
 CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"

@@ -10,6 +10,8 @@ from fixtures.simulator.api.errors import ApiError
 from tests.simulator.host.scene import NODES, OPERATOR, scene
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 PRODUCT = "nvidia.com/gpu.product"
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 SERVICE = f"{OPERATOR}/services/nvidia-dcgm-exporter"

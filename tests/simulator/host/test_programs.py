@@ -13,6 +13,8 @@ from tests.simulator.host.injector import NSENTER, injector, on_host, ran_on_hos
 from tests.simulator.programs.small_cluster import PODS, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 
 async def changed(host: Host, seconds: float = PATIENCE) -> None:
     """Wait for the machine's next change."""

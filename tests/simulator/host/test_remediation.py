@@ -15,6 +15,8 @@ from tests.simulator.host.injector import injector
 from tests.simulator.host.scene import NODES, Scene, scene, soon
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 NODE = "h100-2"
 BREAKER = "/api/v1/namespaces/nvsentinel/configmaps/circuit-breaker"
 GPUS = gpus("n", PRODUCTS["H100"], 8)

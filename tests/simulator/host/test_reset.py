@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.nodes.machine.host import GpuMode
 from tests.simulator.host.injector import NSENTER, injector, on_host, ran_on_host
 from tests.simulator.programs.small_cluster import PODS, hardware, pod, small_cluster
+
+pytestmark = pytest.mark.test_all
 
 
 def _agent(name: str, app: str) -> dict[str, Any]:

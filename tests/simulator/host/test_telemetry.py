@@ -11,6 +11,8 @@ from fixtures.simulator.nodes.machine.host import GpuMode
 from tests.simulator.host.scene import Scene, scene
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 NODE = "h100-1"
 XID = "DCGM_FI_DEV_XID_ERRORS"
 TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"

@@ -20,7 +20,7 @@ from fixtures.system.process import Process
 from tests.simulator.localcluster.unbinding import unbind
 from tests.watching import PATIENCE
 
-pytestmark = pytest.mark.xdist_group("accounts")
+pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenant"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}

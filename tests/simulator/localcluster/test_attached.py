@@ -22,6 +22,8 @@ from fixtures.simulator.config.scenario import ScenarioError, load_scenario
 from fixtures.verdict.record import TargetKind, Verdict
 from tests.endtoend.runs import Finished, run_suite
 
+pytestmark = pytest.mark.test_all
+
 ON_HEALTHY = pytest.mark.xdist_group("healthy")
 
 DIFFERENT = {

@@ -12,7 +12,7 @@ from fixtures.cluster.client import Answer, Cluster
 from fixtures.localcluster.control_plane.account import suite_kubeconfig
 from fixtures.localcluster.control_plane.control_plane import ControlPlane
 
-pytestmark = pytest.mark.xdist_group("accounts")
+pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
 
 OWN = "gpu-conformance-chaos-20261121-100000-test"
 CLASSES = "scheduling.k8s.io/priorityclasses"

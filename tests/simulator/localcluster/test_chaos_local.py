@@ -28,6 +28,8 @@ from fixtures.ownership import owned
 from fixtures.verdict.record import Target, TargetKind, Verdict
 from tests.chaos.shipped import EXPERIMENTS
 
+pytestmark = pytest.mark.test_all
+
 SCENARIO = "resilience"
 IDS = ("A1", "A4", "A9", "N7", "N9", "S3", "D1")
 

@@ -22,6 +22,8 @@ from fixtures.localcluster.install.release import minors
 from fixtures.localcluster.install.search import Binaries, BinariesMissing, find
 from tests.simulator.localcluster.fakes import fake_set
 
+pytestmark = pytest.mark.test_all
+
 ROOT = Path(__file__).resolve().parents[3]
 STARTS = int(os.environ.get("GPU_CONFORMANCE_LOCAL_STARTS") or 3)
 

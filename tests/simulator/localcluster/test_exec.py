@@ -23,7 +23,7 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 from tests.watching import PATIENCE
 
-pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy")]
+pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy"), pytest.mark.test_all]
 
 PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"

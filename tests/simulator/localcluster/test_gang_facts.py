@@ -23,6 +23,8 @@ from tests.gang.test_webhook_away import webhook
 from tests.simulator.localcluster.rights.runs import run
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 GPU = "nvidia.com/gpu"
 VOLCANO = "scheduling.volcano.sh"
 KUEUE = "kueue.x-k8s.io"

@@ -31,6 +31,8 @@ from fixtures.simulator.builder import build
 from fixtures.simulator.config.scenario import Defect, ScenarioError, load_scenario
 from tests.definitions import definitions as kinds_of
 
+pytestmark = pytest.mark.test_all
+
 SERVING = """\
 #!{python}
 import http.server, sys

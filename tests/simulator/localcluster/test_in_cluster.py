@@ -25,7 +25,7 @@ from fixtures.localcluster.control_plane.control_plane import ControlPlane
 from tests.deploy.test_packages import CASES
 from tests.watching import PATIENCE
 
-pytestmark = pytest.mark.xdist_group("accounts")
+pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
 
 KEYS = {
     "Namespace": "namespaces",

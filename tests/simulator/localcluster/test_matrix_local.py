@@ -18,6 +18,8 @@ from tests.simulator.localcluster.matrix import LocalMatrix, figures, line, plan
 from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
 from tests.simulator.localcluster.rows import Row, all_names, fill, hides_nothing, judge, record, refusal
 
+pytestmark = pytest.mark.test_all
+
 SOME = (
     Pack(
         scenario="healthy",

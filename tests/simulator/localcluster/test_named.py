@@ -11,6 +11,8 @@ from fixtures.verdict.record import TargetKind
 from reports.cncf.statuses import CncfError, release_of
 from tests.endtoend.runs import run_suite
 
+pytestmark = pytest.mark.test_all
+
 
 @pytest.mark.xdist_group("healthy")
 def test_a_control_plane_with_simulated_nodes_is_no_live_cluster(healthy: LocalCluster, tmp_path: Path) -> None:

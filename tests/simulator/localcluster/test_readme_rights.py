@@ -12,6 +12,8 @@ from fixtures.localcluster.local_cluster import LocalCluster
 from tests import readme
 from tests.kubectl import needs_kubectl
 
+pytestmark = pytest.mark.test_all
+
 NAME = "gpu-conformance-custom-kinds"
 
 

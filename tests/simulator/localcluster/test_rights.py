@@ -32,6 +32,8 @@ from tests.simulator.localcluster.rights.roles import key_of, objects_of_role, r
 from tests.simulator.localcluster.rights.runs import node_ids
 from tests.simulator.localcluster.rights.targets import EXTRA, NOT_EMBEDDED, Asked, asked_in, embedded, local, shared
 
+pytestmark = pytest.mark.test_all
+
 CATALOGUE = load_catalogue()
 READING = sorted(rights_of_role("read-only"))
 

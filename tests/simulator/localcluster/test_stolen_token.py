@@ -19,7 +19,7 @@ from fixtures.probes.pods import PodShape, probe_pod
 from tests.simulator.localcluster.rights.roles import key_of, rights_of_role, text_of
 from tests.simulator.localcluster.rights.targets import DEFINITIONS, definition
 
-pytestmark = pytest.mark.xdist_group("accounts")
+pytestmark = [pytest.mark.xdist_group("accounts"), pytest.mark.test_all]
 
 RUN = f"gpu-conformance-{new_run_id()}"
 OWN = f"{RUN}-rest"

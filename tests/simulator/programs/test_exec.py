@@ -19,6 +19,8 @@ from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
 
+pytestmark = pytest.mark.test_all
+
 Body = Callable[[SmallCluster], Awaitable[None]]
 
 

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.development.check import ROOT
+from tests.development.reach import reached
+from tests.development.tiers import Done, Step, cost, run, steps
+
+EVERY = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+QUANTITY, CLAIMS, COMMANDS = "tests/simulator/admission/test_quantity.py", "tests/core/test_claims.py", "tests/cli/test_commands.py"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reaches", "spares"),
+    [
+        ("conformance/outputs/nccl_log.py", {"tests/outputs/test_nccl.py", COMMANDS}, {CLAIMS}),
+        ("fixtures/verdict/record.py", {"tests/core/test_waivers.py", "tests/reports/test_diff.py"}, set()),
+        ("conformance/fence/test_fence.py", {"tests/endtoend/test_runs.py", "tests/incidents/test_incidents.py"}, {CLAIMS}),
+        ("tests/builders.py", {"tests/fence/test_checks.py", COMMANDS}, {QUANTITY}),
+        ("tests/simulator/api/conftest.py", {"tests/simulator/api/test_reading.py"}, {QUANTITY}),
+        (CLAIMS, {CLAIMS}, {QUANTITY}),
+    ],
+)
+def test_a_change_reaches_what_imports_it_and_what_may_start_or_read_it(changed: str, reaches: set[str], spares: set[str]) -> None:
+    found = set(reached(ROOT, [changed]) or EVERY)
+    assert reaches <= found
+    assert not spares & found
+    assert found <= EVERY
+
+
+@pytest.mark.parametrize("changed", ["conformance/fence/fence.yaml", "README.md", "tests/conftest.py", "conformance/deleted.py"])
+def test_what_the_graph_does_not_know_reaches_everything(changed: str) -> None:
+    assert reached(ROOT, ["tests/core/test_claims.py", changed]) is None
+
+
+def test_no_change_reaches_nothing() -> None:
+    assert reached(ROOT, []) == []
+
+
+def test_the_tiers_share_no_test_and_leave_none_out() -> None:
+    *shared, long = steps("test-all", ["-x"])
+    assert shared == steps("test", ["-x"])
+    assert [step.name for step in shared] == ["lint", "conformance", "tests"]
+    assert [command[command.index("-m", 3) + 1] for command in (list(shared[-1].command), list(long.command))] == [
+        "not test_all",
+        "test_all",
+    ]
+
+
+def test_a_step_costs_what_all_its_processes_used(capfd: pytest.CaptureFixture[str]) -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); sys.exit(3)"
+    done = run(Step("burn", [sys.executable, "-c", parent]))
+    assert (done.name, done.status, done.cpu >= 0.3) == ("burn", 3, True)
+
+
+LINT, JUDGED, TESTS = Done("lint", 0, 10), Done("conformance", 0, 4), Done("tests", 1, 86)
+
+
+@pytest.mark.parametrize(
+    ("tier", "done", "words"),
+    [
+        ("test", [LINT, JUDGED, TESTS], "100 CPU seconds, 25 times make conformance (bar: 50): lint 10, conformance 4, tests 86"),
+        ("quick", [LINT, JUDGED], "14 CPU seconds, 4 times make conformance: lint 10, conformance 4"),
+        ("test", [Done("conformance", 1, 1)], "1 CPU seconds: conformance 1"),
+    ],
+)
+def test_the_cost_is_in_runs_of_the_suite_where_one_has_passed(tier: str, done: list[Done], words: str) -> None:
+    assert cost(tier, done) == f"make {tier}: {words}"
