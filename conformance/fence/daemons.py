@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from conformance.scope.agents import is_agent
-from conformance.scope.scope import Scope
-from fixtures.kubernetes.models import DaemonSet, Pod, PodSpec
+from conformance.scope.scope import Scope, host_access
+from fixtures.kubernetes.models import DaemonSet, Pod
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -48,14 +48,3 @@ class Daemons:
             where = f"nothing proves its namespace {pod.namespace} to be the platform's"
             return Daemon(unclear=f"DaemonSet {found.name} has {access} as agents of nodes have, and {where}; {advice}")
         return Daemon(word=f"DaemonSet {found.name} puts a pod on every node that it tolerates, ")
-
-
-def host_access(spec: PodSpec) -> str:
-    """What of its node a pod reaches, in a word: baseline forbids each. Empty for a pod that stays in its containers."""
-    for field, given in (("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)):
-        if given:
-            return field
-    if any(isinstance(volume.get("hostPath"), dict) for volume in spec.volumes or ()):
-        return "hostPath volumes"
-    privileged = any((container.security_context or {}).get("privileged") is True for container in spec.every_container())
-    return "a privileged container" if privileged else ""

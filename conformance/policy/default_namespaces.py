@@ -32,7 +32,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NVIDIA = ("nvidia.com/gpu*", "nvidia.com/mig-*", "nvidia.com/pgpu")
-_PLUGIN = ("*nvidia*device-plugin*",)
+_PLUGIN = ("*nvidia*device-plugin*", "*gpu*device-plugin*", "hami-device-plugin*", "volcano-device-plugin*")
 _AKS = Marks(node_labels=("kubernetes.azure.com/cluster=?*", "kubernetes.azure.com/agentpool=?*"))
 _EKS = Marks(node_labels=("eks.amazonaws.com/*=?*",), kubelet_versions=("*-eks-*",), provider_ids=("aws:///*",))
 _GKE = Marks(node_labels=("cloud.google.com/gke-nodepool=?*",), kubelet_versions=("*-gke.*",))

@@ -104,6 +104,17 @@ def _is_some(value: Amount) -> bool:
         return True
 
 
+def host_access(spec: PodSpec) -> str:
+    """What of its node a pod reaches, in a word: baseline forbids each. Empty for a pod that stays in its containers."""
+    for field, given in (("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)):
+        if given:
+            return field
+    if any(isinstance(volume.get("hostPath"), dict) for volume in spec.volumes or ()):
+        return "hostPath volumes"
+    privileged = any((container.security_context or {}).get("privileged") is True for container in spec.every_container())
+    return "a privileged container" if privileged else ""
+
+
 class Scope:
     """Questions about a snapshot that several requirements ask. Computed once, on first use."""
 
@@ -386,14 +397,14 @@ class Scope:
 
     @cached_property
     def _used_as_tenants(self) -> frozenset[str]:
-        """Namespaces of free default names with pods that ask for devices, run on accelerator nodes, or own their node."""
+        """Namespaces of free default names with pods that ask for devices, run on accelerator nodes, or reach their host."""
         accelerators = {node.name for node in self.accelerator_nodes} if self.snapshot.served("nodes") else set()
         return frozenset(
             pod.namespace
             for pod in self.snapshot.listing("pods").items
             if not pod.finished
             and self.platform.is_free(pod.namespace)
-            and (pod.spec.node_name in accelerators or self.device_demand_of(pod).devices or _owns_its_node(pod.spec))
+            and (pod.spec.node_name in accelerators or self.device_demand_of(pod).devices or host_access(pod.spec))
         )
 
     @cached_property
@@ -430,11 +441,6 @@ def _virtual(scope: Scope, node: Node) -> str:
     globs = scope.policy.accelerators.virtual_nodes
     found = next((text for text in map("=".join, sorted(node.metadata.label.items())) if matches(text, globs)), "")
     return f"virtual node ({found})" if found else ""
-
-
-def _owns_its_node(spec: PodSpec) -> bool:
-    privileged = any((container.security_context or {}).get("privileged") is True for container in spec.every_container())
-    return privileged or bool(spec.host_pid or spec.host_ipc)
 
 
 def _device_demand(scope: Scope, pod: Pod) -> DeviceDemand:

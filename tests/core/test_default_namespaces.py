@@ -57,13 +57,13 @@ def test_a_tenant_gains_nothing_by_the_usual_name_of_a_product_that_is_not_insta
 @pytest.mark.parametrize(
     ("pod", "judged"),
     [
-        (a_pod("web", "monitoring", node="cpu-0", hostNetwork=True), False),
+        (a_pod("web", "monitoring", node="cpu-0"), False),
         (a_pod("web", "monitoring", node="gpu-0", phase="Succeeded"), False),
         (a_pod("web", "monitoring", node="gpu-0"), True),
         (a_pod("train", "monitoring", devices=1), True),
-        (miner("monitoring", node="cpu-0"), True),
+        (a_pod("web", "monitoring", node="cpu-0", volumes=[{"name": "r", "hostPath": {"path": "/"}}]), True),
     ],
-    ids=["harmless", "finished", "on an accelerator node", "devices", "privileged"],
+    ids=["harmless", "finished", "on an accelerator node", "devices", "its host"],
 )
 def test_a_free_name_is_a_tenants_where_its_pods_are_what_rules_are_for(pod: Pod, judged: bool) -> None:
     assert cluster(pod).is_tenant("monitoring") is judged
