@@ -22,7 +22,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.ages import so_far
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _COMPONENTS = {
@@ -68,10 +68,10 @@ def _behind_services(scope: Scope) -> Iterator[Finding]:
             yield ok(place, observed=f"there are pods with {wanted}", expected=expected, source=source)
         elif (made := unix(text_of(meta.get("creationTimestamp")))) is not None and now - made < limit:
             message = f"no DaemonSet or pod has {wanted} yet; the Service exists {so_far(now - made, limit)}"
-            yield undecided(place, message=message, source=source)
+            yield undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
         else:
             message = f"no DaemonSet or pod has {wanted}: the agent behind this Service is gone from every node"
-            yield bad(place, observed="none", expected=expected, source=source, message=message)
+            yield bad(place, cause="AgentSelectsTooFew", observed="none", expected=expected, source=source, message=message)
 
 
 def _enabled(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
@@ -120,9 +120,9 @@ def _judge(scope: Scope, place: Subject, left: list[Node], sets: list[DaemonSet]
         return ok(place, observed=f"selected by {listed(item.name for item in sets)}", expected=expected, source=source)
     observed = f"not selected on {listed(node.name for node in left)}" if sets else "no such DaemonSet"
     if doing := _changing(scope, left):
-        return undecided(place, message=f"{observed}; {doing}", source=source)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{observed}; {doing}", source=source)
     message = f"the {place.kind} enables it and {observed}: these nodes run without it, and no count shows it"
-    return bad(place, observed=observed, expected=expected, source=source, message=message)
+    return bad(place, cause="AgentSelectsTooFew", observed=observed, expected=expected, source=source, message=message)
 
 
 def _on_all_peers(scope: Scope, pools: list[list[Node]]) -> Iterator[Finding]:
@@ -148,9 +148,9 @@ def _on_pool(scope: Scope, pool: list[Node], have: set[str], image: str, alike: 
     if not missing or (2 * len(have) <= len(pool) and not watches):
         return ok(place, observed=observed, expected=expected, source=source)
     if doing := _changing(scope, missing):
-        return undecided(place, message=f"{observed}; {doing}", source=source)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{observed}; {doing}", source=source)
     message = f"no DaemonSet of it selects {listed(node.name for node in missing)}, and {len(have)} of {len(pool)} nodes of the pool run it"
-    return bad(place, observed=observed, expected=expected, source=source, message=message)
+    return bad(place, cause="AgentSelectsTooFew", observed=observed, expected=expected, source=source, message=message)
 
 
 def _selected_or_declined(scope: Scope, node: Node, alike: list[Agent]) -> bool:

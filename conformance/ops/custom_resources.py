@@ -14,7 +14,7 @@ from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping
 from fixtures.snapshot.state import Snapshot
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 CLUSTER_POLICY = "nvidia.com/clusterpolicies"
 GPU_CLUSTER = "nvidia.com/gpuclusters"
@@ -26,6 +26,7 @@ EMPTY_REASONS = {
 }
 """Reasons of a Ready condition that mean: nothing was done (docs/facts/gpu-operator.md#ready-without-work)."""
 
+_READY_FOR_NOTHING = "ready only because"
 _SINGLETONS = (CLUSTER_POLICY, GPU_CLUSTER, "mellanox.com/nicclusterpolicies")
 _COMPONENTS = ("driver", "devicePlugin", "metricsExporter")
 _SOURCE = "status.state, status.conditions"
@@ -71,7 +72,8 @@ def _exactly_one(key: str, objects: list[Json], active: list[Json]) -> Finding:
         message = f"every {KINDS[key].kind} is ignored by its operator: nothing configures the agents"
     else:
         message = f"{len(active)} of them are not ignored ({names}): each configures the same agents and the last writer wins"
-    return bad(place, observed=observed, expected=expected, source="status.state", message=message)
+    cause = "TwoActiveObjects" if active else "OperatorObjectMissing"
+    return bad(place, cause=cause, observed=observed, expected=expected, source="status.state", message=message)
 
 
 def _exclusive(policies: list[Json], clusters: list[Json]) -> Finding:
@@ -79,6 +81,7 @@ def _exclusive(policies: list[Json], clusters: list[Json]) -> Finding:
     message = "ClusterPolicy (device plugin) and GPUCluster (DRA) exist together: the operator refuses to reconcile either"
     return bad(
         Subject("GPUCluster", "*"),
+        cause="TwoActiveObjects",
         observed=", ".join(names),
         expected="one or the other",
         source="objects of both kinds",
@@ -89,11 +92,14 @@ def _exclusive(policies: list[Json], clusters: list[Json]) -> Finding:
 def _judge_object(scope: Scope, key: str, item: Json) -> Finding:
     place = _subject(key, item)
     observed, expected = describe(item), "ready, observed, and not merely because no GPU node was found"
-    problem = _stale(item) or (_device_config(item) if key == "amd.com/deviceconfigs" else _state_and_conditions(scope, item))
+    stale = _stale(item)
+    problem = stale or (_device_config(item) if key == "amd.com/deviceconfigs" else _state_and_conditions(scope, item))
+    empty = problem.startswith(_READY_FOR_NOTHING)
+    cause = "OperatorNotReconciling" if stale else "OperatorFoundNoNode" if empty else "OperatorObjectNotReady"
     if problem and (doing := reconciling(scope, item)):
-        return undecided(place, message=f"{problem}; {doing}", source=_SOURCE)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{problem}; {doing}", source=_SOURCE)
     if problem:
-        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=problem)
+        return bad(place, cause=cause, observed=observed, expected=expected, source=_SOURCE, message=problem)
     return ok(place, observed=observed, expected=expected, source=_SOURCE)
 
 
@@ -116,7 +122,7 @@ def _state_and_conditions(scope: Scope, item: Json) -> str:
     if ready is not None:
         reason = str(ready.get("reason") or "")
         if reason in EMPTY_REASONS:
-            return f"ready only because {EMPTY_REASONS[reason]} ({reason}): nothing was installed"
+            return f"{_READY_FOR_NOTHING} {EMPTY_REASONS[reason]} ({reason}): nothing was installed"
         if ready.get("status") != "True":
             return f"its state is ready and its condition Ready is {ready.get('status')}: {_said(ready)}"
     elif not scope.accelerator_nodes:

@@ -34,7 +34,7 @@ def check_one_plugin(scope: Scope) -> Iterator[Finding]:
         if doubled:
             both = "; ".join(f"{listed(names)} register devices of {vendor}" for vendor, names in sorted(doubled.items()))
             message = f"{both}: the kubelet believes whichever registered last, so pods get wrong devices or none"
-            yield bad(subject(node), observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+            yield bad(subject(node), cause="TwoDevicePlugins", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
         else:
             yield ok(subject(node), observed=observed, expected=_EXPECTED, source=_SOURCE)
     if not seen:

@@ -19,7 +19,7 @@ from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
 
 _STATE = re.compile(r"nvidia\.com/[a-z0-9]{1,20}-driver-upgrade-state|operator\.amd\.com/gpu-driver-upgrade-state")
 _DONE = re.compile(r"(?i)(?:upgrade|install)-(?:done|complete)")
@@ -66,7 +66,14 @@ def check_upgrades(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
         words = listed(sorted(_paused(node)))
         message = f"{words} are {_PAUSED} although no upgrade is under way: they stay away until somebody resets the labels"
         place = Subject("Node", f"{node.name} paused agents")
-        yield bad(place, observed=f"{_PAUSED}: {words}", expected=_EXPECTED, source=f"labels {_DEPLOY}*", message=message)
+        yield bad(
+            place,
+            cause="AgentsLeftPaused",
+            observed=f"{_PAUSED}: {words}",
+            expected=_EXPECTED,
+            source=f"labels {_DEPLOY}*",
+            message=message,
+        )
     if not upgrades and not paused:
         raise NotApplicable("NoUpgradeStates", "no node has the state of a driver upgrade: no operator manages the drivers")
 
@@ -84,19 +91,28 @@ def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: li
         return _done(scope, node, place, state, held)
     if _FAILED.fullmatch(value):
         message = f"{state}: the operator tries no further and the node keeps the driver that it has, or none"
-        return bad(place, observed=state, expected=_EXPECTED, source=_SOURCE, message=message)
+        return bad(place, cause="DriverUpgradeFailed", observed=state, expected=_EXPECTED, source=_SOURCE, message=message)
     since = ages.since(node, key)
     words = f"{state} {age_words(scope, since)}"
     if not _STEP.fullmatch(value):
         return undecided(place, message=f"{words}: it is no state that an operator is known to write", source=_SOURCE)
     if since.age(scope.snapshot.taken_at) is None:
-        return undecided(place, message=f"{words}: whether the upgrade is stuck is not known", source=_SOURCE)
+        return undecided(place, cause="AgeUnknown", message=f"{words}: whether the upgrade is stuck is not known", source=_SOURCE)
     if is_young(scope, since):
-        return undecided(place, message=f"{words}: the upgrade is under way; {again(scope, since)}", source=_SOURCE)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{words}: the upgrade is under way; {again(scope, since)}", source=_SOURCE)
     if _WAITING.fullmatch(value) and moving:
-        return undecided(place, message=f"{words}: other nodes are being upgraded and it waits for its turn", source=_SOURCE)
+        return undecided(
+            place, cause=CHANGE_UNDER_WAY, message=f"{words}: other nodes are being upgraded and it waits for its turn", source=_SOURCE
+        )
     message = f"{words}: the upgrade is stuck, and the node runs the old driver or none"
-    return bad(place, observed=words, expected=f"{_EXPECTED} within {duration(limit_of(scope))}", source=_SOURCE, message=message)
+    return bad(
+        place,
+        cause="DriverUpgradeStuck",
+        observed=words,
+        expected=f"{_EXPECTED} within {duration(limit_of(scope))}",
+        source=_SOURCE,
+        message=message,
+    )
 
 
 def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]) -> Finding:
@@ -112,11 +128,11 @@ def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]
         return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
     words = f"{state}, and the node has a {cordon} {age_words(scope, cordon.since)}" + (f" ({left} is left)" if left else "")
     if is_young(scope, cordon.since):
-        return undecided(place, message=f"{words}: {again(scope, cordon.since)}", source=_SOURCE)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{words}: {again(scope, cordon.since)}", source=_SOURCE)
     if cordon.since.latest is None or not (cordon.owner or left):
-        return undecided(place, message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
+        return undecided(place, cause="AgeUnknown", message=f"{words}: whether the upgrade left it is not known", source=_SOURCE)
     message = f"{words}: the upgrade is finished and the node was not put back into service"
-    return bad(place, observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
+    return bad(place, cause="UpgradeLeftCordon", observed=words, expected=_EXPECTED, source=_SOURCE, message=message)
 
 
 def _left_annotation(node: Node) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from conformance.causes import cause_of
 from conformance.scope.agents import Agent, agents
 from conformance.scope.pod_templates import templates_in
 from conformance.scope.rollouts import roll_out_under_way
@@ -12,7 +13,7 @@ from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.images import tag_of
 from fixtures.kubernetes.models import Container, Pod, PodSpec
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ARCH = "kubernetes.io/arch"
@@ -45,6 +46,7 @@ def check_pinned(scope: Scope) -> Iterator[Finding]:
     if deployments.trouble:
         yield undecided(
             Subject("resource", "apps/deployments"),
+            cause=cause_of(deployments.trouble),
             message=f"could not be listed: {deployments.message}",
         )
     for item in deployments.objects:
@@ -62,6 +64,7 @@ def _controller(scope: Scope, place: Subject, spec: PodSpec, trouble: str) -> Fi
     if problems:
         return bad(
             place,
+            cause="ImageNotPinned",
             observed=listed(images),
             expected=_PINNED,
             source=source,
@@ -80,14 +83,15 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
     problems = _unpinned(scope, images)
     if problems:
         message = f"{listed(problems)}: nodes that join or restart may run another version than the rest"
-        return bad(place, observed=listed(images), expected=_PINNED, source=source, message=message)
+        return bad(place, cause="ImageNotPinned", observed=listed(images), expected=_PINNED, source=source, message=message)
     different = _different(scope, agent)
     nodes = [*agent.accelerator_nodes, *agent.other_nodes]
     if different and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
-        return undecided(place, message=f"{different}; {doing}", source=source)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{different}; {doing}", source=source)
     if different:
         return bad(
             place,
+            cause="ImagesDiffer",
             observed=different,
             expected=_PINNED,
             source=source,

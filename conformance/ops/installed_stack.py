@@ -19,7 +19,7 @@ from fixtures.kubernetes.times import unix
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, not_judged, ok, undecided
 
 
 class _Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +72,14 @@ def check_configured(scope: Scope) -> Iterator[Finding]:
             names = listed(str(mapping(item.get("metadata")).get("name")) for item in active)
             yield ok(place, observed=names, expected=expected, source=source)
         elif not owned and (young := _young(scope, operators)):
-            yield undecided(place, message=f"{observed}: no {' or '.join(stack.owners)} yet; {young}", source=source)
+            yield undecided(
+                place, cause=CHANGE_UNDER_WAY, message=f"{observed}: no {' or '.join(stack.owners)} yet; {young}", source=source
+            )
         elif not owned and (why := _without_work(scope, stack)):
             yield not_judged(place, message=f"it runs without a {' or '.join(stack.owners)}, and {why}", source=source)
         else:
             message = f"{observed} run, and no {' or '.join(stack.owners)} tells them what to do: nodes that join or restart get no agents"
-            yield bad(place, observed=observed, expected=expected, source=source, message=message)
+            yield bad(place, cause="OperatorObjectMissing", observed=observed, expected=expected, source=source, message=message)
 
 
 def _without_work(scope: Scope, stack: _Stack) -> str:

@@ -19,7 +19,7 @@ from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, NOT_UNDERSTOOD, Finding, NotApplicable, Outcome, Subject, bad, ok, undecided
 
 STACK = (
     "*gpu-operator*", "*network-operator*", "*dra-driver*", "*device-plugin*", "*node-feature-discovery*", "nvsentinel*", "kube-amd-gpu",
@@ -70,6 +70,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     outcome: Outcome
     why: str
+    cause: str
 
 
 def check_restarts(scope: Scope) -> Iterator[Finding]:
@@ -120,13 +121,15 @@ def _judge(scope: Scope, place: Subject, pods: list[Pod]) -> Finding:
     if wrong:
         observed += f"; {listed([f'{suspect.pod.name} {suspect.why}' for suspect in wrong], 3)}"
         message = f"{_where(wrong[0].pod)}: {wrong[0].why}" + (f" (and {len(wrong) - 1} more pods)" if len(wrong) > 1 else "")
-        return bad(place, observed=observed, expected=expected, source=_SOURCE, message=message)
+        return bad(place, cause=wrong[0].cause, observed=observed, expected=expected, source=_SOURCE, message=message)
     if len({pod.spec.node_name for pod in killed}) >= max(_KILLED_TOGETHER, _KILLED_SHARE * len(pods)):
         names = listed([_where(pod) for pod in killed], 3)
         message = f"{len(killed)} of {len(pods)} pods ran out of memory within {duration(window)} ({names}): its memory limit is too low"
-        return bad(place, observed=f"{observed}; OOMKilled: {names}", expected=expected, source=_SOURCE, message=message)
+        return bad(
+            place, cause="AgentOutOfMemory", observed=f"{observed}; OOMKilled: {names}", expected=expected, source=_SOURCE, message=message
+        )
     if suspects:
-        return undecided(place, message=f"{_where(suspects[0].pod)}: {suspects[0].why}", source=_SOURCE)
+        return undecided(place, cause=suspects[0].cause, message=f"{_where(suspects[0].pod)}: {suspects[0].why}", source=_SOURCE)
     if killed:
         observed += f"; OOMKilled once: {listed([pod.name for pod in killed])}"
     return ok(place, observed=observed, expected=expected, source=_SOURCE)
@@ -175,25 +178,28 @@ def _suspect(pod: Pod, containers: list[Crash], now: float, window: float, limit
 def _of_container(pod: Pod, crash: Crash, age: float | None, now: float, window: float, limit: int) -> Suspect | None:
     if crash.looping:
         if age is not None and age <= _STARTING and crash.count <= limit:
-            return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and the pod has just started; {ask_again(age, _STARTING)}")
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"CrashLoopBackOff ({crash})")
+            why = f"{crash}, and the pod has just started; {ask_again(age, _STARTING)}"
+            return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=CHANGE_UNDER_WAY)
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"CrashLoopBackOff ({crash})", cause="AgentCrashLoops")
     if crash.count <= limit:
         return None
     if not crash.reason:
         return _before_the_end(pod, crash, age, window, limit)
     if crash.ended is None:
-        return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and nothing tells when")
+        return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}, and nothing tells when", cause=NOT_UNDERSTOOD)
     if not _within(crash, now, window):
         return None
     if age is None or age <= window:
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=f"{crash}, the newest {duration(now - crash.ended)} ago, Ready in between")
+        why = f"{crash}, the newest {duration(now - crash.ended)} ago, Ready in between"
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=why, cause="AgentRestartsOften")
     mean = crash.count * window / age
     if mean > limit:
         why = f"{crash}, about {mean:.0f} in {duration(window)} since it exists, the newest {duration(now - crash.ended)} ago"
-        return Suspect(pod=pod, outcome=Outcome.BAD, why=why)
+        return Suspect(pod=pod, outcome=Outcome.BAD, why=why, cause="AgentRestartsOften")
     if crash.began is not None and crash.ended - crash.began > window / max(limit, 1):
         return None  # its last run was long: the restarts are spread over its life
-    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=f"{crash}; how many of them in the last {duration(window)} is not known")
+    why = f"{crash}; how many of them in the last {duration(window)} is not known"
+    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=NOT_UNDERSTOOD)
 
 
 def _before_the_end(pod: Pod, crash: Crash, age: float | None, window: float, limit: int) -> Suspect | None:
@@ -201,4 +207,4 @@ def _before_the_end(pod: Pod, crash: Crash, age: float | None, window: float, li
     if age is not None and age > window and crash.count * window / age <= limit:
         return None
     why = f"{crash}, and its last run did not crash; how many of them in the last {duration(window)} is not known"
-    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why)
+    return Suspect(pod=pod, outcome=Outcome.UNDECIDED, why=why, cause=NOT_UNDERSTOOD)

@@ -24,7 +24,18 @@ from conformance.scope.rollouts import replaces_by_itself, roll_out_under_way
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Inconclusive, NotApplicable, Subject, advised, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import (
+    CHANGE_UNDER_WAY,
+    Finding,
+    Inconclusive,
+    NotApplicable,
+    Subject,
+    advised,
+    bad,
+    not_judged,
+    ok,
+    undecided,
+)
 
 _EXPECTED = "desired == expected nodes, updated == ready == available, observed, a Ready pod on each"
 _PLUGIN = re.compile(r"nvidia-(gpu-)?device-plugin")
@@ -54,6 +65,7 @@ def check_rolled_out(scope: Scope) -> Iterator[Finding]:
         message = f"the policy expects {glob} on every accelerator node and no DaemonSet has that name"
         yield bad(
             Subject("DaemonSet", glob),
+            cause="AgentNotInstalled",
             observed="none",
             expected=_EXPECTED,
             source="policy operators.expectedAgents",
@@ -84,7 +96,7 @@ def _rivals(scope: Scope, found: list[Agent]) -> Iterator[Finding]:
         both = [agent for agent in rivals if agent.pods.keys() & set(shared)]
         names = workload_names(workload_of(agent.daemonset) for agent in both)
         message = f"{names} run on {listed(shared)}: each registers the same devices, and which one is the platform's cannot be told"
-        yield undecided(Subject("DaemonSet", "device plugins"), message=message, source=_SOURCE)
+        yield undecided(Subject("DaemonSet", "device plugins"), cause="TwoCandidates", message=message, source=_SOURCE)
 
 
 def _judge(scope: Scope, agent: Agent) -> Finding:
@@ -100,12 +112,12 @@ def _judge(scope: Scope, agent: Agent) -> Finding:
         f"expected on {len(nodes)}, desired {status.desired_number_scheduled}, updated {status.updated_number_scheduled}, "
         f"ready {status.number_ready}, available {status.number_available}"
     )
-    problem = _problem(agent, nodes)
+    cause, problem = _problem(agent, nodes)
     if not problem:
         return _complete(agent, observed)
     if status.desired_number_scheduled and (doing := roll_out_under_way(agent, nodes, scope.policy, scope.snapshot.taken_at)):
-        return undecided(place, message=f"{problem}; {doing}", source=_SOURCE)
-    return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=problem)
+        return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{problem}; {doing}", source=_SOURCE)
+    return bad(place, cause=cause, observed=observed, expected=_EXPECTED, source=_SOURCE, message=problem)
 
 
 def _watches_nothing(agent: Agent) -> Finding:
@@ -113,7 +125,14 @@ def _watches_nothing(agent: Agent) -> Finding:
     observed = f"desired {agent.daemonset.status.desired_number_scheduled}, on no accelerator node"
     message = "it watches devices and selects no accelerator node, nor does another of its kind: faults go unseen"
     source = "template nodeSelector and affinity, node labels"
-    return bad(subject(agent.daemonset), observed=observed, expected="accelerator nodes that it selects", source=source, message=message)
+    return bad(
+        subject(agent.daemonset),
+        cause="AgentSelectsTooFew",
+        observed=observed,
+        expected="accelerator nodes that it selects",
+        source=source,
+        message=message,
+    )
 
 
 def _complete(agent: Agent, observed: str) -> Finding:
@@ -122,27 +141,29 @@ def _complete(agent: Agent, observed: str) -> Finding:
     old = status.desired_number_scheduled - status.updated_number_scheduled
     if old > 0:
         message = f"{old} of its pods are of an older template and updateStrategy is OnDelete: whoever upgrades it has not finished"
-        return advised(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+        return advised(place, cause="AgentOfOlderTemplate", observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
     return ok(place, observed=observed, expected=_EXPECTED, source=_SOURCE)
 
 
-def _problem(agent: Agent, nodes: list[Node]) -> str:
-    """What is wrong with an agent's rollout, first things first, or empty."""
+def _problem(agent: Agent, nodes: list[Node]) -> tuple[str, str]:
+    """What is wrong with an agent's rollout, first things first: cause and words, or empty ones."""
     status, generation, expected = agent.daemonset.status, agent.daemonset.metadata.generation, len(nodes)
     desired = status.desired_number_scheduled
     if status.observed_generation != generation:
-        return f"its controller saw generation {status.observed_generation} of {generation}: its counts are those of an older template"
+        seen = f"its controller saw generation {status.observed_generation} of {generation}"
+        return "AgentStatusOutdated", f"{seen}: its counts are those of an older template"
     if not desired:
         why = (
             f"although {expected} nodes should run it"
             if expected
             else "because its selector matches none, although every GPU node should run it"
         )
-        return f"desired on no node {why}: zero of zero pods are ready"
+        return "AgentSelectsTooFew", f"desired on no node {why}: zero of zero pods are ready"
     tainted = [node for node in nodes if agent.untolerated(node)]
     kept = [node for node in tainted if node.name in agent.pods]
     if not expected - len(kept) <= desired <= expected + len(agent.pods.keys() - {node.name for node in nodes}):
-        return f"desired on {desired} nodes and expected on {expected}: {_difference(agent) or 'its selector and the nodes disagree'}"
+        cause, why = _difference(agent)
+        return cause, f"desired on {desired} nodes and expected on {expected}: {why or 'its selector and the nodes disagree'}"
     if len(kept) < len(tainted):
         return _difference(agent)
     counts = {"ready": status.number_ready, "available": status.number_available}
@@ -150,17 +171,20 @@ def _problem(agent: Agent, nodes: list[Node]) -> str:
         counts = {"updated": status.updated_number_scheduled, **counts}
     short = [f"{name} {count}" for name, count in counts.items() if count < desired]
     if short:
-        return f"of {desired} desired: {', '.join(short)}; {_unready(agent) or 'its pods are not there yet'}"
-    return _unready(agent)
+        return "AgentNotReady", f"of {desired} desired: {', '.join(short)}; {_unready(agent) or 'its pods are not there yet'}"
+    return "AgentNotReady", _unready(agent)
 
 
-def _difference(agent: Agent) -> str:
-    """Nodes that taints keep it away from, else nodes without its pod. A taint ends no pod that runs unless it is NoExecute."""
+def _difference(agent: Agent) -> tuple[str, str]:
+    """Cause and words: nodes that taints keep it away from, else nodes without its pod.
+
+    A taint ends no pod that runs unless it is NoExecute.
+    """
     absent = [node for node in agent.accelerator_nodes if node.name not in agent.pods]
     kept_away = [f"{node.name} ({taints[0]})" for node in absent if (taints := agent.untolerated(node))]
     if kept_away:
-        return f"it does not tolerate the taints of {listed(kept_away)}"
-    return f"no pod on {listed(node.name for node in absent)}" if absent else ""
+        return "TaintNotTolerated", f"it does not tolerate the taints of {listed(kept_away)}"
+    return "AgentPodMissing", f"no pod on {listed(node.name for node in absent)}" if absent else ""
 
 
 def _unready(agent: Agent) -> str:
