@@ -18,7 +18,7 @@ from conformance.outputs.node_labels import NodeAdvertisement, expectations
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, not_judged, ok, undecided
 
 CAPACITY = "node.status.capacity"
 _CHANGING = ("pending", "rebooting")
@@ -59,6 +59,7 @@ def _advertised(scope: Scope, node: Node) -> Finding:
     if (missing or not offered) and state in _CHANGING:
         return undecided(
             subject(node),
+            cause=CHANGE_UNDER_WAY,
             message=f"the MIG manager is changing the node (state {state}), and the plugin is paused meanwhile",
             source=CAPACITY,
         )
@@ -67,10 +68,12 @@ def _advertised(scope: Scope, node: Node) -> Finding:
     if not offered:
         zero = amounts(scope.device_capacity(node))
         message = f"it has accelerators and advertises none: {_why_none(scope, node)}, so {_consequence(scope, node)}"
-        return bad(subject(node), observed=zero, expected=expected, source=CAPACITY, message=message)
+        return bad(subject(node), cause="DevicesNotOffered", observed=zero, expected=expected, source=CAPACITY, message=message)
     if missing:
         message = f"its labels promise {', '.join(missing)} and capacity has none of it, so pods that ask for it stay Pending"
-        return bad(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY, message=message)
+        return bad(
+            subject(node), cause="PromisedResourceMissing", observed=amounts(offered), expected=expected, source=CAPACITY, message=message
+        )
     return ok(subject(node), observed=amounts(offered), expected=expected, source=CAPACITY)
 
 
@@ -122,6 +125,7 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
                 ) + faults_of_devices(scope, node)
                 yield bad(
                     part(node, resource),
+                    cause=("DeviceUnhealthy" if can else "DevicesNotRegistered"),
                     observed=observed,
                     expected=expected,
                     source=source,
@@ -131,6 +135,7 @@ def check_allocatable(scope: Scope) -> Iterator[Finding]:
                 message = f"{can} {resource} are allocatable and the node has {have}: pods are bound to devices that are not there"
                 yield bad(
                     part(node, resource),
+                    cause="AllocatableAboveCapacity",
                     observed=observed,
                     expected=expected,
                     source=source,
@@ -201,6 +206,7 @@ def _split_arithmetic(scope: Scope, node: Node, through_dra: list[DriverInventor
     message = f"plugin and DRA together offer {plugin + dra} of {first.devices} devices: no pod can use the others"
     return bad(
         part(node, "devices"),
+        cause="DeviceMissing",
         observed=observed,
         expected=str(first.devices),
         source=first.source,
@@ -233,6 +239,7 @@ def _disagreement(node: Node, sources: list[PhysicalCount]) -> Finding | None:
     message = f"its sources count different numbers of devices ({observed}): devices are lost, or a source is wrong"
     return bad(
         part(node, "devices"),
+        cause="DeviceCountsDisagree",
         observed=observed,
         expected="the same number of physical devices from every source",
         source=GPU_COUNT,
@@ -244,9 +251,11 @@ def _judge_term(node: Node, term: Term) -> Finding:
     expected = f"{term.expected} = {term.formula}" if term.expected is not None else term.formula
     if term.agrees:
         return ok(part(node, term.resource), observed=term.shown, expected=expected, source=term.source)
+    cause = "CapacityUnlikeDevices"
     if term.problem:
         message = f"it advertises {term.observed} {term.resource}, expected {term.formula}: {term.problem}"
     elif term.expected and term.observed < term.expected:
+        cause = "DeviceMissing"
         message = (
             f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: devices are missing, or that is wrong"
         )
@@ -254,6 +263,7 @@ def _judge_term(node: Node, term: Term) -> Finding:
         message = f"it advertises {term.observed} {term.resource} and {term.source} gives {term.expected}: one of the two is wrong"
     return bad(
         part(node, term.resource),
+        cause=cause,
         observed=term.shown,
         expected=expected,
         source=term.source,
@@ -290,6 +300,7 @@ def check_one_route(scope: Scope) -> Iterator[Finding]:
             )
             yield bad(
                 subject(node),
+                cause="OfferedTwice",
                 observed=observed,
                 expected="each device through the device plugin or through DRA, never both",
                 source=source,

@@ -25,7 +25,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         return not_judged(subject, message=f"{listed(item.incomplete)}: DRA-02 judges pools", source=SLICES)
     if not item.devices:
         message = f"its DRA driver {item.driver} publishes no device for it, so no pod that claims one can run here"
-        return bad(subject, observed=observed, expected=expected, source=SLICES, message=message)
+        return bad(subject, cause="DevicesNotOffered", observed=observed, expected=expected, source=SLICES, message=message)
     if why := scope.claims.unread(CLASSES):
         return undecided(
             subject,
@@ -54,6 +54,7 @@ def check_published(scope: Scope, node: Node, item: DriverInventory, *, plugin: 
         message = f"{what}, so no claim can get {'them' if len(lost) > 1 else 'one'}"
         return bad(
             subject,
+            cause="NoClassForDevices",
             observed=f"{observed}, {len(lost)} selected by no DeviceClass",
             expected=expected,
             source=f"{SLICES}, {CLASSES}",
@@ -85,12 +86,12 @@ def check_untainted(scope: Scope, node: Node, item: DriverInventory) -> Finding:
         age = max(scope.snapshot.taken_at - (rule.since or 0.0) for rule in names)
         rules = listed(sorted({f"DeviceTaintRule {rule.name}" for rule in names}))
         message = f"{len(tainted)} of {total} devices of {item.driver} are out of service by {rules} {so_far(age, limit_of(scope))}"
-        return undecided(subject, message=message, source=TAINT_RULES)
+        return undecided(subject, cause="HeldByItsOwner", message=message, source=TAINT_RULES)
     if tainted:
         message = (
             f"{len(tainted)} of {total} devices of {item.driver} are tainted or unhealthy ({listed(tainted)}): no claim should get them"
         )
-        return bad(subject, observed=observed, expected=expected, source=SLICES, message=message)
+        return bad(subject, cause="DeviceUnhealthy", observed=observed, expected=expected, source=SLICES, message=message)
     return ok(subject, observed=observed, expected=expected, source=SLICES)
 
 

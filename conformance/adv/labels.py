@@ -42,6 +42,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             message = f"{faults[0]}{more}: jobs and tools that rely on these labels are misled"
             yield bad(
                 subject(node),
+                cause="FeatureLabelsWrong",
                 observed=f"{count} labels; {faults[0]}",
                 expected=_EXPECTED,
                 source=_SOURCE,
@@ -49,7 +50,7 @@ def check_labels(scope: Scope, now: float) -> Iterator[Finding]:
             )
         elif scope.policy.advertisement.max_label_age_hours > 0 and TIMESTAMP not in labels:
             message = f"the policy limits the age of labels, and {TIMESTAMP} is absent (gfd.noTimestamp), so their age is unknown"
-            yield undecided(subject(node), message=message, source=_SOURCE)
+            yield undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
         else:
             yield ok(subject(node), observed=f"{count} labels agree", expected=_EXPECTED, source=_SOURCE)
 
@@ -67,6 +68,7 @@ def _amd(scope: Scope, node: Node) -> Finding:
         message = f"{'; '.join(faults[:4])}: jobs and tools that rely on these labels are misled"
         return bad(
             subject(node),
+            cause="FeatureLabelsWrong",
             observed=f"{count} labels; {faults[0]}",
             expected=_EXPECTED,
             source=source,

@@ -162,12 +162,12 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
             yield not_judged(subject(node), message=f"{others}: it does not read {key!r}", source=source)
             continue
         if unproven:
-            yield undecided(subject(node), message=unproven, source=source)
+            yield undecided(subject(node), cause="AgentsUnproven", message=unproven, source=source)
             continue
         try:
             flag = strategy_flag(scope, node)
         except Inconclusive as doubt:
-            yield undecided(subject(node), message=doubt.message, source=source)
+            yield undecided(subject(node), cause="TwoCandidates", message=doubt.message, source=source)
             continue
         holding = holders(scope, maps, key, node)
         if not holding:
@@ -177,6 +177,7 @@ def check_configs(scope: Scope) -> Iterator[Finding]:
             names = " and ".join(f"{item.namespace}/{item.name}" for item in holding)
             yield undecided(
                 subject(node),
+                cause="TwoCandidates",
                 message=f"ConfigMaps {names} both hold {key!r}, and no plugin shows which it reads",
                 source=source,
             )
@@ -209,6 +210,7 @@ def _missing(node: Node, key: str, reference: ConfigReference, maps: list[Config
     message = f"its device plugin shall use {key!r}, which is not a key of {where}{keys}: {runs}"
     return bad(
         subject(node),
+        cause="PluginConfigMissing",
         observed=f"{key!r} is missing",
         expected=f"a key of {where}",
         source=source,
@@ -229,6 +231,7 @@ def _applied(
         )
         return bad(
             subject(node),
+            cause="PluginConfigRefused",
             observed=f"{key!r}: {config}",
             expected="a configuration that the plugin accepts",
             source=source,
@@ -250,6 +253,7 @@ def _applied(
         message = f"{place} {key!r} predicts {predicted}, but {faults[0]}: the plugin runs with another configuration than the one named"
         return bad(
             subject(node),
+            cause="PluginConfigNotApplied",
             observed=faults[0],
             expected=f"{key!r}: {predicted}",
             source=source,
@@ -259,7 +263,12 @@ def _applied(
     if config.ignored:
         message = f"{place} {key!r} has keys that the plugin does not know and passes over without a word: {', '.join(config.ignored)}"
         return advised(
-            subject(node), observed=listed(config.ignored), expected="keys that the plugin knows", source=source, message=message
+            subject(node),
+            cause="PluginConfigKeysIgnored",
+            observed=listed(config.ignored),
+            expected="keys that the plugin knows",
+            source=source,
+            message=message,
         )
     return ok(subject(node), observed=shown, expected=f"{key!r}: {predicted}", source=source)
 

@@ -35,6 +35,7 @@ def _applied(item: MigNode, request: Request) -> Finding:
             message = f"{request.problem}: nothing says which slices the devices must have"
             return bad(
                 subject(item.node),
+                cause="LayoutConfigMissing",
                 observed=f"{name!r}: {observed}",
                 expected="a configuration of that name",
                 source=source,
@@ -68,6 +69,7 @@ def _applied(item: MigNode, request: Request) -> Finding:
     message = f"mig.config {name!r} is reported as applied and asks for {expected}; the devices have {observed}: jobs find the wrong slices"
     return bad(
         subject(item.node),
+        cause="LayoutNotApplied",
         observed=observed,
         expected=f"{name!r}: {expected}",
         source=source,

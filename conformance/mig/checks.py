@@ -57,6 +57,7 @@ def _single(item: MigNode) -> Finding:
         message = "the node's devices are not all cut into one profile: with strategy single, the plugin then offers none of them"
         return bad(
             subject(item.node),
+            cause="MigCutUnevenly",
             observed=observed,
             expected="one profile on all devices",
             source="label nvidia.com/gpu.product",
@@ -66,6 +67,7 @@ def _single(item: MigNode) -> Finding:
         message = f"its product label names the profile {product.mig_profile}, which {item.model} does not have"
         return bad(
             subject(item.node),
+            cause="MigLayoutImpossible",
             observed=observed,
             expected=geometry_words(item.model),
             source="label nvidia.com/gpu.product",
@@ -79,6 +81,7 @@ def _single(item: MigNode) -> Finding:
         )
         return bad(
             subject(item.node),
+            cause="MigLayoutImpossible",
             observed=f"slices.gi {stated}, product {product.text}",
             expected=f"slices.gi {compute}",
             source="node labels",
@@ -89,6 +92,7 @@ def _single(item: MigNode) -> Finding:
         message = f"it advertises {name}, which strategy single does not offer: pods that ask for it hold devices twice"
         return bad(
             subject(item.node),
+            cause="MigResourceLeft",
             observed=f"{name} {item.mig_resources[name]}",
             expected=expected,
             source=_STATUS,
@@ -96,7 +100,7 @@ def _single(item: MigNode) -> Finding:
         )
     if units != count * gpu.factor:
         message = f"it advertises {units} {name} and has {count} instances of {product.mig_profile} {TIMES} {gpu.factor}"
-        return bad(subject(item.node), observed=observed, expected=expected, source=_STATUS, message=message)
+        return bad(subject(item.node), cause="MigCountsDisagree", observed=observed, expected=expected, source=_STATUS, message=message)
     return ok(subject(item.node), observed=observed, expected=expected, source=_STATUS)
 
 
@@ -142,6 +146,7 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
         message = f"{name} is no profile of {item.model}: no such device can exist, and pods that ask for it get something else or nothing"
         return bad(
             place,
+            cause="MigLayoutImpossible",
             observed=f"{name} {units}",
             expected=geometry_words(item.model),
             source="node.status.capacity",
@@ -154,6 +159,7 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
         message = f"it advertises {units} {name} and its labels give {formula}"
         return bad(
             place,
+            cause="MigCountsDisagree",
             observed=observed,
             expected=f"{count * factor} = {formula}",
             source=_STATUS,
@@ -168,7 +174,7 @@ def _profile(item: MigNode, name: str, requests: Requests) -> Finding:
             expected = f"{total.get(profile, 0)} = {how}"
             if total.get(profile, 0) != count:
                 message = f"it has {count} instances of {profile}; mig.config {item.view.mig_config!r} gives {expected}"
-                return bad(place, observed=observed, expected=expected, source=request.source, message=message)
+                return bad(place, cause="LayoutNotApplied", observed=observed, expected=expected, source=request.source, message=message)
             return ok(
                 place,
                 observed=observed,
@@ -188,7 +194,7 @@ def _whole(item: MigNode) -> Finding:
         message = (
             f"it advertises {faults[0].observed} whole devices beside its instances, expected {faults[0].expected} ({faults[0].source})"
         )
-        return bad(place, observed=observed, expected=faults[0].expected, source=_STATUS, message=message)
+        return bad(place, cause="MigCountsDisagree", observed=observed, expected=faults[0].expected, source=_STATUS, message=message)
     return ok(
         place,
         observed=observed,
@@ -233,6 +239,7 @@ def check_geometry(scope: Scope) -> Iterator[Finding]:
                 message = f"the geometry is impossible: {reason}; labels and capacity claim devices that cannot exist"
                 yield bad(
                     subject(item.node),
+                    cause="MigLayoutImpossible",
                     observed=observed,
                     expected=geometry_words(item.model),
                     source=source,
@@ -267,6 +274,7 @@ def check_off(scope: Scope) -> Iterator[Finding]:
             message = f"{left[0]} is left although {why}: pods that ask for it are bound to instances that are gone"
             yield bad(
                 subject(item.node),
+                cause="MigResourceLeft",
                 observed=", ".join(left),
                 expected=expected,
                 source=_STATUS,

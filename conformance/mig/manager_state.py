@@ -13,7 +13,7 @@ from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
 from fixtures.text.ages import duration
-from fixtures.verdict.findings import Finding, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
 
 CHANGING = ("pending", "rebooting")
 PAUSED = "paused-for-mig-change"
@@ -46,16 +46,17 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
         if state in CHANGING:
             if scope.snapshot.offline and node.name not in scope.snapshot.managed_fields:
                 message = f"{observed}, and nothing tells since when: the snapshot was taken without --show-managed-fields"
-                yield undecided(subject(node), message=message, source=_SOURCE)
+                yield undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
             else:
                 yield _under_way(node, observed, expected, now, since.get(node.name), limit)
         elif state == "failed":
             message = f"the MIG manager failed to apply {config!r}: the devices keep their old geometry and jobs wait for the new one"
-            yield bad(subject(node), observed=observed, expected=expected, source=_SOURCE, message=message)
+            yield bad(subject(node), cause="LayoutChangeFailed", observed=observed, expected=expected, source=_SOURCE, message=message)
         elif paused:
             message = f"{PAUSED} is left behind on {', '.join(paused)}: these agents stay away until somebody resets the label"
             yield bad(
                 subject(node),
+                cause="AgentsLeftPaused",
                 observed=observed,
                 expected=expected,
                 source=f"labels {_DEPLOY}*",
@@ -73,6 +74,7 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
             why = f"its state {state!r} is not one that the MIG manager writes" if state else "no MIG manager has reported on it"
             yield bad(
                 subject(node),
+                cause="LayoutStateUnknown",
                 observed=observed,
                 expected=expected,
                 source=_SOURCE,
@@ -83,11 +85,12 @@ def check_state(scope: Scope, now: float, since: Mapping[str, float]) -> Iterato
 def _under_way(node: Node, observed: str, expected: str, now: float, since: float | None, limit: float) -> Finding:
     if since is None:
         message = f"{observed}, and since when is not known: the node's managedFields have no entry of the program that wrote the state"
-        return undecided(subject(node), message=message, source=_SOURCE)
+        return undecided(subject(node), cause="AgeUnknown", message=message, source=_SOURCE)
     age = now - since
     if age <= limit * 60:
         return undecided(
             subject(node),
+            cause=CHANGE_UNDER_WAY,
             message=f"{observed} for {duration(age)}: the change is still under way",
             source="metadata.managedFields",
         )
@@ -97,6 +100,7 @@ def _under_way(node: Node, observed: str, expected: str, now: float, since: floa
     )
     return bad(
         subject(node),
+        cause="LayoutChangeStuck",
         observed=f"{observed} for {duration(age)}",
         expected=expected,
         source="metadata.managedFields",

@@ -200,11 +200,12 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen
         listing, subject = seen[name], ran[name].subject
         expected = f"one MIG device {slot.profile} on {slot.node.name}" + ("" if slot.shared else ", its own")
         if isinstance(listing, str):
-            yield undecided(subject, message=listing, source=SOURCE)
+            yield undecided(subject, cause="ProbeDidNotRun", message=listing, source=SOURCE)
             continue
         if not listing.gpus and listing.failures:
             yield undecided(
                 subject,
+                cause="ProbeDidNotRun",
                 message=f"nvidia-smi does not work in the pod: {listing.failures[0]}",
                 source=SOURCE,
             )
@@ -216,12 +217,12 @@ def judge_slices(asked: Mapping[str, Slot], ran: Mapping[str, ProbeResult], seen
         if len(devices) != 1 or whole:
             count = f"{len(devices)} MIG devices" + (f" and {len(whole)} whole ones" if whole else "")
             message = f"it asked for one {slot.resource} and sees {count}: slices do not isolate here"
-            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
+            yield bad(subject, cause="SlicesNotIsolated", observed=shown, expected=expected, source=SOURCE, message=message)
         elif devices[0].profile != slot.profile:
             message = f"it asked for one {slot.resource} and got a {devices[0].profile}: memory and compute are not those it was sized for"
-            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
+            yield bad(subject, cause="WrongSliceGiven", observed=shown, expected=expected, source=SOURCE, message=message)
         elif others and not slot.shared:
             message = f"{devices[0].uuid} is also seen by {', '.join(others)}: one slice was given to two pods"
-            yield bad(subject, observed=shown, expected=expected, source=SOURCE, message=message)
+            yield bad(subject, cause="SlicesNotIsolated", observed=shown, expected=expected, source=SOURCE, message=message)
         else:
             yield ok(subject, observed=shown, expected=expected, source=SOURCE)

@@ -54,7 +54,7 @@ def test_every_key_of_the_policy_has_a_row_with_a_meaning() -> None:
         "| `minBusBandwidth` | number or null | `null` |",
         "| `devicesPerNode` | mapping of text to whole number | `{}` |",
         "| `tolerations` | list of mapping of text to text | `[]` |",
-        "| `infrastructure` | list of text | 80 entries, below |",
+        "| `infrastructure` | list of text | 87 entries, below |",
     ],
 )
 def test_rows_name_type_default_and_meaning(row: str) -> None:
