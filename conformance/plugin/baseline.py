@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance import causes
 from conformance.plugin.options import Options
 from conformance.plugin.session import Baseline
 from conformance.plugin.verdict import fail
@@ -55,9 +56,15 @@ def judge_comparison(pending: Result, baseline: Report, report: Report, differen
 
     waivers = RequirementWaivers.of(COMPARISON, file)
     if waivers is None:
-        return since_baseline(pending, baseline, report, difference)
-    found = since_baseline(pending, baseline, report, difference, lambda subject: waivers.words(_finding(subject)))
-    found.result.waivers = waivers.uses()
+        found = since_baseline(pending, baseline, report, difference)
+    else:
+        found = since_baseline(pending, baseline, report, difference, lambda subject: waivers.words(_finding(subject)))
+        found.result.waivers = waivers.uses()
+    if found.result.verdict is Verdict.FAILED:
+        found.result.cause = "WorseThanBaseline"
+        found.result.remediation = causes.met([found.result.cause])[0].text
+        for subject in found.result.subjects:
+            subject.cause = found.result.cause if subject.verdict is Verdict.FAILED else ""
     return found
 
 
