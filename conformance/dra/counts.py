@@ -8,6 +8,7 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.products import product_of
 from conformance.dynamic_resources.inventory import SLICES, DriverInventory
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
@@ -57,7 +58,10 @@ def check_count(scope: Scope, node: Node, drivers: list[DriverInventory], machin
     observed = f"{count} by ResourceSlices of {', '.join(item.driver for item in drivers)}"
     owned = physical_counts(node, view_of(scope, node), scope.policy, drivers, slices=False)
     others = ", ".join(f"{item.devices} by {item.source}" for item in owned)
-    if any(item.devices != count for item in owned):
+    fewer = any(item.devices > count for item in owned)
+    if fewer and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
+        yield undecided(subject, message=f"{observed}, and {others}; {doing}", source=SLICES, cause="ChangeUnderWay")
+    elif any(item.devices != count for item in owned):
         message = f"{observed}, and {others}: devices are lost, or a source is wrong"
         yield bad(subject, observed=observed, expected=others, source=SLICES, message=message)
     elif any(item.boot for item in owned):

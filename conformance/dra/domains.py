@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.scope.agents import is_ready
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Node, Pod
 from fixtures.kubernetes.times import moment
@@ -113,6 +114,7 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
     said = listed([text for text, _ in problems], 4)
     begun = max((at for text in (meta.get("creationTimestamp"), *_times(status)) if (at := moment(text)) is not None), default=None)
     young = {node: at for node, at in _since(domain, daemons, scope).items() if now - at < limit}
+    young |= {name: now for name in {*members, *labelled} if _changes(scope, name, now)}
     if young and all(nodes is None or (nodes and nodes <= young.keys()) for _, nodes in problems):
         begun = max(young.values())
     if begun is not None and now - begun < limit:
@@ -121,6 +123,12 @@ def _judge(scope: Scope, domain: Json, daemons: list[Pod], now: float) -> Findin
         )
     message = f"{said}: its pods wait for IMEX channels, or reach memory over NVLink on fewer nodes than they count on"
     return bad(place, observed=observed, expected=_EXPECTED, source=_SOURCE, message=message)
+
+
+def _changes(scope: Scope, name: str, now: float) -> str:
+    """What is being done to a member's node, as a clause, or empty."""
+    node = scope.snapshot.node_by_name.get(name)
+    return change_under_way(node, scope.policy, now) if node is not None else ""
 
 
 def _since(domain: Json, daemons: list[Pod], scope: Scope) -> dict[str, float]:

@@ -13,6 +13,7 @@ from conformance.dynamic_resources.drivers import DriverKind
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.outputs.resource_slice import Slice, lack_of
 from conformance.scope.agents import is_ready
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
@@ -62,6 +63,9 @@ def _judge(scope: Scope, driver: str, pool: str, slices: Sequence[Slice], nodes:
         problems += [state.problem] if state.problem else []
         unsure = unsure or state.unsure
         observed += f"; {state.observed}" if state.observed else ""
+    changing = (change_under_way(known[node], scope.policy, scope.snapshot.taken_at) for node in nodes if node in known)
+    if problems and not twice and not lost and (doing := next(filter(None, changing), "")):
+        return undecided(place, message=f"{listed(problems, 4)}; {doing}", source=f"{SLICES}, pods", cause="ChangeUnderWay")
     if problems:
         return bad(place, observed=observed, expected=_EXPECTED, source=f"{SLICES}, pods", message=listed(problems, 4))
     if unsure and scope.kind_of(driver) is DriverKind.OTHER:

@@ -13,11 +13,12 @@ from conformance.gang.kueue_checks import sent_away
 from conformance.gang.kueue_claims import ClaimQuota, claim_quotas, device_quotas, devices_of_claims, reach_further
 from conformance.gang.kueue_cohorts import Place, added_by_cohorts, lent_by, quotas_of
 from conformance.scope.kueue_objects import name_of, objects_of
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.scope import Scope, matches, whole
 from fixtures.kubernetes.models import Json, Node
 from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok
+from fixtures.verdict.findings import Finding, Subject, bad, not_judged, ok, undecided
 
 _SOURCE = "spec.resourceGroups of ClusterQueues and Cohorts, resourceflavor.spec.nodeLabels, node.status.allocatable, ResourceSlices"
 
@@ -28,6 +29,8 @@ class _Offer(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     least: int
     most: int | None
+    changing: str = ""
+    """What is being done to a node that has none just now, as a clause, or empty."""
 
     def __str__(self) -> str:
         return str(self.least) if self.least == self.most else f"{self.least} or more"
@@ -82,6 +85,8 @@ def judge_quota(scope: Scope) -> Iterator[Finding]:
             yield not_judged(
                 place, message=f"{observed}, {has} on its nodes; an autoscaler adds nodes (policy requests.autoscaled)", source=_SOURCE
             )
+        elif has.changing:
+            yield undecided(place, message=f"{observed}, {has} on its nodes; {has.changing}", source=_SOURCE, cause="ChangeUnderWay")
         else:
             message = (
                 f"{observed}, and its {has.nodes} nodes can allocate {has.most}: it may admit a gang of which only some pods find devices"
@@ -110,7 +115,10 @@ def _offered(scope: Scope, flavor: Json, resource: str, claims: ClaimQuota | Non
     bounds = [_units(scope, node, resource, claims) for node in nodes]
     upper = [most for _, most in bounds if most is not None]
     bounded = len(upper) == len(bounds) and not (claims and reach_further(scope, claims.classes))
-    return _Offer(nodes=len(nodes), least=sum(least for least, _ in bounds), most=sum(upper) if bounded else None)
+    now = scope.snapshot.taken_at
+    empty = [node for node, (least, _) in zip(nodes, bounds, strict=True) if not least]
+    changing = next((f"{node.name}: {doing}" for node in empty if (doing := change_under_way(node, scope.policy, now))), "")
+    return _Offer(nodes=len(nodes), least=sum(least for least, _ in bounds), most=sum(upper) if bounded else None, changing=changing)
 
 
 def _units(scope: Scope, node: Node, resource: str, claims: ClaimQuota | None) -> tuple[int, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from conformance.devices.claimable import units_of
@@ -13,6 +13,7 @@ from conformance.devices.scheduler_amounts import counted, doubted
 from conformance.dynamic_resources.inventory import SLICES
 from conformance.req.claims import check_claims_can_be_met
 from conformance.scope.node_affinity import Choice, selects, too_long
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.pod_templates import templates
 from conformance.scope.scope import Scope, matches, requested_amounts, subject, whole
 from conformance.scope.template import Template, unread
@@ -115,6 +116,9 @@ def _committed(scope: Scope, node: Node, name: str, holders: list[tuple[Pod, int
     ordered = sorted(holders, key=lambda item: (-item[1], item[0].name))
     holding = listed([f"{pod.namespace}/{pod.name} ({_held(pod, count)})" for pod, count in ordered], 4)
     had = whole(node.status.capacity.get(name))
+    if not offered and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
+        message = f"bound pods hold {total} {name} and the node can allocate none just now: {doing}"
+        return undecided(place, message=message, source=source, cause="ChangeUnderWay")
     if not offered and total <= had:
         why = why_none_allocatable(scope, node, name)
         message = f"bound pods hold {total} of its {had} {name} and the node can allocate none: {why}; nobody took too many ({holding})"
@@ -159,7 +163,9 @@ def check_can_be_offered(scope: Scope) -> Iterator[Finding]:
         rest = {name: count for name, count in wanted.items() if name not in unclear}
         finding = _offered(scope, pod, rest, offers) if rest else None
         if finding is not None and finding.outcome is Outcome.BAD and (why := next(filter(None, map(partial(_unread, scope), rest)), "")):
-            finding = undecided(subject(pod), message=why, source=SLICES)
+            finding = undecided(subject(pod), message=why, source=SLICES, cause="KindNotInSnapshot")
+        if finding is not None and finding.outcome is Outcome.BAD and (doing := _coming(scope, rest)):
+            finding = undecided(subject(pod), message=f"{finding.message}, or {doing}", source=finding.source, cause="ChangeUnderWay")
         if unclear and (finding is None or finding.outcome is Outcome.OK):
             source = "requests of the pending pod, annotations and status.capacity of nodes"
             yield undecided(subject(pod), message=next(iter(unclear.values())), source=source)
@@ -172,6 +178,15 @@ def _offer(scope: Scope, node: Node) -> dict[str, int]:
     own = {name: whole(value) for name, value in node.status.capacity.items() if is_extended(name)}
     by_class = {name: units_of(scope, node, name) for name in scope.claims.serving if name in scope.capacity_names and not own.get(name)}
     return own | {name: count for name, count in by_class.items() if count}
+
+
+def _coming(scope: Scope, wanted: Iterable[str]) -> str:
+    """A node that lacks something of what is wanted while it is being changed, as a clause, or empty: a reboot sets capacity to 0."""
+    for node in scope.accelerator_nodes:
+        lacks = not all(scope.once_for(node, _offer).get(name) for name in wanted)
+        if lacks and (doing := change_under_way(node, scope.policy, scope.snapshot.taken_at)):
+            return f"{node.name} will have it: {doing}"
+    return ""
 
 
 def _unread(scope: Scope, name: str) -> str:

@@ -25,12 +25,16 @@ _SOURCE = "pod.status, events about the pod"
 _EXPECTED = "started"
 _PREPARING = ("", "ContainerCreating", "PodInitializing")
 
+_LOST_FILE = re.compile(r"""failed to stat CDI host device \\{0,3}"?([^\s"\\:]{1,253})""")
+"""What a runtime says of a CDI device whose file on the host is gone."""
+
 _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"""no runtime for \\?"?([\w.-]{1,63})|(?:find |unknown )runtime handler \\?"?([\w.-]{1,63})"""),
         "the node has no runtime {}",
     ),
-    (re.compile(r"unresolvable CDI devices|CDI device injection"), "the runtime knows no such CDI device"),
+    (_LOST_FILE, "the CDI device is known, and the host's file {} that it brings in is gone, which no waiting heals"),
+    (re.compile(r"""unresolvable CDI devices? ([\w./=:-]{1,253})"""), "no CDI specification of the node names {}"),
     (re.compile(r"DRA driver ([\w.-]{1,253}) is not registered"), "its claim is not prepared, because the driver {} is not registered"),
     (re.compile(r"FailedPrepareDynamicResources|prepare dynamic resources"), "its claim is not prepared"),
     (re.compile(r"ErrImage|ImagePullBackOff|InvalidImageName"), "its image cannot be pulled"),
@@ -41,10 +45,14 @@ _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod does not start. ``complaint``: somebody says that something is wrong, and not only that it is under way."""
+    """Why a pod does not start. ``complaint``: somebody says that something is wrong, and not only that it is under way.
+
+    ``lasting``: no waiting heals it.
+    """
 
     words: str
     complaint: bool
+    lasting: bool = False
 
 
 def check_starting(scope: Scope, now: float) -> Iterator[Finding]:
@@ -65,10 +73,12 @@ def _judge(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: dict
     if since is None:
         return undecided(place, message=f"it has not started ({trouble.words}), and nothing says since when it is bound", source=_SOURCE)
     age, limit = now - since, scope.policy.requests.start_minutes * 60
-    if age < limit:
-        judge = undecided if trouble.complaint else not_judged  # one of which nobody complains is just starting
-        return judge(place, message=f"it has been starting {so_far(age, limit)}: {trouble.words}", source=_SOURCE)
     node = scope.snapshot.node_by_name.get(pod.spec.node_name)
+    if age < limit and not trouble.lasting:
+        message = f"it has been starting {so_far(age, limit)}: {trouble.words}"
+        if not trouble.complaint:
+            return not_judged(place, message=message, source=_SOURCE)
+        return undecided(place, message=message, source=_SOURCE, cause="ChangeUnderWay")
     if node is not None and (doing := change_under_way(node, scope.policy, now)):
         return undecided(place, message=f"it has not started for {duration(age)} on {node.name}: {doing}", source=_SOURCE)
     holds = ", ".join(f"{count} {name}" for name, count in sorted(scope.devices_of(pod.spec).items())) or "claimed devices"
@@ -104,7 +114,8 @@ def _trouble(scope: Scope, pod: Pod, now: float, events: PodEvents, runtimes: di
     if not said.complaint and (peers := _peers(pod, runtimes)):
         return Trouble(words=f"{peers}; {quoted(said.words)}", complaint=True)
     cause = _cause(said.words)
-    return Trouble(words=f"{cause} ({quoted(said.words)})" if cause else quoted(said.words), complaint=said.complaint)
+    words = f"{cause} ({quoted(said.words)})" if cause else quoted(said.words)
+    return Trouble(words=words, complaint=said.complaint, lasting=bool(_LOST_FILE.search(said.words)))
 
 
 def _of_containers(pod: Pod, now: float) -> Trouble:

@@ -57,7 +57,10 @@ def test_the_cause_is_named_from_events(reason: str, message: str, cause: str) -
 @pytest.mark.parametrize(
     ("container", "cause"),
     [
-        (waiting("CreateContainerError", "unresolvable CDI devices nvidia.com/gpu=GPU-1"), "the runtime knows no such CDI device"),
+        (
+            waiting("CreateContainerError", "unresolvable CDI devices nvidia.com/gpu=GPU-1"),
+            "no CDI specification of the node names nvidia.com/gpu=GPU-1",
+        ),
         (waiting("CreateContainerConfigError", 'secret "token" not found'), "what its containers refer to is not there"),
         (waiting("ImagePullBackOff", "Back-off pulling image"), "its image cannot be pulled"),
         (waiting("RunContainerError", "nvidia-container-cli: initialization error"), "the device does not come into the container"),
@@ -87,6 +90,22 @@ def test_a_pod_that_is_just_starting_is_not_judged_and_one_with_a_complaint_is_u
     assert "starting for 20 min; ask again in 40 min" in messages(findings)
     complaint = [an_event("FailedCreatePodSandBox", NO_RUNTIME)]
     assert outcome(a_starting_pod(age=20 * MINUTE), events=complaint) is Outcome.UNDECIDED
+
+
+GONE = "CDI device injection failed: failed to inject devices: failed to stat CDI host device {}: no such file"
+
+
+@pytest.mark.parametrize("path", ['"/dev/nvidia3"', '\\\\"/dev/nvidia3\\\\"', "/dev/nvidia3"])
+def test_a_device_file_that_is_gone_is_bad_at_once_for_no_waiting_heals_it(path: str) -> None:
+    lost = a_starting_pod(waiting("CreateContainerError", GONE.format(path)), age=2 * MINUTE)
+    (finding,) = judged(lost)
+    assert finding.outcome is Outcome.BAD
+    assert "the host's file /dev/nvidia3 that it brings in is gone" in finding.message
+    assert "ask again" not in finding.message
+    rebooted = a_node()
+    ready = next(condition for condition in rebooted.status.conditions if condition.type == "Ready")
+    ready.last_transition_time = ago(3 * MINUTE)
+    assert outcome(lost, nodes=[rebooted]) is Outcome.UNDECIDED
 
 
 def test_the_policy_says_how_long_a_start_may_take() -> None:

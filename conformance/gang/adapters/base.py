@@ -10,13 +10,16 @@ from typing import Any, Protocol
 import msgspec
 
 from conformance.scope.components import UNPROVEN, Workload, workload_names
+from conformance.scope.kueue_objects import conditions_of
 from conformance.scope.platform_namespaces import release_of
 from conformance.scope.scope import Scope
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
-from fixtures.kubernetes.untyped import mapping
+from fixtures.kubernetes.times import unix
+from fixtures.kubernetes.untyped import mapping, text_of
 from fixtures.probes.workspace import Workspace
+from fixtures.text.ages import so_far
 from fixtures.verdict.findings import Inconclusive
 
 RELEASE_SECONDS = 60.0
@@ -117,6 +120,8 @@ def controllers_health(scope: Scope, wanted: Mapping[str, str], namespace: str) 
         [item] = items
         works, text = available(item)
         found.append(f"{role} {text}")
+        if not works and (young := _just_gone(scope, item)):
+            return None, f"{role} {text}, {young}"
         if not works:
             down.append(f"{role} {text}")
     if not found:
@@ -133,6 +138,14 @@ def available(deployment: Json) -> tuple[bool, str]:
     meta, number = _meta(deployment), mapping(deployment, "status").get("availableReplicas") or 0
     text = f"{meta.get('namespace')}/{meta.get('name')} {number}/{mapping(deployment, 'spec').get('replicas', 1)} available"
     return isinstance(number, int) and number >= 1, text
+
+
+def _just_gone(scope: Scope, deployment: Json) -> str:
+    """Since when a Deployment has no available pod, as a clause, if that is no longer than a roll-out may take; else empty."""
+    known = conditions_of(deployment).get("Available", {})
+    since, limit = unix(text_of(known.get("lastTransitionTime"))), scope.policy.operators.rollout_minutes * 60
+    age = scope.snapshot.taken_at - since if since is not None and known.get("status") == "False" else limit
+    return so_far(age, limit) if age < limit else ""
 
 
 def _decided(scope: Scope, named: list[Json], part: str, usual: str) -> list[Json]:
