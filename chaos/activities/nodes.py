@@ -8,8 +8,8 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, change, current, node_target, plan_facts, poll, read_target, seconds, target_record
-from chaos.cluster.cordons import is_cordoned
 from chaos.cluster.gpu_names import names_of
+from chaos.cluster.node_work import is_unschedulable
 from chaos.cluster.requests import read, uid_of
 from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
@@ -66,7 +66,7 @@ def cordon() -> dict[str, Any]:
     """Make the node unschedulable. One that was planned as cordoned, and is not any more, is its administrator's again."""
     target = node_target()
     node = read_target(target)
-    if target.facts.get("unschedulable") and not is_cordoned(node):
+    if target.facts.get("unschedulable") and not is_unschedulable(node):
         raise ActivityFailed(f"{target} was cordoned when it was planned, and somebody has put it back to work")
     args = NodeUnschedulable().args(node, True)
     with current().fault("node.unschedulable", args) as fault:

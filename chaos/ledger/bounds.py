@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from chaos.cluster import namespaces
-from chaos.cluster.cordons import STATE_LABELS, STATES, is_note
 from chaos.ledger.reach import Reach
 from chaos.ledger.registry import arguments
 from chaos.ledger.undos.agents import RestartedArgs
@@ -34,6 +33,7 @@ from chaos.model.plan import Plan
 from chaos.model.plan_facts import OPT_OUT
 from conformance.policy.model import Policy
 from fixtures.cluster import kinds
+from fixtures.model.nodes.cordons import STATE_LABEL, STATES, is_note
 from fixtures.ownership.owned import PRIORITY_CLASSES
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -214,8 +214,8 @@ def _taints(_entry: Entry, args: TaintArgs, bounds: Bounds) -> Iterator[str]:
 
 def _cleared(_entry: Entry, args: ClearedArgs, _bounds: Bounds) -> Iterator[str]:
     """Only what remediation writes on a node is put back, whatever else the entry names."""
-    if set(args.labels) != set(STATE_LABELS):
-        yield f"labels {', '.join(sorted(args.labels)) or '(none)'} of a node: expected {', '.join(STATE_LABELS)}"[:300]
+    if set(args.labels) != {STATE_LABEL}:
+        yield f"labels {', '.join(sorted(args.labels)) or '(none)'} of a node: expected {STATE_LABEL}"[:300]
     states = [(key, value) for key, value in sorted(args.labels.items()) if value is not None and value not in STATES]
     yield from (f"{key} of a node: {value!r} is no state of remediation"[:300] for key, value in states)
     yield from (f"annotation {key} of a node: remediation keeps none of this name"[:300] for key in sorted(args.notes) if not is_note(key))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from chaos.model.plan import Plan
+from fixtures.model.nodes.work import is_fence_key
 from fixtures.text import typed
 
 CANARY_LABEL = "gpu-conformance.io/canary"
@@ -57,7 +58,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """``resources``, ``no_devices``: device resources by the policy (globs). ``resource`` is the one that the target nodes offer.
+    """``resources``, ``no_devices``: device resources by the policy, ``fences``: keys of taints that fence them (globs).
+
+    ``resource`` is the one that the target nodes offer.
 
     ``free`` is how many of it are free on each node that a canary may use, ``devices`` the GPUs of each target node. ``image``,
     ``injector_image``, ``user``, ``tolerations``, ``pull_secrets`` and ``priority_class`` are how the policy wants probe pods.
@@ -65,6 +68,7 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     components: dict[str, InstalledComponent] = {}
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    fences: tuple[str, ...] = ()
     no_devices: tuple[str, ...] = ()
     resource: str = "nvidia.com/gpu"
     device_class: str = ""  # devices are claimed (dynamic resource allocation), by this DeviceClass
@@ -87,6 +91,10 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     def is_device(self, resource: str) -> bool:
         """Whether a resource name is a device by the policy."""
         return _any(resource, self.resources) and not _any(resource, self.no_devices)
+
+    def is_fence(self, key: str) -> bool:
+        """Whether a taint's key fences devices by the policy."""
+        return is_fence_key(key, self.fences, self.is_device)
 
 
 def canary_namespace(plan: Plan) -> str:

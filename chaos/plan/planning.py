@@ -28,7 +28,9 @@ from conformance.outputs.dcgm import parse_samples
 from conformance.outputs.unreadable import Unreadable
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Json, Taint
+from fixtures.model.nodes.holds import is_temporary
+from fixtures.model.nodes.work import tolerable
 from fixtures.text import typed
 from fixtures.verdict.record import TargetKind
 
@@ -125,6 +127,7 @@ def plan_facts(view: View, components: Components, policy: Policy) -> PlanFacts:
         components=components.found,
         resources=policy.accelerators.resources,
         no_devices=policy.accelerators.no_devices,
+        fences=policy.fence.taint_keys,
         devices=devices_by_node(view, components),
         image=policy.chaos.canary_image or probes.image,
         injector_image=policy.chaos.injector_image,
@@ -187,11 +190,9 @@ def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
     resource = next(
         iter(sorted(planning.devices(nodes[0], "allocatable"), key=lambda name: (name != "nvidia.com/gpu", name))), "nvidia.com/gpu"
     )
-    taints = [taint for node in healthy for taint in (node.get("spec") or {}).get("taints") or ()]
-    tolerations = {
-        f"{t.get('key')}:{t.get('effect')}": {"key": str(t.get("key")), "operator": "Exists", "effect": str(t.get("effect"))}
-        for t in taints
-    }
+    taints = [taint for node in healthy for taint in tolerable(planning.work(node), planning.facts.is_fence)]
+    tolerations = {f"{taint.key}:{taint.effect}": {"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in taints}
+    named = [one for one in planning.facts.tolerations if one.get("key") and not is_temporary(Taint(key=str(one["key"])))]
     known = planning.facts.components
     return msgspec.structs.replace(
         planning.facts,
@@ -199,7 +200,7 @@ def _narrowed(planning: PlanningView, choice: Choice) -> PlanFacts:
         resource=resource,
         free={name_of(node): planning.free(node) for node in healthy if not is_shared(node) and not is_mig(node)},
         devices={name: known for name, known in planning.facts.devices.items() if name in choice.nodes or not choice.nodes},
-        tolerations=(*tolerations.values(), *planning.facts.tolerations),
+        tolerations=(*tolerations.values(), *named),
         select=msgspec.to_builtins(planning.wanted),
         product={name_of(node): labels_of(node).get("nvidia.com/gpu.product", "") for node in healthy},
     )

@@ -24,6 +24,7 @@ def gate_results(
         cluster,
         plan,
         devices=policy.accelerators.resources,
+        fences=policy.fence.taint_keys,
         rights=required_rights(experiment, plan),
         agents=restarted_agents(experiment, plan),
         ours=ours,

@@ -31,14 +31,15 @@ class RequestedFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """One node now. ``healthy``: Ready, with as many devices allocatable as it has. ``busy``: device pods that are not the suite's;
+    """One node now. ``obstacle``: what speaks against its work besides ``spec.unschedulable``, empty when nothing does;
 
+    ``cordoned``: that is set. ``busy``: device pods that are not the suite's;
     ``reset_obstacle``: why a GPU of it cannot be reset without others, empty when it can.
     """
 
     uid: str
     gpu: bool = False
-    healthy: bool = False
+    obstacle: str = "it was not checked"
     cordoned: bool = False
     control_plane: bool = False
     opted_in: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from chaos.cluster import namespaces
+from chaos.cluster.node_work import is_unschedulable, work_of
 from chaos.cluster.requests import field, read, uid_of
 from chaos.cluster.rights import Reviewer, Right
 from chaos.ledger import authentic
@@ -24,6 +25,7 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.work import Why, is_fence_key
 from fixtures.ownership.owned import PRIORITY_CLASSES
 
 T = TypeVar("T")
@@ -36,12 +38,15 @@ def read_cluster_state(
     plan: Plan,
     *,
     devices: Sequence[str],
+    fences: Sequence[str] = (),
     rights: Iterable[Right],
     agents: Sequence[InstalledComponent] = (),
     ours: bool,
     steady: str | None,
 ) -> ClusterState:
-    """The facts about a plan. ``devices`` are device resource names (globs), ``rights`` all that acting and undoing takes.
+    """The facts about a plan. ``devices`` are device resource names, ``fences`` keys of taints, both globs.
+
+    ``rights`` are all that acting and undoing takes.
 
     ``agents`` are those whose pods on the plan's nodes will be ended: a budget of theirs counts as one of a target.
     ``steady`` is what is wrong with the steady state, empty when nothing is and None when nobody has looked.
@@ -57,7 +62,7 @@ def read_cluster_state(
         cluster_names=tuple(filter(None, (cluster.context,))),
         ours=ours,
         uids=_known(lambda: {str(item): uid_of(read(cluster, item.kind, item.name, item.namespace)) for item in plan.targets}),
-        nodes=None if nodes is None or pods is None else _known(lambda: node_states(nodes, pods, devices, own=own)),
+        nodes=None if nodes is None or pods is None else _known(lambda: node_states(nodes, pods, devices, fences, own=own)),
         steady=steady,
         denied=_known(lambda: tuple(map(str, Reviewer(cluster).denied(rights)))),
         remediators=None if nodes is None or workloads is None else _known(lambda: find_remediators(workloads, nodes, plan.nodes)),
@@ -68,24 +73,31 @@ def read_cluster_state(
     )
 
 
-def node_states(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str], *, own: Collection[str] = ()) -> dict[str, NodeState]:
+def node_states(
+    nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[str], fences: Sequence[str] = (), *, own: Collection[str] = ()
+) -> dict[str, NodeState]:
     """What the gates ask about each node, by name. Pods in the namespaces ``own`` are the run's: a label says so of any pod."""
     holding: dict[str, list[str]] = {}
     for pod in pods:
         if _holds(pod, devices) and field(pod, "metadata", "namespace") not in own:
             where = str(field(pod, "spec", "nodeName") or "")
             holding.setdefault(where, []).append(f"{field(pod, 'metadata', 'namespace')}/{field(pod, 'metadata', 'name')}")
+
+    def names_device(name: str) -> bool:
+        return _is_device(name, devices)
+
     found, nodes = {}, list(nodes)
     obstacles = reset_obstacles(nodes)
+    works = work_of(nodes, lambda key: is_fence_key(key, fences, names_device), names_device)
     for node in nodes:
         name, labels = str(node["metadata"]["name"]), field(node, "metadata", "labels") or {}
-        capacity, allocatable = _devices(node, "capacity", devices), _devices(node, "allocatable", devices)
-        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in field(node, "status", "conditions") or ())
+        cordoned = is_unschedulable(node)
+        obstacle = works[name].besides(*([Why.CORDONED] if cordoned else []))
         found[name] = NodeState(
             uid=uid_of(node),
-            gpu=bool(capacity) or labels.get(_PRESENT) == "true",  # DRA drivers advertise no capacity on the node
-            healthy=ready and capacity == allocatable,
-            cordoned=bool(field(node, "spec", "unschedulable")),
+            gpu=_has_devices(node, devices) or labels.get(_PRESENT) == "true",  # DRA drivers advertise no capacity on the node
+            obstacle=str(obstacle or ""),
+            cordoned=cordoned,
             control_plane=any(key in labels for key in _CONTROL_PLANE),
             opted_in=labels.get(OPT_IN_LABEL[0]) == OPT_IN_LABEL[1],
             busy=tuple(holding.get(name, ())),
@@ -94,11 +106,9 @@ def node_states(nodes: Iterable[Json], pods: Sequence[Json], devices: Sequence[s
     return found
 
 
-def _devices(node: Json, amounts: str, devices: Sequence[str]) -> dict[str, int]:
-    """Amounts above zero of a node's device resources."""
-    given = field(node, "status", amounts) or {}
-    counts = {name: quantity.as_int(str(amount)) for name, amount in given.items() if _is_device(name, devices)}
-    return {name: count for name, count in counts.items() if count}
+def _has_devices(node: Json, devices: Sequence[str]) -> bool:
+    capacity = field(node, "status", "capacity") or {}
+    return any(quantity.as_int(str(amount)) for name, amount in capacity.items() if _is_device(name, devices))
 
 
 def _is_device(name: str, devices: Sequence[str]) -> bool:

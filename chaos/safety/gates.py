@@ -101,8 +101,9 @@ def _untouched(given: GateInput) -> str:
     if given.state.nodes is None:
         return "nodes could not be read"
     node = given.state.nodes.get(name)
-    if node is None or not node.gpu or not node.healthy or node.cordoned:
-        return f"node {name}, which is to be left untouched, is not a healthy, schedulable GPU node; expected one besides the targets"
+    why = "it is gone" if node is None else "it has no GPU" if not node.gpu else "it is cordoned" if node.cordoned else node.obstacle
+    if why:
+        return f"node {name}, which is to be left untouched, is not a healthy, schedulable GPU node ({why}); expected another one"
     return ""
 
 
@@ -121,6 +122,8 @@ def _target_nodes(given: GateInput) -> str:
             return f"node {name} has not opted in; expected its label {key}={value} for level {given.request.level.value}"
         if given.request.level < TYPED_LEVEL and node.cordoned:
             return f"node {name} is cordoned: somebody is at work on it; expected a schedulable one"
+        if node.obstacle:
+            return f"node {name}: {node.obstacle}; expected a node without a fault, a quarantine or a repair"
         if given.request.idle and given.request.level < TYPED_LEVEL and node.busy:  # planned as idle, and not any more
             return f"node {name} has pods with devices ({', '.join(node.busy[:3])}); expected none but the experiment's own"
     return ""

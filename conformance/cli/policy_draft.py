@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 
 from conformance.devices.physical import INSTANCE_TYPE, model_of
 from conformance.devices.products import pools
-from conformance.node_states.holds import is_of_a_family
 from conformance.policy.platforms import NONE, Chosen
 from conformance.policy.policy_file import build_policy
 from conformance.scope.platform_namespaces import READS
@@ -20,6 +19,7 @@ from conformance.scope.scope import Scope
 from conformance.version import VERSION
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.podsecurity import Level, policy_of
+from fixtures.model.nodes.holds import is_of_a_family
 from fixtures.snapshot.state import Snapshot
 
 KEYS = ("nodes", "pods", "namespaces", "apps/daemonsets", "resource.k8s.io/resourceslices", *READS)

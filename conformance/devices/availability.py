@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from conformance.devices.claimable import claimable
 from conformance.devices.unlisted_offers import unlisted_offers
-from conformance.scope.scope import UNSCHEDULABLE, Scope
+from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Toleration
+from fixtures.model.nodes.cordons import UNSCHEDULABLE
 
 
 def foreign_taints(scope: Scope, node: Node) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from conformance.devices.products import pools
-from conformance.node_states.field_writes import FieldsByNode
-from conformance.node_states.holds import Hold, holds, is_cordoned, is_of_a_family, is_temporary
-from conformance.node_states.since import Since
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.cordons import is_cordoned
+from fixtures.model.nodes.holds import Hold, holds, is_temporary
+from fixtures.model.nodes.since import Since
+from fixtures.model.nodes.work import own_keys
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 
 HOUR = 3600.0
@@ -24,22 +24,11 @@ def held_nodes(scope: Scope, fields: FieldsByNode) -> dict[str, list[Hold]]:
     """What holds each accelerator node that is held, by name."""
     found = {}
     for nodes in pools(scope, scope.accelerator_nodes).values():
-        permanent = own_keys(scope, nodes)
+        permanent = own_keys(nodes, scope.is_fence_key)
         for node in nodes:
             if items := list(holds(node, fields.get(node.name), permanent)):
                 found[node.name] = items
     return found
-
-
-def own_keys(scope: Scope, nodes: Collection[Node]) -> set[str]:
-    """Keys of taints that are a pool's own: those of the fence, and those that read temporary and that all of its nodes have."""
-    keys = {taint.key for node in nodes for taint in node.spec.taints}
-    fence = {key for key in keys if scope.is_fence_key(key)}
-    if len(nodes) < 2:
-        return fence
-    doubtful = {taint.key for node in nodes for taint in node.spec.taints if not is_of_a_family(taint)}
-    shared = {key for key in doubtful if all(any(taint.key == key for taint in node.spec.taints) for node in nodes)}
-    return fence | shared
 
 
 def limit_of(scope: Scope) -> float:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from conformance.devices.words_of_nodes import words_by_node
-from conformance.node_states.polarity import Health
-from conformance.node_states.since import said
+from fixtures.model.nodes.polarity import Health
+from fixtures.model.nodes.since import said
 from conformance.scope.agents import is_ready, mounts_plugin_folder
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod

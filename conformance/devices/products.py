@@ -31,6 +31,12 @@ def product_label(node: Node) -> tuple[str, str] | None:
     return (key, labels[key]) if key else None
 
 
+def labelled_product(node: Node) -> str:
+    """The product of a node by its labels alone: its model without suffixes of MIG and sharing; empty without such a label."""
+    key, value = product_label(node) or ("", "")
+    return parse_product(value).model or value if key == NVIDIA_PRODUCT else value
+
+
 def product_of(scope: Scope, node: Node) -> str:
     """The product of a node of the snapshot: its model without suffixes of MIG and sharing, else what its DRA drivers
     publish, else its device resources."""
@@ -45,12 +51,10 @@ def _products(_: Scope) -> dict[str, str]:
 
 
 def _product_of(scope: Scope, node: Node) -> str:
-    label = product_label(node)
-    if label is None:
-        published = sorted({item.product for item in scope.dra_inventory.get(node.name, ()) if item.product})
-        return ", ".join(published or sorted(scope.device_capacity(node))) or "unknown product"
-    key, value = label
-    return parse_product(value).model or value if key == NVIDIA_PRODUCT else value
+    if product := labelled_product(node):
+        return product
+    published = sorted({item.product for item in scope.dra_inventory.get(node.name, ()) if item.product})
+    return ", ".join(published or sorted(scope.device_capacity(node))) or "unknown product"
 
 
 def pools(scope: Scope, nodes: Iterable[Node]) -> dict[str, list[Node]]:

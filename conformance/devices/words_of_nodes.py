@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.node_states.health_words import Word, health_words
 from conformance.scope.scope import Scope
+from fixtures.model.nodes.health_words import Word, health_words
 
 
 def words_by_node(scope: Scope) -> Mapping[str, list[Word]]:

@@ -13,13 +13,13 @@ from conformance.dra.claim_objects import allocated_at, device_of, name_of
 from conformance.dynamic_resources.claims import results_of
 from conformance.dynamic_resources.drivers import IN_USE
 from conformance.dynamic_resources.inventory import TAINT_RULES, DeviceId, DriverInventory, InventoryDevice, TaintRule
-from conformance.node_states.holds import is_temporary
-from conformance.node_states.since import said
 from conformance.outputs.resource_slice import DeviceTaint
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod, Taint, Toleration
 from fixtures.kubernetes.times import moment
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.nodes.holds import is_temporary
+from fixtures.model.nodes.since import said
 from fixtures.probes.claims import CLAIMS
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, own_keys
+from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
 from conformance.devices.products import pools
 from conformance.devices.words_of_nodes import words_by_node
 from conformance.fence.checks import HARD
-from conformance.node_states.field_writes import FieldsByNode
-from conformance.node_states.health_words import Word, of
-from conformance.node_states.holds import Hold
-from conformance.node_states.polarity import Health
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.model.nodes.health_words import Word, of
+from fixtures.model.nodes.holds import Hold
+from fixtures.model.nodes.polarity import Health
+from fixtures.model.nodes.work import own_keys
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
@@ -30,7 +31,7 @@ def check_quarantined(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
     held, said = held_nodes(scope, fields), words_by_node(scope)
     for nodes in pools(scope, scope.accelerator_nodes).values():
         healthy = [node for node in nodes if not of(said[node.name], Health.FAULT)]  # whatever the fault: a pressure has taints too
-        normal = {taint.key for node in healthy for taint in node.spec.taints} | own_keys(scope, nodes)
+        normal = {taint.key for node in healthy for taint in node.spec.taints} | own_keys(nodes, scope.is_fence_key)
         for node in nodes:
             if words := said[node.name]:
                 yield _judge(scope, node, words, held.get(node.name, []), _alone(node, normal))
@@ -52,6 +53,8 @@ def _judge(scope: Scope, node: Node, words: list[Word], held: list[Hold], alone:
         message = f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}"
         return undecided(subject(node), message=message, source=_SOURCE)
     quarantine = next((hold for hold in held if hold.health), None)
+    if quarantine is None:
+        quarantine = next((hold for hold in held if hold.doubt), None)
     if quarantine is not None and not faults and not matches(node.name, scope.policy.accelerators.allow_not_judged):
         return _well(scope, node, words, quarantine)
     observed = f"no fault of a device in {len(words)} conditions and labels" + (f"; {listed(held)}" if held else "")
@@ -77,6 +80,9 @@ def _sick(scope: Scope, node: Node, faults: list[Word], held: list[Hold], alone:
 def _well(scope: Scope, node: Node, words: list[Word], hold: Hold) -> Finding:
     """A node that was taken out for a fault, and nothing tells of a fault any more."""
     state = f"{hold} {age_words(scope, hold.since)}, and none of {len(words)} conditions and labels reports a fault"
+    if hold.doubt:
+        message = f"{state}: its owner is not known, {hold.doubt}"
+        return undecided(subject(node), message=message, source=_SOURCE, cause="OwnerUnknown")
     if hold.since.age(scope.snapshot.taken_at) is None:
         return undecided(subject(node), message=state, source=_SOURCE, cause="AgeUnknown")
     if is_young(scope, hold.since):

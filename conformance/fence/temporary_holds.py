@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.node_states.field_writes import MOST_ASKED, FieldsByNode
-from conformance.node_states.holds import Hold, soft_holds
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.holds import Hold, soft_holds
+from fixtures.snapshot.managed_fields import MOST_ASKED, FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, bad, not_judged, ok, undecided
 
@@ -34,7 +34,8 @@ def check_temporary(scope: Scope, fields: FieldsByNode) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, hold: Hold, expected: str) -> Finding:
-    place, age, owner = _place(hold.node, hold.name), hold.since.age(scope.snapshot.taken_at), hold.owner or "not known"
+    place, age = _place(hold.node, hold.name), hold.since.age(scope.snapshot.taken_at)
+    owner = hold.owner or (f"not known ({hold.doubt})" if hold.doubt else "not known")
     if matches(hold.node.name, scope.policy.accelerators.allow_not_judged):
         message = f"{hold.name} on {hold.node.name} {age_words(scope, hold.since)}, owner {owner}: the policy allows it"
         return allowed(place, message=message, source="policy accelerators.allowNotJudged")

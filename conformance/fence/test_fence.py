@@ -10,10 +10,10 @@ from conformance.fence.device_probe import probe_devices
 from conformance.fence.fence_probe import probe_fence
 from conformance.fence.quarantine import check_quarantined
 from conformance.fence.temporary_holds import check_temporary
-from conformance.node_states.field_writes import fields_of
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 
 

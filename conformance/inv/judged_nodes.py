@@ -8,11 +8,11 @@ from conformance.devices.availability import busy, foreign_taints, without_devic
 from conformance.devices.driver_pods import DriverPods
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young
 from conformance.dynamic_resources.drivers import DriverKind
-from conformance.node_states.field_writes import FieldsByNode
-from conformance.node_states.holds import UNSCHEDULABLE, Hold
 from conformance.scope.node_changes import rebooting
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.holds import Hold
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, allowed, missed, ok, undecided
 
@@ -91,7 +91,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
             return undecided(place, message=moving, source=_STATE, cause=CHANGE_UNDER_WAY)
         message = "NotReady: its status is outdated and nothing runs on it, so the run's verdict does not cover it"
         return missed(place, cause="NodeNotReady", observed=state, expected=_EXPECTED, source=_STATE, message=message)
-    cordon = next((hold for hold in held if not hold.name.startswith("taint ") or UNSCHEDULABLE in hold.name), None)
+    cordon = next((hold for hold in held if hold.of_cordon), None)
     if state and probing and cordon is not None:
         if moving := _in_motion(scope, cordon):
             return undecided(place, message=f"{state}: {moving}", source=_STATE, cause=CHANGE_UNDER_WAY)
@@ -128,7 +128,7 @@ def _in_motion(scope: Scope, hold: Hold) -> str:
     owner = f"owner {hold.owner}" if hold.owner else "owner not known"
     if is_young(scope, hold.since):
         return f"{hold.name} {age_words(scope, hold.since)}, {owner}: {again(scope, hold.since)}"
-    if hold.since.latest is None and (hold.notice or (hold.owner and not hold.name.startswith("taint "))):
+    if hold.since.latest is None and (hold.notice or (hold.of_cordon and (hold.owner or hold.doubt))):
         return f"{hold.name} {age_words(scope, hold.since)}, {owner}: ask again when the owner is done"
     return ""
 

@@ -10,11 +10,11 @@ from conformance.inv.judged_nodes import check_judged
 from conformance.inv.peer_agreement import check_peers
 from conformance.inv.rights import ask_rights, check_custom_kinds, check_rights, rights
 from conformance.inv.skew import check_skew
-from conformance.node_states.field_writes import fields_of
 from conformance.requirement import Needs, requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
 from fixtures.cluster.client import Cluster
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Evidence
 

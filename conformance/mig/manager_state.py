@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conformance.mig.mig_nodes import CONFIG, STATE
-from conformance.node_states.field_writes import FieldsByNode, label, last_write
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, bad, not_judged, ok, undecided
 

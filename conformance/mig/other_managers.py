@@ -11,11 +11,12 @@ import msgspec
 
 from conformance.devices.arithmetic import AMD_PARTITION
 from conformance.mig.partitions import PROFILE, unapplied
-from conformance.node_states.field_writes import FieldsByNode, label, last_write
-from conformance.node_states.since import said
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.model.nodes.since import said
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Subject, bad, ok, undecided
 

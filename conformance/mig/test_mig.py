@@ -11,11 +11,11 @@ from conformance.mig.checks import check_geometry, check_mixed, check_off, check
 from conformance.mig.manager_state import changing, check_state, since_of
 from conformance.mig.other_managers import check_others, unsettled
 from conformance.mig.probes import probe_slices
-from conformance.node_states.field_writes import fields_of
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from conformance.scope.settling import unless_settling
 from fixtures.probes.workspace import Workspace
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
 from conformance.devices.words_of_nodes import words_by_node
-from conformance.node_states.field_writes import FieldsByNode
-from conformance.node_states.health_words import Word, of
-from conformance.node_states.polarity import Health
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.nodes.health_words import Word, of
+from fixtures.model.nodes.polarity import Health
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok, undecided

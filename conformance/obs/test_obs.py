@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from conformance.devices.held_nodes import maybe_held
-from conformance.node_states.field_writes import fields_of
 from conformance.obs.node_words import check_heard
 from conformance.obs.probes import probe_unplaced
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
 from fixtures.probes.workspace import Workspace
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 
 

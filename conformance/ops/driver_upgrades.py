@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from conformance.devices.held_nodes import again, age_words, held_nodes, is_young, limit_of
-from conformance.node_states.field_writes import FieldsByNode, label, last_write
-from conformance.node_states.holds import Hold, is_cordoned
-from conformance.node_states.since import UNKNOWN, Since, said
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.labels import keys_with
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.times import moment
+from fixtures.model.nodes.cordons import is_cordoned
+from fixtures.model.nodes.field_writes import label, last_write
+from fixtures.model.nodes.holds import Hold
+from fixtures.model.nodes.since import UNKNOWN, Since, said
+from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import duration
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, Subject, bad, not_judged, ok, undecided
@@ -117,7 +119,7 @@ def _judge(scope: Scope, node: Node, key: str, value: str, ages: _Ages, held: li
 
 def _done(scope: Scope, node: Node, place: Subject, state: str, held: list[Hold]) -> Finding:
     """A finished upgrade. A cordon that somebody else set is no matter of the upgrade."""
-    cordon = next((hold for hold in held if "cordon" in hold.name or "unschedulable" in hold.name), None)
+    cordon = next((hold for hold in held if hold.of_cordon), None)
     left = _left_annotation(node)
     if (
         cordon is None

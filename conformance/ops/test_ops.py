@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.node_states.field_writes import fields_of
 from conformance.ops.agent_coverage import check_coverage
 from conformance.ops.custom_resources import check_ready
 from conformance.ops.device_plugins import check_one_plugin
@@ -15,6 +14,7 @@ from conformance.ops.restarts import check_restarts
 from conformance.ops.rollout import check_rolled_out
 from conformance.requirement import requirement
 from conformance.scope.scope import Scope
+from fixtures.snapshot.managed_fields import fields_of
 from fixtures.verdict.findings import Evidence
 
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.outputs import xid
 from conformance.outputs.metric_samples import Sample, parse_samples
 from conformance.outputs.unreadable import Unreadable
+from fixtures.model.devices.xid_catalogue import XidClass, lookup
 
 __all__ = ["ACTIVITY", "UTILISATION", "Device", "HealthWatch", "Sample", "State", "parse", "parse_samples"]
 
@@ -117,7 +117,7 @@ class Device(msgspec.Struct, frozen=True):
     @property
     def fatal_xids(self) -> tuple[int, ...]:
         """The Xids of class fatal among them."""
-        return tuple(code for code in self.xids if xid.lookup(code).klass is xid.XidClass.FATAL)
+        return tuple(code for code in self.xids if lookup(code).klass is XidClass.FATAL)
 
     @property
     def allocated(self) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.outputs import xid
 from conformance.outputs.dcgm import Device
 from conformance.outputs.inspection import Judged
 from conformance.outputs.nvidia_smi import RETIRED_PAGES_LIMIT
+from fixtures.model.devices.xid_catalogue import XidClass, lookup
 
 _PASS, _WARNING, _FAILURE = 0, 10, 20
 _FABRIC_DONE = (0, 3)  # not supported, success
@@ -35,10 +35,10 @@ def faults(device: Device) -> list[Fault]:
 
 def _xids(device: Device) -> Iterator[Fault]:
     for code in device.xids:
-        entry = xid.lookup(code)
-        if entry.klass is xid.XidClass.FATAL:
+        entry = lookup(code)
+        if entry.klass is XidClass.FATAL:
             yield Fault("XID_FATAL", Judged.BAD, f"fatal Xid {code}: {entry.action or 'no action listed'} {entry.note}".rstrip())
-        elif entry.klass is xid.XidClass.UNKNOWN:
+        elif entry.klass is XidClass.UNKNOWN:
             yield Fault("XID_UNKNOWN", Judged.UNDECIDABLE, f"Xid {code} is not in the catalogue")
 
 

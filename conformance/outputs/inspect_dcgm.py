@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.outputs import dcgm, xid
+from conformance.outputs import dcgm
 from conformance.outputs.dcgm_faults import faults
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
+from fixtures.model.devices.xid_catalogue import lookup
 
 
 def inspect_dcgm(text: str) -> Inspection:
@@ -21,7 +22,7 @@ def inspect_dcgm(text: str) -> Inspection:
             codes.append((Judged.UNDECIDABLE, "NO_ACTIVITY"))
             findings.append(InspectionFinding(str(device), Judged.UNDECIDABLE, "no utilisation or activity series"))
         elif not found and device.xids:
-            classes = ", ".join(f"{code} ({xid.lookup(code).klass.value})" for code in device.xids)
+            classes = ", ".join(f"{code} ({lookup(code).klass.value})" for code in device.xids)
             findings.append(InspectionFinding(str(device), Judged.GOOD, f"Xid {classes}"))
     verdict = worst([each for each, _ in codes] or [Judged.GOOD])
     first = next((finding for finding in findings if finding.verdict is verdict), None)

@@ -9,13 +9,14 @@ import msgspec
 from conformance.outputs import job_log, nvidia_smi, xid
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.outputs.unreadable import Unreadable, readable_text
+from fixtures.model.devices.xid_catalogue import XidClass
 
 _LISTING = re.compile(r"^\s{0,8}GPU \d{1,4}: .{1,128}? \(UUID: ", re.MULTILINE)
 _CLASS_VERDICT = {
-    xid.XidClass.FATAL: Judged.BAD,
-    xid.XidClass.UNKNOWN: Judged.UNDECIDABLE,
-    xid.XidClass.APPLICATION: Judged.GOOD,
-    xid.XidClass.INFO: Judged.GOOD,
+    XidClass.FATAL: Judged.BAD,
+    XidClass.UNKNOWN: Judged.UNDECIDABLE,
+    XidClass.APPLICATION: Judged.GOOD,
+    XidClass.INFO: Judged.GOOD,
 }
 
 

@@ -13,7 +13,6 @@ from enum import StrEnum
 
 import msgspec
 
-from conformance.node_states.field_writes import MOST_ASKED, owns
 from conformance.req.creation_failures import Fault
 from conformance.req.refusals import Refusal
 from conformance.scope.pod_events import quoted
@@ -21,6 +20,8 @@ from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Pod
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.nodes.field_writes import owns
+from fixtures.snapshot.managed_fields import MOST_ASKED
 from fixtures.snapshot.state import Snapshot
 
 MOST_SAMPLES = 8

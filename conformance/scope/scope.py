@@ -40,12 +40,10 @@ from fixtures.kubernetes.models import (
     Taint,
     Toleration,
 )
+from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Subject
-
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-"""Taint of a cordoned node. One that stays without ``spec.unschedulable`` keeps pods away all the same."""
 
 T = TypeVar("T")
 Obj = TypeVar("Obj", Node, Pod)
@@ -284,14 +282,8 @@ class Scope:
         return [node for node in self.accelerator_nodes if self.why_not_judged(node) == ""]
 
     def why_not_judged(self, node: Node) -> str:
-        """Why an accelerator node cannot be judged by probes (virtual, cordoned, NotReady), or empty."""
-        if virtual := self.virtual(node):
-            return virtual
-        if node.spec.unschedulable:
-            return "cordoned"
-        if any(taint.key == UNSCHEDULABLE for taint in node.spec.taints):
-            return f"cordoned (taint {UNSCHEDULABLE})"
-        return "" if node.ready else "NotReady"
+        """Why an accelerator node cannot be judged by probes (virtual, cordoned, NotReady, being deleted), or empty."""
+        return self.virtual(node) or str(stopped(node) or "")
 
     def virtual(self, node: Node) -> str:
         """By which label a node is no machine, in words, or empty: its pods run in another cluster or service.
@@ -348,7 +340,7 @@ class Scope:
 
         Facts: docs/facts/admission.md#tolerations-of-extended-resources.
         """
-        return matches(key, self.policy.fence.taint_keys) or self.names_device(key)
+        return is_fence_key(key, self.policy.fence.taint_keys, self.names_device)
 
     @cached_property
     def unfenced_box(self) -> str:

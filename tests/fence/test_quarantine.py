@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 
 from conformance.fence.quarantine import check_quarantined
-from conformance.node_states.field_writes import SPEC_UNSCHEDULABLE
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
-from tests.node_states.said import DAY, HOUR, MINUTE, a_condition, ago, told, written
+from tests.model.nodes.said import DAY, HOUR, MINUTE, a_condition, ago, told, written
 
 LOST = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaXID79Error", age=3 * HOUR)
 FINE = a_condition("AcceleratedHardwareReady", "True", reason="NvidiaGPUIsReady")
+STAMP = "k8saas.nvidia.com/cordon-timestamp"
 NVSENTINEL = {"quarantineHealthEventIsCordoned": "True"}
 
 
@@ -89,11 +90,30 @@ def test_a_repaired_node_that_remediation_left_cordoned_fails() -> None:
         "k8saas.nvidia.com/cordon-timestamp": ago(6 * DAY).replace(":", "-"),
     }
     healthy = a_condition("SysLogsXIDError", "False", reason="SysLogsXIDErrorIsHealthy", message="No Health Failures")
-    node = told(healthy, labels=labels)
-    node.spec.unschedulable = True
-    finding = only(node)
+    finding = only(told(healthy, labels=labels, cordoned=6 * DAY))
     assert finding.outcome is Outcome.BAD
     assert "cordon of NVSentinel for 6 days" in finding.message
+
+
+BY = {"k8saas.nvidia.com/cordon-by": "NVSentinel"}
+
+
+@pytest.mark.parametrize(
+    ("node", "fields", "wanted"),
+    [
+        (told(FINE, cordoned=20 * DAY, labels=BY), None, Outcome.UNDECIDED),
+        (told(FINE, cordoned=20 * DAY, labels={"dgxc.nvidia.com/nvsentinel-state": "remediation-succeeded"}), None, Outcome.UNDECIDED),
+        (told(FINE, cordoned=None, labels={**BY, STAMP: ago(40 * DAY).replace(":", "-")}), None, Outcome.UNDECIDED),
+        (told(FINE, cordoned=20 * DAY, labels={**BY, STAMP: ago(DAY).replace(":", "-")}), None, Outcome.OK),
+        (told(FINE, cordoned=20 * DAY, labels={"k8saas.nvidia.com/ManagedByNVSentinel": "false"}), None, Outcome.OK),
+        (told(FINE, cordoned=20 * DAY, labels=BY), written(SPEC_UNSCHEDULABLE, age=20 * DAY), Outcome.OK),
+        (told(FINE, cordoned=20 * DAY, labels=BY), written(SPEC_UNSCHEDULABLE, "fault-quarantine", 20 * DAY), Outcome.BAD),
+    ],
+    ids=["no timestamp", "state label", "no timeAdded", "timestamp of another cordon", "opted out", "kubectl", "written by NVSentinel"],
+)
+def test_a_label_of_nvsentinel_names_the_owner_of_a_cordon_only_if_its_time_does(node: Node, fields: object, wanted: Outcome) -> None:
+    node.spec.unschedulable = True
+    assert only(node, fields=fields).outcome is wanted
 
 
 def test_a_repaired_node_that_was_cordoned_an_hour_ago_is_undecided() -> None:
@@ -123,7 +143,7 @@ def test_the_clock_of_the_cluster_may_be_ahead() -> None:
 
 def test_a_node_that_the_policy_leaves_out_may_stay_in_quarantine() -> None:
     node = told(FINE, cordoned=9 * DAY, annotations=NVSENTINEL)
-    assert only(node).outcome is Outcome.BAD
+    assert only(node, fields=written(SPEC_UNSCHEDULABLE, "fault-quarantine")).outcome is Outcome.BAD
     (finding,) = check_quarantined(a_scope(a_policy(accelerators={"allowNotJudged": ["gpu-0"]}), nodes=[node]), {})
     assert finding.outcome is Outcome.OK
 

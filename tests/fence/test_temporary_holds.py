@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from conformance.fence.temporary_holds import check_temporary
-from conformance.node_states.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.kubernetes.models import Node, Taint
+from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import a_cpu_node, a_policy, a_scope
-from tests.node_states.said import DAY, HOUR, MINUTE, NOW, a_condition, ago, told, written
+from tests.model.nodes.said import DAY, HOUR, MINUTE, NOW, a_condition, ago, told, written
 
 
 def only(node: Node, fields: Any = None, **policy: Any) -> Finding:

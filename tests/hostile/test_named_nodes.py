@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from conformance.node_states.field_writes import MOST_ASKED
 from conformance.req.placements import MOST_SAMPLES, By, Records, placement
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.snapshot.files import load_files
+from fixtures.snapshot.managed_fields import MOST_ASKED
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.record import Verdict

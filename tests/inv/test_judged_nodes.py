@@ -18,7 +18,7 @@ from fixtures.verdict.findings import Evidence, Finding, Outcome
 from fixtures.verdict.record import Level, Verdict
 from tests.builders import FENCE, NFD, a_cpu_node, a_daemonset, a_node, a_pod, a_policy, a_scope
 from tests.dra import a_class, a_slice
-from tests.node_states.said import HOUR, MINUTE, ago, told
+from tests.model.nodes.said import HOUR, MINUTE, ago, told
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable:NoSchedule"
 

@@ -6,7 +6,7 @@ from conformance.obs.node_words import check_heard
 from fixtures.kubernetes.models import Node
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_scope
-from tests.node_states.said import DAY, HOUR, MINUTE, a_condition, told
+from tests.model.nodes.said import DAY, HOUR, MINUTE, a_condition, told
 
 GOOD = a_condition("AcceleratedHardwareReady", "True", reason="NvidiaGPUIsReady")
 BAD = a_condition("AcceleratedHardwareReady", "False", reason="NvidiaDeviceCountMismatch", age=2 * HOUR)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from conformance.node_states.field_writes import SPEC_UNSCHEDULABLE, label
 from conformance.ops.driver_upgrades import check_upgrades
 from fixtures.kubernetes.models import Node, Pod
+from fixtures.model.nodes.field_writes import SPEC_UNSCHEDULABLE, label
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_cpu_node, a_pod, a_policy, a_scope
-from tests.node_states.said import DAY, HOUR, NOW, ago, told, written
+from tests.model.nodes.said import DAY, HOUR, NOW, ago, told, written
 
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 

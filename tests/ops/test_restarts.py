@@ -10,7 +10,7 @@ from conformance.ops.restarts import check_restarts
 from fixtures.kubernetes.models import Pod
 from fixtures.verdict.findings import Finding, NotApplicable, Outcome
 from tests.builders import a_daemonset, a_node, a_pod, a_policy, a_scope
-from tests.node_states.said import DAY, HOUR, MINUTE, ago
+from tests.model.nodes.said import DAY, HOUR, MINUTE, ago
 
 EXPORTER = "nvidia-dcgm-exporter"
 

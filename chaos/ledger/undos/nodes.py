@@ -6,15 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from chaos.cluster.cordons import SOMEBODY, cordoned_by_others, cordoner, is_cordoned
+from chaos.cluster.node_work import cordon, is_unschedulable, named_cordoner
 from chaos.cluster.requests import await_object, field, kubectl, merge, read, uid_of
 from chaos.ledger.protocol import Args
 from chaos.model.errors import UndoRefused
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
-
-UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
-"""Set and removed by the cluster itself as ``spec.unschedulable`` changes."""
+from fixtures.model.nodes.cordons import UNSCHEDULABLE
 
 
 class NodeArgs(Args, frozen=True, kw_only=True):
@@ -142,23 +140,24 @@ class NodeUnschedulable(NodeValue):
 
     def args(self, node: Json, ours: bool) -> UnschedulableArgs:
         """Arguments for setting ``spec.unschedulable`` on the node that was just read."""
-        return UnschedulableArgs(**identity(node), prior=is_cordoned(node), ours=ours)
+        return UnschedulableArgs(**identity(node), prior=is_unschedulable(node), ours=ours)
 
     def undo(self, cluster: Cluster, args: UnschedulableArgs, deadline: float) -> None:
         """Restore what is still ours."""
         node = same_node(cluster, args)
-        if is_cordoned(node) != args.prior:
-            if args.ours == args.prior or cordoned_by_others(node) not in ("", SOMEBODY):
-                raise changed(f"cordon of node {args.name}", args.prior, cordoner(node) or "in service")
+        if is_unschedulable(node) != args.prior:
+            if args.ours == args.prior or named_cordoner(node):
+                found = cordon(node)
+                raise changed(f"cordon of node {args.name}", args.prior, (found.owner or found.kind.value) if found else "in service")
             merge(cluster, "nodes", node, {"spec": {"unschedulable": args.prior or None}})
 
     def differs(self, args: UnschedulableArgs, node: Json) -> str:
         """How the node differs from what was recorded; empty when it does not."""
-        current = is_cordoned(node)
+        current = is_unschedulable(node)
         if current != args.prior:
             return f"unschedulable: {shown(current)} instead of {shown(args.prior)}"
-        tainted = any(taint.get("key") == UNSCHEDULABLE_TAINT for taint in field(node, "spec", "taints") or ())
-        return "" if tainted <= args.prior else f"the taint {UNSCHEDULABLE_TAINT} is still there"
+        tainted = any(taint.get("key") == UNSCHEDULABLE for taint in field(node, "spec", "taints") or ())
+        return "" if tainted <= args.prior else f"the taint {UNSCHEDULABLE} is still there"
 
     def human(self, args: UnschedulableArgs) -> tuple[str, str]:
         """The node, and the kubectl line that restores it."""

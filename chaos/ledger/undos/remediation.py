@@ -11,23 +11,22 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from chaos.cluster.cordons import SOMEBODY, STATE_LABELS, SUITE, cordoned_by_others, cordoner, is_cordoned, is_note
 from chaos.cluster.gpu_names import names_another
+from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, named_cordoner
 from chaos.cluster.requests import accepted, await_object, field, kubectl, merge, read
 from chaos.ledger.undos.nodes import NodeArgs, identity, same_node
 from chaos.model.errors import UndoRefused
-from conformance.node_states.polarity import wrong_status
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.cordons import STATE_LABEL, Kind, is_note
+from fixtures.model.nodes.polarity import wrong_status
 
 _DEVICES = re.compile(r"(?i)gpu|nvidia|nvlink|nvswitch|xid|dcgm|syslog|acceleratedhardware")
 """Words in the types of conditions that tell faults of devices. Any other answers no fault of ours and is never cleared.
 
 Facts: docs/facts/device-health.md#node-conditions.
 """
-
-_BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 
 
 class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
@@ -68,9 +67,9 @@ class NodeCleared:
             patch.setdefault("metadata", {})["annotations"] = noted
         reported = [kind for kind in _conditions(node, args.names) if kind not in args.conditions]
         ours = [kind for kind in reported if _DEVICES.search(kind)]
-        who = cordoner(node)
-        if is_cordoned(node) and not args.unschedulable and not _of_another(args, node):
-            if who in (SOMEBODY, SUITE) and not moved and not noted and not ours:
+        found = cordon(node)
+        if found and not args.unschedulable and not _of_another(args, node):
+            if found.kind in (Kind.UNKNOWN, Kind.SUITE) and not moved and not noted and not ours:
                 raise UndoRefused(
                     "changed by another", f"node {args.name} is cordoned, and no remediation shows that did it", prior=False, current=True
                 )
@@ -109,7 +108,7 @@ def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> Cl
         raise ApiTrouble("NotFound", f"node {name} is gone")
     return ClearedArgs(
         **identity(node),
-        unschedulable=is_cordoned(node),
+        unschedulable=is_unschedulable(node),
         labels=_labels(node),
         conditions=_conditions(node),
         notes=_notes(node),
@@ -132,7 +131,7 @@ def _over(kind: str) -> Json:
 
 def _labels(node: Json) -> dict[str, str | None]:
     present = field(node, "metadata", "labels") or {}
-    return {key: present.get(key) for key in STATE_LABELS}
+    return {STATE_LABEL: present.get(STATE_LABEL)}
 
 
 def _notes(node: Json) -> dict[str, str]:
@@ -147,24 +146,19 @@ def _noted(args: ClearedArgs, node: Json) -> dict[str, str | None]:
 
 def _of_another(args: ClearedArgs, node: Json) -> bool:
     """Whether the node was cordoned since, by somebody whose name the API server keeps."""
-    return not args.unschedulable and cordoned_by_others(node) not in ("", SOMEBODY)
+    return not args.unschedulable and bool(named_cordoner(node))
 
 
 def _conditions(node: Json, names: tuple[str, ...] = ()) -> dict[str, str]:
     """Status of the health conditions that name no other GPU. One that was never written and one that tells no fault are the same."""
-    found = [item for item in field(node, "status", "conditions") or () if item.get("type") not in _BUILT_IN and _bad(item)]
-    return {str(item.get("type")): str(item.get("status")) for item in found if not names_another(str(item.get("message") or ""), names)}
-
-
-def _bad(item: Json) -> bool:
-    return bool(item.get("status") == wrong_status(str(item.get("type"))))
+    return {item.type: item.status for item in fault_conditions(node) if not names_another(item.message, names)}
 
 
 def _differs(args: ClearedArgs, node: Json | None) -> str:
     if node is None:
         return f"node {args.name} is gone"
     said = []
-    if is_cordoned(node) != args.unschedulable and not _of_another(args, node):
+    if is_unschedulable(node) != args.unschedulable and not _of_another(args, node):
         said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
     said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
     said += [f"annotation {key}" for key in _noted(args, node)]

@@ -8,9 +8,9 @@ from functools import partial
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
-from chaos.observe.components import DAEMON_SETS, NAMES, pods_of
+from chaos.observe.components import DAEMON_SETS, NAMES, controller_of, pods_of
 from chaos.observe.sample import Reading, Signal
-from chaos.observe.signals.nodes import slowly
+from chaos.observe.signals.nodes import joined_nodes, slowly
 from chaos.observe.view import (
     NoData,
     View,
@@ -29,6 +29,7 @@ from chaos.observe.view import (
 from conformance.scope.platform_namespaces import IGNORED
 from fixtures.kubernetes.models import Json
 
+_COUNTS = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
 AMOUNTS = ("capacity", "allocatable")
 POLICIES = "nvidia.com/clusterpolicies"
 AGENTS = ("device-plugin", "gfd", "nfd-worker", "exporter", "host-engine", "mig-manager", "dra-plugin", "rdma-plugin")
@@ -50,13 +51,13 @@ def uids(reading: Reading, *, component: str) -> JsonValue:
 
 
 def daemon_sets(reading: Reading) -> JsonValue:
-    """``{namespace/name: [desired, ready, updated]}`` of the agents' DaemonSets."""
-    return {full_name(item): _counts(item) for item in _agents(reading)}
+    """``{namespace/name: [desired, ready, updated]}`` of the agents' DaemonSets, without nodes that joined since the sampler began."""
+    return {full_name(item): _counts(reading, item) for item in _agents(reading)}
 
 
 def settled(reading: Reading) -> JsonValue:
     """Whether every agent's DaemonSet has all its pods ready and of the current template."""
-    return all(len(set(_counts(item))) == 1 for item in _agents(reading))
+    return all(len(set(_counts(reading, item))) == 1 for item in _agents(reading))
 
 
 def generations(reading: Reading) -> JsonValue:
@@ -65,13 +66,14 @@ def generations(reading: Reading) -> JsonValue:
 
 
 def agent_pods(reading: Reading) -> JsonValue:
-    """``{namespace/name: "uid restarts"}`` of every agent's pods on all nodes."""
-    facts, view = PlanFacts.of(reading.plan), View.at(reading)
+    """``{namespace/name: "uid restarts"}`` of every agent's pods, on all nodes but those that joined since the sampler began."""
+    facts, view, joined = PlanFacts.of(reading.plan), View.at(reading), joined_nodes(reading)
     return {
         full_name(pod): f"{uid_of(pod)} {restarts_of(pod)}"
         for name in AGENTS
         if (found := facts.components.get(name)) is not None
         for pod in pods_of(view, found)
+        if node_of(pod) not in joined
     }
 
 
@@ -173,9 +175,18 @@ def _agents(reading: Reading) -> list[Json]:
     return [item for item in view.select(DAEMON_SETS) if (namespace_of(item), name_of(item)) in names]
 
 
-def _counts(item: Json) -> list[int]:
+def _counts(reading: Reading, item: Json) -> list[int]:
+    """Desired, ready and updated pods of a DaemonSet. Pods of nodes that joined are left out, as are such nodes without a pod yet."""
     status = dig(item, "status")
-    return [number_of(status.get(field)) for field in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")]
+    desired, here, updated = (number_of(status.get(name)) for name in _COUNTS)
+    wanted: int = reading.memory.setdefault("daemonsets.first", {}).setdefault(uid_of(item), desired)
+    joined = joined_nodes(reading)
+    if not joined or desired <= wanted:
+        return [desired, here, updated]
+    late = [
+        pod for pod in View.at(reading).select("pods", namespace_of(item)) if node_of(pod) in joined and controller_of(pod) == uid_of(item)
+    ]
+    return [wanted, here - sum(map(is_ready, late)), min(updated, wanted)]
 
 
 SIGNALS: dict[str, Signal] = {

@@ -5,27 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from itertools import groupby, pairwise
+from typing import TypeVar
 
-from chaos.cluster.cordons import cordoned_by_others
+import msgspec
+
 from chaos.cluster.gpu_names import names_another, names_of, names_this
+from chaos.cluster.node_work import cordon, fault_conditions, is_unschedulable, work_of
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import PlanFacts
 from chaos.observe.node_history import MEMORY, NodeHistory
 from chaos.observe.sample import Reading
 from chaos.observe.view import NoData, View, condition, dig, items_of, labels_of, name_of, number_of, text_of, uid_of
-from conformance.node_states.polarity import wrong_status
-from fixtures.kubernetes.models import Json
+from fixtures.kubernetes.models import Condition, Json
+from fixtures.model.nodes.cordons import STATE_LABEL, Kind
+from fixtures.model.nodes.work import Why
 from fixtures.verdict.record import TargetKind
+
+T = TypeVar("T")
 
 VOLATILE_LABELS = frozenset({"nvidia.com/gfd.timestamp"})
 """Labels that change without anything having changed: GFD writes the time of its start."""
 
-REMEDIATION_LABELS = ("dgxc.nvidia.com/nvsentinel-state",)
+OWN_LABELS = "gpu-conformance.io/"
+"""What keys of this suite's own labels begin with: an owner's consent to experiments, and published verdicts."""
+
 OTHERS_SECONDS, OTHERS_SECONDS_SIMULATED = 10.0, 1.0
 """How often, at most, the whole fleet is read: nobody may touch it, so a late look is as good."""
-
-BUILT_IN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 
 
 def allocatable(reading: Reading) -> JsonValue:
@@ -97,14 +104,18 @@ def node_uids(reading: Reading) -> JsonValue:
 
 
 def registered_anew(reading: Reading) -> JsonValue:
-    """Whether every target node is another object than was planned, with the labels and the people's taints it had then."""
+    """Whether every target node is another object than was planned, with the labels and the people's taints it had then.
+
+    Labels of this suite do not count: no kubelet and no cloud knows them, and the undo puts them back.
+    """
     view = View.at(reading)
     for target in [target for target in reading.plan.targets if target.kind == "nodes"]:
         node = view.find("nodes", target.name)
         if node is None or uid_of(node) == target.uid:
             return False
         labels, planned = labels_of(node), dict(target.facts.get("labels") or {})
-        if any(labels.get(key) != value for key, value in planned.items() if key not in VOLATILE_LABELS):
+        kept = {key: value for key, value in planned.items() if key not in VOLATILE_LABELS and not key.startswith(OWN_LABELS)}
+        if any(labels.get(key) != value for key, value in kept.items()):
             return False
         if _people_taints(dig(node, "spec").get("taints")) != _people_taints(target.facts.get("taints")):
             return False
@@ -118,13 +129,14 @@ def _people_taints(taints: object) -> list[str]:
 
 def unschedulable(reading: Reading) -> JsonValue:
     """Whether a target node is cordoned."""
-    return any(dig(node, "spec").get("unschedulable") is True for node in _targets(reading).values())
+    return any(map(is_unschedulable, _targets(reading).values()))
 
 
 def cordoned_by_another(reading: Reading) -> JsonValue:
     """Target nodes that neither remediation nor this suite cordoned, each with who did; sorted."""
-    found = {name: cordoned_by_others(node) for name, node in _targets(reading).items()}
-    return sorted(f"{name}: {who}" for name, who in found.items() if who)
+    found = {name: _read(cordon, node) for name, node in _targets(reading).items()}
+    others = {name: one for name, one in found.items() if one and one.kind in (Kind.OTHER, Kind.UNKNOWN)}
+    return sorted(f"{name}: {one.owner or one.kind}" for name, one in others.items())
 
 
 def taints(reading: Reading) -> JsonValue:
@@ -174,25 +186,25 @@ def faults(reading: Reading) -> JsonValue:
 
 
 def faults_of(node: Json) -> list[str]:
-    """Health conditions of a node in their bad value. Most are True when something is wrong.
-
-    Facts: docs/facts/device-health.md#node-conditions.
-    """
-    return [text_of(item.get("type")) for item in _bad_conditions(node)]
+    """Types of a node's conditions that tell a fault."""
+    return [item.type for item in _bad_conditions(node)]
 
 
-def _bad_conditions(node: Json) -> list[Json]:
-    wrong = []
-    for item in items_of(dig(node, "status").get("conditions")):
-        kind, status = text_of(item.get("type")), text_of(item.get("status"))
-        if kind and kind not in BUILT_IN and status == wrong_status(kind):
-            wrong.append(item)
-    return wrong
+def _bad_conditions(node: Json) -> list[Condition]:
+    return _read(fault_conditions, node)
+
+
+def _read(ask: Callable[[Json], T], node: Json) -> T:
+    """An answer of the model about a node. Raises :class:`NoData` for a node that cannot be read."""
+    try:
+        return ask(node)
+    except msgspec.ValidationError as error:
+        raise NoData(f"node {name_of(node)} cannot be read: {error}") from error
 
 
 def fault_messages(reading: Reading) -> JsonValue:
     """Messages of the target nodes' health conditions that tell a fault."""
-    return " | ".join(text_of(item.get("message")) for node in _targets(reading).values() for item in _bad_conditions(node))
+    return " | ".join(item.message for node in _targets(reading).values() for item in _bad_conditions(node))
 
 
 def faults_name_target(reading: Reading) -> JsonValue:
@@ -207,24 +219,25 @@ def faults_of_others(reading: Reading) -> JsonValue:
     """Conditions of the target nodes that tell a fault of another device than the experiment's, since the sampler began; sorted."""
     names = [name for target in reading.plan.targets for name in names_of(target.facts)]
     now = {
-        f"{name} {text_of(item.get('type'))}: {text_of(item.get('message'))[:200]}"
+        f"{name} {item.type}: {item.message[:200]}"
         for name, node in _targets(reading).items()
         for item in _bad_conditions(node)
-        if names_another(text_of(item.get("message")), names)
+        if names_another(item.message, names)
     }
     return sorted(now - reading.memory.setdefault("node.faults.first", now))
 
 
 def remediation_state(reading: Reading) -> JsonValue:
     """The remediation system's label on the target node; empty without."""
-    return next((labels_of(node).get(key, "") for node in _targets(reading).values() for key in REMEDIATION_LABELS), "")
+    return next((labels_of(node).get(STATE_LABEL, "") for node in _targets(reading).values()), "")
 
 
 def remediation_history(reading: Reading) -> JsonValue:
     """States of remediation on the target node since the sampler began, in order, each once in a row."""
-    return _in_turn(reading, REMEDIATION_LABELS)
+    return _in_turn(reading, (STATE_LABEL,))
 
 
+_QUARANTINE = (Why.CORDONED, Why.TAINTED, Why.FAULT, Why.REPAIR)
 REMEDIATION_ORDER = ("quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded")
 
 
@@ -235,12 +248,20 @@ def remediation_in_order(reading: Reading) -> JsonValue:
 
 
 def quarantined(reading: Reading) -> JsonValue:
-    """Names of all nodes that are cordoned, carry a remediation state, or tell a fault."""
-    return sorted(
-        name_of(node)
-        for node in View.at(reading).select("nodes")
-        if dig(node, "spec").get("unschedulable") is True or any(labels_of(node).get(key) for key in REMEDIATION_LABELS) or faults_of(node)
-    )
+    """Nodes that are cordoned, tainted for a time, in repair or with a fault, sorted. One that joined since does not count."""
+    facts, joined = PlanFacts.of(reading.plan), joined_nodes(reading)
+    try:
+        works = work_of(View.at(reading).select("nodes"), facts.is_fence)
+    except msgspec.ValidationError as error:
+        raise NoData(f"nodes cannot be read: {error}") from error
+    return sorted(name for name, work in works.items() if name not in joined and work.first(*_QUARANTINE))
+
+
+def joined_nodes(reading: Reading) -> set[str]:
+    """Names of nodes that joined the cluster since the sampler began: what is new on them is no damage."""
+    now = {name_of(node) for node in View.at(reading).select("nodes")}
+    first: set[str] = reading.memory.setdefault("nodes.known", now)
+    return now - first
 
 
 def others(reading: Reading) -> JsonValue:
@@ -265,7 +286,7 @@ def digest_of(reading: Reading, node: Json) -> str:
         {
             "labels": _lasting(node),
             "taints": sorted(_taint(taint) for taint in items_of(spec.get("taints"))),
-            "unschedulable": spec.get("unschedulable") is True,
+            "unschedulable": is_unschedulable(node),
             "ready": condition(node, "Ready"),
             "faults": sorted(faults_of(node)),
             "devices": _devices(reading, node, "allocatable"),

@@ -7,14 +7,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chaos.cluster.cordons import cordoned_by_program, is_cordoned
+from chaos.cluster.node_work import cordon, is_unschedulable, work_of
 from chaos.model.plan import Target
 from chaos.model.plan_facts import Device, PlanFacts
 from chaos.observe.components import Components
 from chaos.observe.device_requests import requested_devices
-from chaos.observe.signals.nodes import REMEDIATION_LABELS, faults_of
-from chaos.observe.view import View, condition, dig, labels_of, name_of, node_of, number_of, phase_of, uid_of
+from chaos.observe.view import NoData, View, dig, labels_of, name_of, node_of, number_of, phase_of, uid_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.cordons import Kind
+from fixtures.model.nodes.work import NodeWork, Why
 
 
 class NotApplicable(Exception):
@@ -77,6 +78,7 @@ class PlanningView(msgspec.Struct, kw_only=True):
     named: str = ""
     cordoned: bool = False
     by_node: dict[str, list[Json]] = {}
+    works: dict[str, NodeWork] = {}
 
     def gpu_nodes(self) -> list[Json]:
         """Nodes that have devices in their capacity."""
@@ -87,23 +89,21 @@ class PlanningView(msgspec.Struct, kw_only=True):
         found = {name: number_of(value) for name, value in dig(node, "status", field).items() if self.facts.is_device(name)}
         return {name: count for name, count in found.items() if count > 0}
 
-    def obstacle(self, node: Json) -> str:
-        """Why a node is no healthy GPU node; empty when it is one."""
-        return f"{name_of(node)} is cordoned" if is_cordoned(node) else self.health_problem(node)
+    def work(self, node: Json) -> NodeWork:
+        """Whether a GPU node may work, by the model of nodes. Raises :class:`NoData` when a node cannot be read."""
+        if not self.works:
+            try:
+                self.works |= work_of(self.gpu_nodes(), self.facts.is_fence)
+            except msgspec.ValidationError as error:
+                raise NoData(f"nodes cannot be read: {error}") from error
+        return self.works[name_of(node)]
 
-    def health_problem(self, node: Json) -> str:
-        """Why a GPU node is not healthy, whether it is cordoned or not; empty when it is."""
-        name = name_of(node)
-        if condition(node, "Ready") != "True":
-            return f"{name} is not Ready"
-        if wrong := faults_of(node):
-            return f"{name} tells {wrong[0]}"
-        if any(labels_of(node).get(key) for key in REMEDIATION_LABELS):
-            return f"{name} is under remediation"
-        if dig(node, "metadata").get("deletionTimestamp"):
-            return f"{name} is going away"
+    def obstacle(self, node: Json, *but: Why) -> str:
+        """Why a GPU node may not work, other than for the reasons in ``but``; empty when it may."""
+        if found := self.work(node).besides(*but):
+            return f"{name_of(node)}: {found}"
         if self.devices(node, "allocatable") != self.devices(node, "capacity"):
-            return f"{name} has devices that are not allocatable"
+            return f"{name_of(node)} has devices that are not allocatable"
         return ""
 
     def target_obstacle(self, node: Json) -> str:
@@ -111,11 +111,14 @@ class PlanningView(msgspec.Struct, kw_only=True):
         if not self.cordoned:
             return self.obstacle(node)
         name = name_of(node)
-        if not is_cordoned(node):
+        found = cordon(node)
+        if found is None:
             return f"{name} is in service, and has to be cordoned by an administrator"
-        if by := cordoned_by_program(node):
-            return f"{name} was cordoned by {by}, and not by an administrator"
-        return self.health_problem(node) or (f"{name} has pods that hold devices" if self.busy(node) else "")
+        if found.kind in (Kind.REMEDIATION, Kind.SUITE):
+            return f"{name} was cordoned by {found.kind}, and not by an administrator"
+        if found.doubt:
+            return f"whether an administrator cordoned {name} is not known: {found.doubt}"
+        return self.obstacle(node, Why.CORDONED) or (f"{name} has pods that hold devices" if self.busy(node) else "")
 
     def healthy(self) -> list[Json]:
         """Healthy GPU nodes, most free devices first, then by name."""
@@ -180,7 +183,7 @@ class PlanningView(msgspec.Struct, kw_only=True):
         about = {
             "labels": labels_of(node),
             "system_uuid": str(dig(node, "status", "nodeInfo").get("systemUUID") or ""),
-            "unschedulable": is_cordoned(node),
+            "unschedulable": is_unschedulable(node),
             "taints": list(dig(node, "spec").get("taints") or []),
             **(facts or {}),
         }

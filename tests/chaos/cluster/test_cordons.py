@@ -10,8 +10,9 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.act.context import ActivityContext
 from chaos.activities.nodes import cordon
-from chaos.cluster.cordons import REMEDIATION, SOMEBODY, SUITE, cordoned_by_others, cordoner
 from chaos.cluster.gpu_names import names_another, names_of
+from chaos.cluster.node_work import cordon as cordon_on
+from chaos.cluster.node_work import named_cordoner
 from chaos.ledger.undos.nodes import NodeUnschedulable
 from chaos.ledger.undos.remediation import NodeCleared, cleared_args
 from chaos.model.errors import UndoRefused
@@ -19,6 +20,7 @@ from chaos.model.plan import Target
 from chaos.safety.abort_flag import AbortFlag
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
+from fixtures.model.nodes.cordons import Kind
 from tests.chaos.ledger.simulated_cluster import ANYTHING, fetch, ledger, node, plan, soon, world
 
 STATE = "dgxc.nvidia.com/nvsentinel-state"
@@ -66,23 +68,24 @@ _NOTE: Json = {"f:metadata": {"f:annotations": {"f:quarantineHealthEvent": {}}}}
 @pytest.mark.parametrize(
     ("given", "who"),
     [
-        (node("n"), ""),
+        (node("n"), None),
         (owned(("kubectl-cordon", _SPEC)), "kubectl-cordon"),
         (owned(("kubectl-cordon", _SPEC), ("fault-quarantine", _STATE)), "kubectl-cordon"),
-        (owned(("gpu-conformance", _SPEC)), SUITE),
-        (owned(("fault-quarantine", _SPEC)), REMEDIATION),
-        (owned(("theirs", {**_SPEC, **_NOTE})), REMEDIATION),
-        (owned(("theirs", _SPEC), ("theirs", _STATE)), REMEDIATION),
-        (owned(), SOMEBODY),
-        (owned(("ancient-changes", _SPEC)), SOMEBODY),
-        (owned(labels={STATE: "quarantined"}), REMEDIATION),
-        (owned(managedFields="nonsense"), SOMEBODY),
-        (owned(managedFields=[7, {"manager": 3, "fieldsV1": "x"}]), SOMEBODY),
+        (owned(("gpu-conformance", _SPEC)), Kind.SUITE),
+        (owned(("fault-quarantine", _SPEC)), Kind.REMEDIATION),
+        (owned(("theirs", {**_SPEC, **_NOTE})), Kind.REMEDIATION),
+        (owned(("theirs", _SPEC), ("theirs", _STATE)), Kind.REMEDIATION),
+        (owned(), Kind.UNKNOWN),
+        (owned(("ancient-changes", _SPEC)), Kind.UNKNOWN),
+        (owned(labels={STATE: "quarantined"}), Kind.UNKNOWN),
+        (owned(managedFields="nonsense"), Kind.UNKNOWN),
+        (owned(managedFields=[7, {"manager": 3, "fieldsV1": "x"}]), Kind.UNKNOWN),
     ],
 )
-def test_a_cordon_is_somebodys(given: Json, who: str) -> None:
-    assert cordoner(given) == who
-    assert cordoned_by_others(given) == ("" if who in (REMEDIATION, SUITE) else who)
+def test_a_cordon_is_somebodys(given: Json, who: Kind | str | None) -> None:
+    found = cordon_on(given)
+    assert found is None if who is None else found is not None and (found.kind == who or found.owner == who)
+    assert named_cordoner(given) == ("" if who is None or isinstance(who, Kind) else who)
 
 
 @pytest.mark.parametrize(

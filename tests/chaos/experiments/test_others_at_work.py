@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.cordons import cordoner
+from chaos.cluster.node_work import named_cordoner
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
@@ -51,5 +51,5 @@ def test_a_persons_cordon_makes_it_inconclusive_and_outlives_it(tmp_path: Path) 
         assert f'somebody else cordoned the node (["{cordoned[0]}: kubectl-cordon"])' in result.message
         assert campaign.residue == []
         node = cluster.get("nodes", cordoned[0]).json()
-        assert cordoner(node) == "kubectl-cordon"
+        assert named_cordoner(node) == "kubectl-cordon"
         assert not faulty(node)

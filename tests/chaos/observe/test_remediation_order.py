@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.observe.signals.nodes import REMEDIATION_LABELS
 from chaos.observe.signals.registry import SIGNALS
+from fixtures.model.nodes.cordons import STATE_LABEL
 from tests.chaos.observe.made_up_cluster import Read, World, node, plan
 
 
@@ -23,6 +23,6 @@ from tests.chaos.observe.made_up_cluster import Read, World, node, plan
 def test_states_in_order(states: list[str], ordered: bool) -> None:
     read = Read(World(nodes=[node("a")]), plan())
     for state in states:
-        read = read.again(World(nodes=[node("a", labels={REMEDIATION_LABELS[0]: state} if state else {})]))
+        read = read.again(World(nodes=[node("a", labels={STATE_LABEL: state} if state else {})]))
         found = SIGNALS["remediation.in.order"](read)  # type: ignore[arg-type]
     assert found is ordered

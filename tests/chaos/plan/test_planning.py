@@ -78,7 +78,7 @@ def test_no_gpu_node_is_no_object_and_no_healthy_one_a_refusal() -> None:
     assert absent.value.code == "NoGpuNode"
     with pytest.raises(PlanRefused) as refused:
         choose(field(World(nodes=[node("a", ready="False")], pods=[])))
-    assert "not Ready" in refused.value.message
+    assert "NotReady" in refused.value.message
 
 
 def test_a_name_that_is_no_gpu_node_is_told() -> None:
@@ -169,9 +169,9 @@ def test_what_is_destructive_takes_a_node_that_an_administrator_cordoned_and_emp
     [
         (node("a"), [], "a is in service, and has to be cordoned by an administrator"),
         (given(), [pod("x", "a")], "a has pods that hold devices"),
-        (given(ready="False"), [], "a is not Ready"),
-        (given(conditions=[{"type": "GpuMemWatch", "status": "True"}]), [], "a tells GpuMemWatch"),
-        (given(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], "a was cordoned by remediation"),
+        (given(ready="False"), [], "a: NotReady"),
+        (given(conditions=[{"type": "GpuMemWatch", "status": "True"}]), [], "a: has GpuMemWatch=True"),
+        (given(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], "a: is in repair by NVSentinel"),
         (given(manager="fault-quarantine"), [], "a was cordoned by remediation"),
         (given(manager="gpu-conformance"), [], "a was cordoned by this suite"),
         (given(allocatable=7), [], "a has devices that are not allocatable"),
@@ -189,7 +189,7 @@ def test_a_node_that_nobody_gave_for_it_or_that_is_not_well_is_refused(candidate
 def test_a_node_that_an_autoscaler_is_about_to_remove_is_nobodys_gift() -> None:
     leaving = given()
     leaving["spec"]["taints"] = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
-    with pytest.raises(PlanRefused, match="a was cordoned by an autoscaler"):
+    with pytest.raises(PlanRefused, match="a: has the taint ToBeDeletedByClusterAutoscaler"):
         choose(field(World(nodes=[leaving, node("b")], pods=[]), cordoned=True, select="gpu"))
 
 

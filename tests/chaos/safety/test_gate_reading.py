@@ -45,7 +45,7 @@ def test_a_healthy_cluster_gives_every_fact(tmp_path: Path) -> None:
         assert (found.cluster_uid, found.cluster_names, found.uids) == (KUBE_SYSTEM, ("served",), {str(POD): POD.uid})
         assert (found.denied, found.remediators, found.budgets, found.open_entries, found.halted) == ((), (), (), 0, "")
         assert found.nodes is not None
-        assert found.nodes["gpu-1"].healthy
+        assert found.nodes["gpu-1"].obstacle == ""
         assert found.nodes["gpu-2"].gpu
 
 
@@ -173,7 +173,7 @@ def test_nodes_are_judged_by_what_they_offer_and_who_uses_them() -> None:
         node("control", **{"node-role.kubernetes.io/control-plane": ""}),
     ]
     found = node_states(nodes, [busy, mine, done], DEVICES, own=("gpu-conformance-chaos-run",))
-    assert {name: (fact.gpu, fact.healthy) for name, fact in found.items()} == {
+    assert {name: (fact.gpu, not fact.obstacle) for name, fact in found.items()} == {
         "gpu-1": (True, True),
         "gpu-2": (True, True),
         "lost": (True, False),

@@ -23,7 +23,7 @@ POD = Target(kind="pods", namespace="gpu-operator", name="plugin-1", uid="uid-pl
 
 
 def good_node(**changes: Any) -> NodeState:
-    return NodeState(**{"uid": "u", "gpu": True, "healthy": True, "opted_in": True, **changes})
+    return NodeState(**{"uid": "u", "gpu": True, "obstacle": "", "opted_in": True, **changes})
 
 
 def good(**changes: Any) -> GateInput:
@@ -88,7 +88,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("untouched node", {"plan": {"untouched": ""}}, "expected one"),
     ("untouched node", {"plan": {"untouched": "gpu-1"}}, "both a target"),
     ("untouched node", {"state": {"nodes": {"gpu-1": good_node()}}}, "not a healthy, schedulable GPU node"),
-    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(healthy=False)}}}, "gpu-2"),
+    ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(obstacle="NotReady")}}}, "gpu-2"),
     ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(gpu=False)}}}, "gpu-2"),
     ("untouched node", {"state": {"nodes": {"gpu-1": good_node(), "gpu-2": good_node(cordoned=True)}}}, "gpu-2"),
     ("target nodes", {"state": {"nodes": {"gpu-2": good_node()}}}, "gpu-1 is gone"),

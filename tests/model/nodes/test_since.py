@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from conformance.node_states.since import Since, said
+from fixtures.model.nodes.since import Since, said
 
 
 def test_an_age_counts_from_the_latest_moment_and_is_never_negative() -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from conformance.node_states.field_writes import MOST_ASKED, SPEC_TAINTS, SPEC_UNSCHEDULABLE, fields_of, label, last_write
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
+from fixtures.model.nodes.field_writes import SPEC_TAINTS, SPEC_UNSCHEDULABLE, label, last_write
+from fixtures.snapshot.managed_fields import MOST_ASKED, fields_of
 from tests.builders import a_node, a_snapshot
-from tests.node_states.said import DAY, HOUR, NOW, written
+from tests.model.nodes.said import DAY, HOUR, NOW, written
 
 
 class Api:

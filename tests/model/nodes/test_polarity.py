@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.node_states.polarity import Health, read_condition, wrong_status
 from fixtures.kubernetes.models import Condition
+from fixtures.model.nodes.polarity import Health, read_condition, wrong_status
 from tests.builders import a_node
-from tests.node_states.said import a_condition, told
+from tests.model.nodes.said import a_condition, told
 
 XID_79 = "ErrorCode:79 PCI:0002:00:00 kernel: NVRM: Xid (PCI:0002:00:00): 79, GPU has fallen off the bus. Recommended Action=RESTART_BM;"
 XID_45 = "ErrorCode:45 PCI:0002:00:00 GPU_UUID:GPU-2 Recommended Action=CONTACT_SUPPORT;"
