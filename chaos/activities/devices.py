@@ -211,7 +211,8 @@ def _reset_when_free(uuid: str) -> str:
 
 
 def reset_in_use() -> dict[str, Any]:
-    """Ask for the reset of a GPU that a worker holds. On hardware only the pre-check is run: the reset is never tried on purpose.
+    """Ask for the reset of a GPU that a worker holds. On hardware it is asked for only while a process is on the GPU: the driver
+    resets one that is free, and a worker without a process there does not keep it.
 
     Whether it was refused is returned and not judged here: what happened to the worker is for the samples to show.
     """
@@ -221,8 +222,8 @@ def reset_in_use() -> dict[str, Any]:
     listing = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
     clients = [line for line in run(listing).output.splitlines() if uuid in line]
     with acting.fault("host.device", DeviceArgs(**identity(read_target(target)), uuid=uuid)) as fault:
-        if acting.plan.target_kind is TargetKind.LIVE:
-            result: dict[str, Any] = {"attempted": False, "clients": len(clients), "refused": bool(clients)}
+        if acting.plan.target_kind is TargetKind.LIVE and not clients:
+            result: dict[str, Any] = {"attempted": False, "clients": 0, "refused": False}
         else:
             done = run(("nvidia-smi", "--gpu-reset", "-i", uuid), good=())
             refused = done.exit_code != 0 and "in use" in done.output.lower()

@@ -8,8 +8,8 @@ from chaoslib.exceptions import ActivityFailed
 
 from chaos.activities.base import accepted, current, read_target, target_record, targets
 from chaos.ledger.undos.workloads import PodsReplaced
-from chaos.observe.components import DAEMON_SETS
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.components import DAEMON_SETS
 
 
 def kill(grace: int | None = None) -> list[dict[str, Any]]:

@@ -104,6 +104,28 @@ def _leaf(document: dict[str, Any], where: str) -> Leaf:
     return Leaf(signal=name, operator=operator, value=None if of_baseline else value, of_baseline=of_baseline, shift=shift)
 
 
+def words_of(condition: Condition) -> str:
+    """A condition for people: ``gpus.out equals 1 and node.ready is true``."""
+    if isinstance(condition, Leaf):
+        shift = f" {condition.shift:+g}" if condition.shift else ""
+        value = f"{BASELINE}{shift}" if condition.of_baseline else plain_value(condition.value)
+        return f"{condition.signal} {condition.operator.replace('_', ' ')} {value}"
+    if isinstance(condition, Not):
+        return f"not ({words_of(condition.part)})"
+    joint = " and " if isinstance(condition, All) else " or "
+    parts = [words_of(part) if isinstance(part, Leaf) or len(condition.parts) == 1 else f"({words_of(part)})" for part in condition.parts]
+    return joint.join(parts)
+
+
+def plain_value(value: JsonValue) -> str:
+    """A value of a condition or an argument for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={plain_value(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(plain_value, value)) or "none"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 def signals_of(condition: Condition) -> Iterator[str]:
     """Names of the signals that a condition reads."""
     if isinstance(condition, Leaf):

@@ -40,7 +40,7 @@ def needs_cordoned(level: int, kind: TargetKind, *, cordons: bool) -> bool:
 
 _WORDS = {
     Level.SIMULATED: "no real machine is touched",
-    Level.AGENTS: "kills pods of the GPU stack that heal by themselves",
+    Level.AGENTS: "touches agents, API objects and its own pods, no host and no device",
     Level.TELEMETRY: "changes what detectors see, no device",
     Level.NODE: "disrupts one opted-in node, reversibly",
     Level.DESTRUCTIVE: "destructive, or not provably reversible",

@@ -1,6 +1,7 @@
 """Finds the components of a GPU stack, and decides which of several similar workloads is one.
 
-Labels and images only say what looks like a component: everybody can copy them. Which workload it is, is decided by its namespace and
+Programs, mounts, images and labels (:mod:`fixtures.model.platform.components`) only say what looks like a component: everybody can copy
+them. Which workload it is, is decided by its namespace and
 its owner (:class:`conformance.scope.components.PlatformWorkloads`); where that leaves several, or none, no experiment touches
 any of them. A default name of a namespace does not decide while a look-alike runs in another one. A policy may say which workload is
 which (``chaos.components: {device-plugin: gpu-system/my-plugin}``), because charts are renamed and forked.
@@ -33,90 +34,23 @@ from conformance.scope.platform_namespaces import (
 )
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.platform.components import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    KNOWN,
+    PLUGIN,
+    Component,
+    effect_of,
+    has_image,
+    is_labelled,
+    is_part,
+    runs_of,
+    splits,
+)
 from fixtures.text import typed
 from fixtures.text.sentences import listed
 
-DAEMON_SETS = "apps/daemonsets"
-DEPLOYMENTS = "apps/deployments"
 REPLICA_SETS = "apps/replicasets"
-
-
-class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """How a component is recognised: one of the label sets on its workload's pod template, else an image's base name.
-
-    ``serves`` is a resource key that must be served too: a controller without its kind is no such component.
-    """
-
-    name: str
-    key: str = DAEMON_SETS
-    labels: tuple[Mapping[str, str], ...] = ()
-    images: tuple[str, ...] = ()
-    serves: str = ""
-
-
-_NFD = "app.kubernetes.io/name"
-
-KNOWN: tuple[Component, ...] = (
-    Component(
-        name="device-plugin",
-        labels=(
-            {"app": "nvidia-device-plugin-daemonset"},
-            {_NFD: "nvidia-device-plugin", "app.kubernetes.io/component": "device-plugin"},
-            {"k8s-app": "nvidia-gpu-device-plugin"},
-            {"name": "nvidia-device-plugin-ds"},
-        ),
-    ),
-    Component(name="gfd", labels=({"app": "gpu-feature-discovery"}, {_NFD: "gpu-feature-discovery"})),
-    Component(
-        name="nfd-worker",
-        labels=({_NFD: "node-feature-discovery", "role": "worker"}, {"app": "nfd-worker"}),
-    ),
-    Component(name="nfd-master", key=DEPLOYMENTS, labels=({_NFD: "node-feature-discovery", "role": "master"}, {"app": "nfd-master"})),
-    Component(
-        name="exporter",
-        labels=({"app": "nvidia-dcgm-exporter"}, {_NFD: "dcgm-exporter"}, {_NFD: "gke-managed-dcgm-exporter"}),
-        images=("dcgm-exporter",),
-    ),
-    Component(name="host-engine", labels=({"app": "nvidia-dcgm"},)),
-    Component(name="operator", key=DEPLOYMENTS, labels=({"app": "gpu-operator"},), serves="nvidia.com/clusterpolicies"),
-    Component(name="mig-manager", labels=({"app": "nvidia-mig-manager"},), images=("k8s-mig-manager",)),
-    Component(
-        name="dra-plugin",
-        labels=(
-            {"app": "nvidia-dra-driver-kubelet-plugin"},
-            {"nvidia-dra-driver-gpu-component": "kubelet-plugin"},
-            {"dra-driver-nvidia-gpu-component": "kubelet-plugin"},
-        ),
-        serves="resource.k8s.io/resourceslices",
-    ),
-    Component(name=compute_domains.COMPONENT, serves=compute_domains.DOMAINS),  # after the driver that makes it
-    Component(
-        name="rdma-plugin",
-        labels=({"app": "rdma-shared-dp"}, {"app": "sriovdp"}),
-        images=("k8s-rdma-shared-dev-plugin", "sriov-network-device-plugin"),
-    ),
-    Component(
-        name="volcano",
-        key=DEPLOYMENTS,
-        labels=({"app": "volcano-scheduler"},),
-        images=("vc-scheduler",),
-        serves="scheduling.volcano.sh/podgroups",
-    ),
-    Component(
-        name="kueue",
-        key=DEPLOYMENTS,
-        labels=({_NFD: "kueue", "control-plane": "controller-manager"},),
-        serves="kueue.x-k8s.io/workloads",
-    ),
-    Component(
-        name="remediation",
-        key=DEPLOYMENTS,
-        labels=({_NFD: "fault-quarantine"}, {_NFD: "nvsentinel"}, {"app": "fault-quarantine"}),
-        images=("fault-quarantine", "fault-quarantine-module"),
-    ),
-    Component(name="nvml-mock", labels=({_NFD: "nvml-mock"}, {"app": "nvml-mock"}), images=("nvml-mock",)),
-)
-"""Every component that experiments may need. Remediation is NVSentinel: the quarantining part stands for all of it."""
 
 DETECTORS = ("device-plugin", "host-engine")
 """Who remembers what NVML once said."""
@@ -217,9 +151,11 @@ def find_components(view: View, standing: PlatformWorkloads, overrides: Mapping[
         except NoData as error:
             unclear[component.name] = f"whether {component.name} is installed cannot be told: {error}"
             continue
-        if workload is None:
+        if workload is None and component.name not in overrides and (seen := _effect(view, component)):
+            unclear[component.name] = f"{seen}, and no workload was found that looks like {component.name}: {_MEANT}"
+        elif workload is None:
             where = f" at {overrides[component.name]}, where the policy says it is" if component.name in overrides else ""
-            absent[component.name] = f"{component.name} is not installed{where}"
+            absent[component.name] = _foreign_plugin(view, component) or f"{component.name} is not installed{where}"
         else:
             found[component.name] = workload
     return Components(found=found, absent=absent, unclear=unclear)
@@ -272,7 +208,7 @@ def _named(view: View, component: Component, standing: PlatformWorkloads, name: 
         for item in view.select(key):
             if full_name(item) == name:
                 return _found(component, key, item)
-    found = [_candidate(component.key, item) for items in _look_alikes(view, component) for item in items]
+    found = [_candidate(component.key, item) for item in unique(item for group in _look_alikes(view, component) for item in group)]
     others = [one for one in found if standing.admits(one.namespace) or one.namespace == name.partition("/")[0]]
     if others:
         names = workload_names(others)
@@ -282,21 +218,56 @@ def _named(view: View, component: Component, standing: PlatformWorkloads, name: 
     return None
 
 
-def _look_alikes(view: View, component: Component) -> tuple[list[Json], list[Json]]:
-    """Workloads that look like a component: by labels, and by image. Raises :class:`NoData`."""
-    workloads = [item for item in view.select(component.key) if _runs(component.key, item)]
-    labelled = [item for item in workloads if _labelled(component, item)]
-    return labelled, [item for item in workloads if any(_base_name(image) in component.images for image in _images(item))]
+def _look_alikes(view: View, component: Component) -> list[list[Json]]:
+    """Workloads that look like a component, surest first: by what they run and are called, by program or mount, by labels, by image.
+
+    Raises :class:`NoData`.
+    """
+    workloads = [(item, runs_of(item)) for item in view.select(component.key) if _runs(component.key, item)]
+    runs = [item for item, runs in workloads if is_part(component, runs)]
+    imaged = [item for item, runs in workloads if has_image(component, runs)]
+    labelled = [item for item, runs in workloads if is_labelled(component, runs)]
+    return [[item for item in labelled if item in runs or item in imaged], runs, labelled, imaged]
+
+
+def unique(items: Iterable[Json]) -> list[Json]:
+    """The workloads in order, each once."""
+    return list({uid_of(item) or full_name(item): item for item in items}.values())
+
+
+def _effect(view: View, component: Component) -> str:
+    """What the cluster shows that only this component brings about, as a clause; empty where it shows nothing. Raises :class:`NoData`."""
+    if component.name == "operator" and view.serves(component.serves):
+        states = {name_of(item): text_of(dig(item, "status").get("state")) for item in view.select(component.serves)}
+        return next((f"ClusterPolicy {name} is {state}" for name, state in sorted(states.items()) if state), "")
+    if component.name == "dra-plugin" and view.serves(component.serves):
+        drivers = sorted({text_of(dig(item, "spec").get("driver")) for item in view.select(component.serves)})
+        return next((f"ResourceSlices of {driver} are published" for driver in drivers if driver.endswith("nvidia.com")), "")
+    if component.resources or component.marks:
+        return effect_of(component, view.select("nodes"))
+    return ""
+
+
+def _foreign_plugin(view: View, component: Component) -> str:
+    """That devices are registered by a plugin which no experiment knows, as a sentence; empty where there is none."""
+    if component.name != PLUGIN:
+        return ""
+    for item in view.select(DAEMON_SETS):
+        runs = runs_of(item)
+        if runs.vendor and (runs.vendor != "NVIDIA" or splits(runs)):
+            whose = "one that shares devices out" if runs.vendor == "NVIDIA" else f"{runs.vendor}'s"
+            return f"the device plugin here is DaemonSet {full_name(item)}, {whose}; experiments know NVIDIA's own only"
+    return ""
 
 
 def _proven(view: View, component: Component, standing: PlatformWorkloads) -> InstalledComponent | None:
     """The workload that is the component: of those that look like it by labels, else by image. Raises :class:`ComponentUnclear`."""
     if component.serves and not view.serves(component.serves):
         return None
-    labelled, by_image = _look_alikes(view, component)
     about = partial(_candidate, component.key)
-    proven = standing.resolve(labelled, about) or standing.resolve(by_image, about)
-    alike = [*labelled, *(item for item in by_image if item not in labelled)]
+    groups = _look_alikes(view, component)
+    proven = next((found for group in groups if (found := standing.resolve(group, about))), [])
+    alike = unique(item for group in groups for item in group)
     if len({namespace_of(item) for item in alike}) > 1 and any(standing.unproven(about(item)) for item in proven):
         proven = _without_default_names(component, alike, standing)
     if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
@@ -324,7 +295,7 @@ def _without_default_names(component: Component, alike: Sequence[Json], standing
         return proven
     rest = [item for item in alike if not standing.unproven(about(item))]
     if any(standing.named(about(item)) for item in rest):
-        return standing.resolve([item for item in rest if _labelled(component, item)], about) or standing.resolve(rest, about)
+        return standing.resolve([item for item in rest if is_labelled(component, runs_of(item))], about) or standing.resolve(rest, about)
     names, why = workload_names(map(about, alike)), f"only a default name makes {listed(unproven)} the platform's"
     raise ComponentUnclear(f"{names} could all be {component.name}, and {why}: {_MEANT}, or its namespace in tenants.moreInfrastructure")
 
@@ -359,11 +330,6 @@ def _of_domain(view: View, component: Component, driver: InstalledComponent | No
     return _found(component, component.key, daemon_sets[0][0]) if daemon_sets else None
 
 
-def _labelled(component: Component, item: Json) -> bool:
-    labels = {**labels_of(item), **_template_labels(item)}
-    return any(all(labels.get(key) == value for key, value in wanted.items()) for wanted in component.labels)
-
-
 def _candidate(key: str, item: Json) -> Workload:
     meta = dig(item, "metadata")
     owners = tuple(text_of(owner.get("uid")) for owner in items_of(meta.get("ownerReferences")))
@@ -386,7 +352,7 @@ def _found(component: Component, key: str, item: Json) -> InstalledComponent:
         name=name_of(item),
         uid=uid_of(item),
         selector=_selector(dig(item, "spec", "selector")),
-        images=tuple(_images(item)),
+        images=runs_of(item).images,
     )
 
 
@@ -398,16 +364,3 @@ def _selector(wanted: Json) -> str:
         known = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key, "DoesNotExist": f"!{key}"}
         words.append(known.get(text_of(item.get("operator")), f"{key} in ()"))  # what is not known is refused by the API
     return ",".join(words)
-
-
-def _template_labels(item: Json) -> dict[str, str]:
-    return {str(key): text_of(value) for key, value in dig(item, "spec", "template", "metadata", "labels").items()}
-
-
-def _images(item: Json) -> list[str]:
-    return [text_of(container.get("image")) for container in items_of(dig(item, "spec", "template", "spec").get("containers"))]
-
-
-def _base_name(image: str) -> str:
-    """``registry:5000/a/b:tag@sha256:…`` → ``b``."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]

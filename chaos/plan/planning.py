@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from chaos.model.conditions import parse_condition, plain_value, words_of
 from chaos.model.experiment import Experiment
 from chaos.model.levels import needs_cordoned
 from chaos.model.plan import Plan
@@ -211,6 +212,15 @@ def _activities(document: dict[str, Any]) -> list[str]:
     lines = []
     for activity in document.get("method", ()):
         arguments = activity.get("provider", {}).get("arguments") or {}
-        shown = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        shown = ", ".join(_in_words(key, value) for key, value in arguments.items())
         lines.append(f"{activity.get('name')}" + (f" ({shown})" if shown else ""))
     return lines
+
+
+def _in_words(name: str, value: Any) -> str:
+    """An argument of an activity for people: ``until gpus.out equals 1``, ``within recovery``, ``nvidia.com/mig.config=all-1g.10gb``."""
+    if name in ("condition", "watched"):
+        return f"until {words_of(parse_condition(value))}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={plain_value(inner)}" for key, inner in value.items())
+    return f"{name} {plain_value(value)}"

@@ -13,6 +13,7 @@ from chaos.safety.required_rights import required_rights, restarted_agents
 from chaos.safety.settings import Settings
 from conformance.policy.model import Policy
 from fixtures.cluster.client import Cluster
+from fixtures.verdict.record import TargetKind
 
 
 def gate_results(
@@ -38,7 +39,7 @@ def gate_results(
         expects=extension.expects,
         cordons=extension.cordons,
         idle=extension.target.get("idle") is True,
-        resets="reset_gpu" in experiment.functions,
+        resets=bool({"reset_gpu", *(["reset_in_use"] if plan.target_kind is TargetKind.LIVE else [])} & set(experiment.functions)),
     )
     refused = {
         str(one.gate): one.message for one in gates.closed_gates(GateInput(plan=plan, request=request, settings=settings, state=state))

@@ -12,12 +12,13 @@ from conformance.devices.node_view import view_of
 from conformance.devices.physical import physical_counts
 from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs.node_labels import GPU, NodeAdvertisement
-from conformance.scope.agents import is_agent, is_named, look_alikes, mounts_plugin_folder, workload_of
+from conformance.scope.agents import is_agent, is_named, look_alikes, workload_of
 from conformance.scope.components import workload_names
 from conformance.scope.node_affinity import admits
 from conformance.scope.platform_namespaces import IGNORED
 from conformance.scope.scope import Scope, subject
 from fixtures.kubernetes.models import ConfigMap, DaemonSet, Node, PodSpec
+from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import Finding, Inconclusive, advised, bad, not_judged, ok, undecided
 

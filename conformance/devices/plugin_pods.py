@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from conformance.devices.words_of_nodes import words_by_node
-from fixtures.model.nodes.polarity import Health
-from fixtures.model.nodes.since import said
-from conformance.scope.agents import is_ready, mounts_plugin_folder
+from conformance.scope.agents import is_ready
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Node, Pod
 from fixtures.kubernetes.untyped import mapping, text_of
+from fixtures.model.nodes.polarity import Health
+from fixtures.model.nodes.since import said
+from fixtures.model.platform.components import VENDORS, mounts_plugin_folder, vendor_of
 from fixtures.text.sentences import listed
 
-_OTHER_DEVICES = re.compile(r"rdma|sriov|sr-iov|mellanox|efa|infiniband|kubevirt|sandbox|instaslice|smarter-device|fuse", re.IGNORECASE)
-"""Plugins of networks, of virtual machines and of other files. NVIDIA's registry has RDMA plugins too, so they are told apart first."""
 
-_VENDORS = (
-    ("NVIDIA", "nvidia.com", re.compile(r"nvidia|hami(?!-ascend)|vgpu|gpushare|gpu-share", re.IGNORECASE)),
-    ("AMD", "amd.com", re.compile(r"rocm|amd-?gpu|amdgpu|amd[.-]gpu|rocm/k8s-device-plugin", re.IGNORECASE)),
-    ("Intel", "gpu.intel.com", re.compile(r"intel-?gpu|intel-xpu", re.IGNORECASE)),
-    ("Habana", "habana.ai", re.compile(r"habana|gaudi", re.IGNORECASE)),
-    ("AWS Neuron", "aws.amazon.com", re.compile(r"neuron", re.IGNORECASE)),
-    ("Google TPU", "google.com", re.compile(r"tpu-device-plugin|tpu_device_plugin", re.IGNORECASE)),
-)
-
-
-def vendor_of(pod: Pod) -> str:
+def plugin_vendor(pod: Pod) -> str:
     """Whose devices a plugin registers, by its owner's and its images' names; empty if it is none of accelerators, or of an unknown one."""
     owner = pod.controller
-    images = [container.image.partition("@")[0] for container in pod.spec.containers]
-    words = " ".join([owner.name if owner else pod.metadata.name, *images])
-    if _OTHER_DEVICES.search(words):
-        return ""
-    return next((vendor for vendor, _, pattern in _VENDORS if pattern.search(words)), "")
+    return vendor_of(owner.name if owner else pod.metadata.name, [container.image for container in pod.spec.containers])
 
 
 def plugin_pods(scope: Scope, node: Node) -> Iterator[tuple[str, Pod]]:
     """Pods of device plugins on a node that have not ended, with the vendor whose devices they register."""
     for pod in scope.snapshot.pods_by_node.get(node.name, ()):
-        if not pod.finished and mounts_plugin_folder(pod.spec) and (vendor := vendor_of(pod)):
+        if not pod.finished and mounts_plugin_folder(pod.spec) and (vendor := plugin_vendor(pod)):
             yield vendor, pod
 
 
@@ -52,7 +36,7 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
     away = "its device plugin is not registered with the kubelet"
     listing = scope.snapshot.listing("pods")
     domain = resource.partition("/")[0]
-    vendor = next((vendor for vendor, known, _ in _VENDORS if known == domain), "")
+    vendor = next((vendor for vendor, known, _ in VENDORS if known == domain), "")
     served = [name for name, count in scope.device_allocatable(node).items() if count and name.partition("/")[0] == domain]
     if served:
         return f"its device plugin serves {listed(sorted(served), 3)} and no longer {resource}, or calls every such device unhealthy"
@@ -61,7 +45,7 @@ def why_none_allocatable(scope: Scope, node: Node, resource: str) -> str:
         return f"{away}, or calls every device unhealthy{unread}"
     own = [pod for known, pod in plugin_pods(scope, node) if known == vendor]
     if not own:
-        elsewhere = any(mounts_plugin_folder(pod.spec) and vendor_of(pod) == vendor for pod in listing.items)
+        elsewhere = any(mounts_plugin_folder(pod.spec) and plugin_vendor(pod) == vendor for pod in listing.items)
         return f"{away}: no pod of it is on the node" if elsewhere else f"{away}, or calls every device unhealthy"
     if unready := [pod for pod in own if not is_ready(pod)]:
         return f"{away}: its pod {unready[0].namespace}/{unready[0].name} is {_state(unready[0])}{_last_words(unready[0])}"

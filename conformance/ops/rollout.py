@@ -16,13 +16,13 @@ from conformance.scope.agents import (
     is_ready,
     look_alikes,
     missing_agents,
-    mounts_plugin_folder,
     workload_of,
 )
 from conformance.scope.components import UNPROVEN, workload_names
 from conformance.scope.rollouts import replaces_by_itself, roll_out_under_way
 from conformance.scope.scope import Scope, matches, subject
 from fixtures.kubernetes.models import Node
+from fixtures.model.platform.components import mounts_plugin_folder
 from fixtures.text.sentences import listed
 from fixtures.verdict.findings import (
     CHANGE_UNDER_WAY,

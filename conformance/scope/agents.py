@@ -11,6 +11,7 @@ from conformance.scope.node_affinity import admits, terms
 from conformance.scope.platform_namespaces import RELEASE, RELEASE_NAMESPACE
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.models import DaemonSet, Node, Pod, PodSpec, Taint, Toleration
+from fixtures.model.platform.components import mounts_plugin_folder
 
 OWNERS = frozenset(("ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy", "DeviceConfig"))
 NAMES = (
@@ -35,7 +36,6 @@ NAMES = (
 MONITORS = ("*health-monitor*", "*node-problem-detector*", "*node-monitoring-agent*", "*nvsentinel*monitor*")
 """Names of programs that watch the health of nodes and devices. Charts install variants of them, of which one runs on a node."""
 
-_PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 _DEPLOY = "nvidia.com/gpu.deploy."
 _ON_EVERY_GPU_NODE = frozenset(
     f"{_DEPLOY}{name}" for name in ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "operator-validator")
@@ -128,16 +128,6 @@ def look_alikes(scope: Scope) -> list[DaemonSet]:
         return []
     items = sorted(scope.snapshot.listing("apps/daemonsets").items, key=full_name)
     return [item for item in items if _has_marks(item) and not scope.platform_workloads.admits(item.namespace)]
-
-
-def mounts_plugin_folder(spec: PodSpec) -> bool:
-    """Whether a pod mounts the folder in which device plugins meet the kubelet."""
-    for volume in spec.volumes or ():
-        host = volume.get("hostPath")
-        path = host.get("path") if isinstance(host, dict) else None
-        if isinstance(path, str) and path.rstrip("/") == _PLUGIN_FOLDER:
-            return True
-    return False
 
 
 def agents(scope: Scope) -> list[Agent]:

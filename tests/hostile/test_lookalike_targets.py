@@ -65,7 +65,9 @@ def looking(*daemon_sets: Json, tenants: Tenants | None = None, overrides: dict[
     """What is found in a cluster with an operator, unless ``lists`` say otherwise."""
     known: dict[str, list[Json]] = {"nodes": [], "nvidia_com__clusterpolicies": [CLUSTER_POLICY], **lists}
     named: dict[str, Any] = {key.replace("nvidia_com", "nvidia.com"): items for key, items in known.items()}
-    view = World(apps__daemonsets=list(daemon_sets), apps__deployments=[], **named).view()
+    operator = agent("exporter", "gpu-operator", owner="", image="nvcr.io/nvidia/gpu-operator:v1", name="gpu-operator")
+    operators = [operator] if known["nvidia_com__clusterpolicies"] else []
+    view = World(apps__daemonsets=list(daemon_sets), apps__deployments=operators, **named).view()
     return find_components(view, standing_of(view, tenants or Tenants()), overrides)
 
 

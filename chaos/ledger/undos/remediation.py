@@ -30,15 +30,17 @@ Facts: docs/facts/device-health.md#node-conditions.
 
 
 class ClearedArgs(NodeArgs, frozen=True, kw_only=True):
-    """The node before the fault: whether it was cordoned, its state labels and notes, and its health conditions by type.
+    """The node before the fault: whether it was cordoned, its state labels and notes, and the conditions that told a fault, by type.
 
-    ``names``: of the GPU that the fault is about. A condition that names another one tells a fault of somebody else.
+    ``kinds``: types of all its conditions; None in the ledger of an older release. ``names``: of the GPU that the fault is about. A
+    condition that names another one tells a fault of somebody else.
     """
 
     unschedulable: bool
     labels: dict[str, str | None]
     conditions: dict[str, str]
     notes: dict[str, str] = msgspec.field(default_factory=dict)
+    kinds: tuple[str, ...] | None = None
     names: tuple[str, ...] = ()
 
 
@@ -56,7 +58,7 @@ class NodeCleared:
         """Put back what remediation changed. What shows to be somebody else's (a cordon, another device's fault) is left as it is.
 
         A cordon that nothing explains is left too, and refused: nobody knows whose it is. A condition that tells the fault, which is
-        over, is set to what it is without one: detectors of Xids never do that themselves.
+        over, is set to what it is without one: detectors of Xids never do that themselves. One that came with the fault is taken away.
         """
         node = same_node(cluster, args)
         patch: Json = {}
@@ -76,9 +78,17 @@ class NodeCleared:
             patch["spec"] = {"unschedulable": None}
         if patch:
             merge(cluster, "nodes", node, patch)
-        if ours:
+        added = _added(args, node)
+        if ours or added:
             path = cluster.path("nodes", "", args.name, "status")
-            body = {"status": {"conditions": [_over(kind) for kind in ours]}}
+            body = {
+                "status": {
+                    "conditions": [
+                        *(_over(kind) for kind in ours if kind not in added),
+                        *({"type": kind, "$patch": "delete"} for kind in added),
+                    ]
+                }
+            }
             answer = cluster.request("PATCH", path, body=body, content_type="application/strategic-merge-patch+json")
             accepted(answer, f"clear conditions of node {args.name}")
         if others := sorted(set(reported) - set(ours)):
@@ -112,8 +122,22 @@ def cleared_args(cluster: Cluster, name: str, names: tuple[str, ...] = ()) -> Cl
         labels=_labels(node),
         conditions=_conditions(node),
         notes=_notes(node),
+        kinds=tuple(_kinds(node)),
         names=names,
     )
+
+
+def _kinds(node: Json) -> list[str]:
+    return sorted(str(item.get("type")) for item in field(node, "status", "conditions") or ())
+
+
+def _added(args: ClearedArgs, node: Json) -> list[str]:
+    """Types of conditions about devices that the node did not have before, without those that name another GPU."""
+    if args.kinds is None:
+        return []
+    found = {str(item.get("type")): str(item.get("message") or "") for item in field(node, "status", "conditions") or ()}
+    new = [kind for kind in sorted(found) if kind not in args.kinds and _DEVICES.search(kind)]
+    return [kind for kind in new if not names_another(found[kind], args.names)]
 
 
 def _over(kind: str) -> Json:
@@ -162,6 +186,7 @@ def _differs(args: ClearedArgs, node: Json | None) -> str:
         said.append("it is cordoned" if not args.unschedulable else "it is no longer cordoned")
     said += [f"label {key}: {value}" for key, value in _labels(node).items() if value != args.labels[key]]
     said += [f"annotation {key}" for key in _noted(args, node)]
+    said += [f"condition {kind}, which was not there" for kind in _added(args, node)]
     if (conditions := _conditions(node, args.names)) != args.conditions:
         said.append(f"conditions {', '.join(sorted(set(conditions) ^ set(args.conditions))) or 'differ'}")
     return "; ".join(said)

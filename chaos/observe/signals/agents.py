@@ -8,7 +8,7 @@ from functools import partial
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
-from chaos.observe.components import DAEMON_SETS, NAMES, controller_of, pods_of
+from chaos.observe.components import NAMES, controller_of, pods_of
 from chaos.observe.sample import Reading, Signal
 from chaos.observe.signals.nodes import joined_nodes, slowly
 from chaos.observe.view import (
@@ -28,6 +28,7 @@ from chaos.observe.view import (
 )
 from conformance.scope.platform_namespaces import IGNORED
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.components import DAEMON_SETS
 
 _COUNTS = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
 AMOUNTS = ("capacity", "allocatable")

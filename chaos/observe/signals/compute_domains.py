@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from chaos.model.conditions import JsonValue
 from chaos.model.plan_facts import InstalledComponent, PlanFacts
-from chaos.observe.components import DAEMON_SETS, pods_of
+from chaos.observe.components import pods_of
 from chaos.observe.compute_domains import COMPONENT, domain_of
 from chaos.observe.sample import NoData, Reading
 from chaos.observe.view import View, dig, items_of, node_of, text_of, uid_of
 from fixtures.kubernetes.models import Json
+from fixtures.model.platform.components import DAEMON_SETS
 
 
 def state(reading: Reading) -> JsonValue:

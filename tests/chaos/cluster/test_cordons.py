@@ -46,7 +46,8 @@ def tell(cluster: Cluster, message: str, kind: str = "GpuXidError") -> None:
 
 
 def told(cluster: Cluster, kind: str = "GpuXidError") -> str:
-    return str(next(item["status"] for item in fetch(cluster, "nodes", "gpu-1")["status"]["conditions"] if item["type"] == kind))
+    found = fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]
+    return str(next((item["status"] for item in found if item["type"] == kind), "absent"))
 
 
 CORDON: Json = {"spec": {"unschedulable": True}}
@@ -115,7 +116,7 @@ def test_somebodys_cordon_outlives_the_undo_of_what_the_fault_led_to(tmp_path: P
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
         assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
-        assert told(cluster) == "False"
+        assert told(cluster) == "absent"
 
 
 def test_remediations_cordon_does_not(tmp_path: Path) -> None:
@@ -135,7 +136,19 @@ def test_the_fault_of_another_device_is_not_declared_over(tmp_path: Path) -> Non
         tell(cluster, f"Xid 79 of {OURS}", "SysLogsXIDError")
         NodeCleared().undo(cluster, args, soon())
         assert NodeCleared().verify(cluster, args, soon()) == ""
-        assert (told(cluster), told(cluster, "SysLogsXIDError")) == ("True", "False")
+        assert (told(cluster), told(cluster, "SysLogsXIDError")) == ("True", "absent")
+
+
+def test_a_condition_that_was_there_is_set_back_and_one_that_came_with_the_fault_goes(tmp_path: Path) -> None:
+    with world(tmp_path, extra=[tracked()]) as (cluster, _):
+        write(cluster, "monitor", {"status": {"conditions": [{"type": "GpuXidError", "status": "False"}]}}, "status")
+        args = cleared_args(cluster, "gpu-1", NAMES)
+        tell(cluster, f"Xid 79 of {OURS}")
+        write(cluster, "monitor", {"status": {"conditions": [{"type": "GpuMemWatch", "status": "False"}]}}, "status")
+        assert "condition GpuMemWatch, which was not there" in NodeCleared().verify(cluster, args, soon(0.2))
+        NodeCleared().undo(cluster, args, soon())
+        assert NodeCleared().verify(cluster, args, soon()) == ""
+        assert (told(cluster), told(cluster, "GpuMemWatch")) == ("False", "absent")
 
 
 def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:

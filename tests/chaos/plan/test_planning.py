@@ -226,7 +226,7 @@ def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() ->
         _workload("gfd", {"app": "gpu-feature-discovery"}, desired=0),
     ]
     operator = [_workload("gpu-operator", {"app": "gpu-operator"})]
-    found = find_components(World(apps__daemonsets=daemons, apps__deployments=operator).view(), standing())
+    found = find_components(World(nodes=[], apps__daemonsets=daemons, apps__deployments=operator).view(), standing())
     assert found.found["device-plugin"].selector == "app=nvidia-device-plugin-daemonset"
     assert found.found["rdma-plugin"].name == "fabric"
     assert found.absent["gfd"] == "gfd is not installed"  # it wants no node
@@ -235,7 +235,7 @@ def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() ->
 
 
 def test_the_policy_says_which_workload_is_which() -> None:
-    world = World(apps__daemonsets=[_workload("mine", {"app": "mine"})], apps__deployments=[])
+    world = World(nodes=[], apps__daemonsets=[_workload("mine", {"app": "mine"})], apps__deployments=[])
     assert find_components(world.view(), standing(), {"device-plugin": "gpu/mine"}).found["device-plugin"].name == "mine"
     assert (
         "where the policy says it is" in find_components(world.view(), standing(), {"device-plugin": "gpu/other"}).absent["device-plugin"]
@@ -244,7 +244,7 @@ def test_the_policy_says_which_workload_is_which() -> None:
 
 def test_a_workload_that_the_policy_names_and_that_is_called_otherwise_by_now_is_not_absent() -> None:
     plugin = {"app": "nvidia-device-plugin-daemonset"}
-    world = World(apps__daemonsets=[_workload("renamed", plugin)], apps__deployments=[])
+    world = World(nodes=[], apps__daemonsets=[_workload("renamed", plugin)], apps__deployments=[])
     found = find_components(world.view(), standing(), {"device-plugin": "gpu/old"})
     says = "chaos.components says that device-plugin is gpu/old, which is not there: DaemonSet gpu/renamed looks like it"
     assert says in found.unclear["device-plugin"]
@@ -254,7 +254,7 @@ def test_a_workload_that_the_policy_names_and_that_is_called_otherwise_by_now_is
 
 
 def test_a_list_that_is_refused_says_nothing_of_what_is_installed() -> None:
-    found = find_components(World(apps__daemonsets=[]).view(), standing())
+    found = find_components(World(nodes=[], apps__daemonsets=[]).view(), standing())
     assert "cannot be told" in found.unclear["nfd-master"]
     assert found.missing(("nfd-master",)) == ""
     assert found.absent["device-plugin"] == "device-plugin is not installed"

@@ -55,7 +55,11 @@ def owned(name: str, uid: str, **more: Any) -> dict[str, Any]:
 def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, known: list[tuple[str, str]]) -> None:
     page = f'DCGM_FI_DEV_GPU_TEMP{{gpu="7",UUID="{uuid}",pci_bus_id="{pci}"}} 30\n'
     there = World(
-        {"proxy": page}, apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})], apps__deployments=[], pods=[owned("x", "uid-agent")]
+        {"proxy": page},
+        nodes=[],
+        apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})],
+        apps__deployments=[],
+        pods=[owned("x", "uid-agent")],
     ).view()
     found = devices_by_node(there, find_components(there, standing()))
     assert [(one.uuid, one.pci) for one in found.get("a", ())] == known
@@ -63,6 +67,7 @@ def test_devices_are_named_by_words_that_no_shell_reads(uuid: str, pci: str, kno
 
 def test_pods_of_a_component_are_those_of_its_own_workload() -> None:
     there = World(
+        nodes=[],
         apps__daemonsets=[daemon_set({"matchLabels": EXPORTER})],
         apps__deployments=[],
         pods=[owned("mine", "uid-agent"), owned("tenants", "uid-other"), pod("plain", "a", namespace="gpu")],
@@ -78,7 +83,7 @@ def test_a_selector_of_expressions_is_not_lost() -> None:
         "matchLabels": EXPORTER,
         "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}],
     }
-    there = World(apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
+    there = World(nodes=[], apps__daemonsets=[daemon_set(wanted)], apps__deployments=[], pods=[]).view()
     assert find_components(there, standing()).found["exporter"].selector == "app=nvidia-dcgm-exporter,zone in (x,y),gpu"
 
 
@@ -149,7 +154,9 @@ def test_an_injector_is_bounded_and_asks_for_nothing() -> None:
 
 def test_canaries_have_the_priority_that_the_policy_gives_probes_and_else_their_experiments_own() -> None:
     known = plan_facts(
-        World(apps__daemonsets=[], apps__deployments=[], pods=[]).view(), Components(), Policy(probes=Probes(priority_class="last"))
+        World(nodes=[], apps__daemonsets=[], apps__deployments=[], pods=[]).view(),
+        Components(),
+        Policy(probes=Probes(priority_class="last")),
     )
     made = [canary_pods.worker(plan(), known, "w"), canary_pods.probe(plan(), known, "p")]
     assert [pod["spec"]["priorityClassName"] for pod in made] == ["last", "last"]

@@ -336,7 +336,7 @@ def test_a_control_run_needs_no_fault_and_steadiness_all_along(tmp_path: Path, r
 
 
 @pytest.mark.parametrize(
-    ("attempted", "refused", "verdict"), [(True, True, PASSED), (True, False, FAILED), (False, True, PASSED), (False, False, UNDECIDED)]
+    ("attempted", "refused", "verdict"), [(True, True, PASSED), (True, False, FAILED), (False, True, UNDECIDED), (False, False, UNDECIDED)]
 )
 def test_what_had_to_be_refused_and_was_carried_out_fails(tmp_path: Path, attempted: bool, refused: bool, verdict: Verdict) -> None:
     found = judged(tmp_path, put("ledger.1.detail", {"attempted": attempted, "refused": refused, "said": "All done."}))

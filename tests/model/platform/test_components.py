@@ -1,0 +1,91 @@
+"""A part of the GPU stack is found by what it is before what it is called, and is never absent while the cluster shows its effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.observe.components import Components, find_components
+from fixtures.kubernetes.models import Json
+from tests.chaos.observe.made_up_cluster import World, node, standing
+
+CHART = {"app.kubernetes.io/name": "nvidia-device-plugin", "app.kubernetes.io/instance": "nvdp"}
+IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+FOLDER = "/var/lib/kubelet/device-plugins"
+
+
+def daemon(name: str, image: str = IMAGE, labels: dict[str, str] | None = None, command: str = "", folder: str = "") -> Json:
+    """A DaemonSet that runs; ``folder`` is the host's path that it mounts."""
+    container = {"image": image, **({"command": command.split()} if command else {})}
+    volumes = [{"name": "x", "hostPath": {"path": folder}}] if folder else []
+    labels = CHART if labels is None else labels
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": volumes}}
+    return {
+        "metadata": {"name": name, "namespace": "gpu", "uid": f"uid-{name}"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+        "status": {"desiredNumberScheduled": 1},
+    }
+
+
+def find(*daemons: Json, nodes: list[Json] | None = None) -> Components:
+    return find_components(World(nodes=nodes or [node("a")], apps__daemonsets=list(daemons), apps__deployments=[]).view(), standing())
+
+
+def test_nvidias_own_chart_gives_three_daemon_sets_one_label_and_one_image() -> None:
+    plugin = daemon("nvdp-nvidia-device-plugin", command="nvidia-device-plugin", folder=FOLDER)
+    gfd = daemon("nvdp-gpu-feature-discovery", command="gpu-feature-discovery")
+    mps = daemon("nvdp-mps-control-daemon", command="mps-control-daemon")
+    found = find(gfd, mps, plugin)
+    assert (found.found["device-plugin"].name, found.found["gfd"].name) == (plugin["metadata"]["name"], gfd["metadata"]["name"])
+    assert not {"device-plugin", "gfd"} & {*found.absent, *found.unclear}
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        daemon("nvidia-device-plugin-daemonset", labels={"name": "nvidia-device-plugin-ds"}, folder=FOLDER),
+        daemon("gpu", "registry.local/mirror/k8s-device-plugin-nvidia@sha256:0", {"app": "gpu"}, folder=FOLDER),
+        daemon("nvidia", labels={"app": "x"}, folder="/var/snap/microk8s/common/var/lib/kubelet/device-plugins/"),
+        daemon("nvidia", labels={"app": "x"}, folder="/var/lib/k0s/kubelet/device-plugins"),
+        daemon("nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", {"k8s-app": "other"}, folder=FOLDER),
+    ],
+    ids=["static manifest", "renamed, by digest", "MicroK8s", "k0s", "GKE"],
+)
+def test_a_device_plugin_is_found_by_the_folder_that_it_mounts(plugin: Json) -> None:
+    assert find(plugin).found["device-plugin"].name == plugin["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("component", "shows"),
+    [
+        ("device-plugin", node("a")),
+        ("gfd", node("a", labels={"nvidia.com/gfd.timestamp": "1"})),
+        ("nfd-worker", node("a", labels={"feature.node.kubernetes.io/pci-10de.present": "true"})),
+        ("mig-manager", node("a", labels={"nvidia.com/mig.config.state": "success"})),
+        ("remediation", node("a", labels={"dgxc.nvidia.com/nvsentinel-state": "draining"})),
+    ],
+)
+def test_a_part_whose_effect_shows_is_not_called_absent(component: str, shows: Json) -> None:
+    found = find(nodes=[shows])
+    assert "node a " in found.unclear[component]
+    assert component not in found.absent
+    assert found.missing((component,)) == ""
+    assert find(nodes=[node("cpu", gpus=0)]).absent[component] == f"{component} is not installed"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "words"),
+    [
+        (daemon("amdgpu-device-plugin-daemonset", "docker.io/rocm/k8s-device-plugin", {"name": "amdgpu-dp-ds"}, folder=FOLDER), "AMD's"),
+        (daemon("intel-gpu-plugin", "intel/intel-gpu-plugin:0.34", {"app": "intel-gpu-plugin"}, folder=FOLDER), "Intel's"),
+        (daemon("hami-device-plugin", "projecthami/hami:v2.5", {"app": "hami"}, folder=FOLDER), "shares devices out"),
+    ],
+    ids=["AMD", "Intel", "HAMi"],
+)
+def test_another_makers_plugin_is_named_and_not_taken(plugin: Json, words: str) -> None:
+    found = find(plugin, nodes=[node("cpu", gpus=0)])
+    assert words in found.absent["device-plugin"]
+    assert plugin["metadata"]["name"] in found.absent["device-plugin"]
+
+
+def test_a_plugin_of_another_maker_does_not_hide_that_nvidias_was_not_found() -> None:
+    assert "device-plugin" in find(daemon("amdgpu-dp", "docker.io/rocm/k8s-device-plugin", {}, folder=FOLDER)).unclear
