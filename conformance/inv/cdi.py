@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from conformance.scope.agents import full_name, is_agent, mounts_plugin_folder
+from conformance.scope.agents import full_name, is_agent
 from conformance.scope.node_affinity import admits
 from conformance.scope.platform_namespaces import CLUSTER_POLICIES, IGNORED
 from conformance.scope.scope import Scope, matches
 from fixtures.kubernetes.images import repository, tag_of
 from fixtures.kubernetes.models import DaemonSet, Node
 from fixtures.kubernetes.untyped import mapping, mappings, text_of
+from fixtures.model.platform.components import mounts_plugin_folder
 
 _LEAST = {"containerd": (1, 7), "cri-o": (1, 23)}
 _RUNTIME = re.compile(r"([a-z-]{1,20})://v?(\d{1,4})\.(\d{1,4})")

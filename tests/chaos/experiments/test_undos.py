@@ -42,8 +42,7 @@ def test_what_remediation_did_is_put_back_and_its_condition_cleared(tmp_path: Pa
         assert NOTE not in node["metadata"]["annotations"]
         assert node["metadata"]["annotations"]["owner"] == "me"
         assert not node["spec"].get("unschedulable")
-        condition = next(item for item in node["status"]["conditions"] if item["type"] == "SysLogsXIDError")
-        assert condition["status"] == "False"
+        assert "SysLogsXIDError" not in {item["type"] for item in node["status"]["conditions"]}
         NodeCleared().undo(cluster, args, soon())  # once more: nothing to do
 
 
@@ -64,7 +63,7 @@ def test_a_condition_that_no_device_fault_leads_to_is_left_and_told(tmp_path: Pa
         with pytest.raises(UndoRefused, match="ReadonlyFilesystem"):
             NodeCleared().undo(cluster, args, soon())
         found = {item["type"]: item["status"] for item in fetch(cluster, "nodes", "gpu-1")["status"]["conditions"]}
-        assert (found["SysLogsXIDError"], found["ReadonlyFilesystem"]) == ("False", "True")
+        assert ("SysLogsXIDError" in found, found["ReadonlyFilesystem"]) == (False, "True")
 
 
 def test_a_condition_that_was_there_before_stays(tmp_path: Path) -> None:
