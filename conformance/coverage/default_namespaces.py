@@ -13,16 +13,20 @@ from fixtures.text.sentences import listed
 
 
 def notes(scope: Scope, judged: Iterable[Requirement]) -> Iterator[str]:
-    """A sentence that names those that run pods with devices or on accelerator nodes.
+    """A sentence that names those that run pods with devices or on accelerator nodes, or all of them where pods or nodes were not read.
 
-    None where no requirement that was judged tells tenants from the platform, and where pods or nodes were not read.
+    None where no requirement that was judged tells tenants from the platform.
     """
-    nodes, pods = scope.snapshot.listing("nodes"), scope.snapshot.listing("pods")
-    if nodes.trouble or pods.trouble or not (nodes.collected and pods.collected) or not any(one.tells_tenants for one in judged):
-        return
-    accelerators = {node.name for node in scope.accelerator_nodes}
-    running = [pod for pod in pods.items if not pod.finished and scope.platform.is_default_name(pod.namespace)]
-    found = {pod.namespace for pod in running if pod.spec.node_name in accelerators or scope.device_demand_of(pod).devices}
-    if found:
+    if any(one.tells_tenants for one in judged) and (found := sorted(_skipped(scope))):
         only = "only the default list tenants.infrastructure says it is the platform's. Confirm it in the policy."
-        yield f"Tenant rules were skipped in {listed(sorted(found))}: {only}"
+        yield f"Tenant rules were skipped in {listed(found)}: {only}"
+
+
+def _skipped(scope: Scope) -> set[str]:
+    nodes, pods, platform = scope.snapshot.listing("nodes"), scope.snapshot.listing("pods"), scope.platform
+    if nodes.trouble or pods.trouble or not (nodes.collected and pods.collected):
+        names = [item.name for item in scope.snapshot.listing("namespaces").items]
+        return {name for name in names if platform.is_default_name(name) or (platform.is_free(name) and not scope.is_tenant(name))}
+    accelerators = {node.name for node in scope.accelerator_nodes}
+    running = [pod for pod in pods.items if not pod.finished and platform.is_default_name(pod.namespace)]
+    return {pod.namespace for pod in running if pod.spec.node_name in accelerators or scope.device_demand_of(pod).devices}

@@ -142,6 +142,12 @@ def test_where_the_proof_of_a_product_was_not_read_the_run_names_what_it_believe
     assert found == [f"Tenant rules were skipped in karpenter, kubeflow: {only}"]
 
 
+def test_where_pods_were_not_read_a_free_name_is_named_too() -> None:
+    given: dict[str, Any] = {"namespaces": [a_namespace("karpenter"), a_namespace("team-a")], "served": [], "only": "PSA-01"}
+    assert len(noted(trouble={"pods": "Forbidden"}, **given)) == 1
+    assert noted(**given) == []
+
+
 @pytest.mark.parametrize(
     ("pod", "more"),
     [
