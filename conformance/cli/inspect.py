@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ from conformance.outputs.inspect_pods import inspect_api_refusal, inspect_pods
 from conformance.outputs.inspection import Inspection, Judged
 from conformance.outputs.kind_of_output import judged_kinds, other_program
 from conformance.outputs.log_wrappers import unwrapped
-from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
+from conformance.outputs.unreadable import MAX_CHARACTERS, EmptyList, Unreadable, readable_text
 from fixtures.text import users_files
 
 KINDS: Mapping[str, Callable[[str], Inspection]] = {
@@ -59,62 +60,69 @@ KINDS: Mapping[str, Callable[[str], Inspection]] = {
     "vectoradd": inspect_vector_add,
 }
 EXIT_UNREADABLE = 4
-_FENCE = "```"
-"""What marks a document that quotes several programs: what is good in it proves no more than its author chose to show."""
+_LOGS = ("nccl-log", "nccl-tests")
+"""Kinds of which a line that was cut says something else than the whole line."""
+_LISTS = {"resourceslice": "ResourceSlice", "resourceclaim": "ResourceClaim", "podgroup": "PodGroup", "node": "Node"}
+"""Kind of the objects that a kind reads."""
+_LIST_KIND = re.compile(r"\bkind[\"']?\s{0,9}:\s{0,9}[\"']?([A-Za-z]{0,63})List\b")
 _EXIT = {Judged.GOOD: 0, Judged.BAD: 1, Judged.UNDECIDABLE: 10}
 _MAX_SHOWN = 40
 _MAX_WIDTH = 160
 
 
 def inspect(kind: str, text: str) -> Inspection:
-    """Judge ``text`` as an output of ``kind`` (a key of :data:`KINDS`), or as what it is, which the result names.
+    """Judge ``text`` as an output of ``kind`` (a key of :data:`KINDS`).
 
     Raises:
-        Unreadable: the kind is not known, or the text is not what any reader reads.
+        Unreadable: the kind is not known, or the text is of another kind, which the message names.
     """
     reader = KINDS.get(kind)
     if reader is None:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f", did you mean {near[0]}?" if near else f", one of {', '.join(KINDS)}"
         raise Unreadable(f"unknown kind {kind[:64]!r}{hint}")
-    text = unwrapped(readable_text(text))
+    captured = readable_text(text)
+    text = unwrapped(captured)
+    is_cut = text == captured and not text.endswith("\n")
     try:
-        result = reader(text)
+        result = _of_whole_lines(reader, text) if kind in _LOGS and is_cut else reader(text)
+    except EmptyList:
+        if (listed := _LIST_KIND.search(text)) and listed.group(1) not in ("", _LISTS.get(kind)):
+            raise Unreadable(f"it is a list of {listed.group(1)}, not {kind}") from None
+        return Inspection(kind, Judged.UNDECIDABLE, "EMPTY_LIST", "the list holds no object: there is nothing to judge", {}, [])
+    except Unreadable as error:
+        raise Unreadable(_other_kind(kind, text) or str(error)) from None
+    if result.verdict is not Judged.UNDECIDABLE and kind not in judged_kinds(text) and (other := _other_kind(kind, text)):
+        raise Unreadable(other)
+    if result.verdict is Judged.GOOD:  # what leaves the whole good is a note
+        notes = [msgspec.structs.replace(f, verdict=Judged.NOTE) if f.verdict is Judged.UNDECIDABLE else f for f in result.findings]
+        return msgspec.structs.replace(result, findings=notes)
+    return result
+
+
+def _of_whole_lines(reader: Callable[[str], Inspection], text: str) -> Inspection:
+    """The inspection of a log that ends within a line: by the lines before it, unless these decide nothing or it is a warning."""
+    before_it, _, last = text.rpartition("\n")
+    if "NCCL WARN" in last or not before_it.strip():
+        return reader(text)
+    try:
+        before = reader(f"{before_it}\n")
     except Unreadable:
-        found = _as_another_kind(kind, text)
-        if found is None:
-            raise
-        return found
-    return _of_its_own_kind(kind, text) or result if result.reason_code == "NO_EVIDENCE" else result
+        return reader(text)
+    return before if before.verdict is not Judged.UNDECIDABLE else reader(text)
 
 
-def _of_its_own_kind(kind: str, text: str) -> Inspection | None:
-    """What another reader decides of a text in which that of ``kind`` found nothing, and which bears the marks of another tool only."""
-    kinds = judged_kinds(text)
-    found = _as_another_kind(kind, text) if kinds and kind not in kinds else None
-    return found if found is not None and found.verdict is not Judged.UNDECIDABLE else None
-
-
-def _as_another_kind(kind: str, text: str) -> Inspection | None:
-    """The inspection of a text that another tool wrote than the one that was named; ``None`` where nobody knows it."""
+def _other_kind(kind: str, text: str) -> str:
+    """What a text is that another program wrote than the one that was named, as a clause; empty where nobody knows it."""
     for other in judged_kinds(text):
         try:
-            result = KINDS[other](text) if other != kind else None
+            found = other != kind and KINDS[other](text)
         except Unreadable:
             continue
-        if result is not None:
-            if result.verdict is Judged.GOOD and _FENCE in text:
-                result = msgspec.structs.replace(
-                    result, verdict=Judged.UNDECIDABLE, reason_code="QUOTED", message=f"a document quotes it: {result.message}"
-                )
-            return msgspec.structs.replace(
-                result, message=f"{result.message} (it is {other}, not {kind})", facts={"askedFor": kind, **result.facts}
-            )
+        if found:
+            return f"it is {other}, not {kind}: gpu-conformance inspect {other} judges it"
     program = other_program(text)
-    if not program:
-        return None
-    message = f"it is output of {program}, not {kind}, and nothing here judges that"
-    return Inspection(program, Judged.UNDECIDABLE, "OTHER_PROGRAM", message, {"askedFor": kind}, [])
+    return f"it is output of {program}, not {kind}, and nothing here judges that" if program else ""
 
 
 def to_json(inspection: Inspection) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from conformance.adv.checks import terms_of
 from conformance.devices.physical import PhysicalCount, physical_counts
+from conformance.devices.scheduler_amounts import split_of
 from conformance.outputs import node_labels, node_text
 from conformance.outputs.inspection import Inspection, InspectionFinding, Judged, worst
 from conformance.policy.model import Policy
@@ -79,7 +80,7 @@ def inspect_node(text: str) -> Inspection:
 
 def _node(view: node_text.NodeView) -> Node:
     capacity, allocatable = dict(view.capacity or {}), dict(view.allocatable or {})
-    metadata = {"name": view.name, "labels": dict(view.labels)}
+    metadata = {"name": view.name, "labels": dict(view.labels), "annotations": dict(view.annotations)}
     return typed.convert({"metadata": metadata, "status": {"capacity": capacity, "allocatable": allocatable}}, Node)
 
 
@@ -127,7 +128,7 @@ def _judge(item: _Node) -> Verdict:
     """By the labels of GPU Feature Discovery where they are, else by whatever else counts devices."""
     name, text, node = item.name, item.text, item.view
     if node.vgpu:
-        return _undecided(name, "NOT_APPLICABLE", "vGPU guest: MIG, GPUDirect RDMA and DCGM profiling do not apply")
+        return _undecided(name, "VIRTUAL_GPU", "vGPU guest: MIG, GPUDirect RDMA and DCGM profiling do not apply")
     wrong = [
         InspectionFinding(
             name, Judged.BAD, f"{fault.what} {fault.observed}, expected {fault.expected} ({fault.source})", fault.observed, fault.expected
@@ -138,6 +139,9 @@ def _judge(item: _Node) -> Verdict:
         wrong.append(InspectionFinding(name, Judged.BAD, f"mig.config {node.mig_config} failed: labels show the last applied geometry"))
     if wrong and (why := _elsewhere(item)):
         return _undecided(name, "OFFERED_ELSEWHERE", why)
+    if split := _split(item):
+        short = _shortfalls(name, text)
+        return (Judged.BAD, "INCONSISTENT", short) if short else _undecided(name, "SPLIT_BY_SCHEDULER", split)
     told = {finding.message.split(",")[0] for finding in wrong}
     wrong += [finding for finding in _shortfalls(name, text) if finding.message.split(",")[0] not in told]
     wrong += _disagreements(item)
@@ -164,6 +168,13 @@ def _elsewhere(item: _Node) -> str:
     if any(_BY_CLAIM.search(key) and value == "true" for key, value in labels.items()):
         return "its labels speak of a DRA driver: its devices may be offered in ResourceSlices"
     return ""
+
+
+def _split(item: _Node) -> str:
+    """That a scheduler's own plugin offers parts of devices, which capacity counts; empty where nothing says so."""
+    if (split := split_of(item.node)) is not None:
+        return f"HAMi splits its devices ({split.key}): {split.doubt or split.formula + ' ' + split.resource}; capacity counts the parts"
+    return "HAMi's annotation says that it splits the devices: capacity counts the parts" if item.text.split_by_scheduler else ""
 
 
 def _shortfalls(name: str, view: node_text.NodeView) -> list[InspectionFinding]:

@@ -37,7 +37,8 @@ def inspect_dcgm(text: str) -> Inspection:
     busy = sum(device.state is dcgm.State.BUSY for device in devices)
     allocated = sum(device.allocated for device in devices)
     unknown = sum(device.activity is None for device in devices)
-    code = f"{'BUSY' if busy else 'IDLE'}_{'ALLOCATED' if allocated else 'UNALLOCATED'}" if unknown < len(devices) else "HEALTHY"
+    used = f"{'BUSY' if busy else 'IDLE'}_{'ALLOCATED' if allocated else 'UNALLOCATED'}"
+    code = "HEALTHY" if unknown == len(devices) or (busy and not allocated) else used
     idle = len(devices) - busy - unknown
     message = f"{len(devices)} device(s): {busy} busy, {idle} idle, {allocated} allocated"
     return Inspection("dcgm-metrics", verdict, code, message, facts, findings)

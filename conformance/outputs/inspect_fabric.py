@@ -30,11 +30,12 @@ def inspect_nccl_log(text: str) -> Inspection:
             where = f"channel {line.channel:02d}/{line.connection} {line.src}{end} [{line.direction}]"
             what = "no GPUDirect RDMA" if line.understood else "transport not understood: not seen to be direct"
             findings.append(InspectionFinding(where, Judged.BAD, what, f"via {line.via}", "via NET/…/GDRDMA"))
-    # an excerpt lacks most of the other side's lines: worth telling, a verdict only for a whole log
-    one_sided = Judged.BAD if log.whole else Judged.UNDECIDABLE
-    for pair in nccl_log.uncovered(log):
+    one_sided = list(nccl_log.uncovered(log))
+    for pair in one_sided if log.whole else ():
         where = f"channel {pair.channel:02d}/{pair.connection} {pair.src} -> {pair.dst}"
-        findings.append(InspectionFinding(where, one_sided, f"no [{pair.missing}] line", "one direction only", "send and receive"))
+        findings.append(InspectionFinding(where, Judged.BAD, f"no [{pair.missing}] line", "one direction only", "send and receive"))
+    if one_sided and not log.whole:
+        findings.append(InspectionFinding("excerpt", Judged.NOTE, f"{len(one_sided)} connections show lines of one side only"))
     judged = Judged.of(verdict.good)
     return Inspection("nccl-log", judged, verdict.code.value, verdict.message, verdict.facts, findings[:MAX_FINDINGS])
 

@@ -14,6 +14,7 @@ class Judged(StrEnum):
     GOOD = "good"
     BAD = "bad"
     UNDECIDABLE = "undecidable"
+    NOTE = "note"  # of a finding alone: worth knowing, and no verdict
 
     @classmethod
     def of(cls, good: bool | None) -> Judged:

@@ -49,12 +49,12 @@ class NcclCode(StrEnum):
     MNNVL = "MNNVL"
     TCPX_GPUDIRECT = "TCPX_GPUDIRECT"
     FAILED = "FAILED"
-    NOT_APPLICABLE = "NOT_APPLICABLE"
+    SINGLE_NODE = "SINGLE_NODE"
     NO_EVIDENCE = "NO_EVIDENCE"
 
 
 GPU_DIRECT_CODES = frozenset({NcclCode.GDR_ENGAGED, NcclCode.MNNVL, NcclCode.TCPX_GPUDIRECT})
-UNDECIDABLE_CODES = frozenset({NcclCode.NOT_APPLICABLE, NcclCode.NO_EVIDENCE})
+UNDECIDABLE_CODES = frozenset({NcclCode.SINGLE_NODE, NcclCode.NO_EVIDENCE})
 
 
 class NcclVerdict(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ def _code(log: NcclLog, direct: int, sockets: int, disabled: list[int]) -> tuple
     if log.nodes == 1 and not _crosses_hosts(log, net):
         if several_hosts(log, log.mnnvl_channels):
             return _mnnvl(log)
-        return NcclCode.NOT_APPLICABLE, "the run had one node: nothing travelled between nodes"
+        return NcclCode.SINGLE_NODE, "the run had one node: nothing travelled between nodes"
     if sockets:
         return NcclCode.SOCKET_FALLBACK, f"{sockets} of {total} network channels go via NET/{_socket_name(log)}"
     if total and not direct and log.provider.startswith(_TCP_PROVIDERS):

@@ -56,6 +56,9 @@ _COLUMN_RESOURCES: Mapping[str, str] = {
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
 
 
+_SPLIT = re.compile(r"\b(?:hami|4pd)\.io/node-\w{1,20}-register\b")
+
+
 class NodeView(msgspec.Struct, frozen=True):
     """One node. ``capacity`` and ``allocatable`` are ``None`` when the text does not hold them, ``name`` is ``""`` when it does not say."""
 
@@ -64,6 +67,8 @@ class NodeView(msgspec.Struct, frozen=True):
     capacity: Mapping[str, str] | None
     allocatable: Mapping[str, str] | None
     form: str
+    annotations: Mapping[str, str] = {}
+    split_by_scheduler: bool = False  # lines hold an annotation of HAMi, whose value they may cut
 
 
 def parse_nodes(text: str) -> list[NodeView]:
@@ -77,6 +82,8 @@ def parse_nodes(text: str) -> list[NodeView]:
         nodes = [node for item in load_objects(text) if (node := _from_object(item)) is not None]
     else:
         nodes = _from_table(text) or _from_lines(text)
+        if _SPLIT.search(text):
+            nodes = [msgspec.structs.replace(node, split_by_scheduler=True) for node in nodes]
     if not nodes:
         raise Unreadable("no node, node labels or device resources found")
     return nodes
@@ -95,6 +102,7 @@ def _from_object(item: Json) -> NodeView | None:
             _strings(mapping(status.get("capacity"))) if "capacity" in status else None,
             _strings(mapping(status.get("allocatable"))) if "allocatable" in status else None,
             "object",
+            _strings(mapping(metadata.get("annotations"))),
         )
     if "capacity" in item or "allocatable" in item:
         return _from_object({"kind": "Node", "status": item})

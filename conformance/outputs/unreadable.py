@@ -13,6 +13,10 @@ class Unreadable(Exception):
         super().__init__(" ".join(message.split()))
 
 
+class EmptyList(Unreadable):
+    """A list of Kubernetes objects without any."""
+
+
 def readable_text(text: str) -> str:
     """``text`` without a byte order mark and with ``\\n`` line ends.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from conformance.outputs.unreadable import MAX_CHARACTERS, Unreadable, readable_text
+from conformance.outputs.unreadable import MAX_CHARACTERS, EmptyList, Unreadable, readable_text
 from fixtures.kubernetes.models import Json
 from fixtures.text import json_text, yaml_text
 from fixtures.text.json_text import NotJson
@@ -39,8 +39,8 @@ def load_objects(text: str) -> list[Json]:
         documents = _load_yaml(text)
     objects = [item for document in documents for item in _unpack(document)]
     if not objects:
-        lists = any(isinstance(document, Mapping) and isinstance(document.get("items"), list) for document in documents)
-        raise Unreadable("the list is empty" if lists else "neither a JSON nor a YAML object found")
+        lists = any(isinstance(document, Mapping) and document.get("items") == [] for document in documents)
+        raise EmptyList("the list is empty") if lists else Unreadable("neither a JSON nor a YAML object found")
     return objects
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "data"
 
 
 def lookalike(name: str) -> str:
     """Text of ``data/<name>.txt``."""
-    return (_DATA / f"{name}.txt").read_text(encoding="utf-8")
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def path_of(name: str) -> Path:
     """Path of ``data/<name>.txt``."""
-    return _DATA / f"{name}.txt"
+    return DATA / f"{name}.txt"

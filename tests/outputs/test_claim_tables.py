@@ -41,11 +41,10 @@ fabric-x                            fabric.example.com          rack-1   2d
     (f"{HEAD}gone   deleted   3d\n", "UNSETTLED", {"claims": 1, "allocated": 0}, "gone: it was deleted and is still there"),
 ])  # fmt: skip
 def test_a_table_of_claims_tells_states_and_no_device(text: str, code: str, facts: Json, words: str) -> None:
-    for kind in ("resourceclaim", "resourceslice"):
-        found = inspect(kind, text)
-        assert (found.kind, found.verdict, found.reason_code) == ("resourceclaim", Judged.UNDECIDABLE, code)
-        assert {**found.facts, **facts} == found.facts
-        assert words in found.message
+    found = inspect("resourceclaim", text)
+    assert (found.verdict, found.reason_code) == (Judged.UNDECIDABLE, code)
+    assert {**found.facts, **facts} == found.facts
+    assert words in found.message
 
 
 def test_a_table_of_slices_tells_drivers_and_nodes() -> None:
@@ -91,7 +90,6 @@ def test_a_slice_is_found_in_whatever_is_around_it(text: str) -> None:
     ("", "the text is empty"),
     ("\n\n", "the text is empty"),
     ("No resources found in team-a namespace.\n", "kubectl says: No resources found in team-a namespace."),
-    ('{"apiVersion": "v1", "kind": "List", "items": []}', "the list is empty"),
     ("null", "neither a JSON nor a YAML object"),
     ("Name: x\nAPI Version: resource.k8s.io/v1\nKind: ResourceSlice\n", "kubectl describe leaves out what is read here"),
     (json.dumps(ONE)[:200], "malformed JSON"),

@@ -31,7 +31,7 @@ def health(part: str, value: int, code: str = "DCGM_FR_OK", gpu: int = 0) -> str
 
 def test_the_exporters_health_status() -> None:
     fine = "".join(health(part, 0) for part in ("PCIE", "NVLINK", "MEM", "ALL"))
-    assert judged(BUSY + fine) == ("good", "BUSY_UNALLOCATED")
+    assert judged(BUSY + fine) == ("good", "HEALTHY")
     failed = BUSY + health("NVLINK", 20, "DCGM_FR_NVLINK_DOWN") + fine
     result = inspect("dcgm-metrics", failed)
     assert (result.verdict, result.reason_code) == ("bad", "HEALTH_FAILED")
@@ -46,15 +46,15 @@ def test_the_exporters_health_status() -> None:
     [
         ("FI_DEV_ECC_DBE_VOL_TOTAL", 1, ("bad", "ECC_ERRORS")),
         ("FI_DEV_ECC_DBE_VOL_L2", 3, ("bad", "ECC_ERRORS")),
-        ("FI_DEV_ECC_DBE_VOL_TOTAL", 0, ("good", "BUSY_UNALLOCATED")),
-        ("FI_DEV_ECC_SBE_VOL_TOTAL", 12, ("good", "BUSY_UNALLOCATED")),
+        ("FI_DEV_ECC_DBE_VOL_TOTAL", 0, ("good", "HEALTHY")),
+        ("FI_DEV_ECC_SBE_VOL_TOTAL", 12, ("good", "HEALTHY")),
         ("FI_DEV_ECC_DBE_AGG_TOTAL", 2, ("undecidable", "ECC_HISTORY")),
         ("FI_DEV_ROW_REMAP_PENDING", 1, ("bad", "RESET_PENDING")),
         ("FI_DEV_RETIRED_PENDING", 4, ("bad", "RESET_PENDING")),
         ("FI_DEV_RETIRED_DBE", 61, ("bad", "PAGES_RETIRED")),
-        ("FI_DEV_RETIRED_SBE", 59, ("good", "BUSY_UNALLOCATED")),
-        ("FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 5, ("good", "BUSY_UNALLOCATED")),
-        ("FI_DEV_FABRIC_MANAGER_STATUS", 3, ("good", "BUSY_UNALLOCATED")),
+        ("FI_DEV_RETIRED_SBE", 59, ("good", "HEALTHY")),
+        ("FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 5, ("good", "HEALTHY")),
+        ("FI_DEV_FABRIC_MANAGER_STATUS", 3, ("good", "HEALTHY")),
         ("FI_DEV_FABRIC_MANAGER_STATUS", 2, ("bad", "FABRIC_NOT_READY")),
         ("FI_DEV_FABRIC_MANAGER_STATUS", 9, ("undecidable", "FABRIC_NOT_READY")),
         ("FI_DEV_XID_ERRORS", 79, ("bad", "XID_FATAL")),
@@ -81,7 +81,7 @@ def test_series_of_links_belong_to_their_gpu() -> None:
     devices = dcgm.parse(text)
     assert [(device.gpu, device.uuid) for device in devices] == [("0", "GPU-0"), ("1", "GPU-1")]
     assert devices[0].metrics["DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL"] == 2, "the worst of its links"
-    assert judged(text) == ("good", "BUSY_UNALLOCATED")
+    assert judged(text) == ("good", "HEALTHY")
 
 
 def test_series_that_name_their_gpu_by_half() -> None:
@@ -95,12 +95,12 @@ def test_series_that_name_their_gpu_by_half() -> None:
 
 def test_a_fault_that_names_no_gpu_is_a_fault() -> None:
     assert judged(BUSY + 'DCGM_FI_DEV_XID_ERRORS{err_code="79",job="dcgm-exporter"} 79\n') == ("bad", "XID_FATAL")
-    assert judged(BUSY + 'DCGM_FI_DEV_XID_ERRORS{job="dcgm-exporter"} 0\n') == ("good", "BUSY_UNALLOCATED")
+    assert judged(BUSY + 'DCGM_FI_DEV_XID_ERRORS{job="dcgm-exporter"} 0\n') == ("good", "HEALTHY")
     switch = (
         'DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS{{nvswitch="3",hostname="n-1"}} {}\nDCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{{nvswitch="3"}} 40\n'
     )
     assert judged(BUSY + switch.format(20034)) == ("bad", "SXID_FATAL")
-    assert judged(BUSY + switch.format(0)) == ("good", "BUSY_UNALLOCATED")
+    assert judged(BUSY + switch.format(0)) == ("good", "HEALTHY")
     assert inspect("dcgm-metrics", BUSY + switch.format(20034)).facts["gpus"] == 2
 
 
@@ -120,7 +120,7 @@ def test_open_metrics() -> None:
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 5,
         "DCGM_FI_DEV_GPU_TEMP": 40,
     }
-    assert judged(text) == ("good", "BUSY_UNALLOCATED")
+    assert judged(text) == ("good", "HEALTHY")
 
 
 @pytest.mark.parametrize("form", ["value", "values"])
@@ -140,7 +140,7 @@ def test_the_answer_of_prometheus(form: str) -> None:
 @pytest.mark.parametrize("blank", ["9223372036854775794", "2147483632", "140737488355328.000000", "NaN", "9.223372036854775794e+18"])
 def test_values_that_dcgm_does_not_have_are_absent(blank: str) -> None:
     text = BUSY + series("FI_DEV_ECC_DBE_VOL_TOTAL", blank) + series("FI_DEV_XID_ERRORS", blank) + series("FI_DEV_MEMORY_TEMP", blank)
-    assert judged(text) == ("good", "BUSY_UNALLOCATED")
+    assert judged(text) == ("good", "HEALTHY")
     assert judged(series("FI_DEV_GPU_UTIL", 3) + series("FI_DEV_FB_USED", 3, gpu=1) + series("FI_DEV_GPU_UTIL", blank, gpu=1)) == (
         "undecidable",
         "NO_ACTIVITY",
@@ -150,5 +150,5 @@ def test_values_that_dcgm_does_not_have_are_absent(blank: str) -> None:
 def test_a_parent_whose_instances_are_active_is_known() -> None:
     parent = series("FI_DEV_FB_USED", 10)
     instance = series("FI_PROF_GR_ENGINE_ACTIVE", 0.5, GPU_I_PROFILE="1g.23gb", GPU_I_ID="7")
-    assert judged(parent + instance) == ("good", "BUSY_UNALLOCATED")
+    assert judged(parent + instance) == ("good", "HEALTHY")
     assert judged(parent) == ("undecidable", "NO_ACTIVITY")

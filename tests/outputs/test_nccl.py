@@ -74,7 +74,7 @@ def test_traffic_one_way_between_nodes_is_found() -> None:
         (PREFIX + "Using network Socket\nh2:1:2 [0] NCCL INFO Using network Socket", NcclCode.SOCKET_FALLBACK),
         (
             PREFIX + "comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0\n" + PREFIX + "Using network Socket",
-            NcclCode.NOT_APPLICABLE,
+            NcclCode.SINGLE_NODE,
         ),
         (
             PREFIX + "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0\n" + PREFIX + "Using network Socket",

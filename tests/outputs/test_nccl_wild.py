@@ -140,7 +140,7 @@ def test_a_domain_over_several_hosts_is_one_node_to_nccl() -> None:
 
 
 def test_a_domain_of_one_host_proves_nothing_about_several() -> None:
-    assert read(mnnvl(hosts=1, per_host=4))[0] == "NOT_APPLICABLE"
+    assert read(mnnvl(hosts=1, per_host=4))[0] == "SINGLE_NODE"
     without_comm = "\n".join(text for text in mnnvl(hosts=1, per_host=4).splitlines() if "comm 0x" not in text)
     assert read(without_comm)[0] == "NO_EVIDENCE"
 

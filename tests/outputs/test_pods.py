@@ -77,10 +77,3 @@ def test_a_refusal_without_a_field_proves_nothing() -> None:
     assert judged("api-refusal", 'The Pod "p" is invalid:\n') == ("undecidable", "INCOMPLETE")
     with pytest.raises(Unreadable):
         inspect("api-refusal", "pod/p created\n")
-
-
-def test_what_a_document_quotes_is_no_proof_of_another_kind() -> None:
-    listing = "GPU 0: Tesla T4 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
-    assert judged("events", listing) == ("good", "LISTED")
-    assert judged("events", f"# Evidence\n```\n{listing}```\n") == ("undecidable", "QUOTED")
-    assert judged("nvidia-smi", f"# Evidence\n```\n{listing}```\n") == ("good", "LISTED")

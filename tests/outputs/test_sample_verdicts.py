@@ -10,7 +10,7 @@ from tests.samples import sample, sample_index
 
 VERDICTS = [
     ("nccl-log", "nccl-log-1", "good", "GDR_ENGAGED"),
-    ("nccl-log", "nccl-log-2", "undecidable", "NOT_APPLICABLE"),
+    ("nccl-log", "nccl-log-2", "undecidable", "SINGLE_NODE"),
     ("nccl-log", "nccl-log-3", "bad", "SOCKET_FALLBACK"),
     ("nccl-log", "nccl-log-4", "bad", "SOCKET_FALLBACK"),
     ("nccl-log", "nccl-log-5", "undecidable", "NO_EVIDENCE"),
@@ -30,11 +30,11 @@ VERDICTS = [
     ("nvidia-smi", "nvidia-smi-q-2", "bad", "REPLACE"),
     ("nvidia-smi", "kops-secure-access-1", "good", "HEALTHY"),
     *(("dcgm-metrics", f"dcgm-metrics-{number}", "good", "IDLE_UNALLOCATED") for number in range(1, 5)),
-    ("dcgm-metrics", "dcgm-metrics-5", "good", "BUSY_UNALLOCATED"),
+    ("dcgm-metrics", "dcgm-metrics-5", "good", "HEALTHY"),
     ("kernel-log", "xid-dmesg-1", "bad", "XID_FATAL"),
     ("kernel-log", "xid-dmesg-2", "bad", "XID_FATAL"),
     ("node", "nodelabels-1", "good", "CONSISTENT"),
-    ("node", "nodelabels-vgpu-1", "undecidable", "NOT_APPLICABLE"),
+    ("node", "nodelabels-vgpu-1", "undecidable", "VIRTUAL_GPU"),
     ("node", "node-timeslice-1", "good", "CONSISTENT"),
     ("node", "node-timeslice-2", "good", "CONSISTENT"),
     ("node", "node-timeslice-3", "good", "CONSISTENT"),

@@ -105,11 +105,11 @@ def test_a_line_that_is_not_understood_never_makes_a_verdict_better(kind: str, n
     lines = lookalike(name).splitlines()
     begin = data.draw(st.integers(0, len(lines) - 1))
     kept = lines[begin : data.draw(st.integers(begin + 1, len(lines)))]
-    before = judge(kind, "\n".join(kept))
+    before = judge(kind, "\n".join([*kept, ""]))
     at = data.draw(st.integers(0, len(kept)))
     strange = data.draw(STRANGE)
     assume(not strange.startswith("GPU "))  # where the next GPU begins: that is understood
-    after = judge(kind, "\n".join([*kept[:at], strange, *kept[at:]]))
+    after = judge(kind, "\n".join([*kept[:at], strange, *kept[at:], ""]))
     if before is not None and after is not None and after.kind == before.kind:
         assert RANK[after.verdict] <= RANK[before.verdict]
 
