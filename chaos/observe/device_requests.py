@@ -8,12 +8,10 @@ Facts: docs/facts/admission.md#extended-resources.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from chaos.observe.view import dig, items_of
-from conformance.scope import pod_amounts
-from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import Json
+from fixtures.model.demand import pod_amounts
 
 IsDevice = Callable[[str], bool]
 
@@ -41,13 +39,5 @@ def _is_sidecar(container: Json) -> bool:
 def _of(container: Json, is_device: IsDevice) -> dict[str, int]:
     """What one container asks for, amounts above zero."""
     resources = dig(container, "resources")
-    asked = {**dig(resources, "requests"), **dig(resources, "limits")}
-    return {name: count for name, value in asked.items() if is_device(name) and (count := _count(value)) > 0}
-
-
-def _count(value: Any) -> int:
-    """A whole amount. One that cannot be read is not none: it counts as one."""
-    try:
-        return 0 if value is None else quantity.as_int(value)
-    except quantity.QuantityError:
-        return 1
+    asked = pod_amounts.written(dig(resources, "requests"), dig(resources, "limits"))
+    return {name: count for name, value in asked.items() if is_device(name) and (count := pod_amounts.units(value)) > 0}

@@ -12,7 +12,6 @@ from fractions import Fraction
 from conformance.devices.claim_fit import FreeDevice, Wishes, chosen, free_on
 from conformance.scope.node_affinity import Choice
 from conformance.scope.node_changes import change_under_way
-from conformance.scope.pod_amounts import add, of_pod
 from conformance.scope.scope import Scope
 from conformance.scope.tolerations import Tolerated
 from fixtures.kubernetes import quantity
@@ -20,6 +19,7 @@ from fixtures.kubernetes.models import Container, Node, Pod, PodSpec
 from fixtures.kubernetes.quantity import QuantityError
 from fixtures.kubernetes.times import newest
 from fixtures.kubernetes.untyped import mapping, mappings, sequence, text_of
+from fixtures.model.demand.pod_amounts import add, of_pod, units, written
 
 Amounts = dict[str, Fraction]
 
@@ -37,8 +37,8 @@ def requests_of(spec: PodSpec) -> Amounts:
 
 
 def _amounts(container: Container) -> Amounts:
-    written = {**(container.resources.limits or {}), **(container.resources.requests or {})}
-    return {name: _parsed(value) for name, value in written.items()}
+    asked = written(container.resources.requests, container.resources.limits).items()
+    return {name: Fraction(units(value)) if "/" in name else _parsed(value) for name, value in asked}
 
 
 def _parsed(value: str | int | float) -> Fraction:

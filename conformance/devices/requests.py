@@ -10,9 +10,10 @@ from functools import cache, partial
 
 from conformance.devices.resource_words import beside_devices
 from conformance.dynamic_resources.drivers import names_accelerator
-from conformance.scope.scope import Amount, Scope, held_by, matches
+from conformance.scope.scope import Scope, held_by, matches
 from fixtures.kubernetes import quantity
 from fixtures.kubernetes.models import PodSpec
+from fixtures.model.demand.pod_amounts import Amount
 
 FOREIGN_ACCELERATORS = (
     "huawei.com/*",

@@ -16,8 +16,9 @@ from __future__ import annotations
 import msgspec
 
 from conformance.scope.device_memory import device_memory, memory_of_part
-from conformance.scope.scope import Amount, Scope
+from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Pod, Resources
+from fixtures.model.demand.pod_amounts import Amount
 
 GROUP = "runai-gpu-group"
 """Label of the group of pods on one device; with ``/GROUP`` behind it where a pod is of several."""

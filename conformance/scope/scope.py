@@ -23,7 +23,6 @@ from conformance.scope import platform_namespaces as platform
 from conformance.scope.components import PlatformWorkloads
 from conformance.scope.node_marks import ServedMachines, marks_of, may_be_of_cpu
 from conformance.scope.platform_namespaces import Operator, PlatformNamespaces
-from conformance.scope.pod_amounts import of_pod
 from conformance.scope.pod_events import PodEvents
 from fixtures.cluster.kinds import KINDS
 from fixtures.kubernetes import quantity
@@ -40,6 +39,7 @@ from fixtures.kubernetes.models import (
     Taint,
     Toleration,
 )
+from fixtures.model.demand.pod_amounts import Amount, of_pod, units, written
 from fixtures.model.nodes.work import is_fence_key, stopped
 from fixtures.ownership.owned import PRIORITY_CLASSES
 from fixtures.snapshot.state import Snapshot
@@ -47,9 +47,6 @@ from fixtures.verdict.findings import Subject
 
 T = TypeVar("T")
 Obj = TypeVar("Obj", Node, Pod)
-
-Amount = str | int | float
-"""A quantity as it is written."""
 
 
 @lru_cache(maxsize=256)
@@ -86,20 +83,11 @@ def requested_amounts(container: Container, wanted: Callable[[str], bool]) -> di
 
 def held_by(spec: PodSpec, wanted: Callable[[str], bool]) -> dict[str, int]:
     """What the scheduler counts for a pod: containers and sidecars together, or the peak while an init container runs."""
-    return of_pod(spec, lambda container: {name: whole(amount) for name, amount in _written(container).items() if wanted(name)})
+    return of_pod(spec, lambda container: {name: units(amount) for name, amount in _written(container).items() if wanted(name)})
 
 
 def _written(container: Container) -> dict[str, Amount]:
-    """Amounts as the scheduler will see them: limits stand in for requests that were not written."""
-    return {**(container.resources.limits or {}), **(container.resources.requests or {})}
-
-
-def _is_some(value: Amount) -> bool:
-    """Whether a quantity is not 0. Text that is no quantity counts as not 0."""
-    try:
-        return quantity.parse(value) != 0
-    except quantity.QuantityError:
-        return True
+    return written(container.resources.requests, container.resources.limits)
 
 
 def host_access(spec: PodSpec) -> str:
@@ -170,7 +158,7 @@ class Scope:
         asked_for: set[str] = set()
         for container in spec.every_container():
             for name, value in _written(container).items():
-                if ("/" in name or self.is_device(name)) and _is_some(value):
+                if ("/" in name or self.is_device(name)) and units(value):
                     asked_for.add(name)
         if any(map(self.is_device, asked_for)):
             return DeviceDemand(True)
