@@ -47,6 +47,37 @@ def read_pods(tmp_path: Path, answer: Callable[[Asked], Said]) -> tuple[Any, lis
         return collect(cluster, ["pods"], version=""), asked
 
 
+def test_an_endless_log_is_read_to_its_bound(tmp_path: Path) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1 << 16
+            yield b"x" * (1 << 16)
+
+    with lying(tmp_path, lambda asked: Said(endless(), headers={"Content-Type": "text/plain"})) as (cluster, _):
+        assert len(cluster.logs("default", "p", limit_bytes=1 << 20)) == 1 << 20
+    assert sent < 32 << 20, "what was sent on the way into a buffer, and no more"
+
+
+def test_a_server_that_ends_no_answer_costs_its_time_twice_and_not_for_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.05)
+    over = threading.Event()
+
+    def silence() -> Iterator[bytes]:
+        over.wait(PATIENCE)
+        yield b""
+
+    with lying(tmp_path, lambda asked: Said(silence())) as (cluster, _):
+        begun = time.monotonic()
+        for number in range(20):
+            with pytest.raises(ApiTrouble, match="no complete answer"):
+                cluster.request("GET", f"/apis/a.example/v1/kinds{number}", seconds=0.5)
+        assert time.monotonic() - begun < 6, "twenty kinds in ten seconds if each had its time"
+        over.set()
+
+
 # -- depth -----------------------------------------------------------------------------------------------
 
 
