@@ -11,7 +11,7 @@ import msgspec
 
 from conformance.scope.pod_shapes import CHART_VALUES, Shape, is_object, shape_of
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, lacks_image, meta_of, unreadable
+from conformance.scope.template import TOO_LARGE, Template, bounded, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import kubectl_name
 from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, text_of
@@ -34,9 +34,8 @@ def of_custom_kinds(listings: Sequence[Listing[Object]], *, offline: bool) -> It
             yield unreadable(Subject("resource", listing.key), "", listing.key, trouble)
         for item in listing.objects:
             meta = mapping(item.get("metadata"))
-            yield from templates_by_shape(
-                listing.key, Subject(listing.kind, text_of(meta.get("name")), text_of(meta.get("namespace"))), item
-            )
+            subject = Subject(listing.kind, text_of(meta.get("name")), text_of(meta.get("namespace")))
+            yield from bounded(templates_by_shape(listing.key, subject, item))
     refused = [kubectl_name(listing.key) for listing in listings if listing.trouble == _FORBIDDEN]
     beyond = [kubectl_name(listing.key) for listing in listings if listing.trouble == TOO_MANY]
     unsaved = [kubectl_name(listing.key) for listing in listings if offline and not listing.collected and not listing.trouble]

@@ -15,7 +15,7 @@ import msgspec
 from conformance.scope.custom_templates import of_custom_kinds
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import walk
-from conformance.scope.template import TOO_LARGE, Template, lacks_image, meta_of, unreadable
+from conformance.scope.template import TOO_LARGE, Template, bounded, lacks_image, meta_of, unreadable
 from fixtures.cluster.kinds import KINDS, WORKLOAD_KEYS
 from fixtures.kubernetes.models import Container, DaemonSet, Json, Pod, PodSpec, Resources
 from fixtures.snapshot.bare_templates import bare_templates
@@ -67,7 +67,7 @@ def _walked(scope: Scope) -> Iterator[Template]:
                 yield from templates_of(key, item)
     for key, item in bare_templates(snapshot):
         looked = True
-        yield from templates_in(key, item)
+        yield from bounded(templates_in(key, item))
     if not looked:
         raise NotApplicable("NotInSnapshot", "the snapshot holds neither workloads nor pods")
     yield from of_custom_kinds(snapshot.custom, offline=snapshot.offline)
@@ -103,7 +103,7 @@ def templates_of(key: str, item: Object) -> Iterator[Template]:
             key=key,
         )
     elif isinstance(item, dict):
-        yield from templates_in(key, item)
+        yield from bounded(templates_in(key, item))
 
 
 def templates_in(key: str, obj: Json) -> Iterator[Template]:

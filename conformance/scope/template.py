@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,6 +13,8 @@ from fixtures.text import typed
 from fixtures.verdict.findings import Finding, Subject, not_judged, undecided
 
 TOO_LARGE = "the object is too large or too deep to be searched for pod templates"
+MAX_TEMPLATES = 200
+"""Templates of one object that are looked at. A job of many roles has some ten; an object of a megabyte has room for thousands."""
 
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation by which a kubelet marks what stands for a static pod."""
@@ -87,6 +89,16 @@ def unread(template: Template) -> Finding:
 def unreadable(subject: Subject, path: str, key: str, trouble: str) -> Template:
     """What stands for a template, or for a whole kind, that could not be read."""
     return Template(subject=subject, path=path, spec=PodSpec(), namespace=subject.namespace, key=key, trouble=trouble)
+
+
+def bounded(found: Iterator[Template]) -> Iterator[Template]:
+    """The first templates of one object, and one with ``trouble`` in place of the others."""
+    for count, template in enumerate(found):
+        if count == MAX_TEMPLATES:
+            why = f"the object holds more than {MAX_TEMPLATES} pod templates, and no more of them were looked at"
+            yield unreadable(template.subject, template.path, template.key, why)
+            return
+        yield template
 
 
 def meta_of(parent: Json) -> Meta:

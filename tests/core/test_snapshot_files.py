@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from conformance.coverage.missing_kinds import doubted_time
 from fixtures.cluster.kinds import BUILT_IN, kubectl_name
 from fixtures.snapshot.files import SnapshotError, load_files
 from fixtures.snapshot.folder import SERVED, TAKEN_AT
 from fixtures.snapshot.state import Snapshot
+from fixtures.text import limits
 from fixtures.verdict.findings import Inconclusive
 from fixtures.verdict.record import Verdict
 from tests.builders import a_policy
@@ -589,3 +591,13 @@ def test_where_every_kubelet_is_silent_the_stated_time_counts(tmp_path: Path) ->
     write(tmp_path / "nodes.json", node)
     write(tmp_path / TAKEN_AT, f"{text_of(TAKEN)}\n")
     assert (load_files(tmp_path).taken_at, load_files(tmp_path).time_doubt) == (TAKEN, "")
+
+
+def test_yaml_that_takes_minutes_is_refused_and_the_same_as_json_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "YAML_BYTES", 1000)
+    nodes = {"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": f"gpu-{number}"}} for number in range(100)]}
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(nodes))
+    with pytest.raises(SnapshotError, match="takes minutes to read: save it as JSON"):
+        load_files(tmp_path / "nodes.yaml")
+    (tmp_path / "nodes.json").write_text(json.dumps(nodes))
+    assert len(load_files(tmp_path / "nodes.json").nodes) == 100

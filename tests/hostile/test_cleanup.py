@@ -148,8 +148,11 @@ def test_a_killed_run_of_experiments_keeps_what_its_open_changes_are_undone_with
 # -- the living ---------------------------------------------------------------------------------------
 
 
-def test_a_living_run_is_spared(stage: Stage) -> None:
+@pytest.mark.parametrize("asleep", [False, True])
+def test_a_living_run_is_spared(stage: Stage, asleep: bool) -> None:
     living, ended = stage.leave(OTHER, ended=False), stage.leave()
+    if asleep:  # its machine slept, or it was stopped: it renews nothing, and its process is there
+        stage.say(OTHER, renewed="2020-01-01T00:00:00+00:00")
     code, told = stage.cleanup(*YES)
     assert code == 0
     assert f"spared, because it is alive: run {OTHER}" in told

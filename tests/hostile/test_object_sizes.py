@@ -23,6 +23,7 @@ from conformance.scope.pod_templates import templates_in
 from conformance.scope.reserved_devices import doubt, shares
 from conformance.scope.scope import Scope
 from conformance.scope.spec_walk import MAX_PATH
+from conformance.scope.template import MAX_TEMPLATES
 from fixtures.kubernetes.models import Event, Json, OwnerReference
 from fixtures.verdict.findings import Evidence, Finding, Outcome, Subject
 from fixtures.verdict.record import Level
@@ -191,3 +192,10 @@ def test_pods_that_share_devices_are_not_held_against_each_other() -> None:
         return lambda: [(shares(scope, pod), doubt(scope, pod)) for pod in pods]
 
     assert growth(judging, 25) < 5
+
+
+def test_of_thousands_of_templates_in_one_object_the_first_are_judged_and_the_others_said() -> None:
+    spec = a_spec(containers=[a_container("c", securityContext={"privileged": True})])
+    findings = list(check_bypass(a_scope(pytorchjobs=[a_pytorchjob(**{f"role-{number}": spec for number in range(2_000)})])))
+    assert [finding.outcome for finding in findings] == [Outcome.BAD] * MAX_TEMPLATES + [Outcome.UNDECIDED]
+    assert f"more than {MAX_TEMPLATES} pod templates" in findings[-1].message

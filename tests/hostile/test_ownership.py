@@ -209,7 +209,7 @@ def test_an_answer_that_is_no_list_is_trouble_and_never_nothing(
         plain, asked = cluster._whole, f"GET {cluster.path(key)}"
         assert find_leftovers(cluster, read_proofs(cluster)).runs == {RUN}
 
-        def whole(response: Any, what: str) -> bytes:
+        def whole(response: Any, what: str, cut_at: int | None = None) -> bytes:
             data = plain(response, what)
             if what != asked:
                 return data
