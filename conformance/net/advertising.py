@@ -109,6 +109,7 @@ def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[
     for source, message in promised.troubles:
         yield bad(
             subject_of(policy),
+            cause="FabricConfigUnreadable",
             observed="unreadable",
             expected="a list of resources",
             source=source,
@@ -123,7 +124,7 @@ def _check_promises(scope: Scope, policy: Json, promised: Promises) -> Iterator[
             yield ok(subject_, observed=f"{len(offering)} nodes", expected=expected, source=source)
             continue
         message = f"{name} is configured and no node advertises it, although the NicClusterPolicy says {state}{_idle_agents(scope)}"
-        yield bad(subject_, observed="no node", expected=expected, source=source, message=message)
+        yield bad(subject_, cause="FabricResourceMissing", observed="no node", expected=expected, source=source, message=message)
 
 
 def _idle_agents(scope: Scope) -> str:
@@ -168,6 +169,7 @@ def _check_node(scope: Scope, entry: FabricNode, promised: Promises, nodes: list
         message = f"it is an RDMA node by {entry.reasons[0]} and advertises no {', '.join(missing)}: pods that ask for it cannot run here"
         return bad(
             subject_,
+            cause="FabricResourceMissing",
             observed=observed,
             expected=expected,
             source="node.status.allocatable",
@@ -224,6 +226,7 @@ def check_attachments(scope: Scope) -> Iterator[Finding]:
             message = f"it names {resource}, which no node advertises: pods that use the network stay Pending"
             yield bad(
                 subject_,
+                cause="AttachmentDangling",
                 observed=resource,
                 expected="a resource that some node advertises",
                 source=source,

@@ -90,7 +90,7 @@ def _judge(job: GangJob, spans: str, names: tuple[str, ...], offering: set[str])
         return not_judged(job.subject, message=f"{spans}, and whether these talk to each other is not known: {job.unsure}", source=SOURCE)
     if without:
         message = f"{spans}, and pod {without[0].name} asks for none of {', '.join(names)}: NCCL falls back to TCP without a warning"
-        return bad(job.subject, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(job.subject, cause="JobWithoutFabric", observed=observed, expected=expected, source=SOURCE, message=message)
     return ok(job.subject, observed=f"{observed}; {spans}", expected=expected, source=SOURCE)
 
 

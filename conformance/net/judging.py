@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from conformance.causes import cause_of
 from conformance.net.two_node_run import FabricRun
 from conformance.outputs import nccl_log, nccl_tests
 from conformance.outputs.nccl_log import SOCKET_NETWORKS, Channel, NcclCode, NcclLog
@@ -53,7 +54,7 @@ def _further(run: FabricRun, judge: Callable[[FabricRun, bool], Iterator[Finding
             subject = Subject(finding.subject.kind, f"{finding.subject.name} on {where}", finding.subject.namespace)
             yield msgspec.structs.replace(finding, subject=subject)
     except Inconclusive as reason:
-        yield undecided(Subject("NCCL run", where, run.namespace), message=reason.message, source=LOG)
+        yield undecided(Subject("NCCL run", where, run.namespace), cause=cause_of(reason.code), message=reason.message, source=LOG)
 
 
 def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding]:
@@ -88,6 +89,7 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
         message = f"channels go from {there} to {here} and none back: half of the traffic is unaccounted for"
         yield bad(
             run.part("node pair", f"{here} -> {there}"),
+            cause="TrafficNotDirect",
             observed="no channel",
             expected="channels in both directions",
             source=LOG,
@@ -96,12 +98,14 @@ def judge_transport(run: FabricRun, accepted: Sequence[str]) -> Iterator[Finding
     for rank in nccl_log.silent_ranks(log, placement):
         yield undecided(
             run.part("rank", str(rank)),
+            cause="LogIncomplete",
             message="no channel line names it: its part of the log is missing",
             source=LOG,
         )
     if strangers:
         yield undecided(
             run.subject,
+            cause="LogIncomplete",
             message=f"{strangers} channel lines name ranks that were not asked for, on nodes unknown",
             source=LOG,
         )
@@ -129,6 +133,7 @@ def _judge_nodes(run: FabricRun) -> Iterator[Finding]:
         else:
             yield undecided(
                 subject,
+                cause="ProbeDidNotRun",
                 message=f"{count[pod.node]} pods of the run are on {pod.node}: between them nothing crosses the fabric",
                 source="pod.spec.nodeName",
             )
@@ -142,18 +147,19 @@ def _judge_verdict(run: FabricRun, log: NcclLog, accepted: Sequence[str]) -> Fin
     if verdict.failures:
         return bad(
             run.subject,
+            cause="NcclWarns",
             observed=observed,
             expected=expected,
             source="NCCL WARN",
             message=f"NCCL warns: {verdict.failures[0][:300]}",
         )
     if verdict.code in nccl_log.UNDECIDABLE_CODES:
-        return undecided(run.subject, message=f"{verdict.code.value}: {verdict.message}", source=LOG)
+        return undecided(run.subject, cause="LogIncomplete", message=f"{verdict.code.value}: {verdict.message}", source=LOG)
     if verdict.code.value not in accepted:
         message = (
             f"{verdict.message}, so GPU memory does not travel by GPUDirect RDMA and collectives run at a fraction of the fabric's speed"
         )
-        return bad(run.subject, observed=observed, expected=expected, source=LOG, message=message)
+        return bad(run.subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=message)
     if verdict.doubts:
         message = f"NCCL warns of an error that is not known to this suite: {verdict.doubts[0][:300]}"
         return undecided(run.subject, message=message, source="NCCL WARN")
@@ -172,11 +178,11 @@ def _judge_ways(subject: Subject, lines: list[Channel], missing: list[nccl_log.U
     observed = ", ".join(f"{count} via {way}" for way, count in ways.most_common(4)) + (" …" if len(ways) > 4 else "")
     expected = "every channel via NET/…/GDRDMA, sent and received"
     if wrong := next((problem for line in lines if (problem := _problem(line, accepted))), ""):
-        return bad(subject, observed=observed, expected=expected, source=LOG, message=wrong)
+        return bad(subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=wrong)
     if missing:
         first = missing[0]
         message = f"{len(missing)} channels were logged by one side only (channel {first.channel:02d} has no [{first.missing}] line)"
-        return bad(subject, observed=observed, expected=expected, source=LOG, message=message)
+        return bad(subject, cause="TrafficNotDirect", observed=observed, expected=expected, source=LOG, message=message)
     return ok(subject, observed=observed, expected=expected, source=LOG)
 
 
@@ -227,6 +233,7 @@ def _measured(run: FabricRun, minimum: float | None) -> Iterator[Finding]:
         message = f"no bandwidth was measured ({error}): {run.outcome()}; {_tail(run.pods[0].log)}"
         yield bad(
             run.part("measurement", "bus bandwidth"),
+            cause="BandwidthNotMeasured",
             observed="no table",
             expected=figure,
             source=TABLE,
@@ -243,15 +250,16 @@ def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figu
     row = nccl_tests.largest(table)
     if row is None or row.out_of_place.busbw <= 0:
         message = f"the run printed no row with a bandwidth: {run.outcome()}"
-        return bad(subject, observed="no row", expected=figure, source=TABLE, message=message)
+        return bad(subject, cause="BandwidthNotMeasured", observed="no row", expected=figure, source=TABLE, message=message)
     average = f"; the average over all sizes, {table.average:g} GB/s, is not judged" if table.average is not None else ""
     observed = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes{average}"
     if table.max_bytes is not None and row.size < table.max_bytes:
         message = f"the run stopped at {row.size} of {table.max_bytes} bytes, so the largest size was not measured: {run.outcome()}"
-        return bad(subject, observed=observed, expected=figure, source=TABLE, message=message)
+        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=figure, source=TABLE, message=message)
     if problem := nccl_tests.factor_problem(table, run.ranks):
         return bad(
             subject,
+            cause="BandwidthNotMeasured",
             observed=observed,
             expected=figure,
             source=TABLE,
@@ -259,7 +267,7 @@ def _judge_largest(run: FabricRun, table: NcclTests, minimum: float | None, figu
         )
     if minimum is not None and row.out_of_place.busbw < minimum:
         message = f"{row.out_of_place.busbw:g} GB/s at {row.size} bytes is less than {minimum:g}: training steps wait for gradients"
-        return bad(subject, observed=observed, expected=figure, source=TABLE, message=message)
+        return bad(subject, cause="BandwidthLow", observed=observed, expected=figure, source=TABLE, message=message)
     return ok(subject, observed=observed, expected=figure, source=TABLE)
 
 
@@ -269,13 +277,14 @@ def _judge_ranks(run: FabricRun, table: NcclTests) -> Finding:
     if not seen:
         return undecided(
             subject,
+            cause="LogIncomplete",
             message="the output lists no ranks, so nobody knows how many took part",
             source=TABLE,
         )
     observed = f"{len(set(seen))} ranks in {len(seen)} lines"
     if sorted(seen) != list(range(run.ranks)):
         message = f"{observed} took part, {run.ranks} were asked for: this is not the run that was asked for"
-        return bad(subject, observed=observed, expected=expected, source=TABLE, message=message)
+        return bad(subject, cause="BandwidthNotMeasured", observed=observed, expected=expected, source=TABLE, message=message)
     return ok(subject, observed=observed, expected=expected, source=TABLE)
 
 
@@ -284,12 +293,13 @@ def _judge_values(run: FabricRun, table: NcclTests) -> Finding:
     if table.wrong or table.out_of_bounds or table.out_of_bounds_failed:
         count = f"{table.wrong or table.out_of_bounds or 0:g}"
         message = f"{count} values of the result are wrong: memory, fabric or driver corrupts data, and training goes on with it"
-        return bad(subject, observed=f"{count} wrong values", expected=expected, source=TABLE, message=message)
+        return bad(subject, cause="ValuesWrong", observed=f"{count} wrong values", expected=expected, source=TABLE, message=message)
     if table.wrong is None:
-        return undecided(subject, message="values were not checked (#wrong is N/A or absent)", source=TABLE)
+        return undecided(subject, cause="LogIncomplete", message="values were not checked (#wrong is N/A or absent)", source=TABLE)
     if table.out_of_bounds is None:
         return undecided(
             subject,
+            cause="LogIncomplete",
             message=f"the run's last lines are missing, so not all values were checked: {run.outcome()}",
             source=TABLE,
         )

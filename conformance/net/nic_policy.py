@@ -17,7 +17,7 @@ from fixtures.kubernetes.models import Json
 from fixtures.kubernetes.untyped import mapping, mappings
 from fixtures.text import json_text
 from fixtures.text.json_text import NotJson
-from fixtures.verdict.findings import Finding, Outcome, Subject, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, Subject, bad, not_judged, ok, undecided
 
 KEY = "mellanox.com/nicclusterpolicies"
 SINGLETON = "nic-cluster-policy"
@@ -67,7 +67,7 @@ def check_nic_cluster_policy(scope: Scope) -> Iterator[Finding]:
         doing = reconciling(scope, policy)
         for one in findings:
             waits = doing and one.outcome is Outcome.BAD
-            yield undecided(one.subject, message=f"{one.message}; {doing}", source=one.source) if waits else one
+            yield undecided(one.subject, cause=CHANGE_UNDER_WAY, message=f"{one.message}; {doing}", source=one.source) if waits else one
 
 
 def _policy_state(subject: Subject, state: str, reason: str) -> Finding:
@@ -76,7 +76,7 @@ def _policy_state(subject: Subject, state: str, reason: str) -> Finding:
         return ok(subject, observed=state, expected="ready", source=source)
     why = f" ({reason})" if reason else ""
     message = f"the operator reports {state or 'no state'}{why}, so what it installs for the fabric cannot be relied on"
-    return bad(subject, observed=state or "no state", expected="ready", source=source, message=message)
+    return bad(subject, cause="OperatorObjectNotReady", observed=state or "no state", expected="ready", source=source, message=message)
 
 
 def _applied_state(policy: Subject, applied: Json) -> Finding:
@@ -88,6 +88,7 @@ def _applied_state(policy: Subject, applied: Json) -> Finding:
     why = f" ({message})" if message else ""
     return bad(
         subject,
+        cause="OperatorObjectNotReady",
         observed=state or "no state",
         expected=expected,
         source=source,

@@ -75,16 +75,16 @@ def judge_visible_fabric(asked: ProbeResult, unasked: ProbeResult, resource: str
     expected = "a uverbs device and an ACTIVE port 1"
     works = False
     if isinstance(seen, str):
-        yield undecided(asked.subject, message=seen, source=SOURCE)
+        yield undecided(asked.subject, cause="ProbeDidNotRun", message=seen, source=SOURCE)
     else:
         works = bool(seen.uverbs and seen.active)
         observed = f"{seen.text}, on node {asked.node}"
         if not seen.uverbs:
             message = f"it holds one {resource} and has no /dev/infiniband/uverbs*, so NCCL finds no HCA and falls back to TCP"
-            yield bad(asked.subject, observed=observed, expected=expected, source=SOURCE, message=message)
+            yield bad(asked.subject, cause="FabricNotVisible", observed=observed, expected=expected, source=SOURCE, message=message)
         elif not seen.active:
             message = f"it holds one {resource} and no port 1 of its HCAs is ACTIVE, so nothing can be sent over the fabric"
-            yield bad(asked.subject, observed=observed, expected=expected, source=SOURCE, message=message)
+            yield bad(asked.subject, cause="FabricPortDown", observed=observed, expected=expected, source=SOURCE, message=message)
         else:
             yield ok(asked.subject, observed=observed, expected=expected, source=SOURCE)
     yield _judge_unasked(unasked, works, resource)
@@ -93,14 +93,14 @@ def judge_visible_fabric(asked: ProbeResult, unasked: ProbeResult, resource: str
 def _judge_unasked(ran: ProbeResult, works: bool, resource: str) -> Finding:
     seen = _visible_to(ran)
     if isinstance(seen, str):
-        return undecided(ran.subject, message=seen, source=SOURCE)
+        return undecided(ran.subject, cause="ProbeDidNotRun", message=seen, source=SOURCE)
     observed = f"{seen.text}, on node {ran.node}"
     if seen.uverbs:
         message = f"it did not ask for {resource} and sees /dev/infiniband/{seen.uverbs[0]}: any pod here can use the fabric uncounted"
-        return bad(ran.subject, observed=observed, expected="no uverbs device", source=SOURCE, message=message)
+        return bad(ran.subject, cause="FabricVisibleToAll", observed=observed, expected="no uverbs device", source=SOURCE, message=message)
     if not works:
         message = f"PositiveControlFailed: the pod on {ran.node} that asked for {resource} sees no working device either"
-        return undecided(ran.subject, message=message, source=SOURCE)
+        return undecided(ran.subject, cause="PositiveControlFailed", message=message, source=SOURCE)
     return ok(ran.subject, observed=observed, expected="no uverbs device", source=SOURCE)
 
 

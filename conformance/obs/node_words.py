@@ -16,7 +16,7 @@ from fixtures.model.nodes.polarity import Health
 from fixtures.snapshot.managed_fields import FieldsByNode
 from fixtures.text.ages import ask_again, duration
 from fixtures.text.sentences import listed
-from fixtures.verdict.findings import Finding, NotApplicable, bad, not_judged, ok, undecided
+from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, NotApplicable, bad, not_judged, ok, undecided
 
 _EXPECTED = "no condition and no label that reports a fault"
 
@@ -46,21 +46,28 @@ def _judge(scope: Scope, node: Node, words: list[Word], out_of_service: bool) ->
         state = f"{oldest.text} {age_words(scope, oldest.since)}"
         if out_of_service and is_young(scope, oldest.since):
             message = f"{state}; the node is out of service for repair: {again(scope, oldest.since)}"
-            return undecided(place, message=message, source=source)
+            return undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
         settle, age = scope.policy.nodes.quarantine_minutes * 60, oldest.since.age(scope.snapshot.taken_at)
         if not out_of_service and age is not None and age <= settle:
-            return undecided(place, message=f"{state}: {ask_again(age, settle)}", source=source)
+            return undecided(place, cause=CHANGE_UNDER_WAY, message=f"{state}: {ask_again(age, settle)}", source=source)
         what = "the node is out of service and nobody repairs it" if out_of_service else "the node goes on taking device pods"
-        return bad(place, observed=observed, expected=_EXPECTED, source=source, message=f"{state}: {what}")
+        return bad(
+            place,
+            cause=("HeldTooLong" if out_of_service else "FaultInService"),
+            observed=observed,
+            expected=_EXPECTED,
+            source=source,
+            message=f"{state}: {what}",
+        )
     if unsure:
         return undecided(place, message=f"{unsure[0].text}: {unsure[0].reading.why or 'what it means is not known'}", source=source)
     if notices:
         state = f"{notices[0].text} {age_words(scope, notices[0].since)}"
         if notices[0].since.age(scope.snapshot.taken_at) is None or is_young(scope, notices[0].since):
             message = f"{state}: the node is about to be taken away; {again(scope, notices[0].since)}"
-            return undecided(place, message=message, source=source)
+            return undecided(place, cause=CHANGE_UNDER_WAY, message=message, source=source)
         message = f"{state}: announced for more than {duration(limit_of(scope))}, and nothing has happened"
-        return bad(place, observed=notices[0].text, expected=_EXPECTED, source=source, message=message)
+        return bad(place, cause="AnnouncedNotDone", observed=notices[0].text, expected=_EXPECTED, source=source, message=message)
     about = sum(word.reading.devices for word in words)
     observed = f"{len(words)} conditions and labels, {about} of them about devices, none reports a fault"
     return ok(place, observed=observed, expected=_EXPECTED, source=source)

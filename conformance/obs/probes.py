@@ -157,11 +157,12 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
             source="pod.spec.nodeName",
         )
     if seen.obstacle and not seen.messages:
-        return undecided(subject, message=f"no {REASON} event, and {seen.obstacle}", source=SOURCE)
+        return undecided(subject, cause="EventsUnread", message=f"no {REASON} event, and {seen.obstacle}", source=SOURCE)
     if not seen.messages:
         message = f"a pod that asks for {asked} waits and no {REASON} event says why"
         return bad(
             subject,
+            cause="NoSchedulingEvent",
             observed=f"no {REASON} event; condition {seen.condition or 'none'}"[:600],
             expected=expected,
             source=SOURCE,
@@ -181,6 +182,7 @@ def judge_unplaced(subject: Subject, seen: Unplaced) -> Finding:
     message = f"the event of a pod that asks for {asked} does not name the resource that is short: {seen.messages[-1]}"
     return bad(
         subject,
+        cause="SchedulingEventUnclear",
         observed=seen.messages[-1][:600],
         expected=expected,
         source=SOURCE,

@@ -45,10 +45,10 @@ def _replicas(scope: Scope, item: Shared) -> Finding:
     contradiction = _contradiction(scope, item)
     if allocatable != item.units:
         message = f"it offers {allocatable} {item.resource} and {formula} is {item.units}: the labels describe another sharing"
-        return bad(_part(item), observed=observed, expected=expected, source=source, message=message)
+        return bad(_part(item), cause="SharingCountsDisagree", observed=observed, expected=expected, source=source, message=message)
     if contradiction:
         message = f"{contradiction}: jobs that select by label get shared devices when they want exclusive ones, or the reverse"
-        return bad(_part(item), observed=observed, expected=expected, source=source, message=message)
+        return bad(_part(item), cause="SharingLabelsDisagree", observed=observed, expected=expected, source=source, message=message)
     return ok(_part(item), observed=observed, expected=expected, source=source)
 
 
@@ -104,10 +104,17 @@ def check_isolated(scope: Scope) -> Iterator[Finding]:
                 f"the policy isolates {pod.namespace}, and the pod holds {item.resource} on {item.node.name}, "
                 f"where {item.factor or 'several'} pods get each device: they share memory and faults with strangers"
             )
-            yield bad(subject(pod), observed=observed, expected=expected, source=source, message=message)
+            yield bad(subject(pod), cause="IsolatedTenantShares", observed=observed, expected=expected, source=source, message=message)
         elif share := held_share(scope, pod):
             message = f"the policy isolates {pod.namespace}, and a claim of the pod has a share of {share}, and strangers may have others"
-            yield bad(subject(pod), observed=observed, expected=expected, source="ResourceClaim.status.allocation", message=message)
+            yield bad(
+                subject(pod),
+                cause="IsolatedTenantShares",
+                observed=observed,
+                expected=expected,
+                source="ResourceClaim.status.allocation",
+                message=message,
+            )
         else:
             yield ok(subject(pod), observed=observed, expected=expected, source=source)
 
@@ -132,7 +139,7 @@ def _limit(scope: Scope, item: Shared) -> Finding:
         )
     if factor > limit:
         message = f"each device is given to {factor} pods and the policy allows {limit}: each gets too little memory and time"
-        return bad(_part(item), observed=f"{factor} replicas", expected=expected, source=source, message=message)
+        return bad(_part(item), cause="TooManyShares", observed=f"{factor} replicas", expected=expected, source=source, message=message)
     return ok(_part(item), observed=f"{factor} replicas", expected=expected, source=source)
 
 

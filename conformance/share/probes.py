@@ -146,7 +146,7 @@ def judge_extra(target: FillableNode, waited: PendingPod, control: str) -> Findi
     node, resource = target.shared.node.name, target.shared.resource
     if waited.node and target.others > 0:
         text = f"it was bound to {waited.node}, and other pods held {target.others} {resource} there, and one of these may have come free"
-        return undecided(waited.subject, message=text, source="pod watched")
+        return undecided(waited.subject, cause="NoFreeDevice", message=text, source="pod watched")
     words = CANNOT_ALLOCATE if target.offered.device_class else ""
     return judge_pending(waited, resource, f"all units of {node} are held", control, words=words)
 
@@ -163,7 +163,7 @@ def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterat
         sight = visible_to(pod)
         if isinstance(sight, str):
             blind = True
-            yield undecided(pod.subject, message=sight, source=SOURCE)
+            yield undecided(pod.subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
         elif len(sight.uuids) != 1:
             finding = _odd(pod, sight, target)
             blind = True
@@ -176,9 +176,9 @@ def judge_filled(target: FillableNode, ran: Mapping[str, ProbeResult]) -> Iterat
 
 def _odd(pod: ProbeResult, sight: VisibleDevices, target: FillableNode) -> Finding:
     if not sight.uuids:
-        return undecided(pod.subject, message=f"nvidia-smi lists no device in the pod: {sight.text}", source=SOURCE)
+        return undecided(pod.subject, cause="ProbeDidNotRun", message=f"nvidia-smi lists no device in the pod: {sight.text}", source=SOURCE)
     message = f"it asked for one {target.shared.resource} and sees {len(sight.uuids)} devices"
-    return bad(pod.subject, observed=sight.text, expected="one device", source=SOURCE, message=message)
+    return bad(pod.subject, cause="SharesNotAsPromised", observed=sight.text, expected="one device", source=SOURCE, message=message)
 
 
 def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: bool) -> Finding:
@@ -189,14 +189,14 @@ def _shares(target: FillableNode, holders: Mapping[str, Sequence[str]], blind: b
     expected = f"{target.factor} pods on one UUID, {target.devices} devices"
     if most > target.factor:
         message = f"{uuid} is given to {most} pods and its replicas are {target.factor}: shares are smaller than promised"
-        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
     if len(counts) > target.devices:
         message = f"{pods} pods see {len(counts)} devices on a node that has {target.devices}: the replicas do not share devices"
-        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
     if most == target.factor:
         return ok(place, observed=observed, expected=expected, source=SOURCE)
     if target.decides and not blind:
         message = f"all free units are held and no device is shared by {target.factor} pods, only by {most}: its replicas are not shared"
-        return bad(place, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(place, cause="SharesNotAsPromised", observed=observed, expected=expected, source=SOURCE, message=message)
     message = f"{observed}; other pods hold the remaining units, so {target.factor} on one device could not be seen"
-    return undecided(place, message=message, source=SOURCE)
+    return undecided(place, cause="NoFreeDevice", message=message, source=SOURCE)
