@@ -45,7 +45,8 @@ def _groups(*groups: str) -> Marks:
 
 PRODUCTS: tuple[Product, ...] = (
     Product(namespaces=("kube-flannel",), marks=Marks(node_annotations=("flannel.alpha.coreos.com/*",))),
-    Product(namespaces=("kube-amd-gpu", "kube-amd-network"), marks=_groups("amd.com")),
+    Product(namespaces=("kube-amd-gpu",), marks=_groups("amd.com")),
+    Product(namespaces=("kube-amd-network",), marks=Marks(api_resources=("networkconfigs.amd.com",))),
     Product(
         namespaces=("gpu-operator", "nvidia-gpu-operator", "gpu-operator-resources"), marks=_groups("nvidia.com"), operator="ClusterPolicy"
     ),
