@@ -1,4 +1,7 @@
-"""What strangers wrote is read in two files that bound it, json_text and yaml_text: others read what the suite wrote itself."""
+"""What strangers wrote is read in two files that bound it, json_text and yaml_text, and clusters are asked by one client alone.
+
+So each bound of a text or an answer is proven once, at the file that holds it.
+"""
 
 from __future__ import annotations
 
@@ -105,6 +108,29 @@ def test_whoever_makes_values_of_a_text_is_known(folder: str) -> None:
 )
 def test_what_makes_values_of_a_text_is_found(code: str, read: list[str]) -> None:
     assert sorted(name for _, name in readings(code)) == sorted(read)
+
+
+TRANSPORTS = ("urllib3", "http.client", "urllib.request", "kubernetes", "requests", "aiohttp", "websockets")
+SPEAKS = {
+    "conformance/delivery/upload.py": "sends an archive to an object store",
+    "conformance/probes/running.py": "names an error of urllib3",
+}
+"""Files beside fixtures/cluster that may import a transport, and why."""
+
+
+@pytest.mark.parametrize("folder", ["conformance", "chaos", "fixtures", "reports"])
+def test_clusters_are_asked_by_one_client_alone(folder: str) -> None:
+    """Its bounds of size, time, depth and pages, and what it takes for an answer, hold for every caller (tests/hostile)."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        for node in () if name.startswith((*WORLDS, "fixtures/cluster/")) else ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(module == one or module.startswith(f"{one}.") for module in modules for one in TRANSPORTS):
+                found.add(name)
+    assert found == {name for name in SPEAKS if name.startswith(f"{folder}/")}
 
 
 def readings(code: str) -> Iterator[tuple[int, str]]:

@@ -576,15 +576,6 @@ def test_watches_that_end_at_once_are_few(tmp_path: Path, monkeypatch: pytest.Mo
     assert opened <= 6
 
 
-def test_an_event_of_another_kind_takes_nothing_away(tmp_path: Path) -> None:
-    """Otherwise something would count as gone that is there."""
-    lie = event("DELETED", an_object("Secret", "p"))
-    pods = said(a_list("Pod", an_object("Pod", "p")))
-    with lying(tmp_path, lambda asked: Said(lie) if asked.query.get("watch") else pods) as (cluster, _):
-        with Observation(cluster, "pods", "default") as observation:
-            assert all(objects.keys() == {"default/p"} for objects in observation.until(time.monotonic() + 0.5))
-
-
 def test_an_event_without_end_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EVENT_BYTES", 4 << 20)
     monkeypatch.setattr(limits, "BRIEF_WATCHES", 1)

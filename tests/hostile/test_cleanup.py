@@ -240,17 +240,6 @@ def test_a_flood_of_look_alikes_is_told_in_a_few_lines(stage: Stage) -> None:
     assert (code, len(lines), "5 more" in lines[-1]) == (10, 21, True)
 
 
-def test_what_took_the_name_of_the_run_s_is_never_touched(stage: Stage) -> None:
-    stage.leave()
-    meta = stage.cluster.get("namespaces", NAMESPACE).json()["metadata"]
-    assert stage.cluster.delete("namespaces", NAMESPACE).ok
-    theirs = {"name": NAMESPACE, "labels": meta["labels"], "annotations": meta["annotations"]}
-    assert stage.cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": theirs}).ok
-    code, told = stage.cleanup(*YES)
-    assert (code, f"NOT touched: namespaces {NAMESPACE}" in told) == (10, True)
-    assert NAMESPACE in stage.there()
-
-
 def test_a_name_without_labels_is_nobody_s(stage: Stage) -> None:
     theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"gpu-conformance-{RUN}-mine"}}
     assert stage.cluster.create("namespaces", theirs).ok

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chaos.cluster import leak_scan
 from chaos.observe.sample import NoData, Reading
 from chaos.observe.view import View
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.snapshot.collect import collect
-from tests.chaos.ledger.simulated_cluster import plan, recover, world
+from tests.chaos.ledger.simulated_cluster import plan, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
@@ -148,17 +145,6 @@ def test_a_list_that_a_write_overtakes_is_no_trouble(tmp_path: Path) -> None:
         listed(cluster)
 
 
-def test_a_kind_of_which_an_old_list_is_read_is_not_judged(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        kept = [Fault(name="kept", verb="list", resource="pods", effect=effects.kept, times=ALWAYS)]
-        with through(tmp_path / "kubeconfig", tmp_path / "proxied", kept):
-            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
-            assert collect(proxied, ["pods"], version="v1").listing("pods").trouble == ""
-            proxied.patch("pods", "plugin-1", {"metadata": {"labels": {"a": "b"}}}, "gpu-operator")
-            assert collect(proxied, ["pods"], version="v1").listing("pods").trouble == "Stale"
-            assert collect(cluster, ["pods"], version="v1").listing("pods").trouble == ""
-
-
 def test_a_sample_of_an_old_list_has_no_data(tmp_path: Path) -> None:
     """Otherwise an experiment would pass on nodes as they were before its fault."""
     kept = Fault(name="kept", verb="list", resource="nodes", effect=effects.kept, times=ALWAYS)
@@ -179,11 +165,3 @@ def test_a_sample_of_an_old_list_has_no_data(tmp_path: Path) -> None:
         assert said.value.code == "Stale"
         with pytest.raises(NoData, match="older than version"):
             View.of(proxied).select("nodes")
-
-
-def test_recovering_by_lists_that_a_proxy_keeps_is_not_done(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        kept = [Fault(name="kept", verb="list", effect=effects.kept, times=ALWAYS)]
-        with through(tmp_path / "kubeconfig", tmp_path / "proxied", kept), pytest.raises(ApiTrouble, match="older than version"):
-            recover(Cluster.from_kubeconfig(tmp_path / "proxied"))
-        assert json.dumps(leak_scan.scan(cluster).values).count("gpu-conformance-chaos") > 0

@@ -424,10 +424,3 @@ def test_what_remediation_had_written_before_the_fault_comes_back_where_the_proo
         assert f'labels.{STATE}: "remediation-succeeded"; by hand: ' in line
         assert recovered(cluster, folder).clean
         assert of_remediation(cluster) == ("remediation-succeeded", "[1]", True)
-
-
-def test_a_run_arms_the_undo_of_what_it_found_on_its_node(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        noted(cluster, "remediation-succeeded", "[1]")
-        draft = ledger(tmp_path, cluster, experiment="D9").draft("node.cleared", cleared_args(cluster, "gpu-1"))
-        assert TERMS.of_plan(plan(experiment="D9")).outside(draft) == ""

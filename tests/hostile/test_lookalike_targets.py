@@ -448,7 +448,7 @@ def test_experiments_kill_the_true_agents_and_leave_planted_copies_alone(tmp_pat
     with campaign_on("resilience", tmp_path) as campaign:
         cluster = campaign._setup.cluster
         before = {namespace: plant(cluster, namespace) for namespace in ("aaa", "monitoring")}
-        results = [campaign.carry_out(EXPERIMENTS[id_]) for id_ in ("A1", "A6", "A8")]
+        results = [campaign.carry_out(EXPERIMENTS[id_]) for id_ in ("A1", "A6")]
         assert [(result.id, result.verdict, result.message) for result in results if result.verdict is not Verdict.PASSED] == []
         assert {target.partition("/")[0].rpartition(" ")[2] for result in results for target in result.targets} == {"gpu-operator"}
         for namespace, planted in before.items():

@@ -113,11 +113,6 @@ def test_two_plugins_on_one_node_that_nothing_tells_apart_are_both_named() -> No
     assert doubts(true_one(), policies=(CLUSTER_POLICY,)) == []  # the operator's is the platform's
 
 
-@pytest.mark.parametrize("namespace", ["kube-system", "nvidia-device-plugin", "gpu-resources"])
-def test_a_plugin_without_operator_is_an_agent_where_clouds_and_charts_put_it(namespace: str) -> None:
-    assert names(a_scope(nodes=[a_node()], daemonsets=[true_one(namespace=namespace, owner="")])) == [f"{namespace}/{PLUGIN}"]
-
-
 def test_an_expected_agent_whose_namespace_is_a_pattern_is_not_a_tenant_s() -> None:
     policy = a_policy(operators={"expectedAgents": ["*/nvidia-dcgm-exporter"]})
     scope = a_scope(policy, nodes=[a_node()], daemonsets=[a_daemonset("nvidia-dcgm-exporter", "aaa")])

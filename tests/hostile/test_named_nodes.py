@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.req.placements import MOST_SAMPLES, By, Records, placement
+from conformance.req.placements import MOST_SAMPLES, Records
 from conformance.req.refused import PILE, check_refused
 from fixtures.cluster.answer import Answer
 from fixtures.cluster.trouble import ApiTrouble
@@ -20,7 +20,7 @@ from fixtures.snapshot.managed_fields import MOST_ASKED
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Finding, Outcome
 from fixtures.verdict.record import Verdict
-from tests.builders import a_node, a_pod, a_policy, a_scope
+from tests.builders import a_node, a_scope
 from tests.findings import by_name, messages
 from tests.judging import judge
 from tests.req.suffering import DAY, NOW, a_refused_pod, ago, created, written
@@ -253,13 +253,3 @@ def test_records_of_any_shape_are_handed_on_to_workers(tmp_path: Path, odd: obje
     handed_on = Snapshot.load(tmp_path / "handed-on")
     assert handed_on.managed_fields.keys() == {"gpu-0"}
     assert judge(handed_on, policy_over(handed_on), ["REQ-11"])["REQ-11"].verdict is Verdict.FAILED
-
-
-def test_a_healthy_cluster_with_a_running_pod_passes() -> None:
-    snapshot = a_scope(nodes=[a_node()], pods=[a_pod("fine", devices=1, node="gpu-0")]).snapshot
-    assert judge(snapshot, a_policy(), ["REQ-11"])["REQ-11"].verdict is Verdict.PASSED
-
-
-def test_a_record_names_the_first_writer() -> None:
-    assert placement(NAMED).manager == "kube-controller-manager"
-    assert [placement(fields).by for fields in (NAMED, SCHEDULED, [])] == [By.AUTHOR, By.SCHEDULER, By.UNTOLD]

@@ -27,7 +27,7 @@ from fixtures.ownership import owned, proof
 from fixtures.ownership.proof import Proof, ProofRefused
 from fixtures.ownership.proof_record import CHAOS_PREFIX, PROOF
 from fixtures.ownership.read_proofs import read_proofs
-from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, soon, world
+from tests.chaos.ledger.simulated_cluster import ANYTHING, KUBE_SYSTEM, RUN, acting, fetch, ledger, recover, world
 from tests.hostile.faults import effects
 from tests.hostile.faults.effects import Effect, Forward, Whole
 from tests.hostile.faults.plans import ALWAYS
@@ -240,44 +240,6 @@ def test_a_class_that_only_a_page_says_to_be_gone_is_removed_again_or_told(
     assert (before.differences(leak_scan.scan(cluster)) == []) is (times == 1)
 
 
-def test_an_unproven_entry_whose_closing_is_never_kept_is_told(
-    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 1.0)
-    monkeypatch.setattr(mirror, "_MARK_SECONDS", 0.5)
-    armed(cluster, tmp_path)
-    Proof.open(cluster, RUN, prefix=CHAOS_PREFIX, renewing=False).only(())
-    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
-    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
-        assert recovered(tmp_path / "proxied", "--accept", f"{RUN}/A9/1") == 11
-    assert f"entry {RUN}/A9/1 was not closed: ledger in the cluster" in capsys.readouterr().out
-
-
-def test_a_closing_that_was_not_kept_once_is_written_again(tmp_path: Path, cluster: Cluster) -> None:
-    armed(cluster, tmp_path)
-    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, skip=1)
-    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
-        assert recovered(tmp_path / "proxied") == 0
-    assert lie.befell == 1
-    assert (read_proofs(cluster), status(cluster).runs) == ({}, ())
-
-
-def test_a_ledger_that_is_never_closed_keeps_no_other_from_being_carried_out(
-    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recovering, "LEAVE_SECONDS", 1.0)
-    for module in (replay, recovering):
-        monkeypatch.setattr(module, "FLUSH_SECONDS", 0.5)
-    for name, experiment in (("gpu-1", "A9"), ("gpu-2", "N1")):
-        book = ledger(tmp_path, cluster, experiment=experiment)
-        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", name), {PRODUCT: None}))
-        assert cluster.patch("nodes", name, {"metadata": {"labels": {PRODUCT: None}}}).ok
-    lie = Fault(name="not kept", verb="patch", resource="configmaps", effect=effects.not_done, times=ALWAYS)
-    with through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
-        assert not recover(Cluster.from_kubeconfig(tmp_path / "proxied"), seconds=PATIENCE).clean
-    assert products(cluster) == ["H100", "H100"]
-
-
 # -- afterwards: the proof lists it, the ledger does not hold it -------------------------------------------
 
 
@@ -323,19 +285,6 @@ def test_the_newest_entry_is_lost_if_it_is_taken_out_alone(
     assert recover(cluster, tmp_path / RUN, seconds=PATIENCE).clean  # the run's own folder knows its words
     assert products(cluster) == ["H100", "H100"]
     assert read_proofs(cluster) == {}
-
-
-def test_an_old_ledger_put_in_the_place_of_a_newer_one_loses_what_it_does_not_hold(tmp_path: Path, cluster: Cluster) -> None:
-    """A backup of the first entry alone, from before it was closed."""
-    book = armed(cluster, tmp_path)
-    backup = lines_of(cluster)
-    assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {PRODUCT: "H100"}}}).ok
-    book.mark(1, State.VERIFIED)
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
-    assert cluster.patch("nodes", "gpu-2", {"metadata": {"labels": {PRODUCT: None}}}).ok
-    rewritten(cluster, lines="".join(backup), closed="")
-    done = recover(cluster, seconds=PATIENCE)
-    assert [f"entry {RUN}/A9/2 node.labels gpu-2 is open" in line for line in done.unreadable] == [True]
 
 
 def test_neither_ledger_nor_an_old_folder_settles_an_entry_that_was_shown(tmp_path: Path, cluster: Cluster) -> None:
@@ -391,18 +340,6 @@ def test_an_entry_that_the_ledger_has_closed_is_not_missed(tmp_path: Path, clust
     assert read_proofs(cluster) == {}
 
 
-def test_an_old_copy_of_the_run_s_folder_does_not_settle_what_is_lost(tmp_path: Path, cluster: Cluster) -> None:
-    book = armed(cluster, tmp_path)
-    assert book.path is not None
-    old = book.path.read_bytes()
-    book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-2"), {PRODUCT: None}))
-    book.arm("node.annotations", {"name": "gpu-2", "uid": "uid-gpu-2", "prior": {"chaos": None}, "ours": {"chaos": "yes"}})
-    rewritten(cluster, lines="".join(line for line in lines_of(cluster) if '"seq":2,' not in line))
-    book.path.write_bytes(old)
-    done = recover(cluster, tmp_path / RUN, seconds=PATIENCE)
-    assert [f"entry {RUN}/A9/2 node.labels gpu-2 is open" in line for line in done.unreadable] == [True]
-
-
 # -- afterwards: the ledger holds it, the proof does not list it -------------------------------------------
 
 
@@ -423,14 +360,3 @@ def test_an_entry_that_has_lost_its_proof_is_residue_until_somebody_accepts_it(
         LeaseKeeper(cluster, "next", lambda reason: None).acquire()
     assert recovered(tmp_path / "kubeconfig", "--accept", f"{RUN}/A9/1") == 0
     assert (read_proofs(cluster), status(cluster).unproven) == ({}, ())
-
-
-def test_a_whole_run_is_clean_at_once(tmp_path: Path, cluster: Cluster) -> None:
-    before = leak_scan.scan(cluster)
-    book = ledger(tmp_path, cluster, experiment="A9")
-    seq = book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-    book.mark(seq, State.VERIFIED)
-    assert book.flush(soon())
-    done = recover(cluster, seconds=PATIENCE)
-    assert (done.clean, done.unmade, done.forged, done.residue) == (True, (), (), ())
-    assert before.differences(leak_scan.scan(cluster)) == []

@@ -8,16 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 
-from chaos.cluster import namespaces
 from chaos.cluster.requests import await_object
 from chaos.ledger.undos.agents import AgentRestarted, RestartedArgs
-from chaos.ledger.undos.nodes import NodeLabels
-from chaos.ledger.undos.objects import AbsentArgs, ObjectAbsent
 from chaos.ledger.undos.slices import PublishedArgs, SlicesPublished
 from chaos.ledger.undos.workloads import PodsReplaced, ReplacedArgs
 from fixtures.cluster.client import Cluster
@@ -26,14 +21,12 @@ from fixtures.cluster.watch import Observation
 from fixtures.kubernetes.models import Json
 from fixtures.ownership import owned, proof
 from fixtures.ownership import read_proofs as reading
-from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
-from tests.chaos.ledger.simulated_cluster import RUN, fetch, world
+from tests.chaos.ledger.simulated_cluster import RUN, world
 from tests.core.test_cleanup_in_trouble import FLAVOR, FLAVORS
 from tests.core.test_proof import ELSEWHERE, at, changed, opened
 from tests.definitions import definitions
-from tests.hostile.faults import effects, experiments
-from tests.hostile.faults.effects import Effect, Forward
+from tests.hostile.faults import effects
 from tests.hostile.faults.plans import ALWAYS
 from tests.hostile.faults.proxy import Fault, through
 from tests.hostile.lying import Asked, Said, a_list, lying, said
@@ -145,34 +138,6 @@ def words(ask: Callable[[], str]) -> str:
         return ask()
     except ApiTrouble as trouble:
         return trouble.message
-
-
-@UNCHECKED
-def test_a_replayed_state_undoes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
-    if not checked:
-        look_new(monkeypatch)
-    with world(tmp_path) as (cluster, _):
-        before = fetch(cluster, "nodes", "gpu-1")
-        args = NodeLabels().args(before, {"chaos": "yes"})
-        assert cluster.patch("nodes", "gpu-1", {"metadata": {"labels": {"chaos": "yes"}}}).ok
-        with through(tmp_path / "kubeconfig", tmp_path / "proxied", [replayed(before)]):
-            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
-            assert words(lambda: NodeLabels().verify(proxied, args, time.monotonic() + 1)) != ""
-
-
-@UNCHECKED
-def test_nothing_is_absent_by_an_event_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
-    if not checked:
-        look_new(monkeypatch)
-    with world(tmp_path) as (cluster, _):
-        space = namespaces.ensure_run(cluster, RUN)
-        held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": owned.labels(RUN), **HELD}}
-        assert cluster.create("configmaps", held, namespace=space).ok
-        args = AbsentArgs(key="configmaps", namespace=space, name="c", run_id=RUN)
-        ObjectAbsent().undo(cluster, args, time.monotonic() + PATIENCE)
-        with through(tmp_path / "kubeconfig", tmp_path / "proxied", [gone_before("configmaps")]):
-            proxied = Cluster.from_kubeconfig(tmp_path / "proxied")
-            assert words(lambda: ObjectAbsent().verify(proxied, args, time.monotonic() + 1)) != ""
 
 
 @UNCHECKED
@@ -317,45 +282,3 @@ def test_clear_takes_nothing_for_gone_by_an_event(tmp_path: Path, monkeypatch: p
         assert any(item.key == FLAVORS for item in owned.find(cluster, RUN))
         assert workspace._opened is not None
         assert (FLAVORS, name) in workspace._opened.view.names, "it is no longer proven to be the run's"
-
-
-@UNCHECKED
-def test_claims_are_not_gone_by_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: bool) -> None:
-    if not checked:
-        look_new(monkeypatch)
-    spec: dict[str, Any] = {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
-    named = {"name": "c", "labels": owned.labels(RUN)}
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": named, "spec": spec}
-    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": {"spec": spec}}
-    lie = gone_before("resourceclaims")
-    with served(tmp_path) as (cluster, _), through(tmp_path / "kubeconfig", tmp_path / "proxied", [lie]):
-        workspace = Workspace(Cluster.from_kubeconfig(tmp_path / "proxied"), RUN)
-        namespace = workspace.namespace()
-        workspace.create(TEMPLATES, template, namespace)
-        assert cluster.create(CLAIMS, claim, namespace=namespace).ok
-        workspace.clear(seconds=0.5)
-        assert [f"{CLAIMS} {namespace}/c" in line for line in workspace.residue] == [True]
-
-
-def test_an_undo_that_never_arrived_is_told_though_the_watch_replays_the_node(tmp_path: Path) -> None:
-    """From the fault to the end of the experiment: otherwise it had passed, with the fault's label on the node."""
-    first: dict[str, Json] = {}
-
-    async def kept(request: web.Request, forward: Forward) -> web.StreamResponse:
-        whole = await forward()
-        for item in json.loads(whole.body).get("items") or ():
-            first.setdefault(item["metadata"]["name"], item)
-        return effects.answer(whole.status, whole.body)
-
-    async def replay(request: web.Request, forward: Forward) -> web.StreamResponse:
-        _, name = request.query.get("fieldSelector", "=").split("=")
-        told = {"type": "MODIFIED", "object": {"kind": "Node", "apiVersion": "v1", **first[name]}}
-        return await effects.events(json.dumps(told).encode())(request, forward)
-
-    def nodes(verb: str, effect: Effect, skip: int = 0) -> Fault:
-        return Fault(name=verb, verb=verb, resource="nodes", effect=effect, skip=skip, times=ALWAYS)
-
-    faults = (nodes("list", kept), nodes("patch", effects.not_done, skip=1), nodes("watch", replay))
-    outcome = experiments.under(faults, tmp_path)
-    assert outcome.wrong == []
-    assert outcome.changed, "it passed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -122,12 +121,6 @@ def test_a_page_that_says_it_is_text_is_no_log_and_no_metrics(tmp_path: Path, bo
             cluster.logs("default", "p")
         with pytest.raises(NoData, match="a page instead of text"):
             View.of(cluster).pod_page("default", "p", 9400, "/metrics")
-
-
-def test_a_status_is_no_page_of_metrics(tmp_path: Path) -> None:
-    failure = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 503}).encode()
-    with lying(tmp_path, every(Said(failure))) as (cluster, _), pytest.raises(NoData, match="a Status instead of text"):
-        View.of(cluster).pod_page("default", "p", 9400, "/metrics")
 
 
 @pytest.mark.parametrize("code", [203, 204, 206])

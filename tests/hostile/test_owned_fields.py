@@ -13,7 +13,6 @@ from fixtures.snapshot.collect import collect
 from tests.hostile.lying import Asked, Said, a_list, an_object, lying, said
 from tests.hostile.test_answers import SERVED, announced
 
-Json = dict[str, Any]
 ENTRIES = 100_000
 FILLED = json.dumps([{"manager": "m", "operation": "Update", "time": "2026-11-01T00:00:00Z", "fieldsV1": "FIELDS"}]).replace(
     '"FIELDS"', "{" + ", ".join(f'"f:{number}": {{}}' for number in range(ENTRIES)) + "}"
@@ -71,13 +70,6 @@ def test_of_claims_it_is_kept_who_wrote_when(tmp_path: Path) -> None:
 def test_whatever_they_are_hides_no_object(tmp_path: Path, key: str, kind: str, version: str, fields: str) -> None:
     listing, _ = read(tmp_path, key, of(kind, version, fields))
     assert [item["metadata"]["name"] for item in listing.items] == ["a"]
-
-
-@pytest.mark.parametrize("metadata", ["null", "7", "[]", '"x"'])
-def test_metadata_that_are_none_are_trouble_of_the_kind(tmp_path: Path, metadata: str) -> None:
-    body = json.dumps({**a_list("Deployment", {"spec": {}, "metadata": "PLACE"}, api_version="apps/v1")}).replace('"PLACE"', metadata)
-    listing, _ = read(tmp_path, DEPLOYMENTS, body)
-    assert (listing.trouble, listing.message) == ("Unreadable", "/apis/apps/v1/deployments: a list that holds an object without metadata")
 
 
 @pytest.mark.parametrize("text", [b'{"replicas": 1e999}', b'{"name": "\xff"}'], ids=["number", "bytes"])

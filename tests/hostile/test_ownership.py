@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.ownership import owned, proof
+from fixtures.ownership import owned
 from fixtures.ownership.leftovers import find_leftovers, remove
 from fixtures.ownership.proof_record import PROOF
 from fixtures.ownership.read_proofs import read_proofs
@@ -27,7 +26,6 @@ RUN = "20261121-100000-test"
 OTHER = "20261121-100000-else"
 NAMESPACE = f"gpu-conformance-{RUN}-rest"
 CLASSES = owned.PRIORITY_CLASSES
-PART = b"a part"
 FLAVORS = "kueue.x-k8s.io/resourceflavors"
 
 
@@ -144,28 +142,6 @@ def test_namespaces_filled_to_the_brim_hide_nothing(tmp_path: Path, monkeypatch:
         workspace.close()
 
 
-def test_a_class_stays_while_it_vouches_for_what_is_not_put_back(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        opened = proof.Proof.open(cluster, RUN, renewing=False)
-        opened.vouch("digest")
-        views = read_proofs(cluster)
-        [line] = remove(cluster, find_leftovers(cluster, views), views)
-        assert "1 changes that are not undone; run `gpu-conformance chaos recover` first" in line
-        opened.forget({"digest"})
-        views = read_proofs(cluster)
-        assert remove(cluster, find_leftovers(cluster, views), views) == []
-
-
-def test_a_class_stays_while_something_that_it_vouches_for_does(tmp_path: Path) -> None:
-    with a_workspace(tmp_path, stays := Trouble("delete", "namespaces", 403, 99)) as (workspace, cluster):
-        workspace.namespace()
-        views = read_proofs(cluster)
-        lines = remove(cluster, find_leftovers(cluster, views), views)
-        assert [NAMESPACE in lines[0], "it is the proof of what is left" in lines[1]] == [True, True]
-        stays.times = 0
-        assert remove(cluster, find_leftovers(cluster, views), views) == []
-
-
 @pytest.mark.parametrize("finalizers", [[], ["kueue.x-k8s.io/managed"]], ids=["free", "held"])
 def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_is_told(tmp_path: Path, finalizers: list[str]) -> None:
     """Discovery may be silent about Kueue where there is none: a list of its Workloads is then an error, not an empty one."""
@@ -177,50 +153,5 @@ def test_a_namespace_goes_where_workloads_are_not_listed_and_one_that_they_hold_
         assert [item.name for item in owned.remove(cluster, list(found), seconds=1.0)] == [NAMESPACE] * len(finalizers)
         if finalizers:
             assert cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace=NAMESPACE).ok
-        workspace.close()
-        assert workspace.residue == []
-
-
-@pytest.mark.parametrize("key", ["namespaces", CLASSES])
-def test_a_kind_that_every_cluster_serves_is_never_nothing(tmp_path: Path, key: str) -> None:
-    """A gateway that answers 404 says nothing of what is left."""
-    with a_workspace(tmp_path, Trouble("list", key, 404, 99)) as (_, cluster), pytest.raises(ApiTrouble):
-        find_leftovers(cluster, {})
-
-
-@pytest.mark.parametrize("key", ["namespaces", CLASSES])
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"<html>sign in</html>",
-        b"",
-        b'{"kind": "Status", "status": "Success"}',
-        b'{"apiVersion": "v1", "kind": "NamespaceList", "items": [',
-        PART,
-    ],
-    ids=["sign-in page", "empty", "another kind", "cut", "a part"],
-)
-def test_an_answer_that_is_no_list_is_trouble_and_never_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, body: bytes
-) -> None:
-    """What is left is then unknown: no cleanup says that nothing is left."""
-    with a_workspace(tmp_path) as (workspace, cluster):
-        workspace.namespace()
-        plain, asked = cluster._whole, f"GET {cluster.path(key)}"
-        assert find_leftovers(cluster, read_proofs(cluster)).runs == {RUN}
-
-        def whole(response: Any, what: str, cut_at: int | None = None) -> bytes:
-            data = plain(response, what)
-            if what != asked:
-                return data
-            said = json.loads(data)
-            return (
-                body if body != PART else json.dumps({**said, "items": [], "metadata": {**said["metadata"], "continue": "more"}}).encode()
-            )
-
-        with monkeypatch.context() as lying:
-            lying.setattr(cluster, "_whole", whole)
-            with pytest.raises(ApiTrouble):
-                find_leftovers(cluster, read_proofs(cluster))
         workspace.close()
         assert workspace.residue == []

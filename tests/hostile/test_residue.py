@@ -36,7 +36,6 @@ from tests.troubles import Trouble
 pytestmark = pytest.mark.test_all
 
 RUN = "20261121-100000-test"
-NAMESPACE = f"gpu-conformance-{RUN}-rest"
 WRITES = ("create namespaces", "create pods")
 
 
@@ -86,27 +85,6 @@ def test_what_stays_is_residue_though_the_run_remembers_nothing(tmp_path: Path) 
         sweep(state, workers=True)
         assert any("namespaces gpu-conformance" in line for line in state.residue)
         assert list(tmp_path.glob("created*")) != []  # they vouch for what stays
-
-
-def test_a_look_alike_is_told_and_stays(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": owned.labels(RUN)}}
-        assert cluster.create("namespaces", theirs).ok
-        state = a_state(cluster, tmp_path)
-        sweep(state, workers=False)
-        assert state.residue == []
-        assert ["the run did not create it" in line for line in state.complaints] == [True]
-        assert cluster.get("namespaces", NAMESPACE).ok
-
-
-def test_a_flood_of_look_alikes_is_told_in_a_few_lines(tmp_path: Path) -> None:
-    with served(tmp_path) as (cluster, _):
-        for number in range(25):
-            theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"mine-{number}", "labels": owned.labels(RUN)}}
-            assert cluster.create("namespaces", theirs).ok
-        state = a_state(cluster, tmp_path)
-        sweep(state, workers=False)
-        assert (len(state.complaints), "5 more" in state.complaints[-1]) == (21, True)
 
 
 @pytest.mark.parametrize(("began", "unknown"), [(True, True), (False, False)])

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conformance.fence.checks import check_aimed
 from conformance.psa.bypass import check_bypass
 from conformance.req.checks import check_can_be_offered
 from conformance.req.waiting import check_waiting
-from conformance.scope.node_affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION, too_long
+from conformance.scope.node_affinity import AFFINITY_TERMS, VALUES_PER_EXPRESSION
 from conformance.scope.scope import Scope
-from conformance.scope.tolerations import Tolerated
-from fixtures.kubernetes.models import Json, Taint, Toleration
+from fixtures.kubernetes.models import Json
 from fixtures.verdict.findings import Finding, Outcome
 from tests.builders import FENCE, H100, a_container, a_node, a_pod, a_scope
 from tests.counted_work import calls_of
@@ -91,17 +88,3 @@ def test_tolerations_are_not_multiplied_with_nodes(check: Check) -> None:
     if check is check_bypass:
         more |= {"devices": 0, "containers": [a_container("c", envFrom=[SECRET])]}
     assert growth_with_nodes(check, **more) < 20_000
-
-
-_TEXTS = st.sampled_from(["", "a", "b"])
-_EFFECTS = st.sampled_from(["", "NoSchedule", "NoExecute", "PreferNoSchedule"])
-_TOLERATIONS = st.builds(Toleration, key=_TEXTS, operator=st.sampled_from(["", "Equal", "Exists", "Gt"]), value=_TEXTS, effect=_EFFECTS)
-
-
-@given(st.lists(_TOLERATIONS, max_size=4), st.builds(Taint, key=st.sampled_from(["a", "b"]), value=_TEXTS, effect=_EFFECTS))
-def test_tolerations_read_once_answer_as_each_of_them(tolerations: list[Toleration], taint: Taint) -> None:
-    assert Tolerated(tolerations).matches(taint) is any(item.tolerates(taint) for item in tolerations)
-
-
-def test_a_usual_affinity_is_not_too_long() -> None:
-    assert not too_long(a_pod(affinity=product(200)).spec)

@@ -11,7 +11,6 @@ import pytest
 
 from fixtures.cluster.client import Cluster
 from fixtures.ownership import owned
-from fixtures.probes.claims import CLAIMS, TEMPLATES
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Verdict
@@ -86,24 +85,6 @@ def test_a_pod_that_goes_late_holds_no_devices_any_more(tmp_path: Path) -> None:
         assert ["pods" in line for line in workspace.pods_left()] == [True]
         cluster.patch("pods", "p", {"metadata": {"finalizers": None}}, namespace)
         assert workspace.pods_left() == []
-
-
-def test_claims_that_stay_are_not_waited_for_again_and_again(tmp_path: Path) -> None:
-    """An answer gave a pod another UID: nobody deletes the pod, and its claims stay, after every requirement that claims devices."""
-    spec = {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": spec}
-    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "spec": {"spec": spec}}
-    with served(tmp_path) as (cluster, _):
-        workspace = Workspace(cluster, RUN)
-        namespace = workspace.namespace()
-        for name, seconds in (("first", 0.5), ("second", PATIENCE)):
-            workspace.create(TEMPLATES, {**template, "metadata": {"name": name}}, namespace)
-            labels = {owned.RUN_LABEL: RUN}
-            assert cluster.create(CLAIMS, {**claim, "metadata": {"name": name, "labels": labels}}, namespace=namespace).ok
-            begun = time.monotonic()
-            workspace.clear(seconds=seconds)
-            assert time.monotonic() - begun < PATIENCE
-            assert any(name in line for line in workspace.residue)
 
 
 def test_what_a_finalizer_holds_is_waited_for(tmp_path: Path) -> None:

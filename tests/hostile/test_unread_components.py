@@ -12,12 +12,10 @@ from chaos.engine.campaign import plan_now
 from chaos.observe.components import find_components, standing_of
 from chaos.observe.compute_domains import COMPONENT
 from chaos.observe.view import View
-from chaos.plan.planning import NotApplicable
 from chaos.plan.selectors import TargetUnclear
 from conformance.policy.model import Tenants
 from fixtures.cluster.client import Answer
 from fixtures.cluster.trouble import ApiTrouble
-from fixtures.verdict.record import Verdict
 from tests.chaos.engine.stage import Stage, stage
 from tests.chaos.shipped import EXPERIMENTS
 
@@ -60,24 +58,10 @@ def test_an_experiment_is_not_inapplicable_because_a_list_has_no_answer(
         plan_now(on.where(tmp_path), EXPERIMENTS[id_])
 
 
-def test_it_is_inconclusive_with_the_reason(on: Stage, silent: set[str], tmp_path: Path) -> None:
-    with on.campaign(tmp_path) as campaign:
-        silent.add("daemonsets")
-        result = campaign.carry_out(EXPERIMENTS["A1"])
-        silent.clear()
-    assert result.verdict is Verdict.INCONCLUSIVE
-    assert "whether device-plugin is installed cannot be told" in result.message
-
-
 @pytest.mark.parametrize(("resource", "id_"), [("daemonsets", "A8c"), ("deployments", "A1"), ("workloads", "S2")])
 def test_a_list_harms_who_needs_it_and_nobody_else(on: Stage, silent: set[str], tmp_path: Path, resource: str, id_: str) -> None:
     silent.add(resource)
     assert plan_now(on.where(tmp_path), EXPERIMENTS[id_]).targets
-
-
-def test_what_is_not_installed_is_not_applicable(on: Stage, tmp_path: Path) -> None:
-    with pytest.raises(NotApplicable, match="dra-plugin is not installed"):
-        plan_now(on.where(tmp_path), EXPERIMENTS["A14"])
 
 
 def test_what_is_not_served_is_absent_whatever_is_known_of_its_driver(on: Stage, silent: set[str]) -> None:

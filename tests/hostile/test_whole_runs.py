@@ -14,7 +14,6 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.text import limits
 from fixtures.verdict.record import Verdict
 from tests.endtoend.runs import Finished, run_for_record
-from tests.hostile import hurried
 from tests.hostile.faults import effects
 from tests.hostile.faults.campaign import INCONCLUSIVE, POLICY, left_behind
 from tests.hostile.faults.effects import SIGN_IN, Effect
@@ -63,11 +62,7 @@ def of_discovery(name: str, said: str) -> Case:
 CASES = {
     "JSON 1,500 levels deep": Case(effect=effects.rewritten(effects.deep), said="nested deeper than 128 levels"),
     "YAML of 50,000 brackets": Case(effect=effects.rewritten(bracketed), said="nested deeper than 100 levels"),
-    "the same continue token for ever": Case(effect=effects.same_token, said="holds an object twice"),
     "a body without end": Case(effect=effects.endless, said="larger than 128 MiB"),
-    "a byte every half second": Case(
-        effect=effects.trickle, said=f"no complete answer within {hurried.SECONDS:g} s", options=("-p", hurried.__name__)
-    ),
     "watches that end at once": Case(
         effect=effects.ends_at_once,
         verb="watch",
@@ -76,15 +71,8 @@ CASES = {
         costs=("ISO-01",),
         selected=("FENCE-01", "ISO-01"),
     ),
-    "a coding that nobody knows": Case(effect=effects.headed(Content_Encoding="²"), said="the body is compressed"),
-    "a wait that is no number": Case(effect=effects.refused(429, "TooManyRequests", {"Retry-After": "soon"}), said="429 by the proxy"),
     "a sign-in page": Case(effect=effects.replaced(200, SIGN_IN, "text/html"), said="Sign in"),
-    "cut JSON": Case(effect=effects.rewritten(effects.cut), said="/api/v1/configmaps: "),
-    "an empty body": Case(effect=effects.replaced(200, b""), said="/api/v1/configmaps: "),
-    "404 for what was announced": Case(effect=effects.refused(404, "NotFound"), said="404"),
-    "503 in part of discovery": of_discovery("503 in part", "GET /apis/nvidia.com/v1: 503 by the proxy"),
     "stale discovery": of_discovery("stale discovery", "discovery of nvidia.com is Stale"),
-    "malformed discovery": of_discovery("malformed discovery", "discovery /apis, nvidia.com: versions that are not objects"),
     "partial discovery": of_discovery("partial discovery", "discovery is partial: it does not announce apps/"),
 }
 

@@ -92,3 +92,11 @@ def test_render_spells_out_controls() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert all(line == line.strip("\r") for line in text.splitlines())
+
+
+def test_waiver_given_and_expired() -> None:
+    failed, waived = [one(BAD, ("a", BAD))], [one(Verdict.WAIVED, ("a", BAD))]
+    assert changes(failed, waived) == [("now waived", "node a")]
+    assert changes(waived, failed) == [("new failure", "node a")]
+    assert regress(waived, failed) == ["node a"]
+    assert changes(waived, waived) == []

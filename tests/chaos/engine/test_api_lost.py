@@ -81,18 +81,6 @@ def test_a_connection_that_breaks_for_a_while_leaves_nothing(on: Stage, tmp_path
         assert result.verdict in (Verdict.PASSED, Verdict.INCONCLUSIVE), result.message
 
 
-def test_the_api_is_away_while_the_fault_lasts(on: Stage, tmp_path: Path) -> None:
-    """The reading of the sampler that is cut comes first, then every other one; the child waits and undoes when it is back."""
-    before = leak_scan.scan(on.cluster)
-    trigger = Trigger(words=NODES, nth=FAULT, lose="", seconds=0.0)
-    with campaign(on, tmp_path, trigger) as (made, proxy):
-        trigger.words, trigger.nth, trigger.lose, trigger.seconds = b"GET /api/v1/nodes", 30, "request", 3.0
-        made.carry_out(load(document(activity("label"), activity("hold", seconds=6.0))))
-    assert proxy.cuts == 1
-    assert made.residue == []
-    assert before.differences(leak_scan.scan(on.cluster)) == []
-
-
 def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: Stage, tmp_path: Path) -> None:
     """The child undoes when the API is back; Lease, namespace and the cluster's copy of the ledger used to stay, and nobody said so."""
     before = leak_scan.scan(on.cluster)
@@ -107,8 +95,7 @@ def test_an_api_that_is_away_for_longer_than_the_lease_is_told_at_the_end(on: St
     assert status(on.cluster).lines == ["nobody holds the Lease", "0 open entries"]
 
 
-@pytest.mark.parametrize("status", [409, 429])
-@pytest.mark.parametrize("write", [FAULT, UNDO], ids=["fault", "undo"])
+@pytest.mark.parametrize(("write", "status"), [(FAULT, 409), (UNDO, 429)], ids=["fault", "undo"])
 def test_an_api_that_refuses_for_a_while_is_asked_again(on: Stage, tmp_path: Path, write: int, status: int) -> None:
     before = leak_scan.scan(on.cluster)
     with campaign(on, tmp_path, Trigger(words=NODES, nth=write, times=2, status=status)) as (made, _):

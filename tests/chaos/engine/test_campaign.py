@@ -39,14 +39,6 @@ def test_a_fault_is_injected_seen_undone_and_judged(on: Stage, tmp_path: Path) -
     assert on.labelled() == []
 
 
-def test_a_second_run_on_the_cluster_is_refused(on: Stage, tmp_path: Path) -> None:
-    """T7, on one machine. The first one goes on."""
-    with on.campaign(tmp_path / "one") as first:
-        with pytest.raises(Refused, match="one run acts on a cluster at a time"), on.campaign(tmp_path / "two"):
-            pass
-        assert first.carry_out(load(document())).verdict is Verdict.PASSED
-
-
 class _Alarm(BaseException):
     pass
 
@@ -85,27 +77,11 @@ def test_an_alarm_in_the_parent_undoes_and_counts(on: Stage, tmp_path: Path) -> 
     assert "EngineFailed" in result.reason_codes
 
 
-def test_a_request_to_stop_undoes_and_begins_nothing_else(on: Stage, tmp_path: Path) -> None:
-    with on.campaign(tmp_path) as campaign:
-        threading.Thread(target=_stop_when_labelled, args=(on, campaign)).start()
-        result = campaign.carry_out(load(document(activity("label"), activity("hold", seconds=25.0))))
-        after = campaign.carry_out(load(document(id="X2")))
-    assert (result.verdict, after.verdict) == (Verdict.ERROR, Verdict.ERROR)
-    assert "Interrupted" in result.reason_codes
-    assert "not begun" in after.message
-    assert on.labelled() == []
-
-
 def _await_label(on: Stage) -> None:
     with Observation(on.cluster, "nodes", labels=LABEL) as observation:
         for found in observation.until(time.monotonic() + 60):
             if found:
                 break
-
-
-def _stop_when_labelled(on: Stage, campaign: Campaign) -> None:
-    _await_label(on)
-    campaign.stop.request("SIGINT", interrupted=True)
 
 
 # -- many experiments in one run; from here on the run holds the cluster -----------------------------------
@@ -166,30 +142,11 @@ def test_a_fault_that_does_not_land_never_passes(on: Stage, shared: Campaign, fu
     assert code in result.reason_codes
 
 
-def test_a_rollback_that_trips_is_an_error_although_the_parent_restores(on: Stage, shared: Campaign) -> None:
-    result, _ = _carry_out(on, shared, activity("label"), rollbacks=[activity("undo_badly")])
-    assert result.verdict is Verdict.ERROR
-    assert "RollbackFailed" in result.reason_codes
-
-
-def test_a_breach_that_heals_before_the_end_fails(on: Stage, shared: Campaign) -> None:
-    """T5. The label stands for something that must never be seen."""
-    expect = [{"name": "labels stay", "always": {"signal": "node.labels", "equals": "baseline"}}]
-    result, _ = _carry_out(on, shared, activity("label"), activity("hold", seconds=0.6), activity("taken_back", seconds=0.5), expect=expect)
-    assert result.verdict is Verdict.FAILED, result.message
-    assert result.reason_codes == ["ExpectationViolated"]
-
-
 def test_what_the_method_brings_about_last_is_sampled_before_it_is_undone(on: Stage, shared: Campaign) -> None:
     expect = [{"name": "told", "eventually": {"signal": "node.labels", "differs": "baseline"}, "within": "recovery"}]
     result, _ = _carry_out(on, shared, activity("label"), expect=expect, seconds={"sample": {"live": 1, "simulated": 0.9}})
     assert result.verdict is Verdict.PASSED, result.message
     assert "detect" in [mark.name for mark in result.marks]
-
-
-def test_a_control_run_without_a_fault_passes(on: Stage, shared: Campaign) -> None:
-    result, _ = _carry_out(on, shared, activity("hold", seconds=0.5), rollbacks=[], undo=[])
-    assert result.verdict is Verdict.PASSED, result.message
 
 
 def test_an_experiment_whose_component_is_not_there_is_not_applicable(on: Stage, shared: Campaign) -> None:

@@ -203,14 +203,6 @@ def test_a_living_run_is_not_recovered(tmp_path: Path) -> None:
         lease.release()
 
 
-def test_what_a_dead_run_left_in_its_namespaces_goes(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        ledger(tmp_path, cluster)
-        name = namespaces.ensure_run(cluster, RUN)
-        assert recover(cluster, seconds=PATIENCE).clean
-        assert cluster.get("namespaces", name).status == 404
-
-
 @pytest.mark.parametrize("trouble", [(429, 5), (503, 5), ("drop", 3), (409, 4)])
 def test_recover_lives_through_an_api_in_trouble(tmp_path: Path, trouble: tuple[int | str, int]) -> None:
     order = Trouble("patch", "nodes", trouble[0], 0)

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.cluster.gpu_names import pci_forms
 from chaos.model.allocations import Allocations, AllocationSnapshot, check_invariants
 from chaos.model.plan import Target
 from chaos.model.plan_facts import CANARY_LABEL, GANG_LABEL, Device, InstalledComponent, PlanFacts
@@ -94,31 +93,6 @@ def test_a_budget_is_kept_where_there_is_one(status: tuple[int, int] | None, kep
     assert value("budget.kept", World(policy__poddisruptionbudgets=found)) is kept
 
 
-@pytest.mark.parametrize(
-    ("condition", "status", "told"),
-    [
-        ("GpuMemWatch", "True", True),
-        ("GpuMemWatch", "False", False),
-        ("AcceleratedHardwareReady", "False", True),
-        ("AcceleratedHardwareReady", "True", False),
-        ("KernelReady", "True", False),
-        ("KernelReady", "False", True),
-        ("MemoryPressure", "True", False),
-    ],
-)
-def test_polarity_of_health_conditions(condition: str, status: str, told: bool) -> None:
-    world = World(nodes=[node("a", conditions=[{"type": condition, "status": status}])])
-    assert value("node.faults", world) == ([condition] if told else [])
-
-
-def test_a_condition_names_the_device_in_any_of_its_forms() -> None:
-    assert pci_forms("00000000:1B:00.0") == ["00000000:1B:00.0", "0000:1B:00.0", "0000:1B:00"]
-    named = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-7"}])
-    other = node("a", conditions=[{"type": "SysLogsXIDError", "status": "True", "message": "ErrorCode:79 GPU_UUID:GPU-3"}])
-    assert value("node.faults.name.target", World(nodes=[named])) is True
-    assert value("node.faults.name.target", World(nodes=[other])) is False
-
-
 @pytest.mark.usefixtures("always_read")
 def test_other_nodes_are_damaged_when_they_change_or_leave_not_when_they_join() -> None:
     read = Read(World(nodes=[node("a"), node("b"), node("c")]), plan())
@@ -135,19 +109,6 @@ def test_the_fleet_is_not_read_anew_with_every_sample() -> None:
     at, seen = read.memory["nodes.others"]
     read.memory["nodes.others"] = (at - OTHERS_SECONDS_SIMULATED, seen)
     assert value("nodes.others", World(), read) == ["b"]
-
-
-@pytest.mark.usefixtures("always_read")
-def test_other_pods_are_those_with_devices_elsewhere() -> None:
-    pods = [pod("x", "b"), pod("y", "b"), pod("z", "b", gpus=0), pod("t", "a"), canary("w", "b")]
-    read = Read(World(pods=pods), plan())
-    assert value("pods.others", World(), read) == []
-    assert value("pods.others", World(), read.again(World(pods=[pod("new", "b")]))) == ["team/x gone", "team/y gone"]
-
-
-def test_pods_of_the_target_that_hold_devices() -> None:
-    world = World(pods=[pod("x", "a"), pod("y", "b"), pod("cpu", "a", gpus=0), pod("done", "a", phase="Succeeded")])
-    assert value("pods.uids", world) == {"team/x": "uid-x 0 Running"}
 
 
 def test_canaries_have_values_before_there_are_any() -> None:
