@@ -103,20 +103,6 @@ def test_the_class_is_the_runs_and_goes_with_the_experiment(tmp_path: Path) -> N
         assert cluster.get(PRIORITY_CLASSES, NAMESPACE).status == 404
 
 
-def test_a_killed_runs_class_is_taken_away_by_recover(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        with experiment(tmp_path, cluster):
-            base.own_namespace()
-        assert recover(cluster, seconds=PATIENCE).clean
-        assert cluster.get(PRIORITY_CLASSES, NAMESPACE).status == 404
-
-
-def test_no_class_is_created_where_the_policy_names_one(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _), experiment(tmp_path, cluster, msgspec.structs.replace(KNOWN, priority_class="theirs")):
-        base.own_namespace()
-        assert cluster.get(PRIORITY_CLASSES, NAMESPACE).status == 404
-
-
 def test_a_class_that_one_api_server_does_not_know_yet_is_waited_for(tmp_path: Path) -> None:
     late = Trouble(
         verb="create", resource="pods", status=403, times=2, message=f"pods is forbidden: no PriorityClass with name {NAMESPACE} was found"

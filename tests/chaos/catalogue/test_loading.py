@@ -153,14 +153,6 @@ def test_a_file_that_is_no_experiment_is_refused(tmp_path: Path, text: str) -> N
         load_experiment(tmp_path / "x.yaml", KNOWN)
 
 
-def test_an_experiment_whose_faults_heal_by_themselves_needs_no_rollback() -> None:
-    assert check_document(document(rollbacks=[], undo=["pods.replaced"]), KNOWN, "X1.yaml").extension.undo == ("pods.replaced",)
-
-
-def test_a_control_run_needs_neither_fault_nor_rollback() -> None:
-    assert check_document(document(activity("nothing"), rollbacks=[], undo=[]), KNOWN, "X1.yaml").extension.undo == ()
-
-
 def test_selection_says_what_there_is() -> None:
     experiments = [check_document(document(id="A1", level=1), KNOWN, "a"), check_document(document(id="N1", level=3), KNOWN, "n")]
     from chaos.model.levels import Level

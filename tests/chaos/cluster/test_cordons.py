@@ -162,14 +162,6 @@ def test_a_cordon_that_somebody_made_again_is_theirs(tmp_path: Path) -> None:
         assert fetch(cluster, "nodes", "gpu-1")["spec"]["unschedulable"] is True
 
 
-def test_the_experiments_own_cordon_is_taken_away(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[tracked()]) as (cluster, _):
-        args = NodeUnschedulable().args(fetch(cluster, "nodes", "gpu-1"), True)
-        cluster.patch("nodes", "gpu-1", CORDON)
-        NodeUnschedulable().undo(cluster, args, soon())
-        assert NodeUnschedulable().verify(cluster, args, soon()) == ""
-
-
 def test_a_node_that_is_no_longer_given_is_not_cordoned_again(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1", facts={"unschedulable": True})

@@ -71,13 +71,6 @@ def test_a_leak_is_one_readable_line(tmp_path: Path, leak: Callable[[Cluster], o
         assert before.differences(leak_scan.scan(cluster)) == [line]
 
 
-def test_a_missing_node_is_told(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        before = leak_scan.scan(cluster)
-        cluster.delete("nodes", "gpu-2")
-        assert "node gpu-2: 'there' → absent" in before.differences(leak_scan.scan(cluster))
-
-
 def test_what_changes_by_itself_is_no_leak(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, store):
         before = leak_scan.scan(cluster)

@@ -158,20 +158,6 @@ def test_what_took_the_name_of_the_workload_s_namespace_is_not_deleted(tmp_path:
         assert fetch(cluster, "namespaces", name)["metadata"].get("deletionTimestamp") is None
 
 
-def test_the_shared_namespace_of_an_administrator_keeps_its_labels(tmp_path: Path) -> None:
-    """The policy names it by its UID; it is used as it is, and stays."""
-    theirs = namespace(namespaces.SHARED, "uid-of-the-administrators")
-    theirs["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted", "team": "platform"}
-    with world(tmp_path, extra=[theirs]) as (cluster, _):
-        before = fetch(cluster, "namespaces", namespaces.SHARED)
-        assert namespaces.ensure_shared(cluster, "uid-of-the-administrators") == namespaces.SHARED
-        assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) == namespaces.SHARED  # others know it by the proof
-        assert namespaces.foreign_namespace(cluster) == ""
-        assert namespaces.remove_shared(cluster) == []
-        assert fetch(cluster, "namespaces", namespaces.SHARED) == before
-        assert (namespaces.find_shared(cluster), read_proofs(cluster)) == ("", {})
-
-
 @pytest.mark.parametrize("administrators", ["", "another-uid"])
 def test_somebody_elses_namespace_of_the_usual_name_keeps_nobody_from_working(tmp_path: Path, administrators: str) -> None:
     with world(tmp_path, extra=[namespace(namespaces.SHARED)]) as (cluster, _):
@@ -275,17 +261,6 @@ def test_a_shared_namespace_that_stays_keeps_nobody_from_working(tmp_path: Path,
         tenants(cluster, died.will_create("namespaces", namespaces.SHARED))
         assert namespaces.ensure_shared(cluster) == namespaces.find_shared(cluster) != namespaces.SHARED
         assert "was made by somebody else" in namespaces.foreign_namespace(cluster)
-
-
-def test_one_that_replaced_ours_is_not_ours(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        assert namespaces.ensure_shared(cluster) == namespaces.SHARED
-        ours = fetch(cluster, "namespaces", namespaces.SHARED)
-        cluster.delete("namespaces", namespaces.SHARED)
-        copied = {key: ours["metadata"][key] for key in ("name", "labels", "annotations")}
-        assert cluster.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": copied}).ok
-        assert namespaces.find_shared(cluster) == ""
-        assert namespaces.ensure_shared(cluster) != namespaces.SHARED
 
 
 def test_workers_are_not_put_into_somebody_elses_namespace(tmp_path: Path) -> None:

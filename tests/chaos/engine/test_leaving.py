@@ -114,21 +114,6 @@ def test_a_lease_that_was_let_go_is_taken_again_before_its_namespace_goes(tmp_pa
         assert before.differences(leak_scan.scan(cluster)) == []
 
 
-def test_the_lease_of_a_run_that_has_begun_meanwhile_is_left_to_it(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        one, two = keeper(cluster), LeaseKeeper(cluster, "20261121-130000-ffff", lambda reason: None)
-        one.acquire()
-        book = ledger(tmp_path, cluster)
-        seq = book.arm("node.labels", {"name": "gpu-1"})
-        assert one.release() == []
-        book.mark(seq, State.VERIFIED)
-        assert book.flush(soon())
-        two.acquire()
-        assert one.release() == one.release() == []
-        assert "20261121-130000-ffff" in status(cluster).lines[0]
-        assert two.release() == []
-
-
 @pytest.mark.parametrize("before", ["nothing", "a Lease that nobody holds"])
 @pytest.mark.parametrize("times", [2, ALWAYS])
 def test_a_lease_that_is_taken_by_the_answer_alone_is_told_or_taken_in_earnest(tmp_path: Path, before: str, times: int) -> None:

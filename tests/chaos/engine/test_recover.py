@@ -24,7 +24,6 @@ from fixtures.ownership.proof import Proof
 from fixtures.ownership.proof_record import CHAOS_PREFIX
 from tests.chaos.ledger import crash
 from tests.chaos.ledger.simulated_cluster import RUN, fetch, ledger, plan, recover, world
-from tests.troubles import Trouble
 from tests.watching import PATIENCE
 
 pytestmark = pytest.mark.test_all
@@ -201,18 +200,6 @@ def test_a_living_run_is_not_recovered(tmp_path: Path) -> None:
         with pytest.raises(LeaseRefused, match="one run acts"):
             recover(cluster, seconds=PATIENCE)
         lease.release()
-
-
-@pytest.mark.parametrize("trouble", [(429, 5), (503, 5), ("drop", 3), (409, 4)])
-def test_recover_lives_through_an_api_in_trouble(tmp_path: Path, trouble: tuple[int | str, int]) -> None:
-    order = Trouble("patch", "nodes", trouble[0], 0)
-    with world(tmp_path, order) as (cluster, _):
-        before = leak_scan.scan(cluster)
-        folder = killed(tmp_path, 6)
-        order.times = trouble[1]
-        assert recover(cluster, folder, seconds=PATIENCE).clean
-        assert order.times == 0
-        assert before.differences(leak_scan.scan(cluster)) == []
 
 
 @pytest.mark.parametrize("wrong", ["", "x", f"{RUN}/A1", f"{RUN}/A1/one", f"{RUN}//1", "A Run/A1/1"])

@@ -42,22 +42,6 @@ def test_the_file_is_for_its_owner_alone_and_never_overwritten(tmp_path: Path) -
     assert len(book.path.read_bytes().splitlines()) == 1
 
 
-def test_open_entries_are_those_not_verified_newest_first(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
-    first, second, third = (book.arm("node.labels", ARGS) for _ in range(3))
-    book.mark(first, State.APPLIED, {"labels": "set"})
-    book.mark(second, State.UNDONE)
-    book.mark(second, State.VERIFIED)
-    book.mark(third, State.FAILED)
-    assert book.path is not None
-    again = Ledger.open(book.path)
-    for each in (book, again):
-        assert [entry.seq for entry in each.open_entries()] == [third, first]
-        assert [each.state(seq) for seq in (first, second, third)] == [State.APPLIED, State.VERIFIED, State.FAILED]
-    assert again.detail(first) == {"labels": "set"}
-    assert again.arm("node.labels", ARGS) == 4
-
-
 def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     book.arm("node.labels", ARGS)

@@ -45,28 +45,6 @@ def test_verified_entries_are_kept_as_numbers_only(tmp_path: Path) -> None:
         assert Mirror.open(cluster, RUN, "A1").next_seq() == 6
 
 
-def test_experiments_of_a_run_share_a_config_map_and_not_their_lines(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        one, two = ledger(tmp_path, cluster), ledger(tmp_path, cluster, experiment="A4")
-        one.arm("node.labels", ARGS)
-        two.arm("node.taints", ARGS)
-        one.arm("node.labels", ARGS)  # its version is an old one by now
-        (run,) = authentic.read_ledgers(cluster).runs
-        assert {item.experiment: [entry.undo for entry in item.open_entries] for item in run.experiments} == {
-            "A1": ["node.labels", "node.labels"],
-            "A4": ["node.taints"],
-        }
-
-
-@pytest.mark.parametrize("status", [409, 429, 500, 503, "drop"])
-def test_trouble_is_outlived(tmp_path: Path, status: int | str) -> None:
-    trouble = Trouble("patch", "configmaps", status, 2)
-    with world(tmp_path, trouble) as (cluster, _):
-        ledger(tmp_path, cluster).arm("node.labels", ARGS)
-        assert trouble.times == 0
-        assert len(authentic.read_ledgers(cluster).open_entries) == 1
-
-
 def test_a_refused_mirror_refuses_the_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ARM_SECONDS", 0.5)
     with world(tmp_path, Trouble("patch", "configmaps", 503, 1000)) as (cluster, _):

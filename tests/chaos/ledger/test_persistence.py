@@ -20,10 +20,6 @@ def test_a_device_that_is_there_says_its_mode(mode: str, there: bool) -> None:
     assert restored(f"{OTHER}, Enabled\n{UUID}, {mode}\n") is there
 
 
-def test_a_device_that_is_gone_has_no_mode_to_put_back() -> None:
-    assert restored(f"{OTHER}, Disabled\n")
-
-
 @pytest.mark.parametrize(
     "output",
     [

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from chaos.ledger.file import Ledger, parse
-from chaos.ledger.registry import arguments
 from chaos.ledger.residue import Reason
-from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable, ValueArgs
+from chaos.ledger.undos.nodes import NodeLabels, NodeUnschedulable
 from chaos.ledger.undos.objects import AbsentArgs
 from chaos.ledger.undos.workloads import PodsReplaced
 from chaos.model.ledger_lines import State
 from fixtures.cluster.client import Cluster
-from fixtures.simulator.config.rights import Rights
 from tests.chaos.ledger.simulated_cluster import RUN, Json, fetch, ledger, replay, soon, world
 from tests.troubles import Trouble
 
@@ -34,19 +32,6 @@ def strip_label(cluster: Cluster, book: Ledger, name: str = "gpu-1", ours: str |
     assert cluster.patch("nodes", name, {"metadata": {"labels": args.ours}}).ok
     book.mark(seq, State.APPLIED)
     return seq
-
-
-def test_layers_over_one_value_come_off_newest_first(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        for value in ("a", "b", None, "c"):
-            strip_label(cluster, book, ours=value)
-        assert replay(book, cluster, soon()) == []
-        assert labels(cluster)[PRODUCT] == "H100"
-        assert book.open_entries() == []
-        assert book.path is not None
-        steps = [(line.seq, line.state) for line in _lines(book.path) if line.state in (State.UNDONE, State.VERIFIED)]
-        assert steps == [(seq, state) for seq in (4, 3, 2, 1) for state in (State.UNDONE, State.VERIFIED)]
 
 
 def test_a_layer_that_is_refused_keeps_those_below_it_and_all_come_off_in_the_end(tmp_path: Path) -> None:
@@ -79,32 +64,6 @@ def test_an_api_in_trouble_delays_the_undo_and_does_not_prevent_it(tmp_path: Pat
         assert replay(book, cluster, soon(), pause=0.01) == []
         assert trouble.times == 0
         assert (labels(cluster)[PRODUCT], book.open_entries()) == ("H100", [])
-
-
-class Switch(Rights):
-    """Denies patching nodes until told otherwise."""
-
-    def __init__(self) -> None:
-        super().__init__([("patch", "", "nodes", "")])
-        self.off = True
-        self.asked = 0
-
-    def allowed(self, user: str, verb: str, *words: str) -> bool:
-        if self.off or super().allowed("gpu-conformance", verb, *words):
-            return True
-        self.asked += 1
-        self.off = self.asked >= 3
-        return False
-
-
-def test_an_undo_that_is_refused_and_then_allowed_is_done(tmp_path: Path) -> None:
-    switch = Switch()
-    with world(tmp_path, authorizer=switch) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        strip_label(cluster, book)
-        switch.off = False
-        assert replay(book, cluster, soon(), pause=0.01) == []
-        assert (switch.asked, labels(cluster)[PRODUCT]) == (3, "H100")
 
 
 def test_an_undo_that_stays_refused_is_residue_and_the_others_are_done(tmp_path: Path) -> None:
@@ -184,14 +143,6 @@ def test_everything_is_undone_before_anything_is_waited_for(tmp_path: Path) -> N
         assert (2, State.VERIFIED) not in states
 
 
-def test_an_act_that_never_happened_is_verified_as_it_is(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path, cluster)
-        book.arm("node.labels", NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None}))
-        assert replay(book, cluster, soon()) == []
-        assert labels(cluster)[PRODUCT] == "H100"
-
-
 def test_entries_that_nobody_can_read_are_residue_and_do_not_stop_the_others(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _):
         book = ledger(tmp_path, cluster)
@@ -225,14 +176,3 @@ def test_some_entries_can_be_restored_alone(tmp_path: Path) -> None:
         assert replay(book, cluster, soon(), entries=[entry for entry in book.entries() if entry.seq == first]) == []
         assert (labels(cluster)[PRODUCT], PRODUCT in labels(cluster, "gpu-2")) == ("H100", False)
         assert [entry.seq for entry in book.open_entries()] == [second]
-
-
-def test_what_the_ledger_holds_survives_json(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        book = ledger(tmp_path)
-        args = NodeLabels().args(fetch(cluster, "nodes", "gpu-1"), {PRODUCT: None, "x": "y"})
-        book.arm("node.labels", args)
-        assert book.path is not None
-        (entry,) = Ledger.open(book.path).open_entries()
-        assert arguments(entry)[1] == args
-        assert isinstance(args, ValueArgs)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.cluster.requests import merge
 from chaos.ledger.registry import REGISTRY
 from chaos.ledger.undos.node_object import NodeExists
 from chaos.ledger.undos.nodes import NodeAnnotations, NodeLabels, NodeUnschedulable
@@ -105,17 +104,6 @@ def test_another_node_of_the_same_name_is_left_alone_and_the_same_machine_is_not
             undo.undo(cluster, args, soon())
 
 
-@pytest.mark.parametrize("prior", [False, True])
-def test_a_node_is_uncordoned_only_if_it_was_not_cordoned_before(tmp_path: Path, prior: bool) -> None:
-    undo = NodeUnschedulable()
-    with world(tmp_path) as (cluster, _):
-        patch_node(cluster, {"spec": {"unschedulable": prior or None}})
-        args = undo.args(fetch(cluster, "nodes", "gpu-1"), True)
-        patch_node(cluster, {"spec": {"unschedulable": True}})
-        assert put_back("node.unschedulable", cluster, args) == ""
-        assert bool(fetch(cluster, "nodes", "gpu-1")["spec"].get("unschedulable")) is prior
-
-
 def test_a_node_is_uncordoned_when_its_taint_is_gone_too(tmp_path: Path) -> None:
     undo = NodeUnschedulable()
     with world(tmp_path) as (cluster, _):
@@ -141,15 +129,6 @@ def test_taints_get_back_their_places_and_others_stay(tmp_path: Path) -> None:
         with pytest.raises(UndoRefused, match="somebody else"):
             undo.undo(cluster, args, soon())
         assert {t["key"] for t in fetch(cluster, "nodes", "gpu-1")["spec"]["taints"]} == {"chaos", "nvidia.com/gpu"}
-
-
-def test_a_write_that_lost_a_race_is_a_conflict_and_changes_nothing(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        seen = fetch(cluster, "nodes", "gpu-1")
-        patch_node(cluster, {"metadata": {"labels": {"x": "newer"}}})
-        with pytest.raises(ApiTrouble, match="409"):
-            merge(cluster, "nodes", seen, {"metadata": {"labels": {"x": None}}})
-        assert fetch(cluster, "nodes", "gpu-1")["metadata"]["labels"]["x"] == "newer"
 
 
 # -- the Node object -----------------------------------------------------------------------------------

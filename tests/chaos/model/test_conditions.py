@@ -50,13 +50,6 @@ def test_unknown_is_neither_true_nor_false(left: bool | None, right: bool | None
     assert holds(parse_condition({"not": parts[1]}), values, {}) is (None if right is None else not right)
 
 
-@pytest.mark.parametrize("operator", ["equals", "differs", "contains", "above"])
-def test_a_baseline_of_which_nothing_was_told_is_unknown(operator: str) -> None:
-    condition = parse_condition({"signal": "a", operator: "baseline"})
-    assert holds(condition, {"a": ["x"]}, {"a": None}) is None
-    assert holds(condition, {"a": ["x"]}, {}) is None
-
-
 @pytest.mark.parametrize(
     "document",
     [

@@ -105,12 +105,6 @@ def test_two_daemon_sets_of_one_domain_are_unclear() -> None:
     assert "gpu/d and gpu/e" in found(*both, domains=[domain("one")]).doubtful([COMPONENT])
 
 
-def test_without_the_driver_nobody_runs_daemons() -> None:
-    there = world(daemon_set("d", {LABEL: "uid-one"}), domains=[domain("one")])
-    there.lists["apps/daemonsets"].remove(DRIVER)
-    assert COMPONENT not in find_components(there.view(), standing()).found
-
-
 def value(signal: str, members: Any, pods: list[Json], state: Any = "Ready", domains: list[Json] | None = None) -> Any:
     ours = daemon_set("d", {LABEL: "uid-one"})
     one = [domain("one", state, members)]

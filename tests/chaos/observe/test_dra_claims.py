@@ -91,13 +91,6 @@ def value(name: str, found: World, read: Read | None = None) -> Any:
     return SIGNALS[name](read or Read(found, plan(facts=CLAIMED)))  # type: ignore[arg-type]
 
 
-def test_only_the_newest_generation_of_the_gpu_driver_counts() -> None:
-    slices = [resource_slice("a", 8), resource_slice("a", 2, generation=2), resource_slice("a", 5, driver="dra.net")]
-    found = dra_inventory.published_devices(world(slices=slices).view())
-    assert sorted(one.id for one in found.values()) == ["GPU-a-0", "GPU-a-1"]
-    assert {one.node for one in found.values()} == {"a"}
-
-
 def test_the_node_with_most_unclaimed_devices_is_chosen() -> None:
     pods = [*plugins("a", "b", "c"), claiming("x", "a"), claiming("y", "b")]
     found = field(
@@ -123,12 +116,6 @@ def test_a_canary_claims_instead_of_asking_by_resource() -> None:
     assert made["spec"]["resourceClaims"][0]["resourceClaimName"] == own["metadata"]["name"]
     assert dra_inventory.requested_count(own) == 2
     assert "resourceClaims" not in canary_pods.worker(plain, PlanFacts(), "w", devices=2)["spec"]
-
-
-def test_claims_of_the_target_are_told_by_their_devices_even_while_no_slice_is_there() -> None:
-    claims = (claim("x", "a", 1, 0, users=("x",)), claim("y", "b", 0))
-    assert value("claims.held", world(*claims)) == {"team/x": ["a/gpu-0", "a/gpu-1"]}
-    assert value("claims.held", world(*claims, slices=[])) == {"team/x": ["a/gpu-0", "a/gpu-1"]}
 
 
 def test_pods_with_claims_count_where_the_experiment_is_about_claims() -> None:

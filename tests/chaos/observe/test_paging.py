@@ -81,19 +81,6 @@ def test_signals_read_lists_by_the_rules_of_everybody(page: Json) -> None:
         answers(page).select("pods", "team")
 
 
-def test_each_list_is_read_once() -> None:
-    asked: list[str] = []
-
-    def fetch(path: str) -> bytes:
-        asked.append(path)
-        return msgspec.json.encode(a_page())
-
-    view = View(fetch, World.path)
-    view.select("pods", fields="spec.nodeName=a")
-    view.select("pods", fields="spec.nodeName=a")
-    assert asked == ["/api/v1/pods?fieldSelector=spec.nodeName%3Da&limit=500"]
-
-
 def test_what_reads_as_before_is_not_decoded_again_and_what_changed_is() -> None:
     def view(version: int, before: View | None = None) -> View:
         page = a_page(a_pod("a"), a_pod("b", str(version)))

@@ -122,11 +122,6 @@ def test_an_end_that_only_the_cluster_can_cause_is_damage(now: Json, text: str) 
     assert told("pods.others.ended", pods(tenants()), pods(now)) == []
 
 
-def test_what_was_seen_of_a_pod_stays_when_the_pod_is_gone() -> None:
-    assert told("pods.others", pods(tenants()), pods(BY_CLUSTER["refused"][0]), pods()) == ["team/x UnexpectedAdmissionError"]
-    assert told("pods.others.ended", pods(tenants()), pods(BY_ITSELF["an error"][0]), pods()) == ["team/x main: Error, exit code 1"]
-
-
 def test_the_cluster_may_still_end_a_pod_that_ended_by_itself() -> None:
     worlds = (pods(tenants()), pods(tenants(container=again())), pods(BY_CLUSTER["refused"][0]))
     assert told("pods.others", *worlds) == ["team/x UnexpectedAdmissionError"]
@@ -181,11 +176,6 @@ def test_how_long_a_container_has_run_is_told_by_the_clusters_clock(skew: float,
     for before, found in ((looping, []), (steady, ["team/x main: Error, exit code 1"])):
         before.server_clock.hear("/version", {"Date": date})
         assert told("pods.others.ended", before, pods(tenants(container=again(4)))) == found
-
-
-def test_a_container_that_had_ended_before_is_no_news() -> None:
-    half = pods(tenants(container={"state": {"terminated": ERROR}}))
-    assert told("pods.others.ended", half, half) == []
 
 
 def test_a_device_that_was_unhealthy_before_proves_nothing_now() -> None:

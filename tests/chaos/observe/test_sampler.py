@@ -54,11 +54,6 @@ def test_a_signal_without_data_is_an_error_of_the_sample_and_no_value(tmp_path: 
     assert all(0 < len(line["errors"]["bad"]) <= 300 for line in lines)
 
 
-def test_samples_are_in_the_order_of_time(tmp_path: Path) -> None:
-    times = [line["t"] for line in sampled(tmp_path, {"n": lambda _: 1}, 5)]
-    assert times == sorted(set(times))
-
-
 def test_a_sampler_that_dies_says_so_and_wakes_who_waits(tmp_path: Path) -> None:
     def broken() -> Reading:
         raise OSError("disk")

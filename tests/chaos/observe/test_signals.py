@@ -62,22 +62,6 @@ def test_labels_are_compared_without_those_that_change_by_themselves() -> None:
     assert before != value("node.labels", World(nodes=[node("a", labels={"nvidia.com/gfd.timestamp": "2"})]))
 
 
-def test_lost_and_restored_labels_have_changed_twice() -> None:
-    full, stripped = World(nodes=[node("a", labels={"x": "1"})]), World(nodes=[node("a")])
-    read = Read(full, plan())
-    assert value("node.labels.changes", full, read) == 0
-    assert value("node.labels.changes", full, read := read.again(stripped)) == 1
-    assert value("node.labels.changes", full, read.again(full)) == 2
-
-
-@pytest.mark.usefixtures("always_read")
-def test_a_fault_that_is_told_of_another_node_is_collateral() -> None:
-    read = Read(World(nodes=[node("a"), node("b")], pods=[]), plan())
-    assert value("nodes.others", World(), read) == []
-    wrong = node("b", conditions=[{"type": "GpuMemWatch", "status": "True"}])
-    assert value("nodes.others", World(), read.again(World(nodes=[node("a"), wrong], pods=[]))) == ["b"]
-
-
 def test_usage_does_not_agree_without_a_queue() -> None:
     queue = {"metadata": {"name": "q", "labels": {GANG_LABEL: "run"}}, "status": {}}
     none: dict[str, Any] = {"kueue.x-k8s.io/workloads": [], "kueue.x-k8s.io/clusterqueues": []}

@@ -115,11 +115,6 @@ def test_a_spent_budget_counts_where_it_covers_an_agent_that_is_restarted(tmp_pa
         assert away.budgets == ()
 
 
-def test_a_budget_that_may_be_spent_is_none(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[budget(1, {})]) as (cluster, _):
-        assert facts(cluster).budgets == ()
-
-
 @pytest.mark.parametrize("allowed", ["0", "1", -1, True, [0], None, 1.0])
 def test_a_budget_is_spent_unless_a_whole_number_says_otherwise(tmp_path: Path, allowed: object) -> None:
     with world(tmp_path, extra=[budget(allowed, {})]) as (cluster, _):

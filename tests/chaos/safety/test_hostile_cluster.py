@@ -144,14 +144,6 @@ def test_an_injector_that_has_not_started_does_not_act_after_the_undo(tmp_path: 
         assert left == {"elsewhere", "others"}
 
 
-def test_an_injector_is_bounded_and_asks_for_nothing() -> None:
-    spec = injector.injector_pod(name="x", node="a", image="i", argv=["true"], run_id=RUN)["spec"]
-    resources = spec["containers"][0]["resources"]
-    assert set(resources["limits"]) == {"cpu", "memory"}
-    assert set(resources["requests"].values()) == {"0"}
-    assert spec["activeDeadlineSeconds"] > 0
-
-
 def test_canaries_have_the_priority_that_the_policy_gives_probes_and_else_their_experiments_own() -> None:
     known = plan_facts(
         World(nodes=[], apps__daemonsets=[], apps__deployments=[], pods=[]).view(),

@@ -82,21 +82,6 @@ def test_a_run_holds_the_cluster_and_leaves_nothing(tmp_path: Path) -> None:
             must_hold(cluster, RUN)
 
 
-def test_it_is_renewed(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _), running(cluster):
-        first = read_lease(cluster)
-        assert first is not None
-        with Observation(cluster, KEY, namespaces.SHARED) as observation:
-            for objects in observation.until(soon()):
-                if any(lease["spec"]["renewTime"] != _text(first.renewed) for lease in objects.values()):
-                    return
-        pytest.fail("never renewed")
-
-
-def _text(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment else ""
-
-
 def test_a_second_run_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     with world(tmp_path) as (cluster, _), running(cluster) as first:
         with pytest.raises(LeaseRefused, match="one run acts on a cluster at a time"):
@@ -124,14 +109,6 @@ def test_of_runs_that_start_at_once_one_gets_it(tmp_path: Path) -> None:
             thread.join(30)
         assert (len(got), len(refused)) == (1, 5)
         got[0].lease.release()
-
-
-@pytest.mark.parametrize("age", [1, 300, -5])
-def test_another_machines_fresh_lease_is_respected(tmp_path: Path, age: float) -> None:
-    with world(tmp_path) as (cluster, _):
-        held_by(cluster, "other-host/1/pid:[1]/run", age, seconds=600)
-        with pytest.raises(LeaseRefused, match="other-host"):
-            Run(cluster).lease.acquire()
 
 
 def test_a_long_expired_lease_is_taken_over(tmp_path: Path) -> None:
@@ -234,25 +211,6 @@ def test_what_an_earlier_run_left_comes_first(tmp_path: Path) -> None:
         recovering.lease.release()
         with running(cluster):
             must_hold(cluster, RUN)
-
-
-def test_open_entries_keep_ledger_and_namespace(tmp_path: Path) -> None:
-    with world(tmp_path) as (cluster, _):
-        with running(cluster) as run:
-            ledger(tmp_path, cluster).arm("node.labels", {"name": "gpu-1"})
-        run.lease.release()
-        found = read_lease(cluster)
-        assert found is not None
-        assert (found.identity, len(status(cluster).open_entries)) == ("", 1)
-
-
-def test_an_administrators_namespace_stays_and_the_lease_goes(tmp_path: Path) -> None:
-    with world(tmp_path, extra=[namespace(namespaces.SHARED, ADMINISTRATORS)]) as (cluster, _):
-        with running(cluster, administrators=ADMINISTRATORS) as run:
-            assert cluster.get(KEY, NAME, namespaces.SHARED).ok
-        run.lease.release()
-        assert fetch(cluster, "namespaces", namespaces.SHARED)["metadata"].get("deletionTimestamp") is None
-        assert cluster.get(KEY, NAME, namespaces.SHARED).status == 404
 
 
 def test_a_lease_that_may_not_be_deleted_is_let_go(tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_a_link_is_not_followed(folder: Path) -> None:
     assert not (folder / "elsewhere").exists()
 
 
-def test_a_file_that_a_killed_run_left_is_taken_over() -> None:
-    lock = MachineLock("e")
-    lock.path.write_bytes(b"")
-    lock.take()
-    lock.let_go()
-    assert not lock.path.exists()
-
-
 def test_another_user_s_file_is_not_taken_for_a_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = MachineLock("g")
     lock.path.write_bytes(b"")

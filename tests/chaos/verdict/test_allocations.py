@@ -44,10 +44,6 @@ def subjects(snapshots: list[AllocationSnapshot]) -> dict[str, int]:
     return {one.invariant: one.subjects for one in check_invariants(snapshots)}
 
 
-def test_pods_that_come_and_go_break_nothing() -> None:
-    assert broken(moments({"1": pod("p", "GPU-1")}, {"1": pod("p", "GPU-1"), "2": pod("q", "GPU-2")}, {"3": pod("r", "GPU-1")})) == []
-
-
 def test_one_device_in_two_pods() -> None:
     assert broken(moments({"1": pod("p", "GPU-1")}, {"1": pod("p", "GPU-1"), "2": pod("q", "GPU-1")})) == [("exclusive", 1.0)]
 
@@ -114,11 +110,6 @@ def test_each_breach_is_told_once_at_its_first_sight() -> None:
     assert broken(moments(state, state, state)) == [("exclusive", 0.0)]
 
 
-def test_what_is_offered_during_the_fault_is_not_lost() -> None:
-    snapshots = moments({}, {}, {}, inventory=[["GPU-1"], [], ["GPU-1"]])
-    assert broken(snapshots[:2]) == []
-
-
 # -- how many were judged --------------------------------------------------------------------------------
 
 
@@ -146,13 +137,6 @@ def verdicts(snapshots: list[AllocationSnapshot], inject: float = 0.5) -> dict[s
     return {one.name.removeprefix("allocations: "): one.verdict for one in allocation_findings(snapshots, inject)}
 
 
-def test_every_finding_says_how_many_were_judged() -> None:
-    found = list(allocation_findings(moments(healthy(), healthy(), healthy()), 0.5))
-    assert {one.verdict for one in found} == {Verdict.PASSED}
-    assert [one.name for one in found] == [f"allocations: {name}" for name in INVARIANTS]
-    assert all(one.message.startswith("2 ") and one.message.endswith("in 3 readings") for one in found), found
-
-
 @pytest.mark.parametrize(
     ("snapshots", "undecided"),
     [
@@ -177,10 +161,6 @@ def test_allocations_that_were_not_read_in_one_phase_are_inconclusive_with_the_r
     found = list(allocation_findings(snapshots, 0.5))
     assert [one.verdict for one in found] == [Verdict.INCONCLUSIVE]
     assert "the reader of n1 is gone" in found[0].message
-
-
-def test_what_was_read_before_the_fault_is_not_after_it() -> None:
-    assert verdicts(moments(healthy(), healthy(), healthy()), inject=2.5) == {"allocations": Verdict.INCONCLUSIVE}
 
 
 def test_what_is_broken_is_failed_though_the_reader_died_later() -> None:

@@ -69,11 +69,6 @@ def test_what_is_not_there_is_not_there_before_or_since(shown: str, at: float | 
     assert (found.t if found else None) == at
 
 
-def test_nothing_steady_at_the_end_is_no_recovery() -> None:
-    assert recovered(condition_in("++--"), EventTime(t=1.5, uncertainty=0.0), 0.5) is None
-    assert recovered([], EventTime(t=1.5, uncertainty=0.0), 0.5) is None
-
-
 def test_the_longest_silence_counts_up_to_the_borders() -> None:
     taken = [Sample(t=t, at="", took=0.0) for t in (0.0, 1.0, 4.0, 5.0)]
     assert longest_gap(taken, 0.0, 5.0) == 3.0

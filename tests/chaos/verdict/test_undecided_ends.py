@@ -28,10 +28,6 @@ def ended(since: float, *names: str) -> Any:
     return lambda t: {ENDED: list(names) if t >= since else []}
 
 
-def test_nobody_that_ended_passes(tmp_path: Path) -> None:
-    assert judged(tmp_path, lambda t: {}).verdict is Verdict.PASSED
-
-
 def test_who_ended_since_the_fault_is_named_and_undecided(tmp_path: Path) -> None:
     found = judged(tmp_path, ended(3.0, "team/x main: Error, exit code 1"))
     assert (found.verdict, found.reason_codes) == (Verdict.INCONCLUSIVE, ["OthersAtWork"])
@@ -55,12 +51,6 @@ def test_what_the_cluster_ended_still_fails(tmp_path: Path) -> None:
     found = judged(tmp_path, lambda t: {OTHERS: ["team/y Evicted"] if t >= 3 else [], **ended(2.5, "team/x a: Error")(t)})
     assert (found.verdict, found.reason_codes) == (Verdict.FAILED, ["CollateralDamage"])
     assert "team/y Evicted" in found.message
-
-
-def test_a_tenants_pod_excuses_no_failure_on_the_targets(tmp_path: Path) -> None:
-    found = judged(tmp_path, lambda t: {"node.ready": not 3 <= t < 4, **ended(2.5, "team/x a: Error")(t)})
-    assert found.verdict is Verdict.FAILED
-    assert "ExpectationViolated" in found.reason_codes
 
 
 def test_ends_that_could_not_be_read_are_no_data(tmp_path: Path) -> None:
