@@ -9,7 +9,7 @@ from conformance.scope.template import unread
 from fixtures.kubernetes.models import Json
 from fixtures.snapshot.state import Snapshot
 from fixtures.verdict.findings import Inconclusive, NotApplicable, Outcome
-from tests.builders import a_container, a_pod, a_policy, a_scope, a_spec, a_workload
+from tests.builders import a_container, a_daemonset, a_pod, a_policy, a_scope, a_spec, a_workload
 
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": a_spec(devices=1)}
 
@@ -109,3 +109,8 @@ def test_depth_is_bounded_and_said() -> None:
 def test_width_is_bounded_and_said() -> None:
     wide = {"many": [{"x": {}} for _ in range(30_000)], "template": TEMPLATE}
     assert any(template.trouble for template in templates_in("apps/deployments", a_workload("Deployment", "d", wide)))
+
+
+def test_live_pods_and_daemonsets_come_too_and_finished_pods_do_not() -> None:
+    scope = a_scope(pods=[a_pod("runs", node="gpu-0"), a_pod("done", phase="Succeeded")], daemonsets=[a_daemonset("agent")])
+    assert [template.subject.name for template in templates(scope)] == ["agent", "runs"]
