@@ -187,7 +187,7 @@ def test_without_a_kubelet_logs_and_proxies_are_not_implemented() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_protobuf_is_refused(web: Web, method: str) -> None:
+def test_protobuf_of_no_known_kind_is_refused(web: Web, method: str) -> None:
     answer = web(method, "/api/v1/namespaces" if method == "POST" else "/api/v1/namespaces/default", b"k8s\x00", PROTOBUF)
     assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
 
