@@ -99,7 +99,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
         message = f"{state}: no probe ran on this node, so the run's verdict does not cover it"
         return missed(place, cause="NodeHeld", observed=state, expected=_EXPECTED, source=_STATE, message=message)
     if state:
-        return undecided(place, message=f"{state}: it was read, and nothing new can run on it", source=_STATE, cause="NodeHeld")
+        return undecided(place, message=f"{state}: no probe could run there", source=_STATE, cause="NodeHeld")
     if reason := without_devices(scope, node):
         if scope.vm_devices(node):
             return allowed(
@@ -113,7 +113,7 @@ def _left_out(scope: Scope, node: Node, probing: bool, held: list[Hold]) -> Find
             source=_STATE,
         )
     if probing and (taints := foreign_taints(scope, node)):
-        reason = f"tainted away by {', '.join(taints)}"
+        reason = f"has the taint {', '.join(taints)}, which probes do not tolerate"
         by_taint = {hold.name.removeprefix("taint "): hold for hold in held}
         changes = [_in_motion(scope, by_taint[taint]) if taint in by_taint else "" for taint in taints]
         if all(changes):
@@ -145,9 +145,9 @@ def _reached(scope: Scope, node: Node, probing: bool) -> Finding:
             source=_STATE,
         )
     if scope.policy.accelerators.allow_busy:
-        message = f"busy ({held}): judged only by requirements that read, which accelerators.allowBusy of the policy allows"
+        message = f"all its devices are in use ({held}), so no probe ran; accelerators.allowBusy of the policy allows that"
         return allowed(place, message=message, source="requests of bound pods")
-    message = f"busy ({held}): no probe could ask for a device here, so the run's verdict does not cover it"
+    message = f"all its devices are in use ({held}), so no probe ran and the run's verdict does not cover it"
     return missed(
         place,
         cause="NoFreeDevice",

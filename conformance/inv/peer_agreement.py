@@ -44,14 +44,14 @@ def check_peers(scope: Scope) -> Iterator[Finding]:
 
 
 def _judge(scope: Scope, node: Node, size: int, counts: Sequence[str], versions: Sequence[str]) -> Finding:
-    place, expected = subject(node), f"as the {size} nodes of its pool have for the most part"
+    place, expected = subject(node), f"what most of the {size} nodes of its pool have"
     if not counts and not versions:
         return ok(place, observed="as its pool", expected=expected, source=_SOURCE)
     observed = "; ".join([*counts, *versions])
     if counts:
-        message = f"{observed}: devices or fabric were lost, or the nodes are set up differently ({_POLICY})"
+        message = f"{node.name} {observed}: devices or fabric were lost, or the nodes are set up differently ({_POLICY})"
         return bad(place, cause="CountsDifferFromPool", observed=observed, expected=expected, source=_SOURCE, message=message)
-    message = f"{observed}: jobs that span the pool run on both ({_POLICY})"
+    message = f"{node.name} {observed}: jobs that span the pool run on both ({_POLICY})"
     return advised(place, cause="VersionsDifferInPool", observed=observed, expected=expected, source=_SOURCE, message=message)
 
 
@@ -62,25 +62,33 @@ def _refused(scope: Scope, found: Mapping[str, str]) -> list[str]:
 
 def _unlike_counts(table: Mapping[str, Mapping[str, int]]) -> Differences:
     """Counts that differ from the pool's. Of two that are as common, the larger is the pool's: devices get lost, none is found."""
-    return _unlike(table, 0, lambda counted: max(counted, key=lambda count: (counted[count], count)))
+    found = _unlike(table, 0, lambda counted: max(counted, key=lambda count: (counted[count], count)))
+    return {name: {what: f"offers {own or 'no'} {what}, {others}" for what, (own, others) in row.items()} for name, row in found.items()}
 
 
 def _unlike_versions(table: Mapping[str, Mapping[str, str]]) -> Differences:
     """Versions that differ from the pool's. A node that tells none differs in none: what it lacks is judged elsewhere."""
-    return _unlike(table, None, lambda counted: max(counted, key=lambda version: (counted[version], version)))
+    found = _unlike(table, None, lambda counted: max(counted, key=lambda version: (counted[version], version)))
+    return {name: {what: f"has {what} {own}, {others}" for what, (own, others) in row.items()} for name, row in found.items()}
 
 
-def _unlike(table: Mapping[str, Mapping[str, V]], absent: V | None, usual: Callable[[Counter[V]], V]) -> Differences:
-    """``absent`` is the value of what a node does not have; None: the node is not compared in it."""
-    found: Differences = {name: {} for name in table}
+def _unlike(
+    table: Mapping[str, Mapping[str, V]], absent: V | None, usual: Callable[[Counter[V]], V]
+) -> dict[str, dict[str, tuple[V, str]]]:
+    """``{node: {what: (its own value, what the others have in words)}}`` where a node differs from what is usual.
+
+    ``absent`` is the value of what a node does not have; None: the node is not compared in it.
+    """
+    found: dict[str, dict[str, tuple[V, str]]] = {name: {} for name in table}
     for what in sorted({what for row in table.values() for what in row}):
         values = {name: value for name, row in table.items() if (value := row.get(what, absent)) is not None}
         counted = Counter(values.values())
         common = usual(counted)
         for name, value in values.items():
             if value != common:
-                has = f"{what} is {value} here" if value != absent else f"there is no {what} here"
-                found[name][what] = f"{has} and {common} on {counted[common]} of {len(values)} nodes of its pool"
+                alike = counted[common] == len(values) - 1
+                others = "the others of its pool" if alike else f"{counted[common]} of the {len(values)} nodes of its pool"
+                found[name][what] = (value, f"{others} {common}")
     return found
 
 

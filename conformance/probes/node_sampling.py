@@ -165,9 +165,9 @@ def _not_asked(
 
 
 def kept_away(scope: Scope, node: Node) -> str:
-    """What keeps every probe from a node (cordoned, NotReady, tainted away), or empty."""
+    """What keeps every probe from a node (cordoned, NotReady, a taint), or empty."""
     taints = ", ".join(foreign_taints(scope, node))
-    return scope.why_not_judged(node) or (f"tainted away by {taints}" if taints else "")
+    return scope.why_not_judged(node) or (f"has the taint {taints}, which probes do not tolerate" if taints else "")
 
 
 def left_out(scope: Scope, node: Node, reason: str, spoken: Iterable[str]) -> Finding:

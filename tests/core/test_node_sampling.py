@@ -119,9 +119,9 @@ def test_judged_counts_the_nodes_that_were_asked_and_total_all() -> None:
 
 
 @pytest.mark.parametrize("allow", [[], ["t-*"]])
-@pytest.mark.parametrize("reason", ["busy", "cordoned", "tainted"])
+@pytest.mark.parametrize("reason", ["busy", "cordoned", "taint"])
 def test_a_product_that_nobody_asked_is_undecided_unless_the_policy_lets_its_nodes_go(reason: str, allow: list[str]) -> None:
-    taints = [FENCE, "team=ml:NoSchedule"] if reason == "tainted" else [FENCE]
+    taints = [FENCE, "team=ml:NoSchedule"] if reason == "taint" else [FENCE]
     nodes = [a_node("h-0"), a_node("t-0", product=T4, cordoned=reason == "cordoned", taints=taints)]
     pods = [a_pod(devices=8, node="t-0")] if reason == "busy" else []
     findings = asking(a_scope(a_policy(accelerators={"allowNotJudged": allow}), nodes=nodes, pods=pods))

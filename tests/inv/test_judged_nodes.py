@@ -34,8 +34,8 @@ def only(**kwargs: Any) -> Finding:
         (a_node(cordoned=True), "cordoned"),
         (a_node(ready=False), "NotReady"),
         (a_node(taints=[FENCE, "node.kubernetes.io/unschedulable:NoSchedule"]), "cordoned (taint"),
-        (a_node(taints=[FENCE, "maintenance=disk:NoSchedule"]), "tainted away by maintenance=disk:NoSchedule"),
-        (a_node(taints=[FENCE, "amd-gpu-unhealthy:NoExecute"]), "tainted away"),
+        (a_node(taints=[FENCE, "maintenance=disk:NoSchedule"]), "has the taint maintenance=disk:NoSchedule, which probes"),
+        (a_node(taints=[FENCE, "amd-gpu-unhealthy:NoExecute"]), "has the taint"),
     ],
 )
 def test_nodes_out_of_reach_make_the_run_incomplete(node: object, word: str) -> None:

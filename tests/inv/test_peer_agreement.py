@@ -45,7 +45,7 @@ def test_a_node_with_fewer_devices_than_its_peers_fails_although_its_labels_agre
         "gpu-2": Outcome.OK,
         "gpu-3": Outcome.BAD,
     }
-    assert "nvidia.com/gpu is 7 here and 8 on 3 of 4 nodes" in found["gpu-3"].message
+    assert "gpu-3 offers 7 nvidia.com/gpu, the others of its pool 8" in found["gpu-3"].message
 
 
 def test_a_node_whose_discovery_labels_went_is_compared_with_those_that_are_like_it() -> None:
@@ -98,7 +98,7 @@ def test_versions_that_differ_are_advice() -> None:
     nodes = [kernel(node, "6.8.0-45") for node in some(2)] + [kernel(a_node("gpu-2"), "6.8.0-31")]
     found = findings(*nodes)
     assert found["gpu-2"].outcome is Outcome.ADVISED
-    assert "kernel is 6.8.0-31 here and 6.8.0-45 on 2 of 3" in found["gpu-2"].message
+    assert "gpu-2 has kernel 6.8.0-31, the others of its pool 6.8.0-45" in found["gpu-2"].message
     driver = {"nvidia.com/cuda.driver.major": "580", "nvidia.com/cuda.driver.minor": "82"}
     older = {**driver, "nvidia.com/cuda.driver.major": "570"}
     assert outcomes(*some(2, labels=driver), a_node("gpu-2", labels=older))["gpu-2"] == "advised"

@@ -57,7 +57,7 @@ def test_without_two_able_nodes_it_does_not_apply(items: list[Node]) -> None:
 
 @pytest.mark.parametrize(
     ("state", "word"),
-    [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned"), ({"taints": [FENCE, "team=ml:NoSchedule"]}, "tainted away")],
+    [({"ready": False}, "NotReady"), ({"cordoned": True}, "cordoned"), ({"taints": [FENCE, "team=ml:NoSchedule"]}, "has the taint")],
 )
 def test_nodes_that_cannot_be_used_now_make_it_inconclusive(state: dict[str, Any], word: str) -> None:
     with pytest.raises(Inconclusive, match=word):
