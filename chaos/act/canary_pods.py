@@ -79,7 +79,7 @@ def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
             "terminationGracePeriodSeconds": 0,
             "activeDeadlineSeconds": lifetime(plan),
             "automountServiceAccountToken": False,
-            "tolerations": [{"operator": "Exists"}],
+            "tolerations": [*map(dict, facts.tolerations), *_WHILE_AWAY],
             "containers": [
                 {
                     "name": "reader",
@@ -93,6 +93,9 @@ def reader(plan: Plan, facts: PlanFacts, name: str, node: str) -> Json:
         },
     }
 
+
+_WHILE_AWAY = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"} for key in ("not-ready", "unreachable")]
+"""A node whose kubelet is stopped keeps the pod that reads it, and a quarantine that evicts takes it away."""
 
 CLAIM = "devices"
 """What a canary calls its claim."""

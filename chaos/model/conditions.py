@@ -123,7 +123,7 @@ def plain_value(value: JsonValue) -> str:
         return ", ".join(f"{key}={plain_value(inner)}" for key, inner in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(plain_value, value)) or "none"
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value) or "empty"
 
 
 def signals_of(condition: Condition) -> Iterator[str]:

@@ -219,7 +219,7 @@ def _activities(document: dict[str, Any]) -> list[str]:
 
 def _in_words(name: str, value: Any) -> str:
     """An argument of an activity for people: ``until gpus.out equals 1``, ``within recovery``, ``nvidia.com/mig.config=all-1g.10gb``."""
-    if name in ("condition", "watched"):
+    if isinstance(value, dict) and value.keys() & {"signal", "all", "any", "not"}:
         return f"until {words_of(parse_condition(value))}"
     if isinstance(value, dict):
         return ", ".join(f"{key}={plain_value(inner)}" for key, inner in value.items())

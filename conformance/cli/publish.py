@@ -11,11 +11,13 @@ from conformance.cli import target
 from conformance.cli.arguments import Parser, complain, tell, whole_number
 from conformance.cli.commands import command_parser
 from conformance.delivery import node_labels
-from conformance.delivery.node_labels import MAX_HOURS, Change, NotPublished
+from conformance.delivery.node_labels import MAX_HOURS, Change, NodeVerdict, NotPublished
 from conformance.policy.allowlist import cluster_uid
 from conformance.policy.policy_file import PolicyError, build_policy, read_policy_file
+from conformance.scope.scope import matches
 from fixtures.cluster.client import Cluster
 from fixtures.cluster.trouble import ApiTrouble, ClusterUnreachable
+from fixtures.model.nodes.work import is_fence_key
 from reports.folder import ReportError, load
 
 PROGRAM = "gpu-conformance publish"
@@ -68,6 +70,15 @@ def _wanted(cluster: Cluster, arguments: argparse.Namespace) -> list[Change]:
     for name, why in sorted(others.items()):
         tell(f"node {name}: {why}")
     verdicts = node_labels.held_back(report, node_labels.verdicts(report), nodes)
+    resources = policy.accelerators.resources
+
+    def is_fence(key: str) -> bool:
+        return is_fence_key(key, policy.fence.taint_keys, lambda name: matches(name, resources))
+
+    for name, why in sorted(node_labels.out_of_work(nodes, is_fence).items()):
+        if verdicts.get(name) is NodeVerdict.PASSED:
+            tell(f"node {name}: it passed and is not to be used now, so its label says unknown: {why}")
+            verdicts[name] = NodeVerdict.UNKNOWN
     return node_labels.changes(nodes, {name: one for name, one in verdicts.items() if name not in others}, until)
 
 

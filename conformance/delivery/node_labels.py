@@ -7,7 +7,7 @@ that node affinity can ask for more than a number (``Gt``). What has expired is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from fixtures.cluster.client import SIMULATED_MARK, Cluster
 from fixtures.cluster.trouble import ApiTrouble
 from fixtures.kubernetes.models import Json, Node
+from fixtures.model.nodes.work import Why, as_node, work_by_node
 from fixtures.snapshot.simulated_nodes import is_simulated
 from fixtures.text import typed
 from fixtures.verdict.coverage import is_cut_down
@@ -159,6 +160,16 @@ def held_back(report: Report, wanted: Mapping[str, NodeVerdict], nodes: list[Jso
     simulated = {row.node for row in report.inventory if row.simulated}
     real = {name for node in nodes if (name := node["metadata"]["name"]) in simulated and not _says_simulated(node)}
     return {name: NodeVerdict.UNKNOWN if name in real and verdict is NodeVerdict.PASSED else verdict for name, verdict in wanted.items()}
+
+
+def out_of_work(nodes: list[Json], is_fence: Callable[[str], bool]) -> dict[str, str]:
+    """Nodes that may not work now, by name, with the reason: a run of yesterday says nothing of a fault or a quarantine of today."""
+    try:
+        works = work_by_node(map(as_node, nodes), is_fence=is_fence)
+    except msgspec.ValidationError as error:
+        raise NotPublished(f"the nodes cannot be read: {error}") from error
+    found = {name: work.first(Why.DELETED, Why.CORDONED, Why.TAINTED, Why.FAULT, Why.REPAIR) for name, work in works.items()}
+    return {name: str(obstacle) for name, obstacle in found.items() if obstacle}
 
 
 def _says_simulated(node: Json) -> bool:

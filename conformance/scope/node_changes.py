@@ -5,23 +5,11 @@ Facts: docs/facts/mig.md#mig-manager, docs/facts/labels.md#operator-labels.
 
 from __future__ import annotations
 
-import re
-
 from conformance.policy.model import Policy
 from fixtures.kubernetes.models import Node
 from fixtures.kubernetes.times import moment, unix
+from fixtures.model.nodes.changes import being_changed
 from fixtures.text.ages import ask_again, duration, so_far
-
-_MIG_STATE = "nvidia.com/mig.config.state"
-_MIG_CHANGES = ("pending", "rebooting")
-_NVIDIA_UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
-_NVIDIA_STEPS = re.compile(r"(?!upgrade-).*-required")
-"""``upgrade-required`` waits for its turn, ``upgrade-failed`` and ``upgrade-done`` are ends; every step between is named ``…-required``."""
-
-_AMD_UPGRADE = "operator.amd.com/gpu-driver-upgrade-state"
-_AMD_STEPS = re.compile(r".*-In-Progress|Upgrade-Started")
-
-_UPGRADES = ((_NVIDIA_UPGRADE, _NVIDIA_STEPS), (_AMD_UPGRADE, _AMD_STEPS))
 
 
 def change_under_way(node: Node, policy: Policy, now: float) -> str:
@@ -47,14 +35,3 @@ def joining(node: Node, policy: Policy, now: float) -> str:
         return ""
     age = now - joined
     return f"it joined {duration(age)} ago (policy accelerators.newNodeMinutes: {limit:g}): {ask_again(age, limit * 60)}"
-
-
-def being_changed(node: Node) -> str:
-    """What an operator's labels say that it does to the node, as a clause, or empty."""
-    labels = node.metadata.label
-    if (state := labels.get(_MIG_STATE, "")) in _MIG_CHANGES:
-        return f"its MIG manager is at work ({_MIG_STATE}={state}): ask again when that is success"
-    for key, steps in _UPGRADES:
-        if steps.fullmatch(state := labels.get(key, "")):
-            return f"its driver is being upgraded ({key}={state}): ask again when it is done"
-    return ""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.scope.agents import Agent, agents, full_name, is_ready
-from conformance.scope.node_changes import being_changed, change_under_way
+from conformance.scope.node_changes import change_under_way
 from conformance.scope.rollouts import roll_out_under_way
 from conformance.scope.scope import Scope
 from fixtures.kubernetes.models import Json, Pod
 from fixtures.kubernetes.times import moment, unix
 from fixtures.kubernetes.untyped import mapping, mappings
+from fixtures.model.nodes.changes import being_changed
 from fixtures.text.ages import so_far
 from fixtures.verdict.findings import CHANGE_UNDER_WAY, Finding, Outcome, undecided
 

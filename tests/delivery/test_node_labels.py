@@ -218,19 +218,25 @@ def test_a_record_without_machines_labels_none() -> None:
         of_other_machines(a_report(GOOD), [a_node("gpu-0")])
 
 
-def test_a_node_that_was_made_anew_after_the_run_gets_no_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_was_made_anew_or_fell_sick_after_the_run_is_not_labelled_as_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kube_system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "c"}}
-    rows = [InventoryRow(node=name, uid=f"uid-{name}") for name in ("gpu-0", "gpu-1")]
+    rows = [InventoryRow(node=name, uid=f"uid-{name}") for name in ("gpu-0", "gpu-1", "gpu-2")]
     target = Target(kind=TargetKind.LIVE, cluster_uid="c")
-    made = msgspec.structs.replace(a_report(GOOD, target=target), inventory=rows)
+    every = result("FENCE-01", Verdict.PASSED, [on(row.node) for row in rows])
+    made = msgspec.structs.replace(a_report(every, target=target), inventory=rows)
     made.run.started_at = datetime.now(UTC).isoformat()
     (tmp_path / "report.json").write_bytes(encode_report(made))
     again = {**a_node("gpu-1"), "metadata": {**a_node("gpu-1")["metadata"], "uid": "made-anew"}}
-    with served(tmp_path, [kube_system, a_node("gpu-0"), again]) as (cluster, _):
+    sick = {**a_node("gpu-2"), "status": {"conditions": [{"type": "XidCriticalError", "status": "True"}]}}
+    with served(tmp_path, [kube_system, a_node("gpu-0"), again, sick]) as (cluster, _):
         assert publish.main(["publish", str(tmp_path / "report.json"), "--kubeconfig", str(tmp_path / "kubeconfig")]) == 0
         labels = {node["metadata"]["name"]: node["metadata"]["labels"].get(LABEL) for node in read_nodes(cluster)}
-    assert labels == {"gpu-0": "passed", "gpu-1": None}
-    assert "node gpu-1: it gets no label: it is another machine" in capsys.readouterr().out
+    assert labels == {"gpu-0": "passed", "gpu-1": None, "gpu-2": "unknown"}
+    said = capsys.readouterr().out
+    assert "node gpu-1: it gets no label: it is another machine" in said
+    assert "node gpu-2: it passed and is not to be used now, so its label says unknown: has XidCriticalError=True" in said
 
 
 def a_node(name: str, **labels: str) -> dict[str, Any]:

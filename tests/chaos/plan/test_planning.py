@@ -10,12 +10,13 @@ import pytest
 from chaos.model.levels import needs_cordoned
 from chaos.model.plan_facts import Device, InstalledComponent, PlanFacts
 from chaos.observe.components import Components, find_components
-from chaos.plan.planning import _narrowed, _untouched
+from chaos.plan.planning import _activities, _narrowed, _untouched
 from chaos.plan.selectors import SELECTORS, Choice, NotApplicable, PlanningView, PlanRefused
 from chaos.plan.selectors.base import TargetQuery
 from fixtures.kubernetes.models import Json
 from fixtures.verdict.record import TargetKind
 from tests.chaos.observe.made_up_cluster import World, made_by, node, pod, standing
+from tests.chaos.shipped import EXPERIMENTS
 
 PLUGIN = InstalledComponent(
     component="device-plugin", key="apps/daemonsets", namespace="gpu", name="plugin", uid="u", selector="app=plugin"
@@ -217,6 +218,14 @@ def _workload(name: str, labels: dict[str, str], image: str = "registry/x:1", de
         },
         "status": {"desiredNumberScheduled": desired},
     }
+
+
+def test_a_plan_says_in_words_what_it_does() -> None:
+    for experiment in EXPERIMENTS.values():
+        assert not [line for line in _activities(experiment.document) if "{'" in line or "['" in line], experiment.id
+    assert _activities(EXPERIMENTS["R1"].document)[-1] == (
+        "the node is back (until node.unschedulable is false and remediation.state equals empty, within loop)"
+    )
 
 
 def test_components_are_known_by_labels_then_images_and_absent_for_a_reason() -> None:

@@ -11,6 +11,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaos.act.context import ActivityContext
 from chaos.activities import devices
 from chaos.cluster.injector import HostResult
+from chaos.model.plan import Target
 from chaos.safety.abort_flag import AbortFlag
 from chaos.safety.gate_reading import node_states
 from chaos.safety.gpu_reset import CLIQUE, COUNT, FAMILY, PRODUCT, reset_obstacle
@@ -90,3 +91,26 @@ def test_a_refusal_because_of_peers_is_not_asked_again(tmp_path: Path, monkeypat
         with acts.as_current(), pytest.raises(ActivityFailed, match="without its peers"):
             devices._reset_when_free("GPU-7")
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("clients", "attempted"), [("GPU-7, 4711", True), ("No running processes found", False)])
+def test_on_hardware_a_reset_is_asked_for_only_while_a_process_is_on_the_gpu(
+    clients: str, attempted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def run(argv: tuple[str, ...], **_: object) -> HostResult:
+        asked.append(" ".join(argv))
+        if "--gpu-reset" in argv:
+            return HostResult(exit_code=1, output="GPU 00000000:1B:00.0 is currently in use by another process.")
+        return HostResult(exit_code=0, output=clients)
+
+    monkeypatch.setattr(devices, "run", run)
+    monkeypatch.setattr(devices, "worker_device", lambda: "GPU-7")
+    target = Target(kind="nodes", name="gpu-1", uid="uid-gpu-1", node="gpu-1")
+    with world(tmp_path) as (cluster, _):
+        acts = ActivityContext(cluster, plan(target), ledger(tmp_path, cluster), AbortFlag(tmp_path), allowed=lambda: None, terms=ANYTHING)
+        with acts.as_current():
+            found = devices.reset_in_use()
+    assert any("--gpu-reset" in line for line in asked) is attempted
+    assert (found["attempted"], found["refused"]) == (attempted, attempted)

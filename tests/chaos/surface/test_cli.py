@@ -34,7 +34,9 @@ def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_suites_own_experiments_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
-    assert capsys.readouterr().out.count("\n") > 10
+    told = capsys.readouterr().out
+    assert told.count("\n") > 10
+    assert "kills pods" not in told  # N7 cordons a node, N9 deletes its object
 
 
 def test_an_empty_or_wrong_folder_selects_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
