@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from conformance.devices.availability import foreign_taints, without_devices
+from conformance.devices.availability import without_devices
 from conformance.devices.free_devices import Place, places_of
 from conformance.devices.products import pools
 from conformance.inv.rights import Review
 from conformance.inv.skew import driver_version
 from conformance.plugin.session import State
+from conformance.probes.node_sampling import kept_away
 from conformance.requirement import Requirement
 from conformance.scope.scope import Scope
 from conformance.version import VERSION
@@ -156,8 +157,7 @@ def _devices(scope: Scope) -> tuple[tuple[Pool, ...], tuple[LeftOut, ...]]:
 
 def _why_unusable(scope: Scope, node: Node) -> str:
     """Why no probe can use a node, or empty."""
-    taints = foreign_taints(scope, node)
-    return scope.why_not_judged(node) or without_devices(scope, node) or (f"taint {listed(taints)}" if taints else "")
+    return scope.why_not_judged(node) or without_devices(scope, node) or kept_away(scope, node)
 
 
 def _kubelets(scope: Scope) -> dict[str, int]:
