@@ -34,6 +34,10 @@ SICK = {
     "quarantined, evicting": tainted("nvidia.com/gpu-xid-error", "NoExecute"),
     "AMD's operator": tainted("amd-gpu-unhealthy"),
     "cordon's taint alone": tainted("node.kubernetes.io/unschedulable"),
+    "only the value says it": node("a", taints=[OWN, {"key": "acme.example/state", "value": "quarantined", "effect": "NoSchedule"}]),
+    "in maintenance": says("MaintenanceInProgress"),
+    "its MIG mode could not be changed": node("a", labels={"nvidia.com/mig.config.state": "failed"}),
+    "its upgrade failed": node("a", labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}),
     "medik8s": tainted("medik8s.io/remediation"),
     "autoscaler": tainted("ToBeDeletedByClusterAutoscaler"),
     "starting": tainted("karpenter.sh/unregistered", "NoExecute"),
@@ -64,6 +68,7 @@ WELL = {
     "k3s": says("EtcdIsVoter"),
     "nothing to do": says("GpuMemWatch", message="ErrorCode:DCGM_FR_X GPU:0 Recommended Action=NONE;"),
     "control plane": tainted("node-role.kubernetes.io/control-plane"),
+    "another pool's taint": node("a", taints=[OWN, {"key": "node-role.kubernetes.io/badge", "value": "badge", "effect": "NoSchedule"}]),
     "asks to avoid": tainted("acme.example/expensive", "PreferNoSchedule"),
 }
 
