@@ -44,6 +44,7 @@ from fixtures.model.platform.components import (
     has_image,
     is_labelled,
     is_part,
+    may_be,
     runs_of,
     splits,
 )
@@ -268,8 +269,9 @@ def _proven(view: View, component: Component, standing: PlatformWorkloads) -> In
     groups = _look_alikes(view, component)
     proven = next((found for group in groups if (found := standing.resolve(group, about))), [])
     alike = unique(item for group in groups for item in group)
-    if len({namespace_of(item) for item in alike}) > 1 and any(standing.unproven(about(item)) for item in proven):
-        proven = _without_default_names(component, alike, standing)
+    rivals = [item for item in alike if item in proven or may_be(component, runs_of(item))]
+    if len({namespace_of(item) for item in rivals}) > 1 and any(standing.unproven(about(item)) for item in proven):
+        proven = _without_default_names(component, rivals, standing)
     if len(proven) > 1 and (apart := _on_nodes_of_their_own(view, component, proven)):
         return apart
     if len(proven) > 1:

@@ -219,6 +219,13 @@ def test_what_a_cloud_installs_in_kube_system_is_found_beside_a_tenant_s_copy() 
     assert (found.found["device-plugin"].namespace, found.unclear) == ("kube-system", {})
 
 
+def test_a_copy_that_cannot_meet_the_kubelet_is_no_rival_of_a_device_plugin() -> None:
+    true, copy = agent("device-plugin", "gpu-resources", owner=""), agent("device-plugin", "aaa")
+    assert looking(true, copy, **NO_OPERATOR).found["device-plugin"].namespace == "gpu-resources"
+    copy["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    assert "aaa/device-plugin" in looking(true, copy, **NO_OPERATOR).unclear["device-plugin"]
+
+
 def test_the_exporter_of_nodes_is_no_look_alike_of_the_exporter_of_devices() -> None:
     nodes = agent("exporter", "monitoring", owner="", image="quay.io/prometheus/node-exporter:v1.8.2", name="node-exporter")
     nodes["spec"]["template"]["metadata"]["labels"] = {"app.kubernetes.io/name": "node-exporter"}
