@@ -14,7 +14,7 @@ def judge_holder(ran: ProbeResult, asked: int, resource: str) -> Finding:
     subject = ran.container("probe")
     sight = visible_to(ran)
     if isinstance(sight, str):
-        return undecided(subject, message=sight, source=SOURCE)
+        return undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
     expected = f"exactly {asked} device{'s' if asked > 1 else ''} of {resource}"
     observed = f"{sight.text} on node {ran.node}"
     seen = len(set(sight.uuids))
@@ -31,16 +31,17 @@ def judge_holder(ran: ProbeResult, asked: int, resource: str) -> Finding:
             observed=observed,
             expected=expected,
             source=SOURCE,
+            cause="DevicesOpenToOthers" if seen > asked else "FewerDevicesThanAsked",
             message=f"it asked for {asked} of {resource} and sees {seen}: {more}",
         )
     return ok(subject, observed=observed, expected=expected, source=SOURCE)
 
 
-def judge_unasked(ran: ProbeResult, container: str, subject: Subject, how: str) -> Finding:
-    """A container that asked for nothing sees nothing. ``how`` says what could have let it in, as a clause."""
+def judge_unasked(ran: ProbeResult, container: str, subject: Subject, how: str, cause: str) -> Finding:
+    """A container that asked for nothing sees nothing. ``how`` says what could have let it in, as a clause; ``cause`` is its code."""
     sight = visible_to(ran, container)
     if isinstance(sight, str):
-        return undecided(subject, message=sight, source=SOURCE)
+        return undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
     observed, expected = f"{sight.text} on node {ran.node}", "no device and no device file"
     if sight.sees_nothing:
         return ok(subject, observed=observed, expected=expected, source=SOURCE)
@@ -50,6 +51,7 @@ def judge_unasked(ran: ProbeResult, container: str, subject: Subject, how: str) 
         observed=observed,
         expected=expected,
         source=SOURCE,
+        cause=cause,
         message=f"it asked for no device and reaches {what} {how}, which the device plugin does not count",
     )
 
@@ -64,7 +66,7 @@ def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Fi
     for name, sight in sights.items():
         subject = ran[name].subject
         if isinstance(sight, str):
-            yield undecided(subject, message=sight, source=SOURCE)
+            yield undecided(subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
             continue
         if not sight.uuids:
             yield undecided(
@@ -78,7 +80,7 @@ def judge_disjoint(ran: Mapping[str, ProbeResult], resource: str) -> Iterator[Fi
         if doubled:
             uuid, others = next(iter(doubled.items()))
             message = f"{uuid} is also held by {', '.join(others)}, so an exclusive {resource} is shared and jobs starve each other"
-            yield bad(subject, observed=observed, expected=expected, source=SOURCE, message=message)
+            yield bad(subject, cause="DeviceGivenTwice", observed=observed, expected=expected, source=SOURCE, message=message)
         elif len(sights) < 2:
             yield undecided(subject, message="it ran alone, so there was nothing to compare", source=SOURCE)
         else:

@@ -33,7 +33,12 @@ def probe_holders(scope: Scope, workspace: Workspace) -> Iterator[Finding]:
         for name, ran in run_pods(workspace, pods, scope.policy.probes.start_seconds).items():
             place, count = asked[name]
             yield place, judge_holder(ran, count, place.resource)
-            yield place, judge_unasked(ran, "sibling", ran.container("sibling"), f"through the other container's {place.resource}")
+            yield (
+                place,
+                judge_unasked(
+                    ran, "sibling", ran.container("sibling"), f"through the other container's {place.resource}", "DevicesOpenToOthers"
+                ),
+            )
 
     places = choose_places(scope, listable_places(scope))
     yield from per_node(scope, in_batches(scope, workspace, places, 1, ask), why_unlistable)
@@ -70,8 +75,8 @@ def _bypassed(ran: Mapping[str, ProbeResult], control: str, pod: str, runtime_cl
     seen = visible_to(ran[control])
     if not (isinstance(seen, VisibleDevices) and seen.uuids):
         text = seen.text if isinstance(seen, VisibleDevices) else seen
-        message = f"PositiveControlFailed: the pod on {place.node.name} that asked for a device sees none either ({text})"
-        return undecided(subject, message=message, source="control pod")
+        message = f"the pod on {place.node.name} that asked for a device sees none either ({text})"
+        return undecided(subject, cause="PositiveControlFailed", message=message, source="control pod")
     if runtime_class and ran[pod].trouble:
         return not_judged(
             subject,
@@ -79,7 +84,7 @@ def _bypassed(ran: Mapping[str, ProbeResult], control: str, pod: str, runtime_cl
             source="RuntimeClass",
         )
     how = "with NVIDIA_VISIBLE_DEVICES=all" + (f" and runtimeClassName {runtime_class}" if runtime_class else "")
-    return judge_unasked(ran[pod], "probe", subject, how)
+    return judge_unasked(ran[pod], "probe", subject, how, "VariableHonoured")
 
 
 def probe_disjoint(scope: Scope, workspace: Workspace) -> Iterator[Finding]:

@@ -69,21 +69,25 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     source = template.path if not template.live else SOURCE
     demand, given = demand_of(scope, template), GivenDevices(scope, template)
     asks_device = demand.devices or bool(given.shares)
-    if found := list(bypasses(template, ways, given, asks_device=asks_device or bool(demand.unknown))):
+    if found := bypasses(template, ways, asks_device=asks_device or bool(demand.unknown), given=given):
         if by_host(scope, template):
             message = "the policy lets it reach the fabric through the host, and it takes every device of its node"
             return allowed(template.place, message=message, source="policy tenants.hostRdma")
-        first = found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+        cause, words = found[0]
+        first = words + (f" and {len(found) - 1} more" if len(found) > 1 else "")
         message = f"{first}: it can use devices that were granted to others, and no quota counts that"
         return bad(
             template.place,
-            observed="; ".join(found)[:1500],
+            cause=cause,
+            observed="; ".join(words for _, words in found)[:1500],
             expected=EXPECTED,
             source=source,
             message=message[:600] + scope.platform.advice(template.namespace),
         )
     if doubts := list(_doubts(ways, template, given, asks_device=asks_device)):
         return undecided(template.place, message=doubts[0][:600], source=source)
+    if secret := next(_secrets(ways, template, asks_device=asks_device), ""):
+        return undecided(template.place, cause="SecretNotRead", message=secret[:600], source=source)
     if not ways.environments.known and any(takes_config(one) or _names_config(one) for one in template.spec.every_container()):
         reason = "a container takes its environment from a ConfigMap, and the snapshot holds no configmaps"
         return not_judged(template.place, message=reason, source=source)
@@ -94,30 +98,44 @@ def _judge(scope: Scope, ways: _Ways, template: Template) -> Finding:
     return ok(template.place, observed=observed or "none of the known bypasses", expected=EXPECTED, source=source)
 
 
-def bypasses(template: Template, ways: _Ways, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
-    """Each bypass in words of its own."""
+def bypasses(template: Template, ways: _Ways, *, asks_device: bool, given: GivenDevices) -> list[tuple[str, str]]:
+    """Each bypass: its cause, and words of its own."""
+    found = [("HostOpenToPod", words) for words in _rights_on_the_host(template, ways)]
+    found += [("DevicesChosenByPod", words) for words in _choices(template, ways, given, asks_device=asks_device)]
+    return found + [("ClaimWithAdminAccess", words) for words in _admin_claims(template, ways)]
+
+
+def _rights_on_the_host(template: Template, ways: _Ways) -> Iterator[str]:
     spec = template.spec
-    given_parts = _given(ways, template)
     for container in spec.every_container():
         if mapping(container.security_context).get("privileged") is True:
             yield f"container {container.name} is privileged and sees every device of the node"
-        yield from _variables(container, ways.environments, template.namespace, given_parts)
-        if container.env_from and ways.environments.known:
-            yield from _shared_variables(template.namespace, container, ways.environments, given_parts)
-        for mount in container.volume_mounts or ():
-            if listed_device(mount.get("mountPath")):
-                yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
     for words, path, writable in _host_paths(ways, template):
         what = exposed_by(path, writable=writable)
         if what and not _is_platforms(ways.scope, template, path, writable=writable):
             yield f"{words}: {what}"
-    for entry in spec.resource_claims or ():
-        if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
-            yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
     if spec.host_pid:
         yield "hostPID=true shows the processes of the host and of other jobs, and lets root of a container end them"
     if spec.host_ipc:
         yield "hostIPC=true opens the shared memory of other jobs and of the MPS daemon"
+
+
+def _admin_claims(template: Template, ways: _Ways) -> Iterator[str]:
+    for entry in template.spec.resource_claims or ():
+        if ways.scope.claims.admin_access(entry, template.namespace, template.claims).some:
+            yield f"claim {entry.get('name')} has adminAccess=true and gets devices beside the pods that hold them"
+
+
+def _choices(template: Template, ways: _Ways, given: GivenDevices, *, asks_device: bool) -> Iterator[str]:
+    """What names devices to the container runtime, or says that a scheduler gave them."""
+    spec, parts = template.spec, _given(ways, template)
+    for container in spec.every_container():
+        yield from _variables(container, ways.environments, template.namespace, parts)
+        if container.env_from and ways.environments.known:
+            yield from _shared_variables(template.namespace, container, ways.environments, parts)
+        for mount in container.volume_mounts or ():
+            if listed_device(mount.get("mountPath")):
+                yield f"container {container.name} mounts a volume at {str(mount['mountPath'])[:200]}, which grants that device"
     whole = not template.partial or (spec.containers and not lacks_image(spec))
     if spec.runtime_class_name in ways.classes and not asks_device and whole:
         yield f"runtimeClassName {spec.runtime_class_name} without a device lets the image's NVIDIA_VISIBLE_DEVICES choose"
@@ -171,6 +189,11 @@ def _doubts(ways: _Ways, template: Template, given: GivenDevices, *, asks_device
     for container in template.spec.every_container():
         for variable in filter(None, map(may_open, container.env or ())):
             yield f"container {container.name} sets {variable[:100]}, and nothing shows whether a container runtime adds devices by it"
+
+
+def _secrets(ways: _Ways, template: Template, *, asks_device: bool) -> Iterator[str]:
+    """Secrets of which containers take every key where they may meet devices, each in a clause."""
+    for container in template.spec.every_container():
         taken = secrets_taken(container, ways.in_secrets, ways.environments, template.namespace)
         if taken and ways.reach.accelerators(template.spec, asks_device=asks_device):
             what = f"takes every key of Secret {taken[0][:253]} (envFrom), which is never read: one may be {ways.in_secrets[0]}"

@@ -87,11 +87,12 @@ def judge_refusal(seen: Dryrun) -> Finding:
     if refused.ok:
         what = "and the control too" if seen.control.ok else f"although the control got {seen.control.status}"
         message = f"the root CUDA pod is accepted {what}, so the label {seen.enforced} enforces nothing here"
-        return bad(subject, observed=observed, expected=expected, source=source, message=message)
+        return bad(subject, cause="PodSecurityNotEnforced", observed=observed, expected=expected, source=source, message=message)
     rejection = parse_rejection(refused.message)
     if refused.status != 403 or rejection is None or not rejection.denied:
         return undecided(
             subject,
+            cause="RefusedByOthers",
             message=f"the root pod was refused, but not by Pod Security: {observed}",
             source=source,
         )
@@ -102,6 +103,7 @@ def judge_refusal(seen: Dryrun) -> Finding:
         detail = "; ".join(part for part in parts if part) or f"level {rejection.level}"
         return bad(
             subject,
+            cause="PodSecurityAltered",
             observed=observed,
             expected=expected,
             source=source,
@@ -117,6 +119,7 @@ def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str,
             message = f"the compliant pod is refused as well, so device pods cannot run here: {control.message}"
             return bad(
                 subject,
+                cause="CompliantPodRefused",
                 observed=f"{control.status} {control.message}"[:600],
                 expected="the compliant pod is accepted",
                 source=source,
@@ -124,13 +127,14 @@ def _judge_control(subject: Subject, seen: Dryrun, observed: str, expected: str,
             )
         message = f"the compliant pod was refused for another reason: {control.status} {control.message}"[:600]
         if seen.own:
-            return undecided(subject, message=f"PositiveControlFailed: {message}", source=source)
+            return undecided(subject, cause="PositiveControlFailed", message=message, source=source)
         return Finding(subject, Outcome.OK, observed, expected, source, message)  # a tenant's quota may be used up: not Pod Security's
     warned = [text for text in control.warnings if "PodSecurity" in text]
     if warned:
         message = f"the compliant pod is accepted with a warning: {warned[0]}"
         return bad(
             subject,
+            cause="CompliantPodRefused",
             observed=warned[0][:600],
             expected="no Warning header for the compliant pod",
             source=source,
@@ -167,20 +171,21 @@ def judge_nonroot(ran: ProbeResult, resource: str, user: int) -> Finding:
     expected = f"uid {user} sees its {resource}"
     sight = visible_to(ran)
     if isinstance(sight, str):
-        return undecided(ran.subject, message=sight, source=SOURCE)
+        return undecided(ran.subject, cause="ProbeDidNotRun", message=sight, source=SOURCE)
     observed = f"{sight.text} on node {ran.node}"
     if sight.uid in ("", "0"):
         message = f"it runs as uid {sight.uid or 'unknown'} although runAsUser {user} was asked, which proves nothing for non-root pods"
-        return bad(ran.subject, observed=observed, expected=expected, source=SOURCE, message=message)
+        return bad(ran.subject, cause="RunsAsAnotherUser", observed=observed, expected=expected, source=SOURCE, message=message)
     if not sight.uuids and sight.exit_code == "127" and sight.device_files:
         text = "the device is there and the image cannot start nvidia-smi (policy probes.image must be an image with glibc)"
-        return undecided(ran.subject, message=f"{text}: {observed}", source=SOURCE)
+        return undecided(ran.subject, cause="ProbeDidNotRun", message=f"{text}: {observed}", source=SOURCE)
     if not sight.uuids:
         return bad(
             ran.subject,
             observed=observed,
             expected=expected,
             source=SOURCE,
+            cause="DeviceNeedsRoot",
             message=f"a pod that satisfies restricted cannot use its {resource}: {sight.text}",
         )
     if sight.uid != str(user):
@@ -189,6 +194,7 @@ def judge_nonroot(ran: ProbeResult, resource: str, user: int) -> Finding:
             observed=observed,
             expected=expected,
             source=SOURCE,
+            cause="RunsAsAnotherUser",
             message=f"the container runs as uid {sight.uid}, not as the uid {user} that was asked",
         )
     return ok(ran.subject, observed=observed, expected=expected, source=SOURCE)

@@ -66,6 +66,7 @@ def _judge(scope: Scope, template: Template, minor: int | None, known: dict[byte
     reasons = ", ".join(violation.reason for violation in violations)
     return bad(
         template.place,
+        cause="PodViolatesStandards",
         observed=shown[:1500],
         expected=expected,
         source=template.path,
@@ -83,7 +84,14 @@ def _judge_part(scope: Scope, template: Template, minor: int | None) -> Finding:
         shown = "; ".join(str(violation) for violation in violations[:MAX_VIOLATIONS_SHOWN])
         reasons = ", ".join(violation.reason for violation in violations)
         message = f"it violates {forbidden} ({reasons}) whatever completes it{_hint(scope, template, shown)}"
-        return bad(template.place, observed=shown[:1500], expected=f"{forbidden} at least", source=template.path, message=message[:600])
+        return bad(
+            template.place,
+            cause="PodViolatesStandards",
+            observed=shown[:1500],
+            expected=f"{forbidden} at least",
+            source=template.path,
+            message=message[:600],
+        )
     message = "only a part of a pod, which a runtime or controller completes: its pods are judged when they run"
     return not_judged(template.place, message=message, source=template.path)
 

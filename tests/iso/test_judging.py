@@ -92,13 +92,13 @@ def test_a_listing_that_fails_is_undecided() -> None:
 
 def test_a_blind_sibling_conforms_and_a_seeing_one_does_not() -> None:
     subject = Subject("container", "iso-0/sibling", "ns")
-    assert judge_unasked(ran(sibling=output(BLIND)), "sibling", subject, "how").outcome is Outcome.OK
-    assert judge_unasked(ran(sibling=output(listing(1))), "sibling", subject, "how").outcome is Outcome.BAD
-    assert judge_unasked(ran(sibling=""), "sibling", subject, "how").outcome is Outcome.UNDECIDED
+    assert judge_unasked(ran(sibling=output(BLIND)), "sibling", subject, "how", "VariableHonoured").outcome is Outcome.OK
+    assert judge_unasked(ran(sibling=output(listing(1))), "sibling", subject, "how", "VariableHonoured").outcome is Outcome.BAD
+    assert judge_unasked(ran(sibling=""), "sibling", subject, "how", "VariableHonoured").outcome is Outcome.UNDECIDED
 
 
 def test_a_device_file_alone_is_seeing() -> None:
-    finding = judge_unasked(ran(dev="null\nnvidia3"), "probe", Subject("Pod", "p"), "with the variable")
+    finding = judge_unasked(ran(dev="null\nnvidia3"), "probe", Subject("Pod", "p"), "with the variable", "VariableHonoured")
     assert finding.outcome is Outcome.BAD
     assert "/dev/nvidia3" in finding.message
 
