@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.development.citations import ROOT, anchors, lost, problems, texts, uncited, unlisted
+from tests.development.citations import ROOT, lost, problems, texts, uncited, unlisted
 
 LABELS = "# Labels\n\n## Product label\n\ntext\n\n## What `R.count` is, and [why](x.md)\n\n```\n# no heading\n```\n"
 CITING = {"a.py": '"""Reads it (docs/facts/labels.md#product-label)."""\n# docs/facts/labels.md#what-rcount-is-and-why\n'}
@@ -33,11 +33,6 @@ def test_every_file_that_a_page_names_exists(tree: dict[str, str]) -> None:
 @pytest.mark.parametrize("folder", ["docs/facts", "docs/decisions"])
 def test_a_folder_of_pages_lists_them_all(tree: dict[str, str], folder: str) -> None:
     assert unlisted(tree, folder) == []
-
-
-def test_anchors_are_those_of_github() -> None:
-    assert anchors(LABELS) == ["labels", "product-label", "what-rcount-is-and-why"]
-    assert anchors('# A\n<a id="old-name"></a>\n') == ["a", "old-name"]
 
 
 @pytest.mark.parametrize(
@@ -76,28 +71,8 @@ def test_what_leads_nowhere_is_named_with_its_line(text: str, sentence: str) -> 
     assert problems(tree) == [f"conformance/a.py:{line}: {sentence}"]
 
 
-def test_links_of_pages_are_relative_to_them() -> None:
-    tree = {"docs/a.md": "[b](facts/b.md#one) [a](#two)\n\n## Two\n", "docs/facts/b.md": "# B\n\n## One\n\n[a](../a.md#three) [b](#four)\n"}
-    assert problems(tree) == ["docs/facts/b.md:5: docs/a.md has no heading three", "docs/facts/b.md:5: docs/facts/b.md has no heading four"]
-
-
-def test_a_name_that_two_pages_have_is_not_enough() -> None:
-    tree = {"docs/a/x.md": "# X\n", "docs/b/x.md": "# X\n", "conformance/a.py": "see x.md"}
-    assert problems(tree) == ["conformance/a.py:1: there is no page x.md"]
-
-
 def test_a_fact_that_nobody_cites_is_named() -> None:
     tree = {"docs/facts/labels.md": LABELS + "\n## Dead\n\n[here](#dead)\n", **CITING}
     assert uncited(tree) == ["docs/facts/labels.md#dead"]
     assert uncited({"docs/facts/labels.md": LABELS, **CITING}) == []
     assert uncited({"docs/facts/README.md": "# Facts\n\n## How\n", "docs/other.md": "# O\n\n## P\n"}) == []
-
-
-def test_a_file_that_is_not_there_is_named() -> None:
-    tree = {"docs/a.md": "in `chaos/ledger/` and\n`chaos/gone.py`, not `gone.py`\n", "chaos/a.py": "# `chaos/gone.py`\n"}
-    assert lost(tree, {"chaos/ledger/"}.__contains__) == ["docs/a.md:2: there is no chaos/gone.py"]
-
-
-def test_a_page_that_no_readme_links_is_named() -> None:
-    tree = {"docs/facts/README.md": "[a](a.md)", "docs/facts/a.md": "# A\n", "docs/facts/b.md": "# B\n", "docs/c.md": "# C\n"}
-    assert unlisted(tree, "docs/facts") == ["docs/facts/b.md"]

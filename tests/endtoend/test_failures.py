@@ -34,12 +34,6 @@ def test_an_undecided_should_excuses_no_teardown_that_fails(tmp_path: Path, work
     assert any(note.startswith("the teardown of ") and note.endswith(" failed, and no result says so") for note in notes(done))
 
 
-def test_an_undecided_should_alone_gates_nothing(tmp_path: Path) -> None:
-    done = run(tmp_path, "undecided", "--only", "REQ-06,FENCE-01")
-    assert done.code == 0, done.output
-    assert done.result("REQ-06").verdict is Verdict.INCONCLUSIVE
-
-
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_a_test_that_a_plugin_took_the_place_of_says_nothing_of_the_cluster(tmp_path: Path, workers: tuple[str, ...]) -> None:
     done = run(tmp_path, "instead", "--only", "FENCE-01,FENCE-02", *workers)
@@ -78,11 +72,3 @@ def test_a_test_of_the_users_own_counts(tmp_path: Path, assertion: str, code: in
     done = run(tmp_path, "undecided", str(mine), "--only", "REQ-06,FENCE-01")
     assert done.code == code, done.output
     assert any("test_mine failed, and no result says so" in note for note in notes(done)) == (code == 3)
-
-
-def test_a_second_try_does_not_erase_a_failure(tmp_path: Path) -> None:
-    done = run(tmp_path, "flaky", "--only", "MIG-01")
-    assert done.code == 1, done.output
-    result = done.result("MIG-01")
-    assert result.verdict is Verdict.FAILED
-    assert result.message.endswith("; judged again, and passed then")

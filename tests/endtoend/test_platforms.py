@@ -24,22 +24,3 @@ def test_the_clusters_marks_choose_presets_and_every_report_says_why(tmp_path: P
     assert found["amd"] == "the API group amd.com is served"
     assert f"platform: amd ({found['amd']})" in done.output
     assert f"amd ({found['amd']})" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(("names", "expected"), [("rke2,eks", {"eks": "named by --platform", "rke2": "named by --platform"}), ("none", {})])
-def test_a_preset_is_named_and_none_leaves_all_out(tmp_path: Path, names: str, expected: dict[str, str]) -> None:
-    done = run_suite(tmp_path, "--simulate", "amd", "--only", "INV-01", "--platform", names)
-    assert applied(done) == expected
-
-
-def test_the_policy_names_a_preset(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("platform: talos\n", encoding="utf-8")
-    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "INV-01", "--policy", str(policy))
-    assert applied(done) == {"talos": "named by the policy's platform"}
-
-
-def test_an_unknown_preset_is_a_usage_error(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy", "--platform", "openshfit")
-    assert done.code == 4
-    assert "--platform: no preset 'openshfit'; did you mean openshift?" in done.output

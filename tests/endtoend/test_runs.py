@@ -15,7 +15,7 @@ from conformance.catalogue import load_catalogue
 from conformance.cli.main import main
 from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.verdict.record import Access, TargetKind, Verdict
-from tests.endtoend.runs import ROOT, command, environment, run_suite
+from tests.endtoend.runs import ROOT, environment, run_suite
 from tests.kubectl import needs_kubectl
 
 
@@ -81,18 +81,6 @@ def test_reports_go_below_out_with_a_link_to_the_latest(tmp_path: Path) -> None:
     assert os.readlink(latest) == run_id
 
 
-def test_a_folder_in_the_place_of_the_link_to_the_latest_costs_nothing(tmp_path: Path) -> None:
-    """As copies of artefacts leave it, where links became folders."""
-    (tmp_path / "out" / "latest").mkdir(parents=True)
-    arguments = command("--simulate", "healthy", "--read-only", "--only", "FENCE-01")
-    done = subprocess.run(arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "out/latest does not point at this run: Is a directory" in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("PASSED WITHIN THE SELECTION")
-    assert [one.name for one in (tmp_path / "out").iterdir() if one.is_symlink()] == []
-
-
 def test_a_defect_makes_the_run_fail_with_subject_and_remediation(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy,fence-untainted-gpu-node", "--read-only")
     assert done.code == 1, done.output
@@ -113,13 +101,6 @@ def test_a_failed_should_warns_and_gates_only_under_strict(tmp_path: Path) -> No
     assert strict.result("FENCE-08").verdict is Verdict.FAILED
 
 
-def test_level_must_leaves_the_should_out(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "--level", "must")
-    assert done.code == 0, done.output
-    assert done.report is not None
-    assert {str(result.level) for result in done.report.results} == {"MUST"}
-
-
 def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "--simulate", "healthy", "--read-only")
     assert done.report is not None
@@ -128,16 +109,6 @@ def test_read_only_creates_nothing_and_says_what_it_left_out(tmp_path: Path) -> 
             assert (result.verdict, result.reason_code) == (Verdict.NOT_APPLICABLE, "AboveAccess")
     written = [key for key in done.report.requests.by_verb_and_resource if not key.startswith(("list ", "get ", "watch "))]
     assert [key for key in written if "selfsubjectaccessreviews" not in key] == []
-
-
-def test_a_required_requirement_that_judges_nothing_fails(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--simulate", "healthy", "--read-only", "-k", "mig", "--require", "MIG-02")
-    assert done.code == 1, done.output
-    assert done.result("MIG-02").verdict is Verdict.FAILED
-
-
-def test_nothing_selected_is_exit_code_5(tmp_path: Path) -> None:
-    assert run_suite(tmp_path, "--simulate", "healthy", "--read-only", "-k", "no_such_requirement").code == 5
 
 
 def test_workers_give_the_verdicts_of_a_single_process_from_one_snapshot(tmp_path: Path) -> None:
@@ -225,13 +196,6 @@ def test_alluredir_takes_the_results_of_several_runs_and_can_be_cleaned(tmp_path
     assert {"categories.json", "environment.properties"} <= {file.name for file in folder.iterdir()}
     assert run_suite(tmp_path, *arguments, "--clean-alluredir").code == 0
     assert len(list(folder.glob("*-result.json"))) == 1
-
-
-def test_an_alluredir_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = run_suite(tmp_path, "--simulate", "healthy", "--only", "FENCE-01", "--alluredir", str(tmp_path / "file" / "x"))
-    assert done.code == 4
-    assert "--alluredir" in done.output
 
 
 def test_a_run_on_github_actions_adds_to_the_steps_summary(tmp_path: Path) -> None:

@@ -42,18 +42,11 @@ def ids(done: Finished) -> list[str]:
         (["--only", "FENCE-01"], ["FENCE-01"]),
         (["--only", "fence-01,Fence-03"], ["FENCE-01", "FENCE-03"]),
         (["--only", "FENCE", "--read-only"], FENCE),
-        (["--only", "FENCE-01", "--only", "REQ-02"], ["FENCE-01", "REQ-02"]),
         (["--only", "FENCE", "--level", "must", "--read-only"], [id_ for id_ in FENCE if CATALOGUE[id_].level is Level.MUST]),
-        (["-k", "FENCE-01"], ["FENCE-01"]),
         (["-k", "fence-01 or REQ-02"], ["FENCE-01", "REQ-02"]),
-        (["-k", "FENCE and not FENCE-01", "--read-only"], FENCE[1:]),
-        (["-k", "REQ", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("REQ-")]),
         (["-k", "(iso or net) and not NET", "--read-only"], [id_ for id_ in CATALOGUE if id_.startswith("ISO-")]),
-        (["-m", "FENCE-01"], ["FENCE-01"]),
         (["-m", "FENCE-01 or FENCE-03", "--strict-markers", "-W", "error"], ["FENCE-01", "FENCE-03"]),
-        (["-m", "FENCE and not (FENCE-01 or FENCE-02)", "--read-only"], FENCE[2:]),
         (["--only", "FENCE", "-k", "FENCE-01 or REQ"], ["FENCE-01"]),
-        (["-m", "FENCE-01", "-n", "2"], ["FENCE-01"]),
         (["--only", "FENCE-01,REQ-02", "-n", "2"], ["FENCE-01", "REQ-02"]),
     ],
     ids=" ".join,
@@ -103,13 +96,6 @@ def test_a_path_leaves_out_what_is_elsewhere(tmp_path: Path) -> None:
     assert set(left_out.values()) == {f"the tests named: {path}"}
 
 
-def test_a_path_that_is_ignored_is_named(tmp_path: Path) -> None:
-    path = str(ROOT / "conformance" / "fence")
-    _, shown = run(tmp_path, "--read-only", "--ignore", path)
-    assert set(shown["left_out"]) == set(FENCE)
-    assert set(shown["left_out"].values()) == {f"the tests named: {ROOT / 'conformance'} (--ignore {path})"}
-
-
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
 def test_paths_that_leave_no_test_are_a_selection(tmp_path: Path, workers: list[str]) -> None:
     done, shown = run(tmp_path, "--read-only", "--ignore-glob", EVERY_TEST, *workers)
@@ -152,7 +138,7 @@ def test_a_selection_that_leaves_nothing_is_exit_code_5(tmp_path: Path, argument
     assert run_for_record(tmp_path, *HEALTHY, "--read-only", *arguments).code == 5
 
 
-@pytest.mark.parametrize("id_", ["FENCE-01", "FENCE-05", "REQ-01"])
+@pytest.mark.parametrize("id_", ["FENCE-01", "REQ-01"])
 def test_explain_prints_the_command_that_judges_just_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], id_: str) -> None:
     assert main(["explain", id_]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -181,8 +167,7 @@ def collected(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([*command, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test"])
-@pytest.mark.parametrize("target", [(), ("--simulate", "healthy")], ids=["no target", "a target"])
+@pytest.mark.parametrize(("option", "target"), [("--fixtures", ()), ("--fixtures-per-test", ("--simulate", "healthy"))])
 def test_a_list_of_fixtures_is_no_run(tmp_path: Path, option: str, target: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(ROOT / "conformance/fence"), option, *target]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False)
@@ -217,18 +202,3 @@ def test_collecting_needs_no_target_and_chooses_as_a_run_does(tmp_path: Path, ar
     assert done.returncode == 0
     assert f"{number}/{len(CATALOGUE)} tests collected" in done.stdout
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--only", "ZZZ"], "--only: unknown requirement or area 'ZZZ'"),
-        (["--kubeconfig="], "--kubeconfig was given an empty value"),
-        (["--simulate", "healthy", "--snapshot", "dump"], "one target at a time"),
-    ],
-    ids=["unknown", "empty", "two targets"],
-)
-def test_collecting_refuses_the_options_that_a_run_refuses(tmp_path: Path, arguments: list[str], said: str) -> None:
-    done = collected(tmp_path, *arguments)
-    assert done.returncode == 4
-    assert said in done.stderr

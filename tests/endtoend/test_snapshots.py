@@ -18,7 +18,7 @@ from fixtures.simulator.process.embedded import EmbeddedCluster
 from fixtures.snapshot.files import load_files
 from fixtures.snapshot.folder import INCOMPLETE, SERVED
 from fixtures.verdict.record import Access, Report, Result
-from tests.endtoend.runs import ROOT, Finished, run_for_record
+from tests.endtoend.runs import Finished, run_for_record
 from tests.kubectl import KUBECTL, needs_kubectl
 
 pytestmark = pytest.mark.test_all
@@ -82,14 +82,6 @@ def test_what_the_command_saves_is_judged_as_the_cluster_is(saved: Saved, tmp_pa
 
 
 @needs_kubectl
-def test_what_the_command_saves_tells_since_when_a_node_is_as_it_is(saved: Saved) -> None:
-    """kubectl leaves out the times at which fields were written, unless it is told not to. Nothing else dates a cordon or a taint."""
-    snapshot = load_files(saved.folder)
-    assert snapshot.managed_fields.keys() == {node.name for node in snapshot.nodes}
-    assert all(entry.get("time") for entries in snapshot.managed_fields.values() for entry in entries)
-
-
-@needs_kubectl
 def test_a_kind_that_was_not_saved_is_listed(saved: Saved, tmp_path: Path) -> None:
     folder = tmp_path / "less"
     shutil.copytree(saved.folder, folder)
@@ -147,7 +139,3 @@ def test_the_command_asks_for_every_kind_that_read_requirements_read(capsys: pyt
         assert (f"{kind.plural}.{kind.group}" if kind.group else kind.plural) in words
     assert "--show-managed-fields" in words
     assert "secrets" not in COMMAND
-
-
-def test_the_readme_has_the_command() -> None:
-    assert f"```sh\n{COMMAND}\n```" in (ROOT / "README.md").read_text()

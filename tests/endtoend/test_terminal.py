@@ -38,28 +38,6 @@ def test_the_last_line_is_the_verdict_whatever_a_user_silences(tmp_path: Path, s
     assert (TOLD in done.output) == ("--no-summary" not in silence)
 
 
-def test_who_asks_pytest_for_its_list_of_failures_gets_it(tmp_path: Path) -> None:
-    done = run_suite(tmp_path, *FAILING, "-rf")
-    assert "short test summary" in done.output
-    assert re.search(r"^.*test_fence.py::test_every_accelerator_node", done.output, re.MULTILINE)
-
-
-@pytest.mark.parametrize("columns", ["64", "90", "200"])
-def test_tables_are_as_wide_as_they_are_allowed_to_be(tmp_path: Path, columns: str) -> None:
-    done = run_suite(tmp_path, *FAILING, COLUMNS=columns)
-    widths = [len(line) for line in done.output.splitlines() if line.startswith(("|", "+"))]
-    assert max(widths) <= int(columns)
-    assert max(widths) > int(columns) * 0.5
-
-
-def test_a_pipe_gets_plain_text_unless_colour_is_asked_for(tmp_path: Path) -> None:
-    plain = run_suite(tmp_path, *FAILING).output
-    assert "\x1b" not in plain
-    assert plain.isascii()
-    assert "\x1b" in run_suite(tmp_path, *FAILING, FORCE_COLOR="1").output
-    assert "\x1b" not in run_suite(tmp_path, *FAILING, FORCE_COLOR="1", NO_COLOR="1").output
-
-
 def test_a_step_of_github_actions_gets_a_group_and_annotations(tmp_path: Path) -> None:
     done = run_suite(tmp_path, *FAILING, GITHUB_ACTIONS="true")
     found = list(carried_out(done.output))

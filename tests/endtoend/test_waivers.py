@@ -40,15 +40,6 @@ def test_a_waived_failure_passes_and_stays_visible(tmp_path: Path, workers: str)
     assert last_line(done).startswith("PASSED WITH WAIVERS WITHIN THE SELECTION")
 
 
-def test_an_expired_waiver_and_an_unused_one_fail_the_run(tmp_path: Path) -> None:
-    expired = run_for_record(tmp_path, *UNFENCED, "-n0", *waivers(tmp_path, "*", expires="2020-01-01"))
-    assert expired.code == 1
-    assert "WAIVERS TO RENEW OR REMOVE: waiver 1, FENCE-01: expired on 2020-01-01; team-a" in expired.output
-    healthy = run_for_record(tmp_path, "--simulate", "healthy", "--only", "FENCE-01", "-n0", *waivers(tmp_path, "*"))
-    assert healthy.code == 1
-    assert "waiver 1, FENCE-01: nothing fails that * names; remove it" in healthy.output
-
-
 def test_a_probe_in_a_wave_is_waived(tmp_path: Path) -> None:
     run = ("--simulate", "healthy,psa-toolkit-needs-root", "--only", "PSA-03,PSA-04,ISO-01", "-n0")
     assert run_for_record(tmp_path, *run).result("PSA-04").verdict is Verdict.FAILED
@@ -56,10 +47,3 @@ def test_a_probe_in_a_wave_is_waived(tmp_path: Path) -> None:
     assert done.result("PSA-04").verdict is Verdict.WAIVED, done.output
     assert done.report is not None
     assert [one.state for one in done.report.waivers] == [WaiverState.USED]
-
-
-def test_a_file_that_cannot_be_used_ends_the_run_before_it_begins(tmp_path: Path) -> None:
-    done = run_for_record(tmp_path, *UNFENCED, "--waivers", str(tmp_path / "no.yaml"))
-    assert done.code == 4
-    assert "no.yaml: No such file or directory" in done.output
-    assert done.report is None

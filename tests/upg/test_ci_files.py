@@ -54,20 +54,6 @@ def test_the_published_schema_takes_the_file(name: str) -> None:
     assert built_in(name, KIT / name)
 
 
-@pytest.mark.parametrize(
-    ("name", "right", "wrong"),
-    [
-        ("github-actions.yaml", "runs-on:", "run-on:"),
-        ("github-actions.yaml", "        run: sh deploy", "        runs: sh deploy"),
-        ("github-actions.yaml", "cancel-in-progress: false", "cancel-in-progress: [no]"),
-        ("gitlab-ci.yaml", "when: manual", "when: by-hand"),
-        ("gitlab-ci.yaml", "      junit: upgrade-gate", "      junits: upgrade-gate"),
-    ],
-)
-def test_the_published_schema_refuses_a_mistake(name: str, right: str, wrong: str, tmp_path: Path) -> None:
-    assert not built_in(name, spoiled(name, right, wrong, tmp_path))
-
-
 def test_actions_are_pinned_by_commit() -> None:
     """A tag can be moved to other code, which then reads the kubeconfig."""
     used = re.findall(r"uses: (\S+)(.*)", (KIT / "github-actions.yaml").read_text(encoding="utf-8"))
@@ -91,30 +77,6 @@ def ci_lint(system: str, file: Path) -> tuple[int, str]:
 @pytest.mark.parametrize("name", LINTER)
 def test_the_system_s_own_validation_takes_the_file(name: str) -> None:
     assert ci_lint(LINTER[name], KIT / name) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("name", "right", "wrong", "said"),
-    [
-        ("argo-workflows.yaml", "volumeMounts:", "volumeMount:", "volumeMount"),
-        ("argo-workflows.yaml", "entrypoint: gated-upgrade", "entrypoint: gate-upgrade", "gate-upgrade"),
-        ("argo-workflows.yaml", "            template: upgrade\n", "            template: upgrades\n", "upgrades"),
-        ("argo-workflows.yaml", "{{inputs.parameters.phase}}", "{{inputs.parameters.phrase}}", "phrase"),
-        ("argo-workflows.yaml", "{{steps.upgrade.status}}", "{{steps.update.status}}", "update"),
-        ("tekton.yaml", "tekton.dev/v1", "tekton.dev/v1alpha1", "v1alpha1"),
-        ("tekton.yaml", "      args: [", "      script: echo\n      args: [", "script"),
-        ("tekton.yaml", "runAfter: [before]", "runAfter: [begin]", "begin"),
-        ("tekton.yaml", "{name: kit, workspace: kit}", "{name: kit, workspace: kits}", "kits"),
-        ("tekton.yaml", "$(tasks.upgrade.status)", "$(tasks.update.status)", "update"),
-        ("tekton-run.yaml", "  taskRunTemplate:\n", "  serviceAccountName: other\n  taskRunTemplate:\n", "serviceAccountName"),
-        ("tekton-run.yaml", "generateName:", "generatedName:", "generatedName"),
-        ("tekton-run.yaml", "    tasks: 4h0m0s", "    tasks: 6h0m0s", "tasks"),
-    ],
-)
-def test_the_system_s_own_validation_refuses_a_mistake(name: str, right: str, wrong: str, said: str, tmp_path: Path) -> None:
-    code, words = ci_lint(LINTER[name], spoiled(name, right, wrong, tmp_path))
-    assert code == 1
-    assert said in words
 
 
 # -- Jenkins: its Groovy, and the syntax of its manual --------------------------------------------------------
@@ -223,12 +185,6 @@ def test_the_placeholder_of_the_upgrade_is_never_green(system: str) -> None:
     assert "replace this" in done.stderr
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_command_is_one_that_a_shell_can_read(system: str) -> None:
-    for _, text in SYSTEMS[system]():
-        assert subprocess.run(["sh", "-nc", text], capture_output=True, check=False).returncode == 0
-
-
 def test_a_cluster_is_judged_after_an_upgrade_that_failed_too() -> None:
     """It is the cluster that most needs it. That the build stays red is a matter of each system."""
     (job,) = documents("github-actions.yaml")[0]["jobs"].values()
@@ -278,22 +234,6 @@ def test_what_the_cluster_runs_meets_pod_security_restricted() -> None:
     for container in containers:
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
-def test_the_jenkinsfile_has_the_parts_of_a_declarative_pipeline() -> None:
-    """Not judged: whether Jenkins itself takes it. Its linter needs a server with the plugins of the owner."""
-    text = (KIT / "Jenkinsfile").read_text(encoding="utf-8")
-    bare = re.sub(r"//[^\n]*|'[^'\n]*'", "", text)
-    depth, outermost = 0, ""
-    for sign in bare:
-        if depth == 0 and sign not in "{}":
-            outermost += sign
-        depth += {"{": 1, "}": -1}.get(sign, 0)
-        assert depth >= 0
-    assert depth == 0
-    assert outermost.split() == ["pipeline"]
-    parts = re.findall(r"^    (\w+)\b[^\n]*\{", text, flags=re.MULTILINE)
-    assert parts == ["agent", "options", "environment", "stages", "post"]
 
 
 def test_the_script_is_executable_and_plain_posix() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.simulator.api.resources import Resource
-from tests.simulator.admission.cluster import NAMESPACES, Objects, admit, container, gpu, namespace, pod, refusal, request
+from tests.simulator.admission.cluster import Objects, admit, container, pod, refusal, request
 
 Json = dict[str, Any]
 
@@ -89,42 +89,6 @@ def test_bad_specs_get_the_causes_of_the_real_server(spec: Json, causes: list[st
     assert [f"{cause['field']}: {cause['message']}" for cause in error.details["causes"]] == causes
 
 
-@pytest.mark.parametrize(
-    ("fields", "cause"),
-    [
-        ({"image": " i"}, 'image: Invalid value: " i": must not have leading or trailing whitespace'),
-        ({"livenessProbe": {}}, "livenessProbe: Required value: must specify a handler type"),
-        (
-            {"securityContext": {"procMount": "Unmasked"}},
-            'securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`',
-        ),
-        (
-            {"securityContext": {"capabilities": {"add": ["CAP_SYS_ADMIN"]}, "allowPrivilegeEscalation": False}},
-            "securityContext: Invalid value: {\"capabilities\":{\"add\":[\"CAP_SYS_ADMIN\"]},\"allowPrivilegeEscalation\":false}: "
-            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
-        ),
-        ({"resources": gpu("1Ei")}, 'resources.limits[nvidia.com/gpu]: Invalid value: "1Ei": must be an integer'),
-        (
-            {"ports": [{"containerPort": 1, "hostPort": 80}, {"containerPort": 2, "hostPort": 80}]},
-            'ports[1].hostPort: Duplicate value: "TCP//80"',
-        ),
-        ({"env": [{"name": "A=B"}]}, 'env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable '
-                                     "ASCII characters other than '='"),
-    ],
-)  # fmt: skip
-def test_bad_containers_get_the_causes_of_the_real_server(fields: Json, cause: str) -> None:
-    error = refusal(pod(container(**fields)))
-    assert error.code == 422
-    assert f"spec.containers[0].{cause}" in error.message
-
-
-def test_the_same_cause_twice_is_told_once() -> None:
-    error = refusal(pod(nodeSelector={"a": "b c", "d": "b c"}))
-    assert error.message.count("a valid label must be") == 1
-    assert error.details is not None
-    assert len(error.details["causes"]) == 1
-
-
 def test_names_are_counted_in_characters_and_prefixes_of_keys_in_bytes() -> None:
     assert (
         f'spec.containers[0].name: Invalid value: "{"x" * 64}": must be no more than 63 characters'
@@ -161,8 +125,3 @@ def test_what_is_fractional_or_no_host_name_is_warned_of() -> None:
 )
 def test_the_qos_class_of_pod_level_resources(spec: Json, expected: str) -> None:
     assert admit(pod(**spec))[0]["status"]["qosClass"] == expected
-
-
-def test_amounts_of_zero_name_nothing() -> None:
-    assert admit(pod(container(resources={"requests": {"cpu": "0"}})))[0]["status"]["qosClass"] == "BestEffort"
-    assert admit(request(namespace("other"), NAMESPACES))[1] == []

@@ -1,4 +1,4 @@
-"""The 422 of malformed objects, and that wild ones never get past admission as a crash."""
+"""Refusals of what the comparison with a real API server leaves out, and that wild objects never get past admission as a crash."""
 
 from __future__ import annotations
 
@@ -26,57 +26,9 @@ from tests.simulator.admission.cluster import (
     container,
     deployment,
     namespace,
-    pod,
     refusal,
     request,
 )
-
-
-def affinity(**term: object) -> dict[str, Any]:
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", **term}]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
-TERM = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
-ROWS = [
-    (pod(name="Train"), "metadata.name", "FieldValueInvalid"),
-    ({"metadata": {}, "spec": {"containers": [container()]}}, "metadata.name", "FieldValueRequired"),
-    ({"metadata": {"name": "x"}, "spec": {}}, "spec.containers", "FieldValueRequired"),
-    (pod({"image": "i"}), "spec.containers[0].name", "FieldValueRequired"),
-    (pod({"name": "c"}), "spec.containers[0].image", "FieldValueRequired"),
-    (pod(container("a.b")), "spec.containers[0].name", "FieldValueInvalid"),
-    (pod(container("a"), container("a")), "spec.containers[1].name", "FieldValueDuplicate"),
-    (pod(container("a"), initContainers=[container("a")]), "spec.initContainers[0].name", "FieldValueDuplicate"),
-    (pod(tolerations=[{"key": "a", "operator": "Near"}]), "spec.tolerations[0].operator", "FieldValueNotSupported"),
-    (pod(tolerations=[{"operator": "Equal"}]), "spec.tolerations[0].operator", "FieldValueInvalid"),
-    (pod(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]), "spec.tolerations[0].operator", "FieldValueInvalid"),
-    (pod(tolerations=[{"key": "a", "tolerationSeconds": 1}]), "spec.tolerations[0].effect", "FieldValueInvalid"),
-    (pod(tolerations=[{"key": "a", "effect": "Never"}]), "spec.tolerations[0].effect", "FieldValueNotSupported"),
-    (pod(affinity=affinity(operator="In")), f"{TERM}.values", "FieldValueRequired"),
-    (pod(affinity=affinity(operator="Exists", values=["a"])), f"{TERM}.values", "FieldValueForbidden"),
-    (pod(affinity=affinity(operator="Gt", values=["1", "2"])), f"{TERM}.values", "FieldValueRequired"),
-    (pod(affinity=affinity(operator="Is", values=["a"])), f"{TERM}.operator", "FieldValueInvalid"),
-    (pod(nodeSelector={"bad key": "v"}), "spec.nodeSelector", "FieldValueInvalid"),
-    (pod(restartPolicy="Sometimes"), "spec.restartPolicy", "FieldValueNotSupported"),
-    (pod(container(volumeMounts=[{"name": "v", "mountPath": "/v"}])), "spec.containers[0].volumeMounts[0].name", "FieldValueNotFound"),
-    (pod(container(resources={"claims": [{"name": "g"}]})), "spec.containers[0].resources.claims[0]", "FieldValueNotFound"),
-    (pod(resourceClaims=[{"name": "g"}]), "spec.resourceClaims[0]", "FieldValueInvalid"),
-    (pod(ephemeralContainers=[container("d")]), "spec.ephemeralContainers", "FieldValueForbidden"),
-]
-
-
-@pytest.mark.parametrize(("asked", "field", "reason"), ROWS, ids=[f"{number}-{row[1]}" for number, row in enumerate(ROWS)])
-def test_bad_pods(asked: dict[str, Any], field: str, reason: str) -> None:
-    error = refusal(asked)
-    assert (error.code, error.reason) == (422, "Invalid")
-    assert error.details is not None
-    assert (field, reason) in [(c["field"], c["reason"]) for c in error.details["causes"]]
-
-
-def test_label_syntax() -> None:
-    asked = pod()
-    asked["metadata"]["labels"] = {"app": "not valid"}
-    assert 'metadata.labels: Invalid value: "not valid": a valid label must be an empty string or consist of' in refusal(asked).message
 
 
 def test_selector_must_match_the_template() -> None:
@@ -104,28 +56,6 @@ def test_node_capacity_becomes_allocatable_and_canonical() -> None:
     assert stored["status"]["allocatable"] == {"memory": "2Gi", "nvidia.com/gpu": "8"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (pod({"name": 3, "image": "i"}), "cannot unmarshal number into Go struct field Container.spec.containers.name of type string"),
-        ({"metadata": {"name": "x"}, "spec": []}, "cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
-        (pod(hostNetwork="yes"), "cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool"),
-        (pod(tolerations={}), "cannot unmarshal object into Go struct field PodSpec.spec.tolerations of type []v1.Toleration"),
-    ],
-    ids=["name", "spec", "bool", "list"],
-)
-def test_wrong_types_are_bad_requests(asked: dict[str, Any], text: str) -> None:
-    error = refusal(asked)
-    assert error.code == 400
-    assert error.message == f'Pod in version "v1" cannot be handled as a Pod: json: {text}'
-
-
-def test_nulls_count_as_absent() -> None:
-    stored, _ = admit(pod(container(securityContext=None), tolerations=None, nodeSelector=None))
-    assert "securityContext" not in stored["spec"]["containers"][0]
-    assert "nodeSelector" not in stored["spec"]
-
-
 WORDS = [
     "metadata", "name", "labels", "annotations", "spec", "status", "template", "selector", "matchLabels", "jobTemplate", "containers",
     "initContainers", "image", "resources", "limits", "requests", "nvidia.com/gpu", "cpu", "volumes", "hostPath", "tolerations", "key",
@@ -149,21 +79,6 @@ def test_wild_objects_are_admitted_or_refused(resource: Resource, obj: dict[str,
     except ApiError as error:
         code = error.code
     assert code in (200, 400, 403, 422)
-
-
-@pytest.mark.parametrize(
-    ("volume", "code"),
-    [
-        ({"metadata": True}, 422),
-        ({"name": "v", "secret": True}, 400),
-        ({"name": "v", "nfs": {"path": 3}}, 400),
-        ({"name": "v", "nfs": {}}, 422),
-    ],
-)
-def test_a_volume_of_the_wrong_shape_is_refused(volume: dict[str, Any], code: int) -> None:
-    with pytest.raises(ApiError) as refused:
-        admit(pod(container(), volumes=[volume]))
-    assert refused.value.code == code
 
 
 @settings(max_examples=100, deadline=None)

@@ -56,54 +56,6 @@ class Changes:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-def test_every_verb() -> None:
-    async def body(_server: SimulatedServer, client: ApiClient) -> None:
-        created = await client.create(CONFIG_MAPS, config_map("c", data={"a": "1"}))
-        created["data"] = {"a": "2"}
-        assert (await client.update(f"{CONFIG_MAPS}/c", created))["data"] == {"a": "2"}
-        assert (await client.patch(f"{CONFIG_MAPS}/c", {"data": {"b": "3"}}))["data"] == {"a": "2", "b": "3"}
-        assert (await client.patch(f"{CONFIG_MAPS}/c", [{"op": "remove", "path": "/data/a"}], "json"))["data"] == {"b": "3"}
-        applied = await client.patch(f"{CONFIG_MAPS}/c", config_map("c", data={"x": "y"}), "apply", {"fieldManager": "m"})
-        assert applied["data"]["x"] == "y"
-        items, version = await client.list(CONFIG_MAPS)
-        assert [(item["kind"], item["metadata"]["name"]) for item in items] == [("ConfigMap", "c")]
-        assert int(version) > 0
-        assert (await client.get(f"{CONFIG_MAPS}/c"))["data"]["b"] == "3"
-        with pytest.raises(ApiError) as refused:
-            await client.delete(f"{CONFIG_MAPS}/c", {"preconditions": {"uid": "wrong"}})
-        assert (refused.value.code, refused.value.reason) == (409, "Conflict")
-        await client.delete(f"{CONFIG_MAPS}/c")
-        with pytest.raises(ApiError, match='configmaps "c" not found'):
-            await client.get(f"{CONFIG_MAPS}/c")
-        assert await client.text("/healthz") == "ok"
-
-    serve(body)
-
-
-def test_lists_are_read_in_pages() -> None:
-    async def body(server: SimulatedServer, client: ApiClient) -> None:
-        for index in range(1201):
-            server.store.put_initial(config_map(f"c{index:04}"))
-        items, _ = await client.list(CONFIG_MAPS)
-        assert len(items) == 1201
-        assert server.requests["list", "configmaps"] == 3
-
-    serve(body)
-
-
-def test_informer_follows_changes() -> None:
-    async def body(_server: SimulatedServer, client: ApiClient) -> None:
-        await client.create(CONFIG_MAPS, config_map("a"))
-        async with Changes(client) as changes:
-            assert await changes.take(2) == [("ADDED", "a"), (SYNCED, "")]
-            await client.create(CONFIG_MAPS, config_map("b"))
-            await client.patch(f"{CONFIG_MAPS}/a", {"data": {"k": "v"}})
-            await client.delete(f"{CONFIG_MAPS}/b")
-            assert await changes.take(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
-
-    serve(body)
-
-
 def test_informer_resumes_after_a_dropped_connection_without_listing_again() -> None:
     async def body(server: SimulatedServer, client: ApiClient) -> None:
         async with Changes(client) as changes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.api.web import APPLY, CONFIG_MAPS, MERGE, WIDGETS, Answer, Web, config_map, widget
+from tests.simulator.api.web import APPLY, CONFIG_MAPS, MERGE, Answer, Web, config_map
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
@@ -61,14 +61,6 @@ def test_the_same_value_is_shared(web: Web) -> None:
     assert gone.body.get("data", {}) == {}
 
 
-def test_several_conflicts_are_listed_by_manager(web: Web) -> None:
-    created = web.post(f"{CONFIG_MAPS}?fieldManager=writer", config_map("c", data={"a": "1", "b": "1"}))
-    time = created.body["metadata"]["managedFields"][0]["time"]
-    answer = apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "2", "b": "2"}), "two")
-    assert answer.body["message"] == (f'Apply failed with 2 conflicts: conflicts with "writer" using v1 at {time}:\n- .data.a\n- .data.b')
-    assert [cause["field"] for cause in answer.body["details"]["causes"]] == [".data.a", ".data.b"]
-
-
 def test_an_ordinary_write_takes_fields_over(web: Web) -> None:
     apply(web, f"{CONFIG_MAPS}/c", config_map("c", data={"a": "1", "b": "1"}), "one")
     after = web("PATCH", f"{CONFIG_MAPS}/c?fieldManager=editor", {"data": {"a": "2"}}, MERGE)
@@ -94,14 +86,6 @@ def test_list_items_are_owned_by_key(web: Web) -> None:
     assert conflict.body["details"]["causes"][0]["field"] == field
 
 
-def test_ports_are_keyed_by_port_and_protocol(web: Web) -> None:
-    container = {"name": "main", "image": "i", "ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53}]}
-    apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one")
-    container["ports"] = [{"containerPort": 53, "name": "dns-tcp"}]
-    body = apply(web, f"{DEPLOYMENTS}/d", deployment(container), "one").body
-    assert body["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 53, "name": "dns-tcp"}]
-
-
 def test_objects_that_nobody_tracked_belong_to_before_first_apply(web: Web, background: Any) -> None:
     background.call(lambda: background.server.store.put_initial(config_map("seeded", data={"a": "1"})))
     answer = apply(web, f"{CONFIG_MAPS}/seeded", config_map("seeded", data={"a": "2"}), "one")
@@ -109,12 +93,6 @@ def test_objects_that_nobody_tracked_belong_to_before_first_apply(web: Web, back
     assert "before-first-apply" in answer.body["message"]
     after = apply(web, f"{CONFIG_MAPS}/seeded", config_map("seeded", data={"b": "1"}), "one")
     assert set(managers(after)) == {("one", "Apply"), ("before-first-apply", "Update")}
-
-
-def test_status_is_not_applied(web: Web) -> None:
-    created = apply(web, f"{DEPLOYMENTS}/d", {**deployment({"name": "main", "image": "i"}), "status": {"replicas": 7}}, "one")
-    assert "replicas" not in created.body["status"]
-    assert apply(web, f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 3}}, "controller").status == 415
 
 
 @pytest.mark.parametrize(
@@ -132,18 +110,6 @@ def test_status_is_not_applied(web: Web) -> None:
 def test_applies_that_are_refused(web: Web, query: str, body: Any, status: int) -> None:
     web.post(CONFIG_MAPS, config_map("c"))
     assert web("PATCH", f"{CONFIG_MAPS}/c?{query}", body, APPLY).status == status
-
-
-def test_lists_of_custom_resources_have_one_owner(web: Web) -> None:
-    assert apply(web, f"{WIDGETS}/w", widget("w", size=1, parts=[{"name": "a"}]), "one").status == 201
-    refused = apply(web, f"{WIDGETS}/w", widget("w", size=1, parts=[{"name": "b"}]), "two")
-    assert [cause["field"] for cause in refused.body["details"]["causes"]] == [".spec.parts"]
-
-
-def test_resetting_managed_fields(web: Web) -> None:
-    web.post(CONFIG_MAPS, config_map("c", data={"a": "1"}))
-    after = web.patch(f"{CONFIG_MAPS}/c", {"metadata": {"managedFields": [{}]}})
-    assert "managedFields" not in after.body["metadata"]
 
 
 def test_duplicate_keys_are_refused(web: Web) -> None:

@@ -41,13 +41,6 @@ def test_preconditions(web: Web, preconditions: dict[str, str], words: str) -> N
     assert web("DELETE", f"{CONFIG_MAPS}/c", right).status == 200
 
 
-@pytest.mark.parametrize("body", [{"gracePeriodSeconds": "soon"}, {"preconditions": []}, {"propagationPolicy": "Sideways"}])
-def test_malformed_options(web: Web, body: dict[str, Any]) -> None:
-    web.post(CONFIG_MAPS, config_map("c"))
-    assert web("DELETE", f"{CONFIG_MAPS}/c", body).status in (400, 422)
-    assert web.get(f"{CONFIG_MAPS}/c").status == 200
-
-
 def test_finalizers_hold_an_object_until_they_are_gone(web: Web) -> None:
     web.post(CONFIG_MAPS, config_map("c", finalizers=["example.com/a", "example.com/b"]))
     answer = web("DELETE", f"{CONFIG_MAPS}/c")
@@ -133,22 +126,6 @@ def test_foreground_deletion_waits_for_the_children(web: Web) -> None:
     assert web.get(CONFIG_MAPS).names == ["held", "parent"]
     web.patch(f"{CONFIG_MAPS}/held", {"metadata": {"finalizers": None}})
     assert web.get(CONFIG_MAPS).names == []
-
-
-@pytest.mark.parametrize(
-    ("query", "body"), [("", {"propagationPolicy": "Orphan"}), ("", {"orphanDependents": True}), ("?orphanDependents=true", {})]
-)
-def test_orphaning_is_refused(web: Web, query: str, body: dict[str, Any]) -> None:
-    web.post(CONFIG_MAPS, config_map("parent"))
-    assert web("DELETE", f"{CONFIG_MAPS}/parent{query}", body).status == 501
-    assert web.get(CONFIG_MAPS).names == ["parent"]
-
-
-def test_a_collection_is_not_deleted_as_a_whole(web: Web) -> None:
-    web.post(CONFIG_MAPS, config_map("a"))
-    answer = web("DELETE", f"{CONFIG_MAPS}?labelSelector=a=b")
-    assert (answer.status, answer.body["reason"]) == (405, "MethodNotAllowed")
-    assert web.get(CONFIG_MAPS).names == ["a"]
 
 
 def test_a_namespace_takes_its_content_with_it(web: Web) -> None:

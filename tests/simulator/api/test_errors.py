@@ -22,12 +22,6 @@ def test_missing_object_is_not_found_with_details(web: Web) -> None:
     }
 
 
-def test_group_is_named_in_message_and_details(web: Web) -> None:
-    body = web.get("/apis/apps/v1/namespaces/default/daemonsets/x").body
-    assert body["message"] == 'daemonsets.apps "x" not found'
-    assert body["details"] == {"name": "x", "group": "apps", "kind": "daemonsets"}
-
-
 @pytest.mark.parametrize(
     "path", ["/apis/batch/v2/jobs", "/nowhere", "/api/v2", "/api/v2/pods", "/apis/example.org/v1/things", "/apis/example.org/v1/things/t"]
 )
@@ -36,48 +30,6 @@ def test_a_path_that_nobody_knows_is_answered_in_plain_text(web: Web, method: st
     answer = web(method, path, {})
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
-
-
-@pytest.mark.parametrize("path", ["/api/v1/unicorns", "/api/v1/namespaces/default/nodes", f"{PODS}/x/unknown"])
-def test_unknown_paths_below_built_in_kinds_are_not_found_in_status_shape(web: Web, path: str) -> None:
-    answer = web.get(path)
-    assert (answer.status, answer.body["kind"], answer.body["reason"]) == (404, "Status", "NotFound")
-    assert answer.body["message"] == "the server could not find the requested resource"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/api/v1/pods"),
-        ("DELETE", "/api/v1/pods"),
-        ("PUT", PODS),
-        ("PATCH", PODS),
-        ("POST", f"{PODS}/x"),
-        ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
-        ("DELETE", f"{PODS}/x/log"),
-        ("POST", f"{PODS}/x/status"),
-    ],
-)
-def test_verbs_that_do_not_exist_are_refused(web: Web, method: str, path: str) -> None:
-    answer = web(method, path, {})
-    assert (answer.status, answer.body["reason"]) == (405, "MethodNotAllowed")
-
-
-def test_exec_needs_a_bound_pod_an_upgrade_and_a_known_verb(web: Web) -> None:
-    web.post(PODS, pod("a"))
-    web.post(PODS, pod("b", node="n"))
-    answers = [web.post(f"{PODS}/{name}/exec?command=ls&stdout=1", None) for name in ("a", "b", "c")]
-    assert [(answer.status, answer.body["message"]) for answer in answers] == [
-        (400, "pod a does not have a host assigned"),
-        (400, "Upgrade request required"),
-        (404, 'pods "c" not found'),
-    ]
-    answer = web("DELETE", f"{PODS}/b/exec?command=ls")
-    assert (answer.status, answer.body["details"]) == (405, {})
-
-
-def test_scale_is_not_found(web: Web) -> None:
-    assert web.get("/apis/apps/v1/namespaces/default/deployments/x/scale").status == 404
 
 
 def test_creating_twice_conflicts(web: Web) -> None:
@@ -104,27 +56,6 @@ def test_stale_update_conflicts_and_changes_nothing(web: Web) -> None:
     assert web.get(f"{CONFIG_MAPS}/c").body["data"] == {"a": "2"}
 
 
-def test_invalid_name_is_422_with_a_cause(web: Web) -> None:
-    answer = web.post(PODS, pod("Bad_Name"))
-    assert (answer.status, answer.body["reason"]) == (422, "Invalid")
-    assert answer.body["message"].startswith('Pod "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name": a lowercase RFC 1123')
-    details = answer.body["details"]
-    assert (details["name"], details["kind"]) == ("Bad_Name", "Pod")
-    assert [(cause["reason"], cause["field"]) for cause in details["causes"]] == [("FieldValueInvalid", "metadata.name")]
-
-
-def test_several_causes_are_bracketed(web: Web) -> None:
-    body = web.post(PODS, pod("a", labels={"x": "not ok", "-y": "z"})).body
-    assert body["message"].startswith('Pod "a" is invalid: [metadata.labels: Invalid value: "not ok"')
-    assert len(body["details"]["causes"]) == 2
-
-
-def test_missing_name_is_required(web: Web) -> None:
-    answer = web.post(PODS, {"spec": {}})
-    assert answer.status == 422
-    assert answer.body["details"]["causes"][0]["reason"] == "FieldValueRequired"
-
-
 @pytest.mark.parametrize(
     ("body", "part"),
     [
@@ -144,27 +75,10 @@ def test_malformed_bodies_are_bad_requests(web: Web, body: bytes, part: str) -> 
     assert part in answer.body["message"]
 
 
-def test_unknown_media_types_are_refused(web: Web) -> None:
-    assert web("POST", PODS, b"x", "text/plain").status == 415
-    assert web("PATCH", f"{PODS}/x", b"x", "text/plain").body["reason"] == "UnsupportedMediaType"
-    assert web.get(PODS, Accept="application/xml").status == 406
-
-
 def test_bodies_above_three_mebibytes_are_refused(web: Web) -> None:
     answer = web.post(CONFIG_MAPS, config_map("big", data={"a": "x" * (3 << 20)}))
     assert (answer.status, answer.body["reason"]) == (413, "RequestEntityTooLarge")
     assert web.post(CONFIG_MAPS, config_map("large", data={"a": "x" * (2 << 20)})).status == 201
-
-
-@pytest.mark.parametrize("query", ["labelSelector=a%3D%3D%3Db", "labelSelector=(", "labelSelector=a+in+(b", "labelSelector=a,", "limit=x"])
-def test_malformed_parameters_are_bad_requests(web: Web, query: str) -> None:
-    assert web.get(f"{PODS}?{query}").status == 400
-
-
-def test_unsupported_field_label_is_named(web: Web) -> None:
-    answer = web.get(f"{PODS}?fieldSelector=spec.colour%3Dred")
-    assert answer.status == 400
-    assert answer.body["message"].endswith('field selector "spec.colour=red": field label not supported: spec.colour')
 
 
 def test_pod_spec_is_immutable_but_for_images(web: Web) -> None:
@@ -175,12 +89,6 @@ def test_pod_spec_is_immutable_but_for_images(web: Web) -> None:
     assert answer.body["message"].startswith('Pod "a" is invalid: spec: Forbidden: pod updates may not change fields other than')
     image = {"spec": {"containers": [{"name": "main", "image": "registry.example/app:2"}]}}
     assert web.patch(f"{PODS}/a", image, STRATEGIC).status == 200
-
-
-def test_dry_run_of_another_value_is_refused(web: Web) -> None:
-    answer = web.post(f"{PODS}?dryRun=Some", pod("a"))
-    assert answer.status == 422
-    assert 'Unsupported value: "Some"' in answer.body["message"]
 
 
 def test_immortal_namespaces(web: Web) -> None:

@@ -16,7 +16,6 @@ from tests.simulator.api import typetable
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.web import (
     APPLY,
-    CONFIG_MAPS,
     JSON_PATCH,
     MERGE,
     PODS,
@@ -31,26 +30,6 @@ from tests.simulator.api.web import (
 
 def test_the_table_of_types_is_that_of_the_installed_client() -> None:
     assert typetable.TYPES.read_bytes() == typetable.text()
-
-
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        ({"containers": "x"}, "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"),
-        ({"containers": [{"name": 1}]}, "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string"),
-        (
-            {"containers": [{"name": "c", "env": [{"name": "A", "value": 1}]}]},
-            "json: cannot unmarshal number into Go struct field EnvVar.spec.containers.env.value of type string",
-        ),
-        ({"hostNetwork": "yes"}, "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool"),
-        ({"priority": 1.5}, "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int64"),
-        ({"nodeSelector": {"a": True}}, "json: cannot unmarshal bool into Go struct field PodSpec.spec.nodeSelector of type string"),
-    ],
-)
-def test_wrong_types_are_named_as_go_names_them(web: Web, spec: dict[str, Any], problem: str) -> None:
-    answer = web.post(PODS, {"metadata": {"name": "a"}, "spec": spec})
-    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
-    assert answer.body["message"] == f'Pod in version "v1" cannot be handled as a Pod: {problem}'
 
 
 def test_malformed_times(web: Web) -> None:
@@ -77,44 +56,12 @@ def test_unknown_fields_are_dropped_with_a_warning_or_refused(web: Web) -> None:
     assert web.get(f"{PODS}/b").status == 404
 
 
-def test_unknown_fields_in_a_patch(web: Web) -> None:
-    web.post(PODS, pod("a"))
-    answer = web.patch(f"{PODS}/a?fieldValidation=Strict", {"metadata": {"label": {}}})
-    assert (answer.status, answer.body["reason"]) == (422, "Invalid")
-    assert (
-        'patch: Invalid value: "{\\"metadata\\":{\\"label\\":{}}}": strict decoding error: unknown field "metadata.label"'
-        in (answer.body["message"])
-    )
-
-
-def test_unknown_fields_in_an_apply(web: Web) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "dat": {}}
-    strict = web("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m&fieldValidation=Strict", body, APPLY)
-    assert strict.status == 400
-    assert strict.body["message"].endswith('strict decoding error: unknown field "dat"')
-    assert web("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m", body, APPLY).headers["Warning"] == '299 - "unknown field \\"dat\\""'
-
-
 def test_seeded_fields_that_the_types_do_not_know_do_not_break_later_patches(web: Web, background: BackgroundServer) -> None:
     odd = pod("odd")
     odd["spec"]["fromTheFuture"] = 1
     background.call(lambda: background.server.store.put_initial(odd))
     answer = web.patch(f"{PODS}/odd?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
     assert (answer.status, answer.body["metadata"]["labels"]) == (200, {"a": "b"})
-
-
-def test_nulls_are_absent(web: Web) -> None:
-    sent = pod("a", creationTimestamp=None, labels={"a": None})
-    sent["spec"]["nodeName"] = None
-    body = web.post(PODS, sent).body
-    assert "nodeName" not in body["spec"]
-    assert body["metadata"]["labels"] == {"a": ""}
-
-
-def test_quantities_may_be_numbers(web: Web) -> None:
-    sent = pod("a")
-    sent["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 1, "nvidia.com/gpu": "1"}}
-    assert web.post(PODS, sent).status == 201
 
 
 @pytest.fixture(scope="module")

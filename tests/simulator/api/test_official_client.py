@@ -23,38 +23,6 @@ def api(background: BackgroundServer) -> Iterator[Any]:
         yield client
 
 
-def test_typed_round_trip(api: Any) -> None:
-    core = kubernetes.client.CoreV1Api(api)
-    core.create_namespace({"metadata": {"name": "team"}})
-    created = core.create_namespaced_pod("team", pod("a", "team", labels={"app": "x"}))
-    assert (created.status.phase, created.metadata.namespace) == ("Pending", "team")
-    core.patch_namespaced_pod("a", "team", {"metadata": {"annotations": {"note": "y"}}})
-    binding = kubernetes.client.V1Binding(
-        metadata=kubernetes.client.V1ObjectMeta(name="a"), target=kubernetes.client.V1ObjectReference(kind="Node", name="n")
-    )
-    core.create_namespaced_pod_binding("a", "team", binding, _preload_content=False)
-    core.patch_namespaced_pod_status("a", "team", {"status": {"phase": "Running"}})
-    read = core.list_pod_for_all_namespaces(label_selector="app=x", field_selector="spec.nodeName=n").items[0]
-    assert (read.status.phase, read.metadata.annotations) == ("Running", {"note": "y"})
-    core.replace_namespaced_pod("a", "team", read)
-    core.delete_namespaced_pod("a", "team", body=kubernetes.client.V1DeleteOptions(grace_period_seconds=0))
-    with pytest.raises(kubernetes.client.ApiException) as missing:
-        core.read_namespaced_pod("a", "team")
-    assert missing.value.status == 404
-
-
-def test_every_node_field_reads_back(api: Any) -> None:
-    core = kubernetes.client.CoreV1Api(api)
-    taint = kubernetes.client.V1Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
-    node = kubernetes.client.V1Node(
-        metadata=kubernetes.client.V1ObjectMeta(name="gpu-0"), spec=kubernetes.client.V1NodeSpec(taints=[taint])
-    )
-    core.create_node(node)
-    core.patch_node_status("gpu-0", {"status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}}})
-    read = core.read_node("gpu-0")
-    assert (read.spec.taints[0].key, read.status.allocatable) == ("nvidia.com/gpu", {"nvidia.com/gpu": "8"})
-
-
 def test_watch_resumes_through_the_clients_own_loop(api: Any) -> None:
     core = kubernetes.client.CoreV1Api(api)
     for name in ("a", "b", "end"):

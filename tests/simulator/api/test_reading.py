@@ -4,10 +4,7 @@ import pytest
 
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.compaction import compact
-from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
-
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+from tests.simulator.api.web import PODS, Web, pod
 
 
 @pytest.fixture
@@ -31,16 +28,6 @@ def test_list_carries_kind_and_version_and_its_items_do_not(web: Web, seeded: Ba
     assert int(answer.version) >= max(int(item["metadata"]["resourceVersion"]) for item in answer.body["items"])
     assert all("kind" not in item and "apiVersion" not in item for item in answer.body["items"])
     assert web.get(f"{PODS}/p0").body["kind"] == "Pod"
-
-
-def test_empty_list(web: Web) -> None:
-    assert web.get("/apis/batch/v1/jobs").body["items"] == []
-
-
-def test_all_namespaces_are_sorted_by_namespace_and_name(web: Web, seeded: BackgroundServer) -> None:
-    names = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in web.get("/api/v1/pods").body["items"]]
-    assert names == sorted(names)
-    assert len(names) == 11
 
 
 @pytest.mark.parametrize(
@@ -143,60 +130,3 @@ def test_a_version_from_the_future_times_out(web: Web) -> None:
     answer = web.get(f"{PODS}?resourceVersion=99999999")
     assert (answer.status, answer.body["reason"]) == (504, "Timeout")
     assert "Too large resource version: 99999999" in answer.body["message"]
-
-
-def test_table_of_pods(web: Web, seeded: BackgroundServer) -> None:
-    answer = web.get(f"{PODS}?limit=2", Accept=TABLE)
-    assert (answer.body["kind"], answer.body["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    columns = [column["name"] for column in answer.body["columnDefinitions"]]
-    assert columns[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
-    row = answer.body["rows"][0]
-    assert row["cells"][:3] == ["p0", "0/1", "Running"]
-    assert row["object"]["kind"] == "PartialObjectMetadata"
-    assert answer.body["metadata"]["continue"]
-    assert "object" in web.get(f"{PODS}?includeObject=None", Accept=TABLE).body["rows"][0]
-    assert web.get(f"{PODS}?includeObject=Object", Accept=TABLE).body["rows"][0]["object"]["kind"] == "Pod"
-
-
-def test_table_of_one_object_and_of_a_kind_without_columns_of_its_own(web: Web, seeded: BackgroundServer) -> None:
-    assert len(web.get(f"{PODS}/p3", Accept=TABLE).body["rows"]) == 1
-    web.post(CONFIG_MAPS, config_map("c", data={"a": "1", "b": "2"}))
-    name, age = web.get(f"{CONFIG_MAPS}/c", Accept=TABLE).body["rows"][0]["cells"]
-    assert (name, age.strip("0123456789")) == ("c", "s")  # how old it is by now, a busy machine decides
-    assert [column["name"] for column in web.get("/api/v1/limitranges", Accept=TABLE).body["columnDefinitions"]] == ["Name", "Age"]
-
-
-def test_pod_status_column_says_what_kubectl_says(web: Web, background: BackgroundServer) -> None:
-    waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 7}
-    failed = {"name": "main", "state": {"terminated": {"exitCode": 3}}}
-    ended = {"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-    statuses = {
-        "crashing": {"phase": "Running", "containerStatuses": [waiting]},
-        "evicted": {"phase": "Failed", "reason": "Evicted"},
-        "done": {"phase": "Succeeded", "containerStatuses": [ended]},
-        "half": {"phase": "Running", "containerStatuses": [ended, {"name": "side", "ready": True, "state": {"running": {}}}]},
-        "prepared": {"phase": "Running", "initContainerStatuses": [ended], "containerStatuses": [waiting]},
-        "exited": {"phase": "Failed", "containerStatuses": [failed]},
-        "gated": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
-        "initialising": {"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"waiting": {"reason": "PodInitializing"}}}]},
-    }
-
-    def seed() -> None:
-        for name, status in statuses.items():
-            background.server.store.put_initial({**pod(name, node="n"), "status": status})
-
-    background.call(seed)
-    shown = {row["cells"][0]: row["cells"][2:4] for row in web.get(PODS, Accept=TABLE).body["rows"]}
-    assert shown["crashing"] == ["CrashLoopBackOff", "7"]
-    assert [shown[name][0] for name in ("done", "half", "prepared")] == ["Completed", "Running", "CrashLoopBackOff"]
-    assert [shown[name][0] for name in ("evicted", "exited", "gated", "initialising")] == [
-        "Evicted",
-        "ExitCode:3",
-        "SchedulingGated",
-        "Init:0/0",
-    ]
-
-
-def test_metadata_alone_is_not_served(web: Web) -> None:
-    answer = web.get(PODS, Accept=PARTIAL)
-    assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")

@@ -23,18 +23,6 @@ def test_version_says_that_it_is_simulated(web: Web) -> None:
     assert (body["gitVersion"], body["major"], body["minor"]) == ("v1.37.2+simulated", "1", "37")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_health(web: Web, path: str) -> None:
-    assert (web.get(path).status, web.get(path).body) == (200, b"ok")
-
-
-def test_other_versions() -> None:
-    with BackgroundServer(SimulatedServer(Store(), kubernetes_version="v1.34.1")) as background:
-        assert Web(background.url).get("/version").body["minor"] == "34"
-    with pytest.raises(ValueError, match="not a Kubernetes version"):
-        SimulatedServer(Store(), kubernetes_version="1.34")
-
-
 def test_legacy_discovery(web: Web) -> None:
     assert web.get("/api").body["versions"] == ["v1"]
     groups = {group["name"]: group for group in web.get("/apis").body["groups"]}
@@ -119,38 +107,6 @@ def test_access_reviews(guarded: BackgroundServer) -> None:
     assert review("t-boss", **{**wanted, "verb": "create"}) == {"allowed": True}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"{REVIEWS}/subjectaccessreviews",
-        f"{REVIEWS}/selfsubjectrulesreviews",
-        "/api/v1/namespaces/default/serviceaccounts/default/token",
-        "/api/v1/namespaces/default/bindings",
-    ],
-)
-def test_what_no_client_of_the_simulator_needs_is_refused(web: Web, path: str) -> None:
-    answer = web("POST", path, {"metadata": {"name": "x"}})
-    assert (answer.status, answer.body["kind"]) == (404, "Status")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-        "/apis/events.k8s.io/v1/namespaces/default/events",
-        "/apis/apiregistration.k8s.io/v1/apiservices",
-    ],
-)
-def test_groups_that_no_client_of_the_simulator_needs_are_not_served(web: Web, path: str) -> None:
-    answer = web("POST", path, {"metadata": {"name": "x"}})
-    assert (answer.status, answer.body) == (404, b"404 page not found\n")
-
-
-def test_nobody_is_impersonated(web: Web) -> None:
-    answer = web.get(PODS, Impersonate_User="ann")
-    assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
-
-
 @pytest.mark.parametrize(("status", "reason"), [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")])
 def test_troubles_are_answered_as_often_as_asked(background: BackgroundServer, web: Web, status: int, reason: str) -> None:
     background.server.troubles.append(Trouble("list", "pods", status, times=2, retry_after=3, message="not now"))
@@ -181,14 +137,6 @@ def test_a_watch_can_be_told_410_and_be_dropped_in_the_middle(background: Backgr
     assert background.call(lambda: drop_watches(background.server, "configmaps")) == 1
     with pytest.raises(urllib3.exceptions.HTTPError):
         next(frames)
-
-
-def test_requests_are_counted(background: BackgroundServer, web: Web) -> None:
-    web.get(PODS)
-    web.get(f"{PODS}?limit=5")
-    web.get(f"{PODS}/x/log")
-    assert background.server.requests["list", "pods"] == 2
-    assert background.server.requests["get", "pods:log"] == 1
 
 
 class Stamp:

@@ -3,15 +3,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-import pytest
-
 from fixtures.simulator.server.app import SimulatedServer
 from fixtures.simulator.server.store.store import Store
 from tests.simulator.api.background import BackgroundServer
 from tests.simulator.api.compaction import compact
 from tests.simulator.api.web import CONFIG_MAPS, PODS, Web, config_map, pod
-
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def until_end(frames: Generator[dict[str, Any], None, None]) -> list[dict[str, Any]]:
@@ -117,28 +113,6 @@ def test_bookmarks_tell_the_version_to_resume_from() -> None:
         assert int(bookmark["object"]["metadata"]["resourceVersion"]) > int(version)
 
 
-def test_no_bookmarks_unless_asked_for() -> None:
-    with BackgroundServer(SimulatedServer(Store(), bookmark_seconds=0.05)) as background:
-        assert list(Web(background.url).frames(f"{CONFIG_MAPS}?watch=1&timeoutSeconds=1")) == []
-
-
-def test_streaming_lists_are_refused_as_by_a_server_without_them(web: Web) -> None:
-    answer = web.get(f"{CONFIG_MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
-    assert (answer.status, answer.body["details"]["causes"][0]["field"]) == (422, "sendInitialEvents")
-    assert web.get(f"{CONFIG_MAPS}?watch=1&resourceVersionMatch=NotOlderThan").status == 422
-
-
-def test_table_frames_carry_columns_once(web: Web) -> None:
-    frames = web.frames(f"{CONFIG_MAPS}?watch=1&timeoutSeconds=2", Accept=TABLE)
-    web.post(CONFIG_MAPS, config_map("a"))
-    web.post(CONFIG_MAPS, config_map("b"))
-    first, second = next(frames)["object"], next(frames)["object"]
-    frames.close()
-    assert first["kind"] == second["kind"] == "Table"
-    assert (len(first["columnDefinitions"]), len(second["columnDefinitions"])) == (2, 0)
-    assert second["rows"][0]["cells"][0] == "b"
-
-
 def test_watchers_leave_with_their_clients_and_end_with_the_server(background: BackgroundServer) -> None:
     web = Web(background.url)
     frames = [web.frames(f"{CONFIG_MAPS}?watch=1") for _ in range(3)]
@@ -161,8 +135,3 @@ def test_a_write_in_answer_to_an_event_is_seen_after_it() -> None:
     store.subscribe("configmaps", lambda event: order.append((event.type, event.entry.name)))
     store.put_initial(config_map("cause"))
     assert order == [("ADDED", "cause"), ("ADDED", "effect")]
-
-
-@pytest.mark.parametrize("query", ["resourceVersion=x", "labelSelector=((", "timeoutSeconds=x"])
-def test_malformed_watches_are_refused_before_the_stream(web: Web, query: str) -> None:
-    assert web.get(f"{CONFIG_MAPS}?watch=1&{query}").status == 400

@@ -13,7 +13,6 @@ from fixtures.localcluster.control_plane.components import NODES_SOCKET
 from fixtures.localcluster.install.search import Binaries
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes.attach import parse
-from fixtures.localcluster.seed.seeded_pods import as_submitted, made_by, pairs, with_marks
 from fixtures.probes.pods import PodShape, probe_pod
 from fixtures.probes.workspace import Workspace
 from fixtures.simulator.api.objects import Json
@@ -138,51 +137,3 @@ def test_nodes_have_their_own_addresses_and_no_port_is_open(healthy: LocalCluste
 def test_a_defect_of_what_is_real_here_is_refused(defect: str, why: str) -> None:
     with pytest.raises(ScenarioError, match=f"'{defect}' {why}"):
         parse(defect)
-
-
-def a_pod(name: str, node: str, index: str = "") -> Json:
-    labels = {"batch.kubernetes.io/job-completion-index": index} if index else {}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
-    return {"metadata": {"name": name, "namespace": "n", "labels": labels, "ownerReferences": [owner]}, "spec": {"nodeName": node}}
-
-
-def test_pods_are_matched_by_index_and_node() -> None:
-    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1"), a_pod("j-2-ccccc", "y", "2")]
-    real = [a_pod("j-1-zzzzz", "x", "1"), a_pod("j-0-yyyyy", "x", "0"), a_pod("j-2-xxxxx", "z", "2")]
-    found = {(one["metadata"]["name"], other["metadata"]["name"]) for one, other in pairs(built, real)}
-    assert found == {("j-0-aaaaa", "j-0-yyyyy"), ("j-1-bbbbb", "j-1-zzzzz")}
-
-
-def test_only_built_in_controllers_make_pods() -> None:
-    assert made_by(a_pod("p", "x")) == ("Job", "n", "j")
-    volcano = a_pod("p", "x")
-    volcano["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
-    assert made_by(volcano) is None
-    of_set = a_pod("p", "x")
-    of_set["metadata"]["ownerReferences"][0] |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc12"}
-    of_set["metadata"]["labels"] = {"pod-template-hash": "abc12"}
-    assert made_by(of_set) == ("Deployment", "n", "web")
-
-
-def test_a_submitted_pod_has_nothing_that_admission_adds() -> None:
-    built = next(
-        item
-        for item in build(load_scenario("healthy"))
-        if item["kind"] == "Pod" and "kubernetes.io/config.mirror" in (item["metadata"].get("annotations") or {})
-    )
-    spec = as_submitted(built)["spec"]
-    assert not {"priority", "serviceAccountName", "preemptionPolicy"} & set(spec)
-    assert not [volume for volume in spec["volumes"] if "projected" in volume]
-    assert spec["volumes"], "what the pod itself mounts stays"
-
-
-def test_a_template_gets_what_all_built_pods_carry_but_not_what_controllers_write() -> None:
-    built = [a_pod("j-0-aaaaa", "x", "0"), a_pod("j-1-bbbbb", "x", "1")]
-    for pod in built:
-        pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g", "each": pod["metadata"]["name"]}
-        pod["metadata"]["labels"] |= {"job-name": "j", "role": "launcher", "app": "other"}
-    job = {"spec": {"template": {"metadata": {"labels": {"app": "mine"}}, "spec": {}}}}
-    metadata = with_marks(job, built)["spec"]["template"]["metadata"]
-    assert metadata == {"labels": {"app": "mine", "role": "launcher"}, "annotations": {"scheduling.k8s.io/group-name": "g"}}
-    assert job["spec"]["template"]["metadata"] == {"labels": {"app": "mine"}}
-    assert with_marks(job, []) == job

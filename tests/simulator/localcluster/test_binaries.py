@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.install.release import COMPONENTS, KUBERNETES, UnknownMinor
-from fixtures.localcluster.install.search import KUBEBUILDER, LOCAL_BIN, BinariesMissing, find, version_of
-from tests.simulator.localcluster.fakes import fake_component, fake_set
+from fixtures.localcluster.install.release import COMPONENTS, UnknownMinor
+from fixtures.localcluster.install.search import KUBEBUILDER, LOCAL_BIN, BinariesMissing, find
+from tests.simulator.localcluster.fakes import fake_set
 
 
 def everywhere(tmp_path: Path) -> dict[str, str]:
@@ -65,22 +65,6 @@ def test_another_minor_on_path_is_passed_over_and_in_a_named_folder_refused(tmp_
     assert find(environment=environment).source.startswith("cache ")
 
 
-def test_etcd_may_come_from_path(tmp_path: Path) -> None:
-    folder = fake_set(tmp_path / "named", names=KUBERNETES)
-    etcd = fake_component(tmp_path / "path/etcd", "3.4.23")
-    found = find(bin_dir=folder, environment={"PATH": str(tmp_path / "path"), "XDG_CACHE_HOME": str(tmp_path)})
-    assert found.paths["etcd"] == etcd
-    with pytest.raises(BinariesMissing, match=r"lacks etcd$"):
-        find(bin_dir=folder, environment={"XDG_CACHE_HOME": str(tmp_path)})
-
-
-def test_components_of_two_minors_are_no_set(tmp_path: Path) -> None:
-    folder = fake_set(tmp_path / "named")
-    fake_component(folder / "kube-scheduler", "v1.35.4")
-    with pytest.raises(BinariesMissing, match=r"mixes versions: .*kube-scheduler v1\.35\.4"):
-        find(bin_dir=folder, environment={"XDG_CACHE_HOME": str(tmp_path)})
-
-
 def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
     folder = fake_set(tmp_path / "named")
     (folder / "kube-scheduler").write_bytes(b"\x7fELF of another machine")
@@ -100,11 +84,3 @@ def test_a_machine_with_nothing_gets_one_line_that_says_what_to_set(tmp_path: Pa
 def test_a_minor_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownMinor):
         find("1.20", environment={"XDG_CACHE_HOME": str(tmp_path)})
-
-
-def test_the_version_of_what_fails_or_is_not_there_is_empty(tmp_path: Path) -> None:
-    program = tmp_path / "kube-apiserver"
-    assert version_of(program) == ""
-    program.write_text("#!/bin/sh\necho Kubernetes v1.37.2; exit 3\n")
-    program.chmod(0o755)
-    assert version_of(program) == ""

@@ -25,7 +25,6 @@ from tests.watching import PATIENCE
 
 pytestmark = [needs_kubectl, pytest.mark.xdist_group("healthy"), pytest.mark.test_all]
 
-PODS = "/api/v1/namespaces/default/pods"
 BY_WEBSOCKET, BY_SPDY = "true", "false"
 
 
@@ -101,7 +100,6 @@ STARTED = (
 ONCE = f"error: Internal error occurred: {STARTED}unable to start container process: exec: "
 REFUSED = ONCE.replace("error: ", "error: Internal error occurred: ", 1)
 NO_INPUT = "a simulated container has neither standard input nor a terminal (leave out -i and -t)"
-CHOOSE = "a container name must be specified for pod two, choose one of: [init main ended]"
 
 CASES: list[tuple[Sequence[str], str | None, tuple[int, str, str]]] = [
     (("two", "-c", "main", "--", "sh", "-c", "echo hi; exit 3"), None, (3, "hi\n", "command terminated with exit code 3\n")),
@@ -121,33 +119,10 @@ def test_kubectl_exec(side: Side, arguments: Sequence[str], stdin: str | None, e
     assert side.kubectl("exec", *arguments, stdin=stdin) == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "message"),
-    [
-        ("exec?command=true&stdout=1", 400, CHOOSE),
-        ("exec?container=ended&command=true&stdout=1", 400, "Upgrade request required"),
-        ("log", 400, CHOOSE),
-        ("log?container=zz", 400, "container zz is not valid for pod two"),
-    ],
-)
-def test_plain_requests(side: Side, query: str, status: int, message: str) -> None:
-    answer = side.cluster.request("GET", f"{PODS}/two/{query}")
-    assert (answer.status, answer.json()["message"]) == (status, message)
-
-
 def test_the_official_client(side: Side) -> None:
     call = side.core().connect_get_namespaced_pod_exec
     streams = {"container": "main", "stdout": True, "stderr": True}
     assert stream(call, "two", "default", command=["sh", "-c", "echo hi; echo oh >&2"], **streams) == "hi\noh\n"
-
-
-def test_the_official_client_by_the_older_protocol_which_is_passed_through(side: Side) -> None:
-    core = side.core()
-    core.api_client.set_default_header("sec-websocket-protocol", "v4.channel.k8s.io")
-    streams = {"container": "main", "stdout": True, "stderr": True, "_preload_content": False}
-    shell = stream(core.connect_get_namespaced_pod_exec, "two", "default", command=["sh", "-c", "echo hi; exit 9"], **streams)
-    shell.run_forever(timeout=PATIENCE)
-    assert (shell.subprotocol, shell.returncode, shell.read_stdout()) == ("v4.channel.k8s.io", 9, "hi\n")
 
 
 NO_SPDY = (

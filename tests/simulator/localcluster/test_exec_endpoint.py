@@ -157,19 +157,6 @@ def test_exec_by_websocket(run: Callable[[Body], None]) -> None:
     run(body)
 
 
-def test_more_output_than_is_buffered(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
-        worker = nodes.cluster.kubelets.worker_of("default", "p")
-        assert worker is not None
-        long = bytes(range(256)) * 4096 * 3
-        worker.processes["probe"]._view.files.write("/tmp/long", long)
-        async with nodes.connect() as connection:
-            await connection.request(path("command=cat&command=/tmp/long&output=1"), *HEADERS)
-            assert (await connection.rest())[STDOUT] == long
-
-    run(body)
-
-
 @pytest.mark.parametrize(
     ("line", "headers", "answer"),
     [
@@ -201,38 +188,6 @@ def test_only_the_api_servers_certificate_is_taken(run: Callable[[Body], None], 
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             async with nodes.connect(identity=identity) as connection:
                 await connection.request("GET /healthz")
-
-    run(body)
-
-
-def test_other_addresses_lead_nowhere(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
-        for target in ("10.0.0.99:10250", f"{ADDRESS}:22", "127.0.0.1:22", "example.com:443"):
-            with pytest.raises(ConnectionRefusedError, match=r"502 connect: (connection refused|no route to host)"):
-                async with nodes.connect(target):
-                    pass
-        async with nodes.connect() as connection:
-            assert (await connection.request("GET /healthz")).startswith("HTTP/1.1 200 ")
-        for nonsense in (b"GET / HTTP/1.1\r\n\r\n", b"CONNECT 10.0.0.1:x HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"x" * 70_000):
-            reader, writer = await asyncio.open_unix_connection(str(nodes.path))
-            writer.write(nonsense)
-            with contextlib.suppress(ConnectionError):
-                assert not (await asyncio.wait_for(reader.read(), PATIENCE)).startswith(b"HTTP/1.1 200")
-            writer.close()
-
-    run(body)
-
-
-def test_a_stopped_kubelet_refuses_connections(run: Callable[[Body], None]) -> None:
-    async def body(nodes: Nodes) -> None:
-        kubelet = nodes.cluster.kubelets.machines["a"]
-        kubelet.stop()
-        with pytest.raises(ConnectionRefusedError, match="502 connect: connection refused"):
-            async with nodes.connect():
-                pass
-        kubelet.start()
-        async with nodes.connect() as connection:
-            assert (await connection.request("GET /healthz")).startswith("HTTP/1.1 200 ")
 
     run(body)
 

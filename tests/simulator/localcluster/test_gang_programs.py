@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,19 +9,16 @@ import yaml
 
 from fixtures.cluster.client import Cluster
 from fixtures.kubernetes.models import Json
-from fixtures.localcluster.control_plane.certificates import make_for_webhook
-from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError, free_port
+from fixtures.localcluster.control_plane.control_plane import ControlPlane, LocalClusterError
 from fixtures.localcluster.control_plane.processes import alive
 from fixtures.localcluster.gangs.programs import (
     KUEUE,
     VOLCANO,
-    GangProgram,
     Replaced,
     find_gang_programs,
-    identity_of,
     look_alikes,
 )
-from fixtures.localcluster.gangs.runs import GangRuns, answering, configuration_in, loopback
+from fixtures.localcluster.gangs.runs import GangRuns, configuration_in, loopback
 from fixtures.localcluster.install.search import LOCAL_BIN, Binaries, BinariesMissing
 from fixtures.localcluster.local_cluster import LocalCluster
 from fixtures.localcluster.nodes.attach import objects_of
@@ -85,18 +80,6 @@ def test_programs_are_found_where_the_folder_is_named(tmp_path: Path) -> None:
     assert find_gang_programs(["volcano"], None, {LOCAL_BIN: str(folder)}).keys() == found.keys()
 
 
-def test_a_scenario_without_it_needs_none(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, "vc-scheduler", "vc-controller-manager", definitions=VOLCANO)
-    assert find_gang_programs(["kueue"], folder, {}) == {}
-    assert find_gang_programs(["volcano", "kueue"], None, {}) == {}
-    assert find_gang_programs(["volcano"], tmp_path / "elsewhere", {}) == {}
-
-
-def test_half_of_a_set_is_an_error_not_a_look_alike(tmp_path: Path) -> None:
-    with pytest.raises(BinariesMissing, match="has vc-scheduler and lacks vc-controller-manager"):
-        find_gang_programs(["volcano"], folder_with(tmp_path, "vc-scheduler", definitions=VOLCANO), {})
-
-
 @pytest.mark.parametrize("text", [None, "kind: ConfigMap\nmetadata: {name: a}\n", "a: [", "\x00"])
 def test_a_program_without_its_definitions_is_an_error(tmp_path: Path, text: str | None) -> None:
     folder = folder_with(tmp_path, "kueue")
@@ -108,16 +91,6 @@ def test_a_program_without_its_definitions_is_an_error(tmp_path: Path, text: str
         find_gang_programs(["kueue"], folder, {})
     assert "crds/kueue" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_program_that_states_no_version_is_known_by_its_digest(tmp_path: Path) -> None:
-    program = tmp_path / "kueue"
-    program.write_text("#!/bin/sh\nexit 2\n")
-    program.chmod(0o755)
-    first = identity_of(program)
-    assert first.startswith("sha256 ")
-    program.write_text("#!/bin/sh\nexit 3\n")
-    assert identity_of(program) != first
 
 
 def test_what_is_no_real_program_is_told_as_a_look_alike() -> None:
@@ -152,59 +125,6 @@ def test_faults_of_the_look_alikes_are_refused_where_the_program_is_real() -> No
 
 
 # -- Kueue's webhooks ----------------------------------------------------------------------------------
-
-WEBHOOKS: Json = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "MutatingWebhookConfiguration",
-    "metadata": {"name": "kueue-mutating-webhook-configuration", "creationTimestamp": None},
-    "webhooks": [
-        {"name": "mpod.kb.io", "clientConfig": {"service": {"name": "kueue-webhook-service", "namespace": "x", "path": "/mutate--v1-pod"}}}
-    ],
-}
-
-
-def converted(definition: Json) -> Json:
-    client = {"service": {"name": "kueue-webhook-service", "namespace": "kueue-system", "path": "/convert"}}
-    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
-    return {**definition, "spec": {**definition["spec"], "conversion": conversion}}
-
-
-class Plane:
-    """As much of a control plane as is asked before anything runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-
-def test_webhooks_are_called_by_url_on_loopback_with_an_authority_of_their_own(tmp_path: Path) -> None:
-    first, second = kinds_of(KUEUE)[:2]
-    del second["spec"]["conversion"]
-    objects = [converted(first), second, WEBHOOKS]
-    program = GangProgram(name=KUEUE, programs={"kueue": tmp_path / "kueue"}, folder=tmp_path, objects=objects)
-    runs = GangRuns(Plane(tmp_path), {KUEUE: program}, [])  # type: ignore[arg-type]
-    conversion, plain = runs.replaced().definitions
-    client = conversion["spec"]["conversion"]["webhook"]["clientConfig"]
-    assert client["url"].startswith("https://127.0.0.1:")
-    assert client["url"].endswith("/convert")
-    assert "service" not in client
-    assert "conversion" not in plain["spec"]
-    hook = runs._by_url(WEBHOOKS)
-    assert hook["webhooks"][0]["clientConfig"]["url"].endswith("/mutate--v1-pod")
-    assert base64.b64decode(hook["webhooks"][0]["clientConfig"]["caBundle"]) == (tmp_path / "webhook" / "ca.crt").read_bytes()
-    assert hook["metadata"] == {"name": "kueue-mutating-webhook-configuration"}
-    assert "service" in WEBHOOKS["webhooks"][0]["clientConfig"], "what was read stays as it is"
-
-
-def test_the_webhooks_certificate_is_for_loopback_and_the_service(tmp_path: Path) -> None:
-    made = make_for_webhook(tmp_path / "webhook", "kueue-ca", ["kueue-webhook-service.kueue-system.svc"])
-    shown = subprocess.run(
-        ["openssl", "x509", "-in", made.folder / "tls.crt", "-noout", "-ext", "subjectAltName"], capture_output=True, text=True, check=True
-    ).stdout
-    assert "DNS:kueue-webhook-service.kueue-system.svc" in shown
-    assert "IP Address:127.0.0.1" in shown
-    subprocess.run(["openssl", "verify", "-CAfile", made.authority, made.folder / "tls.crt"], check=True, capture_output=True)
-    assert b"BEGIN RSA PRIVATE KEY" in (made.folder / "ca.key").read_bytes(), "the one form of a key that Kueue's own management reads"
-    assert {file.stat().st_mode & 0o777 for file in made.folder.glob("*.key")} == {0o600}
 
 
 def test_kueue_runs_with_the_scenarios_configuration_and_listens_on_loopback_only() -> None:
@@ -251,7 +171,3 @@ def test_a_program_that_ends_at_once_is_named_with_its_last_words(plane: Control
     programs = find_gang_programs(["volcano"], folder, {})
     with pytest.raises(LocalClusterError, match=r"(?s)vc-controller-manager ended with exit status 1.*no such flag"):
         GangRuns(plane, programs, []).start()
-
-
-def test_nobody_answers_on_a_port_that_nobody_listens_on() -> None:
-    assert answering(free_port(), "/healthz")() is False

@@ -13,8 +13,8 @@ from fixtures.localcluster.install.search import Binaries
 from fixtures.simulator.config.scenario import defect_names, load_defect
 from fixtures.verdict.record import Access, Level, Report, Result, Verdict, encode_report
 from tests.reports.sample_report import report
-from tests.simulator.localcluster.known import CANNOT_EXIST, KNOWN, NO_GANG_SCHEDULER
-from tests.simulator.localcluster.matrix import LocalMatrix, figures, line, plan
+from tests.simulator.localcluster.known import CANNOT_EXIST, NO_GANG_SCHEDULER
+from tests.simulator.localcluster.matrix import line, plan
 from tests.simulator.localcluster.packing import MAX_DEFECTS, Pack, packed, single
 from tests.simulator.localcluster.rows import Row, all_names, fill, hides_nothing, judge, record, refusal
 
@@ -66,11 +66,6 @@ def test_what_cannot_exist_is_what_the_node_side_refuses() -> None:
     assert all(set(load_defect(name).trips) & set(one.shown_by.replace(",", " ").split()) for name, one in CANNOT_EXIST.items())
 
 
-def test_every_known_difference_is_of_a_row_and_has_its_reasons() -> None:
-    assert all(one.why and one.hides_nothing for one in KNOWN)
-    assert all(row in all_names() for one in KNOWN for row in one.rows)
-
-
 def a_result(id_: str, verdict: Verdict) -> Result:
     return Result(id=id_, title="", area="", level=Level.MUST, access=Access.READ, verdict=verdict, message="so it is")
 
@@ -105,19 +100,6 @@ def test_a_known_difference_is_known_for_its_rows_only() -> None:
     assert compared("gang-scheduler-missing", embedded=verdicts["real"], real=verdicts["embedded"]).unknown
 
 
-def test_figures_count_what_was_compared_and_nothing_else() -> None:
-    same = compared("healthy", embedded={"INV-01": Verdict.PASSED}, real={"INV-01": Verdict.PASSED})
-    two = compared("a", "b", embedded={"INV-01": Verdict.FAILED}, real={"INV-01": Verdict.PASSED})
-    absent = Row(simulate="", names=("c",), cannot_exist="because")
-    silent = Row(simulate="", names=("d",), trouble="no record")
-    matrix = LocalMatrix.of("v1.37.2", [same, two, absent, silent])
-    assert (matrix.rows, matrix.cannot_exist, matrix.compared, matrix.equal, matrix.known, matrix.unknown) == (3, 1, 2, 1, 0, 2)
-    assert figures(matrix) == (
-        "Kubernetes v1.37.2: 3 rows compared, 1 cannot exist; 2 verdicts compared, 1 equal, 0 differ for a known reason, 2 unknown"
-    )
-    assert [line(row) for row in (absent, silent)] == ["cannot exist: because", "NOT JUDGED: no record"]
-
-
 def test_every_scenario_and_defect_is_in_one_run() -> None:
     names = all_names()
     for apart in (True, False):
@@ -138,11 +120,6 @@ def test_defects_share_a_run_only_if_each_shows() -> None:
         ("nccl-wrong-values",),
         ("ops-image-latest", "psa-root-cuda-pod"),
     ]
-
-
-def test_taints_and_tolerations_do_not_change_in_one_run() -> None:
-    together = packed(["fence-plugin-without-toleration", "fence-prefer-no-schedule", "ops-image-latest"])
-    assert [pack.defects for pack in together] == [("fence-plugin-without-toleration", "ops-image-latest"), ("fence-prefer-no-schedule",)]
 
 
 def test_a_run_in_which_one_defect_hides_another_is_not_taken() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.localcluster.control_plane.components import gates
 from fixtures.localcluster.install.build import flags
 from fixtures.localcluster.install.release import (
     COMPONENTS,
@@ -14,7 +13,6 @@ from fixtures.localcluster.install.release import (
     cache_folder,
     minor_of,
     minors,
-    parse_version,
     release,
     short_minor,
 )
@@ -55,41 +53,11 @@ def test_every_staging_module_has_the_release_of_its_kubernetes(minor: str) -> N
     assert (pinned.folder / "go.sum").is_file()
 
 
-@pytest.mark.parametrize(
-    ("version", "given"),
-    [
-        ("v1.38.0", ["--feature-gates", "GenericWorkload=true"]),
-        ("v1.37.2", ["--feature-gates", "GenericWorkload=true"]),
-        ("v1.36.3", ["--feature-gates", "GenericWorkload=true,GangScheduling=true"]),
-        ("v1.35.4", ["--feature-gates", "GenericWorkload=true,GangScheduling=true"]),
-        ("v1.34.1", []),
-    ],
-)
-def test_a_component_gets_the_gang_gates_that_its_minor_knows(version: str, given: list[str]) -> None:
-    """Kubernetes 1.37 has no gate GangScheduling: a component that is given one ends at once."""
-    assert gates(version) == given
-
-
 def test_the_build_stamps_the_version_that_clients_look_at() -> None:
     stamps = flags(release("1.35"))[-1]
     assert "-X k8s.io/component-base/version.gitVersion=v1.35.4 " in stamps
     assert "version.gitMajor=1 " in stamps
     assert "version.gitMinor=35 " in stamps
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("Kubernetes v1.36.3\n", "v1.36.3"),
-        ("etcd Version: 3.6.8\nGit SHA: Not provided\nGo Version: go1.26.8\n", "v3.6.8"),
-        ("Kubernetes v1.36.0-rc.1+abc", "v1.36.0"),
-        ("Kubernetes v0.0.0-master", "v0.0.0"),
-        ("", ""),
-        ("no version", ""),
-    ],
-)
-def test_versions_are_read_from_what_components_print(text: str, version: str) -> None:
-    assert parse_version(text) == version
 
 
 def test_minors_of_versions() -> None:

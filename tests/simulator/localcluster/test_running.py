@@ -86,14 +86,6 @@ def test_a_process_that_was_started_but_not_recorded_is_found_by_its_mark(
     assert victims[1].poll() is None, "another control plane's process is left alone"
 
 
-def test_a_recycled_pid_is_never_hit(running: Running, tmp_path: Path, victims: list[subprocess.Popen[str]]) -> None:
-    victims.append(sleeper())
-    now = identity(victims[0])
-    abandoned(running, tmp_path / "plane", [Identity(now.pid, now.started + "0")])
-    assert running.reap_stale() == [str(tmp_path / "plane")]
-    assert victims[0].poll() is None
-
-
 def test_a_control_plane_whose_owner_runs_is_left_alone(running: Running, tmp_path: Path, victims: list[subprocess.Popen[str]]) -> None:
     victims.append(sleeper())
     record = running.claim(tmp_path / "plane")
@@ -123,24 +115,6 @@ def test_a_folder_without_the_mark_is_never_removed(running: Running, tmp_path: 
     (folder / "precious").write_text("data")
     running.reap_stale()
     assert (folder / "precious").read_text() == "data"
-
-
-def test_an_interrupted_removal_is_taken_up_again(running: Running, tmp_path: Path) -> None:
-    folder = tmp_path / "plane"
-    record = abandoned(running, folder, [])
-    (folder / FOLDER_MARK).unlink()
-    running.forget(record)
-    assert not folder.exists()
-
-
-def test_drafts_of_killed_writers_go_and_those_of_living_ones_stay(running: Running) -> None:
-    running.folder.mkdir()
-    dead, living = running.folder / f".a.{NOBODY.pid}", running.folder / f".b.{os.getpid()}"
-    dead.touch()
-    living.touch()
-    running.reap_stale()
-    assert not dead.exists()
-    assert living.exists()
 
 
 def test_a_claimed_folder_must_be_new_and_is_private(running: Running, tmp_path: Path) -> None:

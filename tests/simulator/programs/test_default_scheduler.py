@@ -18,38 +18,6 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj["status"].get("conditions", []) if c["type"] == kind), {})
 
 
-def test_a_pod_runs_after_one_attempt_and_tells_what_it_got() -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a", 2)]) as cluster:
-            await cluster.start(pod("p", devices={GPU: 1}))
-            running = await cluster.phase("p", "Running")
-            assert running["spec"]["nodeName"] == "a"
-            assert condition(running, "Ready")["status"] == "True"
-            status = running["status"]["containerStatuses"][0]
-            assert status["allocatedResourcesStatus"][0]["resources"][0]["resourceID"].startswith("GPU-")
-            assert running["status"]["podIP"].startswith("10.128.1.")
-            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
-            assert "FailedScheduling" not in [event["reason"] for event in events]
-
-    asyncio.run(scenario())
-
-
-def test_an_untolerated_taint_is_named_and_the_event_says_the_same() -> None:
-    async def scenario() -> None:
-        async with small_cluster([hardware("a"), hardware("b")]) as cluster:
-            await cluster.start(pod("p", tolerations=[]))
-            waiting = await cluster.until(f"{PODS}/p", lambda obj: condition(obj, "PodScheduled").get("reason") == "Unschedulable")
-            message = condition(waiting, "PodScheduled")["message"]
-            assert message == (
-                "0/2 nodes are available: 2 node(s) had untolerated taint(s). "
-                "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
-            )
-            events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
-            assert [e["message"] for e in events if e["reason"] == "FailedScheduling"] == [message]
-
-    asyncio.run(scenario())
-
-
 def test_switches_of_the_scheduler() -> None:
     async def scenario() -> None:
         blind = Behaviour(scheduler_honours_taints=False, scheduler_writes_events=False)

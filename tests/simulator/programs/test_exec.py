@@ -14,7 +14,7 @@ import pytest
 from kubernetes import client as official
 from kubernetes.stream import stream
 
-from fixtures.simulator.streams.remotecommand import HIGH_WATER, V4, V5, Channels, Outbox
+from fixtures.simulator.streams.remotecommand import HIGH_WATER, V5, Channels, Outbox
 from tests.kubectl import ATTEMPTS, KUBECTL, needs_kubectl, said, unheard
 from tests.simulator.programs.small_cluster import PODS, SmallCluster, hardware, pod, small_cluster
 from tests.watching import PATIENCE
@@ -97,31 +97,6 @@ async def connect(cluster: SmallCluster, session: aiohttp.ClientSession, query: 
 
 
 @needs_kubectl
-def test_kubectl_gets_output_errors_and_the_exit_status() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster, devices=2)
-        code, out, err = await kubectl(cluster, "exec", "p", "--", "sh", "-c", "echo hi; echo oh >&2; exit 3")
-        assert (code, out) == (3, "hi\n")
-        assert err.splitlines() == ["oh", "command terminated with exit code 3"]
-        code, out, _ = await kubectl(cluster, "exec", "p", "--", "nvidia-smi", "-L")
-        assert (code, out.count("GPU ")) == (0, 2)
-
-    run(body)
-
-
-@needs_kubectl
-def test_standard_input_and_terminals_are_refused() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        for option in ("-i", "-it"):
-            code, out, err = await kubectl(cluster, "exec", option, "p", "--", "cat", stdin=b"hello\n")
-            assert (code, out) == (1, "")
-            assert "neither standard input nor a terminal (leave out -i and -t)" in err
-
-    run(body)
-
-
-@needs_kubectl
 def test_what_the_real_ones_refuse_is_refused_in_their_words() -> None:
     async def body(cluster: SmallCluster) -> None:
         await started(cluster)
@@ -169,45 +144,6 @@ def test_a_stopped_kubelet_cannot_be_dialled() -> None:
         assert await kubectl(cluster, "logs", "p") == (1, "", log)
         cluster.kubelets.machines["a"].start()
         assert (await kubectl(cluster, "exec", "p", "--", "true"))[0] == 0
-
-    run(body)
-
-
-@pytest.mark.parametrize(("offered", "chosen"), [("", V5), (V4, V4), (f"v3.channel.k8s.io, {V4}", V4)])
-def test_the_official_client_by_any_protocol(offered: str, chosen: str) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        call = core(cluster, offered).connect_get_namespaced_pod_exec
-
-        def talk() -> tuple[str, str, str, int]:
-            streams = {"stdin": False, "stdout": True, "stderr": True, "tty": False}
-            shell = stream(call, "p", "default", command=["sh", "-c", "echo one; echo two >&2; exit 7"], _preload_content=False, **streams)
-            shell.run_forever(timeout=PATIENCE)
-            return shell.read_stdout().strip(), shell.read_stderr().strip(), shell.subprotocol, shell.returncode
-
-        assert await asyncio.to_thread(talk) == ("one", "two", chosen, 7)
-        script = ["sh", "-c", "echo hi; echo oh >&2"]
-        whole = await asyncio.to_thread(lambda: stream(call, "p", "default", command=script, stdout=True, stderr=True))
-        assert whole == "hi\noh\n"
-
-    run(body)
-
-
-@pytest.mark.parametrize(("protocol", "said"), [(V4, "error executing command [sh -c exit 3], exit code 3"), (V5, "exit code 3")])
-def test_the_last_word_is_a_status(protocol: str, said: str) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        async with aiohttp.ClientSession() as session:
-            query = "command=sh&command=-c&command="
-            failed = await (await connect(cluster, session, query + "exit%203", protocol)).rest()
-            passed = await (await connect(cluster, session, query + "exit%200", protocol)).rest()
-        status = msgspec.json.decode(failed[3])
-        message = status.pop("message")
-        assert message.startswith("command terminated with non-zero exit code: ")
-        assert message.endswith(said)
-        causes = [{"reason": "ExitCode", "message": "3"}]
-        assert status == {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
-        assert msgspec.json.decode(passed[3]) == {"metadata": {}, "status": "Success"}
 
     run(body)
 
@@ -297,67 +233,3 @@ def test_output_under_way_is_bounded_and_keeps_its_order() -> None:
         assert [await outbox.take(), await outbox.take()] == [(2, b"c"), None]
 
     asyncio.run(body())
-
-
-HANDSHAKE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    "Sec-WebSocket-Protocol": V5,
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "status", "said"),
-    [
-        ({"Upgrade": "SPDY/3.1"}, 501, "unable to upgrade: only WebSocket is served here"),
-        ({"Connection": "close"}, 400, "Upgrade request required"),
-        ({"Sec-WebSocket-Protocol": "v9.channel.k8s.io"}, 403, "requested protocol(s) are not supported: [v9.channel.k8s.io]"),
-        ({"Sec-WebSocket-Protocol": ""}, 403, "requested protocol(s) are not supported: []"),
-        ({"Sec-WebSocket-Key": "!"}, 400, "Handshake error"),
-        ({"Sec-WebSocket-Version": "99"}, 400, "Unsupported version: 99"),
-    ],
-)
-def test_a_bad_handshake_is_refused(changed: dict[str, str], status: int, said: str) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        async with aiohttp.ClientSession(cluster.server) as session:
-            answer = await session.get(f"{PODS}/p/exec?stdout=1&command=true", headers={**HANDSHAKE, **changed})
-            assert (answer.status, said in await answer.text()) == (status, True)
-            none = await session.get(f"{PODS}/p/exec?command=true", headers=HANDSHAKE)
-            assert (none.status, await none.text()) == (400, "you must specify at least 1 of stdin, stdout, stderr")
-        assert commands(cluster) == []
-
-    run(body)
-
-
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1002),
-        (b"\x82\xff" + (64 << 20).to_bytes(8, "big") + b"mask" + b"x" * 100, 1009),
-        (b"\x82\x83\0\0\0\0\xff\x00\x01", 1002),
-        (b"\x82\x82\0\0\0\0\xff\x09", 1002),
-        (b"\xff" * 50, 1002),
-    ],
-    ids=["no-frame", "oversized", "long-close", "unknown-close", "all-ones"],
-)
-def test_broken_frames_end_the_command(sent: bytes, code: int) -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await started(cluster)
-        host, _, port = cluster.server.removeprefix("http://").partition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        lines = [f"GET {PODS}/p/exec?command=sleep&command=infinity&stdout=true HTTP/1.1", "Host: x"]
-        lines += [f"{name}: {value}" for name, value in HANDSHAKE.items()]
-        writer.write("\r\n".join([*lines, "", ""]).encode())
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-        await until(lambda: commands(cluster) == ["exec sleep"])
-        writer.write(sent)
-        last = await asyncio.wait_for(reader.read(), PATIENCE)
-        assert b"\x88" in last
-        assert int.from_bytes(last[last.index(b"\x88") + 2 :][:2], "big") == code
-        await until(lambda: not commands(cluster))
-        writer.close()
-
-    run(body)

@@ -23,32 +23,6 @@ async def follow(cluster: SmallCluster, *arguments: str) -> asyncio.subprocess.P
 
 
 @needs_kubectl
-def test_a_followed_log_ends_with_its_container() -> None:
-    async def body() -> None:
-        async with small_cluster([hardware("a")]) as cluster:
-            script = (
-                "echo one; until test -f /tmp/go; do sleep 0.01; done; echo two; until test -f /tmp/end; do sleep 0.01; done; echo -n three"
-            )
-            await cluster.start(pod("p", script))
-            await cluster.phase("p", "Running")
-            process = await follow(cluster, "p")
-            assert process.stdout is not None
-            assert await process.stdout.readline() == b"one\n"
-            worker = cluster.kubelets.worker_of("default", "p")
-            assert worker is not None
-            files = worker.processes["probe"]._view.files
-            files.write("/tmp/go", b"")
-            assert await process.stdout.readline() == b"two\n"
-            assert process.returncode is None
-            files.write("/tmp/end", b"")
-            assert await process.communicate() == (b"three", b"")
-            assert process.returncode == 0
-            assert await (await follow(cluster, "p", "--tail=1")).communicate() == (b"three", b"")
-
-    asyncio.run(asyncio.wait_for(body(), PATIENCE))
-
-
-@needs_kubectl
 def test_a_followed_log_ends_when_its_pod_is_deleted() -> None:
     async def body() -> None:
         async with small_cluster([hardware("a")]) as cluster:

@@ -34,66 +34,14 @@ async def holder(cluster: SmallCluster, name: str = "holder", script: str = "nvi
     return await cluster.phase(name, "Running")
 
 
-async def restart(cluster: SmallCluster) -> None:
-    cluster.hosts["a"].restart_kubelet()
-    await cluster.until(NODE, lambda obj: devices(obj) == ("0", "0"))
-    await cluster.until(NODE, lambda obj: devices(obj) == ("4", "4"))
-
-
 def ids(obj: Json) -> list[str]:
     return [item["resourceID"] for item in obj["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"]]
-
-
-async def listed(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
-    """Device ids by pod, as a pod with the socket reads them."""
-    await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
-    document = msgspec.json.decode(await cluster.output(name))
-    return {
-        item["name"]: [one for container in item["containers"] for device in container["devices"] for one in device["ids"]]
-        for item in document["pods"]
-    }
 
 
 async def allocatable(cluster: SmallCluster, name: str) -> dict[str, list[str]]:
     """Ids of the healthy devices by resource, as a pod with the socket reads them."""
     await cluster.start(pod(name, "kubelet-podresources --json", spec={**SOCKET, "nodeName": "a"}, container=LISTER))
     return {item["resource"]: item["ids"] for item in msgspec.json.decode(await cluster.output(name))["allocatable"]}
-
-
-def test_a_restart_keeps_pods_and_their_devices() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        before = await holder(cluster)
-        lists = await listed(cluster, "lister-1")
-        await restart(cluster)
-        after = await cluster.client.get(f"{PODS}/holder")
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        for field in ("containerID", "restartCount", "state", "allocatedResourcesStatus"):
-            assert after["status"]["containerStatuses"][0][field] == before["status"]["containerStatuses"][0][field]
-        again = await listed(cluster, "lister-2")
-        assert again["holder"] == lists["holder"] == ids(before)
-        await holder(cluster, "next")
-        assert not set(ids(await cluster.client.get(f"{PODS}/next"))) & set(ids(after))
-
-    run(body)
-
-
-def test_a_restarted_kubelet_that_forgets_gives_devices_out_twice() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        before = await holder(cluster)
-        await restart(cluster)
-        assert ids(await holder(cluster, "next")) == ids(before)
-
-    run(body, Behaviour(kubelet_forgets_allocations=True))
-
-
-def test_a_restarted_kubelet_that_refuses_what_runs() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await holder(cluster)
-        cluster.hosts["a"].restart_kubelet()
-        failed = await cluster.phase("holder", "Failed")
-        assert failed["status"]["reason"] == "UnexpectedAdmissionError"
-
-    run(body, Behaviour(kubelet_rejects_running_pods=True))
 
 
 def test_a_stopped_kubelet_admits_confirms_and_tells_nothing() -> None:
@@ -121,32 +69,6 @@ def test_a_stopped_kubelet_admits_confirms_and_tells_nothing() -> None:
         host.start_kubelet()
         await cluster.phase("short", "Succeeded")
         await cluster.gone(f"{PODS}/holder")
-
-    run(body)
-
-
-def test_a_pod_bound_meanwhile_starts_once_its_devices_are_back_or_is_refused() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        host = cluster.hosts["a"]
-        host.stop_kubelet()
-        await cluster.start(pod("new", "exit 0", {GPU: 1}))
-        await cluster.bound("new")
-        host.start_kubelet()
-        failed = await cluster.phase("new", "Failed")  # admitted before the plugin registered again
-        assert "no healthy devices present" in failed["status"]["message"]
-
-    run(body)
-
-
-def test_the_plugin_registers_again_even_when_it_was_replaced_meanwhile() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        host = cluster.hosts["a"]
-        host.stop_kubelet()
-        await cluster.client.delete(f"{SYSTEM}/plugin", {"gracePeriodSeconds": 0})
-        await cluster.client.create(SYSTEM, plugin_pod("a", "plugin-2", runs=False))
-        host.start_kubelet()
-        await cluster.until(NODE, lambda obj: devices(obj) == ("0", "0"))
-        await cluster.until(NODE, lambda obj: devices(obj) == ("4", "4"))
 
     run(body)
 
@@ -181,27 +103,3 @@ def test_podresources_need_the_socket_and_a_kubelet() -> None:
         assert "connection refused" in await cluster.output("inside")
 
     run(body)
-
-
-def test_a_deleted_node_is_registered_anew_with_its_own_labels_and_taints() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        before = await cluster.client.get(NODE)
-        labels = {"nvidia.com/gpu.product": "H100", "feature.node.kubernetes.io/cpu": "true"}
-        await cluster.client.patch(NODE, {"metadata": {"labels": labels}})
-        await cluster.client.delete(NODE)
-        after = await cluster.until(NODE, lambda obj: obj["metadata"]["uid"] != before["metadata"]["uid"])
-        assert after["metadata"]["labels"] == {"kubernetes.io/hostname": "a"}
-        assert after["spec"]["taints"] == before["spec"]["taints"]
-        await cluster.until(NODE, lambda obj: obj["status"].get("addresses") == before["status"]["addresses"])
-
-    run(body)
-
-
-def test_a_node_that_returns_without_its_taints() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        uid = (await cluster.client.get(NODE))["metadata"]["uid"]
-        await cluster.client.delete(NODE)
-        after = await cluster.until(NODE, lambda obj: obj["metadata"]["uid"] != uid)
-        assert not after["spec"].get("taints")
-
-    run(body, Behaviour(node_returns_without_taints=True))

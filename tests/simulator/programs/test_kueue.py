@@ -57,52 +57,6 @@ def condition(obj: Json, kind: str) -> Json:
     return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
-def test_a_group_within_quota_is_admitted_with_the_flavors_tolerations() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 2))
-        await cluster.bound("g-0", "g-1")
-        running = await cluster.phase("g-0", "Running")
-        assert running["spec"]["nodeSelector"] == {"pool": "h100"}
-        assert "kueue.x-k8s.io/managed" in running["metadata"]["finalizers"]
-        workload = await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Admitted").get("status") == "True")
-        assert condition(workload, "QuotaReserved")["message"] == "Quota reserved in ClusterQueue team"
-        assert workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"][GPU] == "16"
-        await cluster.until(
-            "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team", lambda obj: obj.get("status", {}).get("admittedWorkloads") == 1
-        )
-
-    run(body)
-
-
-def test_a_group_above_quota_stays_gated_and_says_why() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("large", 3))
-        held = await cluster.until(f"{WORKLOADS}/large", lambda obj: condition(obj, "QuotaReserved").get("status") == "False")
-        refusal = condition(held, "QuotaReserved")
-        assert refusal["reason"] == "ExceedsMaxQuota"
-        assert refusal["message"].startswith("couldn't assign flavors to pod set ")
-        assert refusal["message"].endswith("+ current podset request (24) > maximum capacity (16)")
-        await cluster.start(*members("small", 2))
-        await cluster.bound("small-0", "small-1")
-        await cluster.start(*members("next", 1))
-        waiting = await cluster.until(f"{WORKLOADS}/next", lambda obj: condition(obj, "QuotaReserved").get("status") == "False")
-        assert condition(waiting, "QuotaReserved")["message"].endswith(
-            "insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed"
-        )
-        assert await cluster.unbound("large-0", "large-1", "large-2") == ["large-0", "large-1", "large-2"]
-
-    run(body)
-
-
-def test_an_incomplete_group_has_no_workload() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 1, total=2))
-        await asyncio.sleep(SETTLE)
-        assert (await cluster.client.list(WORKLOADS))[0] == []
-
-    run(body)
-
-
 def test_an_incomplete_group_goes_when_all_its_pods_are_deleted() -> None:
     async def body(cluster: SmallCluster) -> None:
         await cluster.start(*members("g", 2, total=3))
@@ -114,33 +68,6 @@ def test_an_incomplete_group_goes_when_all_its_pods_are_deleted() -> None:
         await cluster.client.delete(f"{PODS}/g-1")
         for n in range(2):
             await cluster.gone(f"{PODS}/g-{n}")
-
-    run(body)
-
-
-def test_quota_above_the_nodes_breaks_the_gang() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 3))
-        await cluster.until(f"{WORKLOADS}/g", lambda obj: condition(obj, "Admitted").get("status") == "True")
-        await cluster.await_bound(2, "g-0", "g-1", "g-2")
-        await asyncio.sleep(SETTLE)
-        assert len(await cluster.unbound("g-0", "g-1", "g-2")) == 1
-
-    run(body, quota=32)
-
-
-def test_finalizers_hold_deleted_pods_until_the_workload_goes() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(*members("large", 3))
-        await cluster.until(f"{PODS}/large-0", lambda obj: obj["metadata"].get("finalizers"))
-        await cluster.until(f"{WORKLOADS}/large", lambda obj: condition(obj, "QuotaReserved"))
-        for n in range(3):
-            await cluster.client.delete(f"{PODS}/large-{n}")
-        await asyncio.sleep(SETTLE)
-        assert (await cluster.client.get(f"{PODS}/large-0"))["metadata"]["deletionTimestamp"]
-        await cluster.client.delete(f"{WORKLOADS}/large")
-        for n in range(3):
-            await cluster.gone(f"{PODS}/large-{n}")
 
     run(body)
 
@@ -188,13 +115,3 @@ def test_pods_that_do_not_get_ready_in_time_are_evicted() -> None:
         assert condition(evicted, "Evicted")["reason"] == "PodsReadyTimeout"
 
     run(body, quota=32, objects=[config])
-
-
-def test_defects_of_quota() -> None:
-    async def one_by_one(cluster: SmallCluster) -> None:
-        await cluster.start(*members("g", 3))
-        await cluster.await_bound(2, "g-0", "g-1", "g-2")
-        await asyncio.sleep(SETTLE)
-        assert len(await cluster.unbound("g-0", "g-1", "g-2")) == 1
-
-    run(one_by_one, Behaviour(quota_admits_pod_by_pod=True))

@@ -51,27 +51,6 @@ def test_a_healthy_run_is_direct_on_every_channel_in_both_directions(hosts: int,
     assert nccl_log.silent_ranks(log, dict.fromkeys(range(hosts * ranks), "")) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"behaviour": Behaviour(nccl_transport="socket")}, "SOCKET_FALLBACK"),
-        ({"hcas": ()}, "SOCKET_FALLBACK"),
-        ({"behaviour": Behaviour(nccl_transport="no-gdr")}, "RDMA_WITHOUT_GDR"),
-        ({"behaviour": Behaviour(nccl_transport="one-direction")}, "PARTIAL_GDR"),
-        ({"env": {**ENV, "NCCL_IB_DISABLE": "1"}}, "SOCKET_FALLBACK"),
-        ({"env": {}}, ""),
-    ],
-)
-def test_defects_of_the_fabric_show(change: dict[str, Any], code: str) -> None:
-    from conformance.outputs import nccl_lines, nccl_log
-
-    lines = text(world(**change))
-    if not code:
-        assert lines == ""
-        return
-    assert str(nccl_log.judge(nccl_lines.parse(lines)).code) == code
-
-
 def test_one_host_needs_no_network() -> None:
     lines = text(world(1))
     assert "via NET" not in lines
@@ -90,20 +69,6 @@ def test_the_table_is_read_as_a_good_measurement() -> None:
     largest = lines[-5].split()
     assert largest[0] == str(8 << 30)
     assert float(largest[7]) == pytest.approx(390.0, rel=0.01)
-
-
-def test_defects_of_the_measurement() -> None:
-    from conformance.outputs import nccl_tests
-
-    lines, code = table_lines(world(behaviour=Behaviour(nccl_wrong_values=3)))
-    assert code == 1
-    assert "# Out of bounds values : 3 FAILED" in lines
-    assert str(nccl_tests.judge(nccl_tests.parse("\n".join(lines))).code) == "WRONG_VALUES"
-    empty, _ = table_lines(world(behaviour=Behaviour(nccl_omits_result=True)))
-    assert not [line for line in empty if not line.startswith("#")]
-    slow = measure(world(behaviour=Behaviour(nccl_bandwidth_factor=0.5)), 8 << 30)[2]
-    assert slow == pytest.approx(195.0, rel=0.01)
-    assert measure(world(behaviour=Behaviour(nccl_transport="socket")), 8 << 30)[2] < 30
 
 
 def test_bandwidth_grows_with_size_and_keeps_the_ratio() -> None:

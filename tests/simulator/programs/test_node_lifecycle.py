@@ -9,8 +9,8 @@ import pytest
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config.behaviour import Behaviour
 from fixtures.simulator.controllers.taint_eviction import patience
-from tests.simulator.programs.plugin_pods import GPU, QUICK, SYSTEM, plugin_pod
-from tests.simulator.programs.small_cluster import PODS, TAINT, TOLERATION, SmallCluster, hardware, node, pod, small_cluster
+from tests.simulator.programs.plugin_pods import QUICK, SYSTEM, plugin_pod
+from tests.simulator.programs.small_cluster import PODS, TAINT, SmallCluster, hardware, node, pod, small_cluster
 from tests.watching import PATIENCE
 
 NODE = "/api/v1/nodes/a"
@@ -53,36 +53,6 @@ async def unreachable(cluster: SmallCluster) -> Json:
     return await cluster.until(NODE, lambda obj: (UNREACHABLE, "NoExecute") in taints(obj))
 
 
-def test_a_silent_kubelet_makes_its_node_unreachable_and_its_return_undoes_that() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("p", "sleep infinity", {GPU: 1}, spec={"nodeName": "a"}))
-        before = await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "True")
-        seen = await unreachable(cluster)
-        told = next(c for c in seen["status"]["conditions"] if c["type"] == "Ready")
-        assert (told["status"], told["reason"]) == ("Unknown", "NodeStatusUnknown")
-        assert told["message"] == "Kubelet stopped posting node status."
-        assert taints(seen) == sorted([(UNREACHABLE, "NoExecute"), (UNREACHABLE, "NoSchedule"), (TAINT["key"], TAINT["effect"])])
-        await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "False")
-        await cluster.until(f"{SYSTEM}/plugin", lambda obj: ready(obj) == "False")
-        assert ready(await cluster.client.get("/api/v1/nodes/b")) == "True"
-        cluster.hosts["a"].start_kubelet()
-        await cluster.until(NODE, lambda obj: ready(obj) == "True" and taints(obj) == [(TAINT["key"], TAINT["effect"])])
-        after = await cluster.until(f"{PODS}/p", lambda obj: ready(obj) == "True")
-        await cluster.until(f"{SYSTEM}/plugin", lambda obj: ready(obj) == "True")
-        assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
-
-    run(body)
-
-
-def test_admission_gives_pods_three_hundred_seconds() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("p"))
-        made = await cluster.client.get(f"{PODS}/p")
-        assert patience(made, [{"key": UNREACHABLE, "effect": "NoExecute"}]) == 300
-
-    run(body)
-
-
 @pytest.mark.parametrize(
     ("tolerations", "expected"),
     [
@@ -97,45 +67,6 @@ def test_admission_gives_pods_three_hundred_seconds() -> None:
 )
 def test_patience(tolerations: list[Json], expected: float | None) -> None:
     assert patience({"spec": {"tolerations": tolerations}}, [{"key": UNREACHABLE, "effect": "NoExecute"}]) == expected
-
-
-def test_pods_leave_when_their_tolerations_run_out() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        for name, seconds in (("now", 0), ("soon", 1), ("patient", 300)):
-            await cluster.start(pod(name, tolerations=[TOLERATION, toleration(seconds)], spec={"nodeName": "a"}))
-            await cluster.phase(name, "Running")
-        await unreachable(cluster)
-        leaving = await cluster.until(f"{PODS}/now", lambda obj: obj["metadata"].get("deletionTimestamp"))
-        why = next(c for c in leaving["status"]["conditions"] if c["type"] == "DisruptionTarget")
-        assert why["reason"] == "DeletionByTaintManager"
-        assert "deletionTimestamp" not in (await cluster.client.get(f"{PODS}/soon"))["metadata"]
-        await cluster.until(f"{PODS}/soon", lambda obj: obj["metadata"].get("deletionTimestamp"))
-        assert "deletionTimestamp" not in (await cluster.client.get(f"{PODS}/patient"))["metadata"]
-        assert "deletionTimestamp" not in (await cluster.client.get(f"{SYSTEM}/plugin"))["metadata"]
-        cluster.hosts["a"].start_kubelet()
-        await cluster.gone(f"{PODS}/now")
-        await cluster.gone(f"{PODS}/soon")
-        events, _ = await cluster.client.list("/api/v1/namespaces/default/events")
-        assert any(event["message"] == "Cancelling deletion of Pod default/patient" for event in events) or await cancelled(cluster)
-
-    run(body)
-
-
-async def cancelled(cluster: SmallCluster) -> bool:
-    async for event, obj in cluster.client.list_and_watch("/api/v1/namespaces/default/events"):
-        if event == "ADDED" and obj["message"] == "Cancelling deletion of Pod default/patient":
-            return True
-    return False
-
-
-def test_eviction_that_ignores_toleration_seconds() -> None:
-    async def body(cluster: SmallCluster) -> None:
-        await cluster.start(pod("patient", spec={"nodeName": "a"}))
-        await cluster.phase("patient", "Running")
-        await unreachable(cluster)
-        await cluster.until(f"{PODS}/patient", lambda obj: obj["metadata"].get("deletionTimestamp"))
-
-    run(body, Behaviour(eviction_ignores_toleration_seconds=True))
 
 
 def test_a_cordon_is_a_taint_too() -> None:

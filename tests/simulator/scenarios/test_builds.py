@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-from conformance.outputs.node_labels import advertisement, inconsistencies
-from conformance.policy.policy_file import build_policy
-from fixtures.kubernetes.podsecurity import evaluate
-from fixtures.kubernetes.podsecurity.standards import Level
-from fixtures.simulator.admission import usage
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.builder import build, hardware_of
 from fixtures.simulator.config.hardware import Sharing
 from fixtures.simulator.config.scenario import ScenarioError, load_scenario, parse_simulate, scenario_names
 from fixtures.simulator.dra.claims import claim_names
-from fixtures.simulator.dra.devices import DRIVER
 from fixtures.simulator.pods.amounts import thousandths
-from fixtures.simulator.pods.taints import untolerated
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -36,16 +27,6 @@ def objects(name: str) -> list[Json]:
 
 def of_kind(name: str, kind: str) -> list[Json]:
     return [item for item in objects(name) if item["kind"] == kind]
-
-
-def by_claim(name: str) -> set[str]:
-    """The nodes that offer their devices through a DRA driver."""
-    return {node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.dra}
-
-
-def tenant_pods(name: str) -> list[Json]:
-    tenants = {tenant.namespace for tenant in load_scenario(name).tenants}
-    return [pod for pod in of_kind(name, "Pod") if pod["metadata"]["namespace"] in tenants]
 
 
 def bound(pods: list[Json]) -> list[Json]:
@@ -65,44 +46,7 @@ def held(pods: list[Json]) -> dict[str, Counter[str]]:
     return sums
 
 
-def templates(item: object) -> Iterator[Json]:
-    """Every pod template inside an object, custom resources included."""
-    if isinstance(item, dict):
-        if isinstance(item.get("spec"), dict) and "containers" in item["spec"] and "metadata" in item:
-            yield item
-        for child in item.values():
-            yield from templates(child)
-    elif isinstance(item, list):
-        for child in item:
-            yield from templates(child)
-
-
 every_scenario = pytest.mark.parametrize("name", scenario_names())
-
-
-def test_the_scenarios_of_the_catalogue_are_there() -> None:
-    expected = {
-        "healthy",
-        "mig-single",
-        "mig-mixed",
-        "time-slicing",
-        "mps",
-        "mixed-skus",
-        "paired-skus",
-        "rdma-training",
-        "kueue-inference",
-        "amd",
-        "fleet",
-        "mig-rdma",
-        "dra",
-    }
-    assert expected <= set(scenario_names())
-
-
-@every_scenario
-def test_names_are_those_of_the_files_and_builds_are_repeatable(name: str) -> None:
-    assert load_scenario(name).name == name
-    assert build(load_scenario(name), now=NOW) == objects(name)
 
 
 @every_scenario
@@ -154,45 +98,6 @@ def test_pods_hold_at_most_what_their_node_can_allocate(name: str) -> None:
 
 
 @every_scenario
-def test_device_pods_ask_for_what_they_are_limited_to(name: str) -> None:
-    judged = 0
-    for item in objects(name):
-        for template in templates(item):
-            for container in template["spec"]["containers"]:
-                resources = container["resources"]
-                if any("/" in key for key in resources.get("limits", {})) or resources.get("claims"):
-                    assert resources["limits"] == resources["requests"]
-                    assert {"cpu", "memory"} <= set(resources["requests"])
-                    judged += 1
-    assert judged > 0
-
-
-@every_scenario
-def test_pods_tolerate_their_node_and_fit_its_selector(name: str) -> None:
-    nodes = {node["metadata"]["name"]: node for node in of_kind(name, "Node")}
-    for pod in bound(of_kind(name, "Pod")):
-        node = nodes[pod["spec"]["nodeName"]]
-        if "kubernetes.io/config.mirror" not in pod["metadata"].get("annotations", {}):
-            assert untolerated(node["spec"].get("taints", ()), pod["spec"].get("tolerations", ())) is None, pod["metadata"]["name"]
-        assert pod["spec"].get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
-        terms = pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
-        for term in terms.get("nodeSelectorTerms", ()):
-            for expression in term.get("matchExpressions", ()):
-                assert node["metadata"]["labels"][expression["key"]] in expression["values"]
-            for field in term.get("matchFields", ()):
-                assert field["values"] == [node["metadata"]["name"]]
-
-
-@every_scenario
-def test_only_device_pods_of_tenants_stand_on_accelerator_nodes_and_none_tolerates_everything(name: str) -> None:
-    fences = {taint["key"] for pool in load_scenario(name).pools for taint in pool.taints}
-    for pod in tenant_pods(name):
-        keys = {toleration.get("key") for toleration in pod["spec"].get("tolerations", ())}
-        assert None not in keys
-        assert {key for key in keys if not str(key).startswith("node.kubernetes.io/")} <= fences
-
-
-@every_scenario
 def test_device_resources_are_what_the_hardware_gives(name: str) -> None:
     hardware = hardware_of(load_scenario(name))
     for node in of_kind(name, "Node"):
@@ -200,21 +105,6 @@ def test_device_resources_are_what_the_hardware_gives(name: str) -> None:
         offered = {key: int(value) for key, value in node["status"]["capacity"].items() if "/" in key}
         assert offered == {resource: len(found) for resource, found in units.items()}
         assert all(len({unit.id for unit in found}) == len(found) for found in units.values())
-
-
-@every_scenario
-def test_labels_and_capacity_of_gpu_nodes_agree_by_the_plugin_s_arithmetic(name: str) -> None:
-    claimed = by_claim(name)
-    for node in of_kind(name, "Node"):
-        labels, status = node["metadata"]["labels"], node["status"]
-        if node["metadata"]["name"] in claimed:  # no plugin: what the labels count is in the node's slice and not in its capacity
-            count = labels.get("nvidia.com/gpu.count", "0")
-            specs = [item["spec"] for item in of_kind(name, "ResourceSlice")]
-            slices = [spec for spec in specs if (spec["driver"], spec["nodeName"]) == (DRIVER, node["metadata"]["name"])]
-            own = [device["attributes"] for spec in slices for device in spec["devices"]]
-            assert len({text["string"] for body in own if (text := body.get("parentUUID", body["uuid"]))}) == int(count)
-            continue
-        assert inconsistencies(advertisement(labels, status["capacity"], status["allocatable"])) == [], node["metadata"]["name"]
 
 
 @every_scenario
@@ -235,107 +125,6 @@ def test_selectors_select_their_own_template(name: str) -> None:
             selector = item["spec"]["selector"]["matchLabels"]
             assert selector
             assert selector.items() <= item["spec"]["template"]["metadata"]["labels"].items(), item["metadata"]["name"]
-
-
-@every_scenario
-def test_quota_usage_is_what_the_admission_counts(name: str) -> None:
-    quotas = of_kind(name, "ResourceQuota")
-    assert quotas
-    for quota in quotas:
-        pods = [pod for pod in of_kind(name, "Pod") if pod["metadata"]["namespace"] == quota["metadata"]["namespace"]]
-        claims = [item for item in of_kind(name, "ResourceClaim") if item["metadata"]["namespace"] == quota["metadata"]["namespace"]]
-        asked = [request["exactly"] for claim in claims for request in claim["spec"]["devices"]["requests"]]
-        devices: Counter[str] = Counter()
-        for one in asked:
-            devices[f"{one['deviceClassName']}.deviceclass.resource.k8s.io/devices"] += one["count"]
-        counted = {**usage(quota, pods), **{resource: str(count) for resource, count in devices.items()}}
-        for resource, hard in quota["status"]["hard"].items():
-            used = quota["status"]["used"][resource]
-            assert thousandths(used) <= thousandths(hard)
-            assert used == counted[resource], resource
-
-
-@every_scenario
-def test_tenants_are_restricted_and_satisfy_it(name: str) -> None:
-    namespaces = {item["metadata"]["name"]: item["metadata"]["labels"] for item in of_kind(name, "Namespace")}
-    judged = 0
-    for tenant in load_scenario(name).tenants:
-        labels = namespaces[tenant.namespace]
-        for mode in ("enforce", "audit", "warn"):
-            assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
-            assert labels[f"pod-security.kubernetes.io/{mode}-version"] == "v1.37"
-        for item in objects(name):
-            if item["metadata"].get("namespace") == tenant.namespace:
-                for template in templates(item):
-                    assert evaluate(template["spec"], {}, Level.RESTRICTED, "v1.37") == [], item["metadata"]["name"]
-                    judged += 1
-    assert judged > 0
-
-
-@every_scenario
-def test_every_accelerator_node_has_every_agent(name: str) -> None:
-    pods = {
-        (ref["name"], pod["spec"]["nodeName"]) for pod in bound(of_kind(name, "Pod")) for ref in pod["metadata"].get("ownerReferences", ())
-    }
-    vendor = "amd" if name == "amd" else "nvidia"
-    agents = {
-        "nvidia": ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),
-        "amd": ("default-device-plugin", "default-node-labeller", "default-metrics-exporter"),
-    }[vendor]
-    nodes = [node for node, hardware in hardware_of(load_scenario(name)).items() if hardware.gpus]
-    claimed = by_claim(name)
-    assert nodes
-    for node in nodes:
-        own, other = agents[0], "nvidia-dra-driver-gpu-kubelet-plugin"
-        if node in claimed:
-            own, other = other, own
-        assert (other, node) not in pods
-        for agent in (own, *agents[1:], "kube-proxy", "cilium"):
-            assert (agent, node) in pods, (agent, node)
-
-
-@every_scenario
-def test_something_is_left_for_probes_on_every_accelerator_pool(name: str) -> None:
-    scenario, sums = load_scenario(name), held(of_kind(name, "Pod"))
-    hardware = hardware_of(scenario)
-    for pool in scenario.pools:
-        if not pool.product:
-            continue
-        free: dict[str, list[int]] = defaultdict(list)
-        for index in range(pool.count):
-            node = f"{pool.name}-{index}"
-            for resource, units in hardware[node].units().items():
-                free[resource].append(len(units) - sums[node][resource] // 1000)
-        for resource, counts in free.items():
-            if pool.sharing.strategy != "none":
-                assert max(counts) >= pool.sharing.replicas, (pool.name, resource)
-            elif pool.mig:
-                assert sum(counts) >= 2, (pool.name, resource)
-            else:
-                assert max(counts) >= pool.gpus, (pool.name, resource)
-
-
-def test_gang_scenarios_leave_two_whole_nodes() -> None:
-    for name, pool in (("rdma-training", "h100"), ("kueue-inference", "l40s"), ("healthy", "h100")):
-        sums = held(of_kind(name, "Pod"))
-        whole = [node for node in hardware_of(load_scenario(name)) if node.startswith(pool) and not sums[node]["nvidia.com/gpu"]]
-        assert len(whole) >= 2, name
-
-
-@every_scenario
-def test_gangs_are_bound_whole(name: str) -> None:
-    pods = of_kind(name, "Pod")
-    for group in of_kind(name, "PodGroup"):
-        members = [p for p in pods if p["metadata"].get("annotations", {}).get("scheduling.k8s.io/group-name") == group["metadata"]["name"]]
-        assert len(members) == group["spec"]["minMember"] == group["status"]["running"]
-    for workload in (item for item in of_kind(name, "Workload") if item["apiVersion"].startswith("kueue")):
-        conditions = {condition["type"]: condition["status"] for condition in workload["status"]["conditions"]}
-        assert conditions == {"QuotaReserved": "True", "Admitted": "True", "PodsReady": "True"}
-
-
-@every_scenario
-def test_policies_suit_the_suite(name: str) -> None:
-    build_policy(load_scenario(name).policy)
 
 
 def test_queues_count_what_they_admitted() -> None:
@@ -364,41 +153,6 @@ def test_queues_count_every_resource_of_what_they_admitted_and_flavors_select_no
         assert any(flavor["spec"]["nodeLabels"].items() <= labels for labels in nodes), flavor["metadata"]["name"]
 
 
-def test_rdma_job_asks_for_the_fabric_and_its_network_names_it() -> None:
-    pods = [pod for pod in tenant_pods("rdma-training") if pod["metadata"]["name"].startswith("llm-")]
-    assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == 2
-    for pod in pods:
-        assert pod["spec"]["containers"][0]["resources"]["limits"]["rdma/rdma_shared_device_a"] == "1"
-        assert pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "rdma-net"
-    (network,) = of_kind("rdma-training", "NetworkAttachmentDefinition")
-    (policy,) = of_kind("rdma-training", "NicClusterPolicy")
-    (entry,) = msgspec.json.decode(policy["spec"]["rdmaSharedDevicePlugin"]["config"])["configList"]
-    resource = f"{entry['resourcePrefix']}/{entry['resourceName']}"
-    assert network["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"] == resource
-    capacities = [
-        node["status"]["capacity"].get(resource) for node in of_kind("rdma-training", "Node") if "h100" in node["metadata"]["name"]
-    ]
-    assert capacities == [str(entry["rdmaHcaMax"])] * 4
-
-
-@every_scenario
-def test_configurations_that_nodes_name_exist(name: str) -> None:
-    maps = {
-        item["metadata"]["name"]: item["data"] for item in of_kind(name, "ConfigMap") if item["metadata"]["namespace"] == "gpu-operator"
-    }
-    for node in of_kind(name, "Node"):
-        labels = node["metadata"]["labels"]
-        if key := labels.get("nvidia.com/device-plugin.config"):
-            config = yaml.safe_load(maps["device-plugin-config"][key])
-            assert config["version"] == "v1"
-            shared = config.get("sharing", {}).get("timeSlicing") or config.get("sharing", {}).get("mps")
-            if shared:
-                assert [row["replicas"] for row in shared["resources"]] == [4]
-        if layout := labels.get("nvidia.com/mig.config"):
-            configs = yaml.safe_load(maps["default-mig-parted-config"]["config.yaml"])["mig-configs"]
-            assert layout in configs
-
-
 @every_scenario
 def test_custom_kinds_are_defined_and_come_first(name: str) -> None:
     defined: set[tuple[str, str]] = set()
@@ -408,28 +162,6 @@ def test_custom_kinds_are_defined_and_come_first(name: str) -> None:
         group = item["apiVersion"].partition("/")[0]
         if "." in group and not group.endswith(".k8s.io"):
             assert (item["apiVersion"], item["kind"]) in defined
-
-
-@every_scenario
-def test_webhooks_have_ready_endpoints_behind_their_service(name: str) -> None:
-    slices: dict[tuple[str, str], list[Json]] = defaultdict(list)
-    for piece in of_kind(name, "EndpointSlice"):
-        slices[piece["metadata"]["namespace"], piece["metadata"]["labels"]["kubernetes.io/service-name"]] += piece["endpoints"]
-    for configuration in of_kind(name, "ValidatingWebhookConfiguration"):
-        for webhook in configuration["webhooks"]:
-            service = webhook["clientConfig"]["service"]
-            assert slices[service["namespace"], service["name"]]
-            assert webhook["clientConfig"]["caBundle"]
-
-
-@every_scenario
-def test_images_are_pinned(name: str) -> None:
-    for pod in of_kind(name, "Pod"):
-        for item in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]:
-            reference, _, tag = item["image"].rpartition(":")
-            assert reference
-            assert tag not in ("", "latest")
-            assert "{" not in tag
 
 
 def test_a_fleet_has_the_nodes_and_pods_that_were_asked_for() -> None:

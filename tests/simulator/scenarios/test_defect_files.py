@@ -10,10 +10,9 @@ import pytest
 
 from fixtures.simulator.api.objects import Json
 from fixtures.simulator.config import scenario as module
-from fixtures.simulator.config.defects import behaviour_of, policy_of
-from fixtures.simulator.config.rights import rights_of
-from fixtures.simulator.config.scenario import ScenarioError, bug_names, defect_names, load_defect, load_scenario, parse_simulate
-from fixtures.simulator.simulated_cluster import initial_objects, seeded, with_defects
+from fixtures.simulator.config.defects import behaviour_of
+from fixtures.simulator.config.scenario import ScenarioError, bug_names, load_defect, load_scenario, parse_simulate
+from fixtures.simulator.simulated_cluster import initial_objects, with_defects
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -22,24 +21,6 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 def healthy_objects(scenario: str) -> list[Json]:
     """Only compared: a test that changed them would change the others' too."""
     return initial_objects(load_scenario(scenario), [], NOW)
-
-
-@pytest.mark.parametrize("name", defect_names())
-def test_defect_applies_to_its_scenario(name: str) -> None:
-    defect = load_defect(name)
-    assert defect.name == name
-    assert defect.description
-    assert defect.trips
-    scenario, (found,) = parse_simulate(name)
-    assert found == defect
-    assert defect.changes or defect.objects or defect.behaviour or defect.denied or defect.policy, "a defect that changes nothing"
-    healthy, faulty = healthy_objects(defect.scenario), with_defects(healthy_objects(defect.scenario), [defect], NOW)
-    if defect.changes or defect.objects:
-        assert faulty != healthy
-    seeded(faulty)
-    behaviour_of(scenario, [defect])
-    policy_of(scenario, [defect])
-    rights_of([defect])
 
 
 @pytest.mark.parametrize("name", bug_names())

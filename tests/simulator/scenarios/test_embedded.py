@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from fixtures.simulator.process import forked
 from fixtures.simulator.process.child import ROOT
 from fixtures.simulator.process.embedded import EmbeddedCluster, EmbeddedError
 from fixtures.simulator.process.forked import ForkedSimulator
-from tests.kubectl import needs_kubectl
 from tests.watching import PATIENCE
 
 READY_BAR = 2.0  # seconds of processor time, which is the time until ready on a machine that does nothing else
@@ -88,27 +86,6 @@ def test_what_the_plugin_needs(healthy: EmbeddedCluster) -> None:
     assert config["current-context"] == "gpu-conformance"
     assert {context["name"] for context in config["contexts"]} == {"gpu-conformance", "admin"}
     assert len({user["user"]["token"] for user in config["users"]}) == 2
-
-
-@needs_kubectl
-def test_kubectl_lists_nodes_and_pods(healthy: EmbeddedCluster) -> None:
-    text = kubectl(healthy, "get", "nodes,pods", "-A")
-    assert re.search(r"node/h100-0 +Ready +<none> +30d +v1\.37\.2", text)
-    assert re.search(r"gpu-operator +pod/nvidia-device-plugin-daemonset-\w+ +1/1 +Running +0 +8d", text)
-    assert re.search(r"gpu-operator +pod/nvidia-cuda-validator-\w+ +0/1 +Completed", text)
-
-
-@needs_kubectl
-def test_kubectl_describes_a_node(healthy: EmbeddedCluster) -> None:
-    text = kubectl(healthy, "describe", "node", "h100-0")
-    assert "Taints:             nvidia.com/gpu=present:NoSchedule" in text
-    assert re.search(r"Allocatable:\n(?:  .*\n)*  nvidia\.com/gpu: +8\n", text)
-    assert re.search(r"Allocated resources:\n(?:.*\n)*  nvidia\.com/gpu +4 +4\n", text)
-
-
-@needs_kubectl
-def test_kubectl_reads_custom_resources(healthy: EmbeddedCluster) -> None:
-    assert kubectl(healthy, "get", "clusterpolicies", "-o", "jsonpath={.items[*].status.state}") == "ready"
 
 
 def test_wrong_names_are_told_before_a_process_starts(tmp_path: Path) -> None:

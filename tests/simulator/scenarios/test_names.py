@@ -17,9 +17,7 @@ from fixtures.simulator.config.scenario import (
     ScenarioError,
     Tenant,
     Workload,
-    defect_names,
     load_scenario,
-    nearest,
     parse_simulate,
 )
 
@@ -31,18 +29,6 @@ def defects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("untainted-node", "root-cuda-pod"):
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\n{text}")
     return tmp_path
-
-
-@pytest.mark.usefixtures("defects")
-def test_scenario_and_defects() -> None:
-    scenario, found = parse_simulate("healthy, untainted-node,root-cuda-pod")
-    assert (scenario.name, [defect.name for defect in found]) == ("healthy", ["untainted-node", "root-cuda-pod"])
-
-
-@pytest.mark.usefixtures("defects")
-def test_a_defect_alone_brings_its_scenario() -> None:
-    scenario, found = parse_simulate("untainted-node")
-    assert (scenario.name, [defect.name for defect in found]) == ("mig-mixed", ["untainted-node"])
 
 
 def test_nodes_sets_the_first_pool() -> None:
@@ -81,18 +67,6 @@ def test_wrong_names_give_one_line(spec: str, words: str) -> None:
         parse_simulate(spec)
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_many_known_names_are_listed_by_a_command() -> None:
-    names = [f"known-{number}" for number in range(17)]
-    assert nearest("zzz", names[:16], "tool --list") == f"; known: {', '.join(sorted(names[:16]))}"
-    assert nearest("zzz", names, "tool --list") == "; see: tool --list"
-    assert nearest("known-1x", names, "tool --list") == "; did you mean 'known-1'?"
-    assert nearest("zzz", []) == "; known: none"
-    assert len(defect_names()) > 16
-    with pytest.raises(ScenarioError) as raised:
-        parse_simulate("healthy,zzz")
-    assert str(raised.value) == "unknown defect 'zzz'; see: gpu-conformance simulate --list"
 
 
 @settings(max_examples=200, deadline=None)

@@ -43,10 +43,6 @@ def devices(pod: Json) -> Counter[str]:
     return Counter({name: thousandths(quantity) for name, quantity in asked.items() if name.startswith(DEVICES)})
 
 
-def test_more_than_one_scenario_has_a_pod_that_waits() -> None:
-    assert len(WAITING) >= 2
-
-
 @pytest.mark.parametrize("name", WAITING)
 def test_a_waiting_pod_asks_for_what_its_node_has_and_others_hold(name: str) -> None:
     objects = build(load_scenario(name), now=NOW)
@@ -80,13 +76,6 @@ def test_a_job_that_waits_has_active_pods_and_none_ready_and_is_counted_by_the_q
     assert (jobs["second"]["active"], jobs["second"]["ready"]) == (1, 0)
     (found,) = [item for item in objects if item["kind"] == "ResourceQuota"]
     assert found["status"]["used"] == {"requests.nvidia.com/gpu": "10", "pods": "2"}
-
-
-def test_a_pod_without_owner_can_wait() -> None:
-    objects = build(a_scenario(a_workload("first", 2), a_workload("second", 7, kind="Pod", waiting=True)), now=NOW)
-    (pod,) = pods_of(objects, "Pending")
-    assert pod["metadata"]["name"] == "second"
-    assert "ownerReferences" not in pod["metadata"]
 
 
 @pytest.mark.parametrize(
